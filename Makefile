@@ -2,7 +2,9 @@
 
 PYTHON ?= python3
 PY := .venv/bin/python
+# What running the examples needs, and what working on Signoff needs besides.
 READY := .venv/.installed
+TESTS := .venv/.installed-tests
 
 .PHONY: dev demo demo-channels test lint bench mutants clean
 
@@ -12,29 +14,29 @@ dev: $(READY)
 demo: $(READY)
 	@.venv/bin/signoff demo
 
-demo-channels: $(READY)
+demo-channels: $(TESTS)
 	@.venv/bin/signoff demo channels
 
 # Compiled once, not by each of the hundreds of processes that the tests start.
 test: export PYTHONDONTWRITEBYTECODE =
-test: $(READY)
+test: $(TESTS)
 	$(PY) -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-lint: $(READY)
+lint: $(TESTS)
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 
-bench: $(READY)
+bench: $(TESTS)
 	$(PY) -m bench
 
-mutants: $(READY)
+mutants: $(TESTS)
 	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[mutants]'
 	$(PY) tests/mutants.py $(ROOMS)
 
 clean:
-	rm -rf .venv build dist mutants src/signoff.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv build dist mutants .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
@@ -42,5 +44,10 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Setting up .venv (once, about a minute)"
 	@$(PYTHON) -m venv .venv || \
 		{ echo "python3 could not make a virtual environment: on Debian, apt-get install python3-venv" >&2; exit 1; }
-	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' aiosqlite
 	@touch $(READY)
+
+$(TESTS): $(READY)
+	@echo "Adding what the tests need (once)"
+	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@touch $(TESTS)

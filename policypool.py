@@ -25,7 +25,7 @@ from signoff.contracts.limits import (
     POLICY_WAIT_SECONDS,
 )
 from signoff.policy.answer import Outcome
-from signoff.policy.bounded import BoundedTask, NoEvaluator, current_evaluator, failed, set_evaluator
+from signoff.policy.bounded_expression import BoundedTask, NoEvaluator, current_evaluator, failed, set_evaluator
 from signoff.policyprocess import READY, receive, send
 
 T = TypeVar("T")

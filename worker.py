@@ -2,7 +2,7 @@
 
 import dataclasses
 import gc
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Final, TypedDict
 
@@ -17,28 +17,28 @@ from temporalio.worker import (
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from signoff import policypool
-from signoff.activities.answers import AnswersActivity
-from signoff.activities.callers import CallerInterceptor
-from signoff.activities.capabilities import built_in_backends
-from signoff.activities.drivers import build_drivers
-from signoff.activities.gate import GateActivity
-from signoff.activities.identify import IdentifyActivity
-from signoff.activities.journal import RecordActivity
-from signoff.activities.looks import Looks, LooksInterceptor
-from signoff.activities.model import ModelActivity
-from signoff.activities.other_store import StoreInterceptor
-from signoff.activities.outcome import OutcomeActivity
-from signoff.activities.room import Profile, Room
-from signoff.activities.tool import tool_activities
+from signoff.activities.answers_activity import AnswersActivity
+from signoff.activities.call_journal import RecordActivity
+from signoff.activities.caller_check import CallerInterceptor
+from signoff.activities.capability_backends import built_in_backends
+from signoff.activities.gate_activity import GateActivity
+from signoff.activities.identify_activity import IdentifyActivity
+from signoff.activities.model_activity import ModelActivity
+from signoff.activities.models.drivers import build_drivers
+from signoff.activities.outcome_activity import OutcomeActivity
+from signoff.activities.store_identity import StoreInterceptor
+from signoff.activities.tool_activity import tool_activities
+from signoff.activities.worker_deps import Profile, Room
 from signoff.contracts import names
 from signoff.contracts.errors import ConfigError
-from signoff.converter import DATA_CONVERTER
+from signoff.keys.signatures import Verifier
+from signoff.people.directory import Directory
 from signoff.registry.capabilities import Backend
 from signoff.registry.catalog import Catalog
-from signoff.registry.people import Directory
-from signoff.runner import WatchedRunner
-from signoff.signing import Verifier
 from signoff.store.store import Store
+from signoff.temporal.converter import DATA_CONVERTER
+from signoff.temporal.query_fence import Looks, LooksInterceptor
+from signoff.temporal.workflow_runner import WatchedBridge, WatchedRunner
 from signoff.workflows.actor_turn import ActorTurn
 from signoff.workflows.session import Session
 
@@ -120,6 +120,11 @@ class SignoffPlugin(SimplePlugin):
             plain = type(runner) is SandboxedWorkflowRunner and not _wants_contexts(client)
             config["workflow_runner"] = WatchedRunner(runner, self._looks, contextless=plain)
         return config
+
+    async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:
+        """See `SimplePlugin`; stands between the worker and the SDK's core."""
+        worker._bridge_worker = WatchedBridge(worker._bridge_worker, self._looks)
+        await super().run_worker(worker, next)
 
 
 DEADLOCK_SECONDS: Final = 8

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 from signoff.approvals.digest import call_digest
 from signoff.contracts.approval import Question
-from signoff.contracts.canonical import NotCanonical
+from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.decision import Decision
 
 ArgumentsDigest: TypeAlias = Callable[[Mapping[str, Any]], str]

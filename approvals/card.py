@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from signoff.approvals.arguments import (
+from signoff.approvals.argument_rows import (
     NAME_CHARS,
     UNDECLARED,
     Leaf,
@@ -21,9 +21,9 @@ from signoff.approvals.arguments import (
     value_line,
 )
 from signoff.approvals.redaction import arguments_without, secret_values, without
-from signoff.approvals.visible import MISSING, one_line
 from signoff.contracts.approval import Card, CardRow, Question
 from signoff.contracts.limits import CARD_VALUE_CHARS, EFFECT_CHARS, KIB
+from signoff.formats.visible_text import MISSING, one_line
 
 CARD_BYTES: Final = 16 * KIB
 """Bytes of JSON of a whole card."""

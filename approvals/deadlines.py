@@ -60,6 +60,13 @@ def passed(request: ApprovalRequest, happening: Due, now: datetime) -> ApprovalR
             return expired(request, now)
 
 
+def first_approvers(request: ApprovalRequest) -> tuple[str, ...]:
+    """Who was asked before the question was passed on; once it was, an entry of both lists is no longer among them."""
+    if not request.escalated:
+        return request.approvers
+    return tuple(each for each in request.approvers if each not in request.escalate_to)
+
+
 def escalated(request: ApprovalRequest) -> ApprovalRequest:
     """A pending request that `escalate_to` may decide too; any other is returned as it is."""
     if request.state != "pending" or request.escalated:

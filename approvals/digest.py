@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from signoff.contracts.approval import Question
-from signoff.contracts.canonical import sha256_hex
+from signoff.contracts.canonical_json import sha256_hex
 
 DIGEST_VERSION: Final = 1
 MARK_CHARS: Final = 8
@@ -56,7 +56,14 @@ def question_hash(question: Question) -> str:
 
     A decision names it, so its signature covers everything that its author was shown. Raises `NotCanonical`.
     """
-    return sha256_hex(question.model_dump(mode="json", include=_ASKED))
+    asked = question.model_dump(mode="json", include=_ASKED)
+    # RFC 8785 writes `60.0` as `60`. Said as a number without a fraction it is written by the quick way, three times as
+    # fast, and a call that runs hashes its question while somebody waits.
+    return sha256_hex({name: int(each) if _is_whole(each) else each for name, each in asked.items()})
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is float and value.is_integer() and abs(value) < 2**53
 
 
 def doubt_digest(digest: str, ticket: int) -> str:

@@ -3,9 +3,9 @@
 from typing import Final
 
 from signoff.approvals.machine import seat
+from signoff.contracts.activity_messages import IdentifyTask
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision
-from signoff.contracts.steps import IdentifyTask
 
 _OPERATORS: Final = "role:admin"
 

@@ -11,11 +11,11 @@ Every function takes a request and returns the next one; none reads a clock. Wha
 from datetime import datetime
 
 from signoff.approvals import binding, deadlines
+from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, Vote
 from signoff.contracts.decision import Decision
 from signoff.contracts.limits import REASON_CHARS
 from signoff.contracts.receipt import Receipt, ReceiptCode
-from signoff.contracts.steps import Authority
 
 _SETTLED_CODES: dict[str, ReceiptCode] = {
     "approved": "already_decided",

@@ -14,11 +14,11 @@ from pydantic import ValidationError
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from signoff.audit.log import CHAIN, lock_head, move_head
-from signoff.contracts.base import Shape
-from signoff.contracts.canonical import canonical_json, sha256_hex
-from signoff.signing import Mark, Signer, Verifier
-from signoff.store.schema import AUDIT_CHECKPOINTS, AUDIT_HEADS
+from signoff.contracts.canonical_json import canonical_json, sha256_hex
+from signoff.contracts.frozen_model import Shape
+from signoff.keys.signatures import Mark, Signer, Verifier
 from signoff.store.store import Store
+from signoff.store.tables import AUDIT_CHECKPOINTS, AUDIT_HEADS
 
 PURPOSE: Final = "audit checkpoint"
 _PAGE: Final = 200

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from signoff.audit.checkpoints import Checkpoint, Checkpoints
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
-from signoff.contracts.canonical import NotCanonical, canonical_json
+from signoff.contracts.canonical_json import NotCanonical, canonical_json
 from signoff.contracts.errors import Refused
 from signoff.store.store import Store
 

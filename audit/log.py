@@ -10,8 +10,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from signoff.audit.record import FIRST, Record, bounded, first_form, placed
 from signoff.contracts.audit import AuditEntry
-from signoff.store.schema import AUDIT_HEADS, AUDIT_RECORDS, StoreClock
 from signoff.store.store import Store
+from signoff.store.tables import AUDIT_HEADS, AUDIT_RECORDS, StoreClock
 
 PAGE: Final = 500
 CHAIN: Final = "checkpoints"
@@ -19,7 +19,7 @@ CHAIN: Final = "checkpoints"
 _COLUMNS: Final = tuple(AUDIT_RECORDS.c[name] for name in Record.model_fields)
 
 # Built once: building a statement takes longer than executing it.
-_KEYS_ASKED: Final = 4
+_KEYS_ASKED: Final = 8
 """Keys looked for at once: a list of a fixed length is not rewritten at each execution."""
 _KNOWN: Final = select(AUDIT_RECORDS.c.key).where(
     AUDIT_RECORDS.c.stream == bindparam("of"),

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.base import Shape
-from signoff.contracts.canonical import NotCanonical, canonical_json, sha256_hex
+from signoff.contracts.canonical_json import NotCanonical, canonical_json, sha256_hex
 from signoff.contracts.errors import Refused
+from signoff.contracts.frozen_model import Shape
 
 FIRST: Final = "0" * 64
 """What the first record of a stream has in the place of the hash before it."""

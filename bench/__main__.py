@@ -21,8 +21,8 @@ from bench.report import Report, Settings, Where, render
 from bench.sides import Baseline, Gated
 from bench.turns import measure_size, play_rounds
 from signoff.contracts.names import ENGINE
-from signoff.embedded import ServerHandle, ServerOptions, free_port, run_server
 from signoff.store.store import Store, open_store
+from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server
 from signoff.worker import quicken
 
 RESULTS = Path("bench/results")

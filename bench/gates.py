@@ -6,12 +6,12 @@ import uuid
 from bench.report import GateTime
 from bench.sides import catalog
 from bench.turns import percentile
+from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import CallOutcome, Pinned
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
-from signoff.contracts.steps import Tally
-from signoff.registry.gates import judge
+from signoff.registry.gates.pipeline import judge
 from signoff.store.store import Store
 
 

@@ -16,8 +16,8 @@ from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 
 from bench.report import Memory
 from bench.sides import BASELINE, HUMAN, Baseline, Gated, Side
-from signoff.embedded import LOOPBACK, connect, free_port
 from signoff.store.store import open_store
+from signoff.temporal.embedded_server import LOOPBACK, connect, free_port
 from signoff.worker import quicken
 
 _READY = b"ready\n"

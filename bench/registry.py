@@ -5,16 +5,16 @@ import time
 
 from bench.report import RegistryTime
 from bench.turns import percentile
+from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import Pinned
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
-from signoff.contracts.steps import Tally
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.context import ToolContext
-from signoff.registry.gates import judge, next_tally
+from signoff.registry.gates.pipeline import judge, next_tally
 from signoff.registry.tool import Tool
+from signoff.registry.tool_context import ToolContext
 
 LARGE = 10_000
 SMALL = 1_000

@@ -15,8 +15,8 @@ MAX_BUILD_S = 2.0
 """Seconds in which a catalog of 10,000 tools is built."""
 MAX_BATCH_MS = 5.0
 """Milliseconds of the gates for 20 calls against 1,000 tools."""
-EVENTS_AUTOMATIC = 25
-EVENTS_HUMAN = 35
+EVENTS_AUTOMATIC = 23
+EVENTS_HUMAN = 33
 
 
 class _Figures(BaseModel):

@@ -8,7 +8,6 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from bench.baseline import Ask, HandWritten, conclude, propose, transfer
-from signoff.client import Signoff
 from signoff.contracts import names
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.decision import Decision
@@ -16,11 +15,12 @@ from signoff.contracts.ids import ApprovalKey, TurnKey, parse_workflow_id
 from signoff.contracts.message import user_message
 from signoff.contracts.person import Principal
 from signoff.contracts.turn import TurnInput
-from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.engine.turn_client import Signoff
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.context import ToolContext
 from signoff.registry.tool import Tool
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results
 from signoff.worker import build_worker, furnish, worker_options

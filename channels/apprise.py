@@ -11,13 +11,13 @@ from urllib.parse import quote
 from pydantic import Field
 
 from signoff.channels.base import Channel, Forged, Malformed, Means, NotDelivered, Options
-from signoff.channels.endings import closing_text
-from signoff.channels.shapes import Closed, Finding, Notice, Raw, Received, Reply, Sent
-from signoff.channels.voice import voice_of
-from signoff.channels.wording import LEAST_CHARS, Limits, card_words
+from signoff.channels.envelopes import Closed, Finding, Notice, Raw, Received, Reply, Sent
+from signoff.channels.outbound.card_text import LEAST_CHARS, Limits, card_words
+from signoff.channels.outbound.receipt_text import closing_text
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import show_code
-from signoff.registry.nearest import did_you_mean, shown
+from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.texts.formatter import voice_of
 
 IDENTITY: Final = "{identity}"
 """Stands in the address for the person's."""
@@ -49,7 +49,10 @@ class Apprise(Channel):
     def __init__(self, means: Means) -> None:
         super().__init__(means)
         self._url = AppriseOptions.model_validate(means.options).url_secret
-        self._library = _installed()
+        # It takes about a second to import, which only those pay who use it.
+        import apprise  # noqa: PLC0415
+
+        self._library: Any = apprise
         scheme = _SCHEME.match(self._url)
         if scheme is None:
             raise ConfigError("`url_secret` is no address such as `ntfys://ntfy.sh/{identity}`", field="url_secret")
@@ -119,16 +122,6 @@ class Apprise(Channel):
             # A refusal for good looks like one that passes: apprise says only whether it was taken.
             why = f"`{self._service}` did not take it; the log of apprise says why"
             raise NotDelivered(why, code="refused", again=True)
-
-
-def _installed() -> Any:
-    """The library. Raises `ConfigError`."""
-    try:
-        # It takes about a second to import, which only those pay who use it.
-        import apprise  # noqa: PLC0415
-    except ImportError:
-        raise ConfigError("apprise is not installed: run `pip install 'signoff[apprise]'`", field="kind") from None
-    return apprise
 
 
 CHANNEL = Apprise

@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from signoff.channels.shapes import Closed, Finding, Notice, Raw, Received, Reply, Sent
-from signoff.channels.voice import voice_of
-from signoff.channels.wording import card_words
+from signoff.channels.envelopes import Closed, Finding, Notice, Raw, Received, Reply, Sent
+from signoff.channels.outbound.card_text import card_words
 from signoff.contracts.decision import Assurance
 from signoff.contracts.errors import Refused, Unavailable
 from signoff.contracts.limits import MIB
+from signoff.texts.formatter import voice_of
 
 
 class Options(BaseModel):

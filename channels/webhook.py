@@ -14,14 +14,14 @@ from urllib.parse import urlsplit
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from signoff.channels.base import Channel, Malformed, Means, NotDelivered, Options
-from signoff.channels.endings import closing_words
-from signoff.channels.outward import Answered, Outward, read_networks
-from signoff.channels.shapes import Closed, Finding, Heard, Notice, Raw, Received, Reply, Sent, Status
+from signoff.channels.envelopes import Closed, Finding, Heard, Notice, Raw, Received, Reply, Sent, Status
+from signoff.channels.outbound.card_text import card_words
+from signoff.channels.outbound.receipt_text import closing_words
+from signoff.channels.outbound_http import Answered, Outward, read_networks
 from signoff.channels.standard_webhooks import TOLERANCE_SECONDS, read_secret, signed_headers, verified_id
-from signoff.channels.voice import voice_of
-from signoff.channels.wording import card_words
-from signoff.contracts.base import Shape
 from signoff.contracts.errors import ConfigError
+from signoff.contracts.frozen_model import Shape
+from signoff.texts.formatter import voice_of
 
 _TOO_MANY, _GONE, _BUSY = 429, 410, 503
 _KINDS: Final[Mapping[str, str]] = {

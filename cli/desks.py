@@ -5,17 +5,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
-from signoff.cli.changes import Editable
+from signoff.cli.http.gateway_client import at_gateway, gateway_url
 from signoff.cli.loading import loading
-from signoff.cli.remote import at_gateway, gateway_url
+from signoff.cli.terminal.changes import Editable
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision
-from signoff.contracts.listing import SessionRow, TurnRow, WaitingCard
+from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.session import SessionReceipt, SessionView
+from signoff.contracts.session_messages import SessionReceipt, SessionView
 from signoff.contracts.turn import TurnView
-from signoff.gateway.bodies import SayBody
-from signoff.gateway.identity import DEFAULT_ASKER, DEFAULT_DECIDER
+from signoff.gateway.auth.person_lookup import DEFAULT_ASKER, DEFAULT_DECIDER
+from signoff.gateway.request_models import SayBody
 
 
 class Desk(Protocol):
@@ -100,7 +100,7 @@ async def desk_of(
         return
     with loading():
         from signoff.cli.here import Here  # noqa: PLC0415
-        from signoff.cli.workplace import find_workplace  # noqa: PLC0415
+        from signoff.cli.local.installation import find_workplace  # noqa: PLC0415
     place = find_workplace(manifest)
     person = None
     if asks is not None:

@@ -5,41 +5,41 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from signoff import listing
-from signoff.cli.changes import Editable
+from signoff.cli.local.installation import Workplace, find_workplace
+from signoff.cli.local.stores import working_store
 from signoff.cli.lookups import find_approval, find_either, find_turn
-from signoff.cli.stores import working_store
-from signoff.cli.words import utc_now
-from signoff.cli.workplace import Workplace, find_workplace
-from signoff.client import Signoff
+from signoff.cli.terminal.changes import Editable
+from signoff.cli.terminal.tables import utc_now
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ConfigError, NotFound, Refused
-from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
 from signoff.contracts.limits import INLINE_BYTES
-from signoff.contracts.listing import SessionRow, TurnRow, WaitingCard
+from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.message import Message, TextPart, user_message
 from signoff.contracts.names import ENGINE
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.session import SessionReceipt, SessionView
+from signoff.contracts.session_messages import SessionReceipt, SessionView
 from signoff.contracts.turn import TurnInput, TurnView
-from signoff.gateway.bodies import SayBody
+from signoff.contracts.uuid7 import uuid7
+from signoff.engine import turn_list
+from signoff.engine.turn_client import Signoff
+from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.gateway.auth.person_lookup import DEFAULT_ASKER
 from signoff.gateway.conversations import Conversations
-from signoff.gateway.deciding import Answer, decide, withdraw
+from signoff.gateway.decision_service import Answer, decide, withdraw
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.identity import DEFAULT_ASKER
-from signoff.gateway.masking import masked_view
-from signoff.gateway.starting import check_position, read_session, say
-from signoff.gateway.unseen_values import proof_of, whole_request
-from signoff.gateway.uuid7 import uuid7
-from signoff.keyfiles import read_private
-from signoff.registry.nearest import did_you_mean, shown
-from signoff.registry.people import principal_of, turn_context
-from signoff.registry.seats import rights
-from signoff.signing import Signer
-from signoff.store.content import json_bytes, load, to_content
+from signoff.gateway.request_models import SayBody
+from signoff.gateway.secret_masks import masked_view
+from signoff.gateway.turn_starter import check_position, read_session, say
+from signoff.gateway.value_check import proof_of, whole_request
+from signoff.keys.key_files import read_private
+from signoff.keys.signatures import Signer
+from signoff.people.directory import principal_of, turn_context
+from signoff.people.eligibility import rights
+from signoff.store.content_store import json_bytes, load, to_content
 from signoff.store.freezes import Freezes
 from signoff.store.questions import Questions
 from signoff.store.store import open_store
@@ -145,13 +145,13 @@ class Here:
         client, tenant = self.signoff.temporal, self.place.tenant
         async with self._deps() as deps:
             asked = Questions(deps.store)
-            return await listing.turns(client, asked, tenant=tenant, state=state, actor=actor, limit=limit)
+            return await turn_list.turns(client, asked, tenant=tenant, state=state, actor=actor, limit=limit)
 
     async def sessions(self, *, limit: int) -> list[SessionRow]:
         """See `Desk`."""
         client, tenant = self.signoff.temporal, self.place.tenant
         async with self._deps() as deps:
-            return await listing.sessions(client, Questions(deps.store), tenant=tenant, limit=limit)
+            return await turn_list.sessions(client, Questions(deps.store), tenant=tenant, limit=limit)
 
     async def session(self, name: str) -> SessionView:
         """See `Desk`."""
@@ -212,7 +212,7 @@ async def begun_here(
         session_id=session or turn_id,
         turn_id=turn_id,
         actor=chosen,
-        messages=(await _message(place, text),),
+        messages=(await _message(place, text, SessionKey(place.tenant, session or turn_id)),),
         principal=principal,
         person_id=principal.user,
         channel=CHANNEL,
@@ -237,10 +237,10 @@ def _actor(place: Workplace, name: str) -> str:
     return name or actors[0]
 
 
-async def _message(place: Workplace, text: str) -> Message:
+async def _message(place: Workplace, text: str, session: SessionKey) -> Message:
     # Histories hold what is short; a long text goes to the store before the turn begins.
     if len(json_bytes(text)) <= INLINE_BYTES:
         return user_message(text)
     async with open_store(place.settings.store_url, durable=place.settings.durable) as store:
-        content: Content = await to_content(store, text)
+        content: Content = await to_content(store, text, session)
     return Message(role="user", parts=(TextPart(text=content),))

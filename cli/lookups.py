@@ -2,8 +2,6 @@
 
 from temporalio.service import RPCError, RPCStatusCode
 
-from signoff import listing
-from signoff.client import Signoff
 from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
 from signoff.contracts.ids import (
     ApprovalKey,
@@ -14,8 +12,10 @@ from signoff.contracts.ids import (
     read_code,
     show_code,
 )
+from signoff.engine import turn_list
+from signoff.engine.turn_client import Signoff
+from signoff.formats.nearest_name import did_you_mean, shown
 from signoff.gateway.deps import GatewayDeps
-from signoff.registry.nearest import did_you_mean, shown
 
 _RECENT = 200
 
@@ -44,14 +44,14 @@ async def find_turn(signoff: Signoff, text: str, *, tenant: str) -> TurnKey:
     if key is not None:
         return key
     # Workflow ids begin with the tenant and the session: by its own id alone no turn can be asked for.
-    known = set(await listing.turn_keys(signoff.temporal, tenant=tenant, limit=_RECENT))
+    known = set(await turn_list.turn_keys(signoff.temporal, tenant=tenant, limit=_RECENT))
     named = [key for key in known if key.turn == text] or [key for key in known if text and key.turn.startswith(text)]
     if len(named) > 1:
         ids = ", ".join(sorted(".".join(key) for key in named))
         raise Refused(f"{shown(text)} fits several turns, name one of them whole: {ids}")
     if named:
         return named[0]
-    # The index comes later than the turn; one begun without a session has its own id for that, too.
+    # The index comes later than the turn; one begun without a session has its own id for that in development.
     if is_id(text) and await _exists(signoff, TurnKey(tenant, text, text)):
         return TurnKey(tenant, text, text)
     raise NotFound(f"there is no turn {shown(text)}{did_you_mean(text, (key.turn for key in known))}")

@@ -3,23 +3,23 @@
 from pathlib import Path
 from typing import Any, Final
 
-from signoff.approvals.entries import act
+from signoff.approvals.audit_events import act
 from signoff.audit.log import writing
-from signoff.cli.output import Output
-from signoff.cli.stores import working_store
-from signoff.cli.words import clean, frozen_line, swept_lines, utc_now
-from signoff.cli.workplace import Workplace, account, find_workplace
+from signoff.cli.local.installation import Workplace, account, find_workplace
+from signoff.cli.local.stores import working_store
+from signoff.cli.terminal.output import Output
+from signoff.cli.terminal.tables import clean, frozen_line, swept_lines, utc_now
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.grant import Freeze, Grant, Swept
 from signoff.contracts.person import Person
+from signoff.engine.kill_switch import check_operator
+from signoff.formats.nearest_name import shown
+from signoff.gateway.auth.person_lookup import DEFAULT_DECIDER
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.freezing import sweep_tenant
-from signoff.gateway.identity import DEFAULT_DECIDER
-from signoff.keyfiles import read_private
-from signoff.killswitch import check_operator
-from signoff.registry.nearest import shown
-from signoff.signing import Signer
+from signoff.gateway.freeze_service import sweep_tenant
+from signoff.keys.key_files import read_private
+from signoff.keys.signatures import Signer
 from signoff.store.freezes import Freezes
 from signoff.store.grants import Grants, shown_grant
 

@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Literal
 
-from signoff.contracts.base import Shape
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Assurance, Decision, Verdict
+from signoff.contracts.frozen_model import Shape
 from signoff.contracts.person import Principal
 
 ApprovalState = Literal["pending", "approved", "denied", "timed_out", "cancelled", "lapsed", "happened"]

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from signoff.contracts.base import Shape
+from signoff.contracts.frozen_model import Shape
 
 AuditKind = Literal[
     "turn", "request", "delivery", "attempt", "verdict", "revision", "auto", "grant", "execution", "outcome",

@@ -5,9 +5,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from signoff.contracts.base import Shape
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
+from signoff.contracts.frozen_model import Shape
 from signoff.contracts.person import Principal
 from signoff.contracts.updates import Updates
 

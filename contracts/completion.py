@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from signoff.contracts.activity_messages import Offered
 from signoff.contracts.message import Message
-from signoff.contracts.steps import Offered
 from signoff.contracts.turn import Usage
 
 

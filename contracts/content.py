@@ -2,15 +2,19 @@
 
 from typing import Any
 
-from signoff.contracts.base import Shape
+from signoff.contracts.frozen_model import Shape
 
 
 class BlobRef(Shape):
-    """Bytes of JSON in `store/`, named by their hash; `preview` is their first characters as text."""
+    """Bytes of JSON in `store/`, named by their hash; `preview` is their first characters as text.
+
+    `seal` says of which session they are: a hash alone, which others may know, reads nothing.
+    """
 
     sha256: str
     size: int
     preview: str = ""
+    seal: str = ""
 
 
 class Content(Shape):

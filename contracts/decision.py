@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from signoff.contracts.base import Shape
+from signoff.contracts.frozen_model import Shape
 
 Verdict = Literal["approved", "denied", "happened", "withdrawn"]
 """`happened` answers only the question what became of a call that is in doubt; there `approved` says that it did not
@@ -33,7 +33,7 @@ class Decision(Shape):
     `question_hash` binds it to call, terms and preview as shown. `subject`, `channel` and `assurance` are what the
     gateway verified. `received_at` is the gateway's clock.
     `edited_args` are the arguments the author wants instead. `result` says what a call in doubt came to.
-    `signature` is Ed25519, in base64, by the gateway's key `key_id`, over the bytes of contracts/signed.py; both are
+    `signature` is Ed25519, in base64, by the gateway's key `key_id`, over the bytes of keys/signature_form.py; both are
     empty where nobody verified the author.
     """
 

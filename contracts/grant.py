@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Literal
 
-from signoff.contracts.base import Shape
+from signoff.contracts.frozen_model import Shape
 
 
 class Like(Shape):

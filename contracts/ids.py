@@ -72,6 +72,11 @@ def call_id(completion: int, index: int) -> str:
     return f"c{completion}.{index}"
 
 
+def is_call(text: str) -> bool:
+    """Whether `text` is a call's id."""
+    return _CALL.match(text) is not None
+
+
 def completion_of(call: str) -> int:
     """The completion that call `c<completion>.<index>` was proposed in, from 1; 0 for anything else."""
     return int(call[1:].partition(".")[0]) if _CALL.match(call) else 0
@@ -84,6 +89,12 @@ def stand_in_id(call: str, number: int) -> str:
     """
     completion, _, index = call.partition(".")
     return f"{completion}.{int(index) + number * _STAND_IN}"
+
+
+def is_stand_in(call: str) -> bool:
+    """Whether a call's id is one that `stand_in_id` makes."""
+    index = call.partition(".")[2]
+    return index.isdecimal() and int(index) > _STAND_IN
 
 
 def parse_workflow_id(workflow_id: str) -> TurnKey | None:

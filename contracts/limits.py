@@ -113,6 +113,10 @@ MAX_ATTEMPTS: Final = 10
 """How often a tool that may be repeated is tried when the world failed it."""
 MAX_REVISIONS: Final = 20
 """How often one call is asked again (lapsed, changed tool) before it is refused."""
+ANSWERS_OF_ONE: Final = 20
+"""Answers and changes of one person that are stored of one approval, taken or not; then they can only deny."""
+ANSWERS_KEPT: Final = 200
+"""The same of everybody together: ten people at `ANSWERS_OF_ONE`, so that a quorum finds room in each revision."""
 MAX_REMEMBERED_SECONDS: Final = 30 * 86_400.0
 MAX_REMEMBERED_USES: Final = 1_000
 """For how long and how often a person may have an answer given again."""
@@ -148,6 +152,9 @@ ATTEMPTS_A_MINUTE: Final = 10
 answer; the rest are counted."""
 ATTEMPT_SENDERS: Final = 1_000
 """People of whom a gateway remembers how much of theirs it wrote down in this minute."""
+TURN_RESTS_SECONDS: Final = 604_800
+"""Seconds (7 days) without a question, an answer or a tool after which nobody is asked anything more for a turn whose
+principal has expired: whoever holds a Temporal credential can begin one anew that is over."""
 REFUSAL_DAYS: Final = 30
 """Days for which it is kept how much bad input was refused; 12 kinds of 24 hours: at most 8,640 rows."""
 REFUSAL_FLUSH_SECONDS: Final = 1.0

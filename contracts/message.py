@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from signoff.contracts.base import Shape
-from signoff.contracts.content import BlobRef, Content
+from signoff.contracts.content import BlobRef, Content, text_of
+from signoff.contracts.frozen_model import Shape
 
 
 class TextPart(Shape):
@@ -63,6 +63,11 @@ def content_of(part: TextPart | CallPart | ResultPart) -> tuple[str, Content]:
             return "args", part.args
         case ResultPart():
             return "value", part.value
+
+
+def words_of(message: Message) -> str:
+    """What a message says in words, without its calls and results."""
+    return " ".join(text_of(part.text) for part in message.parts if isinstance(part, TextPart))
 
 
 def user_message(text: str) -> Message:

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
-from signoff.contracts.base import Shape
+from signoff.contracts.frozen_model import Shape
 from signoff.contracts.names import DEFAULT_TENANT
 
 
@@ -60,7 +60,7 @@ class Principal(Shape):
     """Who asked for a turn, filled in by the gateway from its directory, never from a request body.
 
     `signature` binds it to what was asked for: Ed25519, in base64, by the gateway's key `key_id`, over the bytes of
-    contracts/signed.py. `issued_at` is the gateway's clock; from `expires_at` on no rule runs a call for it.
+    keys/signature_form.py. `issued_at` is the gateway's clock; from `expires_at` on no rule runs a call for it.
     """
 
     user: str

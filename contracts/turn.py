@@ -6,9 +6,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.base import Shape
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
+from signoff.contracts.frozen_model import Shape
 from signoff.contracts.message import Message
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Principal

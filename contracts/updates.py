@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from signoff.contracts.base import Shape
+from signoff.contracts.frozen_model import Shape
 
 DATA: Final = "data"
 """Where in the context collected data lies."""

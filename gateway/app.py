@@ -10,40 +10,40 @@ from starlette.staticfiles import StaticFiles
 
 import signoff
 from signoff import policypool
-from signoff.channels.intake import Intake
+from signoff.channels.inbound.receiver import Intake
 from signoff.contracts.errors import SignoffError
 from signoff.contracts.limits import REQUEST_BODY_BYTES, STRANGER_BODY_BYTES
-from signoff.gateway.approvals_api import ApprovalsApi
-from signoff.gateway.audit_api import AuditApi
-from signoff.gateway.authentication import Answer, Authentication
-from signoff.gateway.batch_pages import BatchPages
+from signoff.gateway.api.approvals import ApprovalsApi
+from signoff.gateway.api.audit import AuditApi
+from signoff.gateway.api.grants import GrantsApi
+from signoff.gateway.api.health import ServiceApi
+from signoff.gateway.api.sessions import SessionsApi
+from signoff.gateway.api.turns import TurnsApi
+from signoff.gateway.auth.caller import CHANNELS, Door, SignInNeeded, open_to_all
+from signoff.gateway.auth.middleware import Answer, Authentication
+from signoff.gateway.auth.provider_people import Logins, knowing_logins
 from signoff.gateway.body_limit import BodyLimit
-from signoff.gateway.caller import CHANNELS, Door, SignInNeeded, open_to_all
-from signoff.gateway.channel_doors import ChannelDoors
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.edit_pages import EditPages
-from signoff.gateway.failing import Failing
-from signoff.gateway.faults import BadRequest, Fault, fault_of, sentence, status_of
-from signoff.gateway.freeze_pages import FreezePages
-from signoff.gateway.grants_api import GrantsApi
-from signoff.gateway.grants_pages import GrantsPages
-from signoff.gateway.guard import Guard
-from signoff.gateway.link_pages import LinkPages
+from signoff.gateway.error_middleware import Failing
+from signoff.gateway.errors import BadRequest, Fault, fault_of, sentence, status_of
 from signoff.gateway.live import Live
-from signoff.gateway.login_pages import LoginPages, to_login
-from signoff.gateway.logins import Logins, knowing_logins
-from signoff.gateway.record_pages import RecordPages
-from signoff.gateway.render import STATIC, Pages
-from signoff.gateway.service_api import ServiceApi
-from signoff.gateway.session_list import SessionList
-from signoff.gateway.session_pages import SessionPages
-from signoff.gateway.sessions_api import SessionsApi
-from signoff.gateway.site_pages import SitePages
-from signoff.gateway.talk_pages import TalkPages
-from signoff.gateway.tool_pages import ToolPages
-from signoff.gateway.turns_api import TurnsApi
-from signoff.gateway.visitor import Visitors
-from signoff.gateway.waiting_pages import WaitingPages
+from signoff.gateway.middleware import Guard
+from signoff.gateway.pages.audit import RecordPages
+from signoff.gateway.pages.batch import BatchPages
+from signoff.gateway.pages.edit import EditPages
+from signoff.gateway.pages.freezes import FreezePages
+from signoff.gateway.pages.grants import GrantsPages
+from signoff.gateway.pages.inbox import WaitingPages
+from signoff.gateway.pages.link import LinkPages
+from signoff.gateway.pages.renderer import STATIC, Pages
+from signoff.gateway.pages.session_list import SessionList
+from signoff.gateway.pages.sessions import SessionPages
+from signoff.gateway.pages.sign_in import LoginPages, to_login
+from signoff.gateway.pages.site import SitePages
+from signoff.gateway.pages.tools import ToolPages
+from signoff.gateway.pages.turns import TalkPages
+from signoff.gateway.pages.visitor import Visitors
+from signoff.gateway.vendors.routes import ChannelDoors
 from signoff.settings import login_roles, require_ready
 
 _DESCRIPTION = (

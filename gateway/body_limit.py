@@ -17,7 +17,7 @@ from signoff.contracts.limits import (
     BODY_SECONDS,
     SENDER_SHARE,
 )
-from signoff.store.refusals import RefusalKind
+from signoff.store.refusal_counts import RefusalKind
 
 READING: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 """Methods that change nothing and bring no body."""

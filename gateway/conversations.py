@@ -1,27 +1,27 @@
 """Turns and sessions for those alone who may read them; for everybody else they are not there."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable
 
-from signoff.approvals.entries import stop
+from signoff.approvals.audit_events import stop
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
-from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id, read_code
-from signoff.contracts.listing import SessionRow, TurnRow, WaitingCard
+from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey, parse_approval_id, read_code
+from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.person import Person
-from signoff.contracts.session import SessionView
+from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import TurnView
-from signoff.gateway.caller import Allowed
+from signoff.engine.kill_switch import OPERATOR
+from signoff.engine.turn_list import turn_row
+from signoff.formats.nearest_name import shown
+from signoff.gateway.audit_writer import record
+from signoff.gateway.auth.caller import Allowed
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.reading import Concerned, may_read, may_stop, of_request, of_row, of_session, of_turn
-from signoff.gateway.recording import record
+from signoff.gateway.pages.session_view import OPEN
+from signoff.gateway.read_access import Concerned, may_read, may_stop, of_request, of_row, of_turn, reads_all
 from signoff.gateway.session_names import is_own, own_session
-from signoff.gateway.session_view import OPEN, turns_in_full
-from signoff.killswitch import OPERATOR
-from signoff.listing import turn_row
-from signoff.registry.nearest import shown
+from signoff.gateway.signed_start import Begun
 from signoff.store.questions import OWED_SECONDS, Questions
-from signoff.store.requests import LoadedRequest
+from signoff.store.request_reader import LoadedRequest
 
 
 class Conversations:
@@ -36,52 +36,17 @@ class Conversations:
 
     async def turn(self, key: TurnKey, person: Person | None) -> TurnView:
         """A turn as it stands. Whoever may read the session that it belongs to may read it."""
-        if not await self._reads_turn(key, person):
-            raise _unknown(key)
+        begun, _ = await self._admitted(key, person)
         said = await self._deps.said(key)
-        await self._owe_again(said)
-        return await self._deps.proved(said)
-
-    async def _reads_turn(self, key: TurnKey, person: Person | None) -> bool:
-        """Whether a person may read a turn: by its questions and by whom the gateway signed for, not by its word.
-
-        First, and for strangers without a worker: what one may not read must not be told from what is not there.
-        """
-        if self._deps.development:
-            return self._may_read(person, Concerned(key.tenant, frozenset()))
-        asked = (await Questions(self._deps.store).of_turns([key])).get(key, ())
-        about = [of_request(each) for each in asked]
-        people = frozenset().union(*(each.asked for each in about))
-        askers = {each.requester.user for each in asked if self._deps.verifier().check_asker(each)}
-        if self._may_read(person, Concerned(key.tenant, frozenset(askers), people)):
-            return True
-        # Of a turn that asked nobody its first event has what the gateway signed.
-        if self._may_read(person, Concerned(key.tenant, frozenset((await self._deps.asker(key),)) - {""})):
-            return True
-        try:
-            await self.session(SessionKey(key.tenant, key.session), person)
-        except (NotFound, ServerUnavailable):
-            return False
-        return True
+        await self._owe_again(key, said)
+        return await self._deps.proved(said, begun)
 
     async def session(self, key: SessionKey, person: Person | None) -> SessionView:
-        """A session as it stands."""
-        try:
-            view = await self._deps.desk.session(key)
-        except ServerUnavailable:
-            if self._deps.development or person is None or is_own(key, person.id) or self._reads_all(person, key):
-                raise
-            # Whom it asks is known only once it answers: till then it is not there for anybody else.
-            raise _unknown(key) from None
-        if self._may_read(person, self.of_session(view)):
-            return view
-        turns = await turns_in_full(self._deps, view)
-        if not self._may_read(person, self.of_session(view, turns.values())):
+        """A session as it stands, for whose it is; whom one of its turns asks reads that turn."""
+        # Before the session is asked, which may be away: that it is there is nothing to tell to others.
+        if not self._may_read(person, self.of_session(key, person)):
             raise _unknown(key)
-        return view
-
-    def _reads_all(self, person: Person, key: SessionKey) -> bool:
-        return self._may_read(person, Concerned(key.tenant, frozenset()))
+        return await self._deps.desk.session(key)
 
     async def named_session(self, named: SessionKey, person: Person | None) -> SessionView:
         """The session of this id, else the one that the person calls so."""
@@ -96,14 +61,28 @@ class Conversations:
         except NotFound:
             raise _unknown(named) from None
 
-    def of_session(self, view: SessionView, turns: Iterable[TurnView] = ()) -> Concerned:
-        """Whom a session concerns, with `turns` of it that are known in full."""
-        about = of_session(view, turns)
-        if self._deps.development:
-            return about
+    def of_session(self, key: SessionKey, person: Person | None) -> Concerned:
+        """Whom a session concerns of all that `person` may be."""
         # Whose it is stands in its id. What the workflow says of it is anybody's word who may start one in its place.
-        key = SessionKey(view.tenant, view.session)
-        return replace(about, askers=frozenset(each for each in about.askers if is_own(key, each)))
+        own = person is not None and is_own(key, person.id)
+        return Concerned(key.tenant, frozenset((person.id,)) if person is not None and own else frozenset())
+
+    def may_read_session(self, key: SessionKey, person: Person | None) -> bool:
+        """Whether a person may read a session, if it is there."""
+        return self._may_read(person, self.of_session(key, person))
+
+    async def _admitted(self, key: TurnKey, person: Person | None) -> tuple[Begun, Concerned]:
+        """Who asked for a turn that `person` may read, and whom it concerns; by the store and its first event alone.
+
+        What the turn says of itself is anybody's word who may start a workflow in its place; and a stranger must not
+        learn by a worker that is away that it is there. Raises `NotFound`, `ServerUnavailable`.
+        """
+        begun = await self._deps.begun(key)
+        about = of_turn(key.tenant, begun.requester, begun.requests)
+        session = SessionKey(key.tenant, key.session)
+        if not (self._may_read(person, about) or self.may_read_session(session, person)):
+            raise _unknown(key)
+        return begun, about
 
     async def approval_id(self, name: str, person: Person | None, tenant: str) -> str:
         """The approval id behind an id, which is not looked up, or a short code among those the person may read."""
@@ -134,24 +113,37 @@ class Conversations:
         if not self._may_read(person, of_request(found.request)):
             try:
                 # Whoever may read the conversation may read what it asks.
-                readable = await self._reads_turn(key.turn, person)
+                begun, _ = await self._admitted(key.turn, person)
             except (NotFound, ServerUnavailable):
-                readable = False
-            if not readable:
+                raise unknown from None
+            # A turn's id may be used again: whom the one of now asks is not whom the one before asked.
+            if begun.requester is None or begun.requester.nonce != found.request.requester.nonce:
                 raise unknown
         return found
 
-    async def _owe_again(self, view: TurnView) -> None:
+    async def _owe_again(self, key: TurnKey, view: TurnView) -> None:
         """Have answers handed over once more that a turn does not have, as one does that was reset to before them."""
-        requests = (call.approval for call in view.calls if call.approval is not None)
-        waiting = [(each.id, each.revision) for each in requests if each.state == "pending"]
+        requests = ((ApprovalKey(key, call.call).id, call.approval) for call in view.calls)
+        waiting = [(name, each.revision) for name, each in requests if each is not None and each.state == "pending"]
         if waiting:
             await Questions(self._deps.store).owe_again(waiting, OWED_SECONDS)
 
     def readable(self, person: Person | None) -> Callable[[TurnRow | SessionRow | WaitingCard], bool]:
         """Which rows of a list a person may read."""
         rights = () if person is None else self._deps.rights(person)
-        return lambda row: self._allowed(person, rights, of_row(row))
+
+        def may(row: TurnRow | SessionRow | WaitingCard) -> bool:
+            session = isinstance(row, SessionRow)
+            about = self.of_session(SessionKey(row.tenant, row.session), person) if session else of_row(row)
+            return self._allowed(person, rights, about)
+
+        return may
+
+    def readers(self, person: Person | None) -> tuple[str, ...] | None:
+        """The entries by which anything may concern a person at all; None for who reads everything."""
+        development = self._deps.settings.profile == "development"
+        everything = person is None or reads_all(person, development=development)
+        return None if person is None or everything else self._deps.rights(person)
 
     def following(self, key: TurnKey | SessionKey) -> Allowed:
         """Whether somebody who follows a turn or a session may go on."""
@@ -167,13 +159,10 @@ class Conversations:
 
         Raises `Refused` (`not_allowed`) for who may only read it.
         """
+        _, about = await self._admitted(key, person)
         row = await turn_row(self._deps.desk.temporal, Questions(self._deps.store), key)
         if row is None:
             raise _unknown(key)
-        about = of_row(row)
-        if not self._may_read(person, about):
-            # The row has no room for everybody who was asked.
-            about = of_turn(await self.turn(key, person))
         if row.closed_at is not None and self.may_stop(person, about):
             return row.state
         await self._stop(person, about, key)
@@ -183,7 +172,7 @@ class Conversations:
         """Ask every turn of a session that goes on to stop. Raises as `stop_turn`."""
         view = await self.session(key, person)
         going_on = (TurnKey(*key, turn.turn) for turn in view.turns if turn.state in OPEN)
-        await self._stop(person, self.of_session(view), *going_on)
+        await self._stop(person, self.of_session(key, person), *going_on)
 
     async def _stop(self, person: Person | None, about: Concerned, *keys: TurnKey) -> None:
         may, who, now = self.may_stop(person, about), "" if person is None else person.id, self._deps.clock()

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from signoff.approvals import entries
-from signoff.approvals.course import request_at, request_of
+from signoff.approvals import audit_events
 from signoff.approvals.identity import identify, withdrawer
 from signoff.approvals.machine import (
     counted,
@@ -23,24 +22,28 @@ from signoff.approvals.machine import (
     stale,
     vote_of,
 )
+from signoff.approvals.request_state import request_at, request_of
 from signoff.audit.log import writing
-from signoff.client import Signoff
+from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.canonical import NotCanonical, sha256_hex
+from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import Unavailable
+from signoff.contracts.limits import ANSWERS_KEPT, ANSWERS_OF_ONE
 from signoff.contracts.receipt import Receipt, ReceiptCode
-from signoff.contracts.steps import Authority
+from signoff.engine.turn_client import Signoff
 from signoff.gateway.grant_rows import write_agreed
-from signoff.registry.authority import Evidence, authority
-from signoff.registry.people import Directory
-from signoff.signing import Signer
-from signoff.store.questions import ApprovalRows, OwedAnswer, Questions, add_answer
+from signoff.keys.signatures import Signer
+from signoff.people.authority import Evidence, authority
+from signoff.people.directory import Directory
+from signoff.store.questions import ApprovalRows, OwedAnswer, Questions, add_answer, has_begun
 from signoff.store.store import Store
 
 _log = logging.getLogger(__name__)
 _DELIVERY_CHARS: Final = 32
 _CHECKED_LATER: Final = "your change is stored and is checked when a worker is back"
+_BEGUN: Final = "This has begun already and can be neither denied, withdrawn nor changed"
+_ENOUGH: Final = "this was answered and changed too often; it can only be denied now, or approved by others"
 _LATER: Final = "your answer is stored and takes effect when a worker is back"
 
 
@@ -89,7 +92,8 @@ class DecisionService:
     async def _take(self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any] | None) -> _Taken:
         """Insert an answer, signed, where its question is the latest, waits, and the answers before leave it room."""
         received = decision.received_at or self._clock()
-        first = decision
+        # Nothing lies in the store without the time at which it came: a turn looks there only for what has one.
+        first = decision.model_copy(update={"received_at": received})
 
         def work(connection: Connection, rows: ApprovalRows | None) -> _Taken:
             if rows is None:
@@ -102,7 +106,9 @@ class DecisionService:
             if asked.question_hash != request.question_hash:
                 return _Taken(stale(asked, decision))
             author = self._author(asked, decision, received)
-            objection = _objection(asked, decision, author, received)
+            objection = _objection(asked, decision, author, received) or _too_many(rows, decision, author)
+            if objection is None and _takes_back(decision) and has_begun(connection, rows.latest):
+                objection = refusal(asked, "already_decided", _BEGUN)
             signed = objection or self._signed(decision)
             if isinstance(signed, Receipt):
                 return _Taken(signed)
@@ -128,7 +134,7 @@ class DecisionService:
 
     def _write(self, connection: Connection, decision: Decision, told: Receipt, author: Authority) -> None:
         """Record an answer with its row: the turn, which tells the same under the same key, may keep it back."""
-        writing([entries.attempt(decision, told, self._clock(), author)])(connection)
+        writing([audit_events.attempt(decision, told, self._clock(), author)])(connection)
 
     async def _hand_over(self, taken: _Taken) -> Receipt:
         """The receipt of an answer once its turn was given it, by what the store has then: never by the turn's word."""
@@ -147,7 +153,7 @@ class DecisionService:
         """What the turn says of an answer that is in the store; None where it does not have it.
 
         A yes that it refuses counts for nothing from now on, whatever its reason: else it might run a call later of
-        which people were told that it was refused.
+        which people were told that it was refused. One whose call has begun it has taken.
         """
         try:
             told = await self._send(decision)
@@ -159,8 +165,9 @@ class DecisionService:
             return None
         if told.code == "unavailable":
             return None
-        if _voids(told, decision):
-            await self._rows.void(decision.approval_id, decision.delivery_id)
+        stands = _voids(told, decision) and not await self._rows.void(decision.approval_id, decision.delivery_id)
+        if stands and decision.edited_args is None:
+            told = Receipt(status="accepted", approval_id=decision.approval_id)
         await self._rows.hand_over(decision.approval_id, decision.delivery_id)
         return told
 
@@ -206,6 +213,11 @@ def _voids(told: Receipt, decision: Decision) -> bool:
     return told.status == "refused" and decision.verdict == "approved" and told.state != "approved"
 
 
+def _takes_back(decision: Decision) -> bool:
+    """Whether a decision would keep its call from running as it was asked, which nothing does once it has begun."""
+    return decision.verdict in ("denied", "withdrawn") or decision.edited_args is not None
+
+
 def _after_change(rows: ApprovalRows, request: ApprovalRequest, decision: Decision) -> Receipt:
     """The receipt of a change of arguments that is asked now as `request`."""
     if decision.subject in rows.latest.proposers:
@@ -243,16 +255,31 @@ def _objection(request: ApprovalRequest, decision: Decision, author: Authority, 
     return None if author.allowed else _refused("not_allowed", request.id, "you may not withdraw this")
 
 
-def _told_apart(rows: ApprovalRows, decision: Decision) -> Decision:
-    """`decision`, under a delivery id of its own where another answer came by the same form, link or key.
+def _too_many(rows: ApprovalRows, decision: Decision, author: Authority) -> Receipt | None:
+    """Why no more is stored of a person, or of all, at one approval; None for a no, which is always heard.
 
-    Whoever goes back to a page and says no has changed their mind; taken for the yes again, the no would be lost.
+    Changes that the gates refuse are no revisions, and yet each stays in the store and in the turn's history.
+    """
+    if decision.verdict in ("denied", "withdrawn"):
+        return None
+    human = author.person_id or author.subject
+    own = sum((each.vote.person_id or each.vote.subject) == human for each in rows.answers)
+    if own < ANSWERS_OF_ONE and len(rows.answers) < ANSWERS_KEPT:
+        return None
+    return _refused("not_allowed", decision.approval_id, _ENOUGH)
+
+
+def _told_apart(rows: ApprovalRows, decision: Decision) -> Decision:
+    """`decision`, under a delivery id of its own where another answer, or a void one, came by its form, link or key.
+
+    Whoever goes back to a page and says no has changed their mind; taken for the yes again, the no would be lost. And
+    an answer that its turn did not take can be given again, though a link has one key for ever.
     """
     for answer in rows.answers:
         given = answer.vote.decision
-        if given.delivery_id == decision.delivery_id and _said(given) != _said(decision):
+        if given.delivery_id == decision.delivery_id and (answer.void or _said(given) != _said(decision)):
             other = sha256_hex([decision.delivery_id, *_said(decision)])[:_DELIVERY_CHARS]
-            return decision.model_copy(update={"delivery_id": other})
+            decision = decision.model_copy(update={"delivery_id": other})
     return decision
 
 

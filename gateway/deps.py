@@ -4,34 +4,29 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Final
 from urllib.parse import quote
 
-from signoff.client import Signoff
-from signoff.contracts.call import Pinned
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
-from signoff.gateway.attempts import AttemptRecords
+from signoff.engine.turn_client import Signoff
 from signoff.gateway.decisions import DecisionService
-from signoff.gateway.proof import ended_view, proved_view
+from signoff.gateway.refused_attempts import AttemptRecords
+from signoff.gateway.signed_start import Begun, begun_as
+from signoff.gateway.turn_proof import proved_view
+from signoff.keys.signatures import Signer, Verifier
+from signoff.people.directory import Directory
+from signoff.people.eligibility import rights
 from signoff.registry.catalog import Catalog
-from signoff.registry.people import Directory
-from signoff.registry.seats import rights
 from signoff.settings import Settings
-from signoff.signing import Signer, Verifier
-from signoff.store.requests import RequestReader
+from signoff.store.request_reader import RequestReader
 from signoff.store.store import Store
 
 
 def system_clock() -> datetime:
     """Now, in UTC."""
     return datetime.now(UTC)
-
-
-ASKERS_KEPT: Final = 10_000
-"""Turns of which a gateway remembers who asked for them."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +45,6 @@ class GatewayDeps:
     clock: Callable[[], datetime] = system_clock
     signer: Signer | None = field(default=None, repr=False)
     attempts: AttemptRecords = field(default_factory=AttemptRecords, repr=False)
-    _askers: dict[TurnKey, str] = field(default_factory=dict, repr=False)
 
     @cached_property
     def requests(self) -> RequestReader:
@@ -64,36 +58,15 @@ class GatewayDeps:
             self.store, self.desk, self.people, self.signer, self.clock, development=self.development
         )
 
-    async def asker(self, key: TurnKey) -> str:
-        """The id of the person in whose name a turn was asked for, by the gateway's signature; "" where none holds.
-
-        Needs no worker. Raises `NotFound`, `ServerUnavailable`.
-        """
-        known = self._askers.get(key)
-        if known is not None:
-            return known
-        turn = await self.desk.asked(key)
-        ctx = Pinned(
-            tenant=key.tenant,
-            session=key.session,
-            turn=key.turn,
-            actor=turn.actor,
-            channel=turn.channel,
-            route=turn.route,
-            step=turn.step,
-            user=turn.principal,
-            extra=dict(turn.context),
-        )
-        if not self.verifier().check_principal(ctx):
-            return ""
-        if len(self._askers) >= ASKERS_KEPT:
-            self._askers.pop(next(iter(self._askers)))
-        self._askers[key] = turn.principal.user
-        return turn.principal.user
+    async def begun(self, key: TurnKey) -> Begun:
+        """Who asked for a turn and what it asks, without its word. Raises as `view`, but asks no worker."""
+        given = await self.desk.begun_with(key)
+        requests = await self.requests.asked_in(key)
+        return begun_as(key, given, requests, self.verifier(), development=self.development)
 
     async def view(self, key: TurnKey) -> TurnView:
         """A turn as it may be shown. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
-        return await self.proved(await self.said(key))
+        return await self.proved(await self.said(key), await self.begun(key))
 
     async def said(self, key: TurnKey) -> TurnView:
         """A turn by its own word; one that is over without a worker, where none answers in time.
@@ -103,16 +76,16 @@ class GatewayDeps:
         try:
             return await self.desk.view(key)
         except ServerUnavailable:
-            return await ended_view(await self.desk.ended_view(key), self.requests)
+            return await self.desk.ended_view(key)
 
-    async def proved(self, view: TurnView) -> TurnView:
+    async def proved(self, view: TurnView, begun: Begun) -> TurnView:
         """`view` as far as the store bears it out."""
-        return await proved_view(view, self.store, self.requests, self.catalog)
+        return await proved_view(view, begun, self.store, self.requests, self.catalog)
 
     async def watch(self, key: TurnKey) -> AsyncIterator[TurnView]:
         """The turn's views as they may be shown, one whenever it changed, until it has its result."""
         async for view in self.desk.watch(key):
-            yield await self.proved(view)
+            yield await self.proved(view, await self.begun(key))
 
     @property
     def development(self) -> bool:

@@ -4,15 +4,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from signoff.approvals.card import render_card
+from signoff.approvals.redaction import hide
 from signoff.contracts.approval import ApprovalRequest
-from signoff.policy.model import ApprovalPolicy
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.catalog import Catalog
 
 
 def as_edited(request: ApprovalRequest, args: Mapping[str, Any], catalog: Catalog | None) -> ApprovalRequest:
     """`request` with the card of `args`, which shows of them what the policy that counts does, as the gates would.
 
-    `catalog` is None where none is known. Where it has another tool by now, the card shows no more than the one before.
+    `args` are as whoever changed them has them, masks included. Nothing that they wrote is hidden for being a secret
+    value, by which they would find out that it is one. `catalog` is None where none is known. Where it has another tool
+    by now, the card shows no more than the one before.
     """
     tool = None if catalog is None else catalog.defined(request.tool, request.definition)
     show = _on_card(request)
@@ -22,12 +25,15 @@ def as_edited(request: ApprovalRequest, args: Mapping[str, Any], catalog: Catalo
         effect=tool.effect if tool is not None else "",
         title=tool.title if tool is not None else "",
         tool=request.tool,
-        args=args,
+        args=hide(args, request.secrets, lambda _: None),
         schema=tool.schema.schema if tool is not None else {},
         secrets=request.secrets,
         show=show,
     )
-    return request.model_copy(update={"card": card})
+    # Of hidden values the old card's rows: a value that was left as it is would else look like a changed one.
+    hidden = {row.name: row for row in request.card.rows if row.secret}
+    rows = tuple(hidden.get(row.name, row) if row.secret else row for row in card.rows)
+    return request.model_copy(update={"card": card.model_copy(update={"rows": rows})})
 
 
 def _on_card(request: ApprovalRequest) -> tuple[str, ...] | None:

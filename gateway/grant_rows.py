@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from signoff.approvals.entries import act, fingerprint
-from signoff.approvals.grants import agreed, grant_id, like_of
+from signoff.approvals.audit_events import act, fingerprint
+from signoff.approvals.grant_rules import agreed, grant_id, like_of
 from signoff.audit.log import writing
 from signoff.contracts.approval import ApprovalRequest
 from signoff.store.grants import write_grant

@@ -4,7 +4,7 @@ import base64
 import hashlib
 from typing import Final
 
-from signoff.contracts.canonical import canonical_json
+from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.ids import SessionKey
 from signoff.contracts.person import Person
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from signoff.contracts.errors import ConfigError
-from signoff.policy.compiled import CompiledPolicy, PolicyVerdict
+from signoff.policy.compiled_policy import CompiledPolicy, PolicyVerdict
 
 Expected = Literal["auto", "ask", "deny"]
 _KEYS = ("name", "tool", "args", "ctx", "expect")

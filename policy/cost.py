@@ -14,7 +14,7 @@ import lark
 import re2
 
 from signoff.policy.extent import Extent, Nothing, unknown
-from signoff.policy.shapes import Shape
+from signoff.policy.schema_shapes import Shape
 from signoff.policy.syntax import is_macro, subtrees
 
 # In units, of which a step has so many: about 5 us of cel-python, which is the slower engine by far.

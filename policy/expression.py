@@ -10,12 +10,12 @@ from cel_expr_python import cel
 from signoff.contracts.errors import ConfigError
 from signoff.policy import first_engine, second_engine
 from signoff.policy.answer import EngineAnswer, Outcome
-from signoff.policy.bounded import BoundedTask, bounded_outcomes, growth_problem, is_bounded
-from signoff.policy.diagnose import Place, no_second_reading, read_error
+from signoff.policy.bounded_expression import BoundedTask, bounded_outcomes, growth_problem, is_bounded
+from signoff.policy.diagnosis import Place, no_second_reading, read_error
 from signoff.policy.paths import spell, touched, unchecked, unguarded
-from signoff.policy.shapes import Shape
+from signoff.policy.schema_shapes import Shape
 from signoff.policy.syntax import normalise, text_problem, tree_problem
-from signoff.policy.typed import typed_environment
+from signoff.policy.type_check import typed_environment
 
 Gives: TypeAlias = Literal["BOOL", "LIST"]
 """What an expression has to give: true or false, or a list of texts."""
@@ -115,7 +115,7 @@ class Compiler:
         # Unknown is no error here: when it is evaluated, only an exact boolean of both engines counts.
         if kind == cel.Type.DYN.name():
             return (f"`{rule}`: not checked: the type of the result",)
-        # What is in a list of DYN is looked at when it is evaluated, by `_people` of policy/compiled.py.
+        # What is in a list of DYN is looked at when it is evaluated, by `_people` of policy/compiled_policy.py.
         wanted = kind == "BOOL" if gives == "BOOL" else kind in ("LIST<STRING>", "LIST<DYN>")
         if not wanted:
             need = "true or false" if gives == "BOOL" else "a list of strings"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
-from signoff.policy.shapes import Shape
+from signoff.policy.schema_shapes import Shape
 
 Kind: TypeAlias = Literal["number", "text", "list", "map", "any"]
 """What a value is, as far as that is known; `number` stands for all that has no size, such as booleans."""

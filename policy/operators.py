@@ -99,6 +99,28 @@ def _comparable(left: Any, right: Any) -> tuple[Any, Any]:
     return left, right
 
 
+def both(left: Any, right: Any) -> Any:
+    """CEL's `&&`: false where either is, whatever the other; an error where neither says so and one is no boolean."""
+    return _joined(left, right, decides=False)
+
+
+def either(left: Any, right: Any) -> Any:
+    """CEL's `||`: true where either is, whatever the other; an error where neither says so and one is no boolean."""
+    return _joined(left, right, decides=True)
+
+
+def _joined(left: Any, right: Any, *, decides: bool) -> Any:
+    # celpy writes both operands into the error where neither is a boolean. Each round of a macro writes the text of
+    # the round before into its own, with every escape doubled: gigabytes after thirty rounds.
+    for value in (left, right):
+        if isinstance(value, celtypes.BoolType) and bool(value) is decides:
+            return value
+    wrong = next((value for value in (left, right) if not isinstance(value, celtypes.BoolType)), None)
+    if wrong is None:
+        return celtypes.BoolType(not decides)
+    return wrong if isinstance(wrong, CELEvalError) else CELEvalError(_NO_OVERLOAD)
+
+
 def _contained(item: Any, container: Any) -> bool:
     if kind_of(container) == "list":
         return any(equal(item, other) for other in container)
@@ -251,6 +273,8 @@ def _to_bool(value: Any) -> Any:
 _DIVIDE: Final = _arithmetic("_/_", _same("int", "uint", "double"))
 
 FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    "_&&_": both,
+    "_||_": either,
     "_==_": _boolean(equal),
     "_!=_": _boolean(lambda left, right: not equal(left, right)),
     "_<_": _boolean(less),

@@ -1,11 +1,11 @@
 """Which data an expression touches, read from its syntax."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import lark
 
-from signoff.policy.shapes import Shape
+from signoff.policy.schema_shapes import Shape
 from signoff.policy.syntax import is_macro, subtrees
 
 Path = tuple[str, ...]
@@ -34,6 +34,22 @@ def touched(tree: _Tree, variables: Mapping[str, Shape]) -> Touched:
         else:
             used.add(path)
     return Touched(frozenset(used), frozenset(guarded))
+
+
+def reached(
+    tree: _Tree, variables: Mapping[str, Shape], hidden: Collection[str], of: str
+) -> Iterator[tuple[Path, str]]:
+    """Each place at or below the variable `of` that an expression reads or guards, with the name it may reach.
+
+    `hidden` are dotted names below `of`, as `approvals.redaction.hide` takes them: items have their list's.
+    """
+    for path, _ in _walk(tree, {name: (name,) for name in variables}):
+        # What an index chooses is known only as it is evaluated: it may be anything that lies there.
+        known = path[: path.index("[]")] if "[]" in path else path
+        for name in sorted(hidden):
+            whole = (of, *name.split("."))
+            if all(one == other for one, other in zip(known, whole, strict=False)):
+                yield path, name
 
 
 def spell(path: Path) -> str:

@@ -2,11 +2,12 @@
 
 import contextlib
 import io
+import logging
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from celpy.evaluation import Activation, CELEvalError, Evaluator
 
 from signoff.contracts.limits import POLICY_STEPS
 from signoff.policy.answer import Outcome
-from signoff.policy.operators import FUNCTIONS, find
+from signoff.policy.operators import FUNCTIONS, both, either, find
 
 NAME: Final = "cel-python"
 VERSION: Final = version("cel-python")
@@ -37,6 +38,10 @@ _SAFE_NOTES: Final = (
     "too many steps",
 )
 _COMPILING: Final = threading.Lock()
+_JOINED: Final[Mapping[str, tuple[Callable[[Any, Any], Any], bool]]] = {"all": (both, True), "exists": (either, False)}
+"""By which operator a macro joins its rounds, and what none of them comes to."""
+# It writes the values it evaluates, that is the call's arguments, at levels from debug to error.
+logging.getLogger("celpy").setLevel(logging.CRITICAL)
 
 
 # No CELEvalError: celpy makes a value of one that is raised within a macro, which `exists` or `||` can absorb.
@@ -67,6 +72,16 @@ class _Evaluator(Evaluator):
         # celpy's own copies the whole activation, once for each round of a macro.
         self.activation = self.base_activation.nested_activation(vars=values)
         return self
+
+    def member_dot_arg(self, tree: lark.Tree[lark.Token]) -> Any:
+        joined = _JOINED.get(str(tree.children[1]))
+        if joined is None:
+            return super().member_dot_arg(tree)
+        join, begins = joined
+        items: Any = self.visit(tree.children[0])  # type: ignore[arg-type]
+        if isinstance(items, CELEvalError):
+            return items
+        return reduce(join, map(self.build_ss_macro_eval(tree), items), celtypes.BoolType(begins))
 
     # celpy's own makes false of an error in what stands before the point: `!has(typo.x)` would be true.
     def macro_has_eval(self, exprlist: lark.Tree[lark.Token]) -> Any:

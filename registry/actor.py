@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from signoff.contracts.steps import TurnLimits
-from signoff.registry.domain_data import DomainMerge
-from signoff.registry.route import Route, Select, Shadowing, Use, uses
+from signoff.contracts.activity_messages import TurnLimits
+from signoff.registry.results.domain_data import DomainMerge
+from signoff.registry.scopes.route import Route, Select, Shadowing, Use, uses
 from signoff.registry.tool import Tool
 
 
@@ -22,17 +22,16 @@ class Actor:
     """A declared actor. `tools` None means every tool, `()` means none (N04); its order is what the model sees.
 
     `toolset`, `allowed_plugins`, `allowed_mcp_servers` and `allowed_mcp_tools` (bare names by server) are its filters,
-    see registry/filters.py; None is no filter, empty lets nothing through. `surfaces` are by channel.
-    `read_rest` gives it the framework's own tool of that name, with which it reads what of a result was cut off.
-    `mode` `sequential` runs the calls of one completion one after the other; `on_failure` `abort_siblings` stops those
-    beside one that fails, as far as they can be (X17).
-    `own_tools` are this actor's alone, `routes` where it may stand and what it has there (registry/route.py); whatever
-    they name must be in `tools` as well, if there is a list. `shadowing` says whether one of them may have the name of
-    another tool (Q3): a shadow never asks fewer people than what it shadows. `select` is a function that chooses, for
-    each completion, which of the tools that would be seen are.
-    `domain_data` is the JSON Schema of data that its answers may bring, `domain_merge` how they join those that the
-    turn began with (registry/domain_data.py).
-    `model` names provider and model (`openai:gpt-5`, `scripted:module:attr`); `model_settings` go to it as they are.
+    see registry/gates/actor_filters.py; None is no filter, empty lets nothing through. `surfaces` are by channel.
+    `read_rest` gives it the framework's own tool of that name, with which it reads what of a result was cut off. `mode`
+    `sequential` runs the calls of one completion one after the other; `on_failure` `abort_siblings` stops those beside
+    one that fails, as far as they can be (X17). `own_tools` are this actor's alone, `routes` where it may stand and
+    what it has there (registry/scopes/route.py); whatever they name must be in `tools` as well, if there is a list.
+    `shadowing` says whether one of them may have the name of another tool (Q3): a shadow never asks fewer people than
+    what it shadows. `select` is a function that chooses, for each completion, which of the tools that would be seen
+    are. `domain_data` is the JSON Schema of data that its answers may bring, `domain_merge` how they join those that
+    the turn began with (registry/results/domain_data.py). `model` names provider and model (`openai:gpt-5`,
+    `scripted:module:attr`); `model_settings` go to it as they are.
     """
 
     name: str

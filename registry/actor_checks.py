@@ -5,14 +5,15 @@ from collections.abc import Iterable, Mapping
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import ID_PATTERN, is_id
 from signoff.contracts.names import READ_REST, RESPOND
+from signoff.formats.nearest_name import did_you_mean
+from signoff.keys.secret_references import literal_secrets
 from signoff.registry.actor import Actor
 from signoff.registry.conduct import check_mode
-from signoff.registry.domain_data import check_merge, schema_text
-from signoff.registry.filters import check_filters
-from signoff.registry.nearest import did_you_mean
+from signoff.registry.extras import extra_of_model, missing_extra
+from signoff.registry.gates.actor_filters import check_filters
 from signoff.registry.registry import ToolRegistry
-from signoff.registry.respond import respond_form
-from signoff.registry.secret_settings import literal_secrets
+from signoff.registry.respond_form import respond_form
+from signoff.registry.results.domain_data import check_merge, schema_text
 
 
 def check_actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, Actor]:
@@ -27,6 +28,7 @@ def check_actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, A
             raise wrong_actor(actor, "name", actor.name, "is declared twice; give one of the two another name")
         if not actor.model.strip():
             raise wrong_actor(actor, "model", actor.model, "has no model; write `model`, such as `openai:gpt-5`")
+        _check_model(actor)
         _check_tools(actor, registry)
         _check_case(actor, spelled)
         _check_secrets(actor)
@@ -35,6 +37,12 @@ def check_actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, A
         _check_domain_data(actor)
         known[actor.name] = actor
     return known
+
+
+def _check_model(actor: Actor) -> None:
+    extra = extra_of_model(actor.model)
+    if extra and (lacks := missing_extra(extra)):
+        raise wrong_actor(actor, "model", actor.model, f"has the model `{actor.model}`, which {lacks}")
 
 
 def _check_tools(actor: Actor, registry: ToolRegistry) -> None:

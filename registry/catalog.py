@@ -8,14 +8,17 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
 
+from signoff.contracts.activity_messages import Offered
 from signoff.contracts.call import Pinned
 from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.contracts.names import READ_REST
 from signoff.contracts.parts import PART_TYPES
 from signoff.contracts.person import Person
-from signoff.contracts.steps import Offered
-from signoff.policy.bounds import out_of_bounds
-from signoff.policy.compiled import (
+from signoff.formats.bounds import out_of_bounds
+from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.people.directory import DevelopmentDirectory, Directory, FixedDirectory
+from signoff.policy.approval_policy import APPROVER, GlobalRule
+from signoff.policy.compiled_policy import (
     CompiledPolicy,
     CompiledRules,
     PolicyVerdict,
@@ -23,29 +26,32 @@ from signoff.policy.compiled import (
     compile_policy,
     compile_rules,
 )
-from signoff.policy.handler import PolicyHandler
-from signoff.policy.model import APPROVER, GlobalRule
+from signoff.policy.handler_verdict import PolicyHandler
 from signoff.registry.actor import Actor
 from signoff.registry.actor_checks import check_actors
-from signoff.registry.actor_scopes import Scopes, policy_over
+from signoff.registry.built_in_tools import READ_REST_TOOL
 from signoff.registry.catalog_hash import catalog_hash
-from signoff.registry.destinations import NOWHERE, Destination, Distribution, Observer, build_distribution
-from signoff.registry.domain_data import schema_text
-from signoff.registry.filters import needs_no_list
-from signoff.registry.manifest_channels import NO_CHANNELS, ChannelDeclared, Channels, RoutingRules, build_channels
-from signoff.registry.nearest import did_you_mean, shown
-from signoff.registry.people import DevelopmentDirectory, Directory, FixedDirectory
-from signoff.registry.pinned import ContextFields, context_fields, pinned_cel
+from signoff.registry.cel_context import ContextFields, context_fields, pinned_cel
+from signoff.registry.gates.actor_filters import needs_no_list
+from signoff.registry.gates.tool_view import Sight
+from signoff.registry.manifest.channel_sections import (
+    NO_CHANNELS,
+    ChannelDeclared,
+    Channels,
+    RoutingRules,
+    build_channels,
+)
 from signoff.registry.policy_handler import policy_handler
-from signoff.registry.read_rest import READ_REST_TOOL
-from signoff.registry.reducers import Reducer, ReducerRegistry
 from signoff.registry.registry import ToolRegistry
-from signoff.registry.respond import RespondForm, declared_part_types, respond_form
-from signoff.registry.scopes import Moment
-from signoff.registry.scoping import build_scopes
+from signoff.registry.respond_form import RespondForm, declared_part_types, respond_form
+from signoff.registry.results.destinations import NOWHERE, Destination, Distribution, Observer, build_distribution
+from signoff.registry.results.domain_data import schema_text
+from signoff.registry.results.reducers import Reducer, ReducerRegistry
+from signoff.registry.results.update_check import check_updates
+from signoff.registry.scopes.actor_scopes import Scopes, policy_over
+from signoff.registry.scopes.position import Moment
+from signoff.registry.scopes.scope_builder import build_scopes
 from signoff.registry.tool import Tool
-from signoff.registry.updates import check_updates
-from signoff.registry.visibility import Sight
 
 # A worker serves turns without end, and each of them brings contexts of its own: what is kept needs a bound.
 _SIGHTS_KEPT: Final = 200

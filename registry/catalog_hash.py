@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 
-from signoff.contracts.canonical import NotCanonical, sha256_hex
-from signoff.policy.compiled import CompiledPolicy, CompiledRules
+from signoff.contracts.canonical_json import NotCanonical, sha256_hex
+from signoff.policy.compiled_policy import CompiledPolicy, CompiledRules
 from signoff.registry.actor import Actor
 from signoff.registry.actor_checks import wrong_actor
-from signoff.registry.destinations import Distribution
-from signoff.registry.manifest_channels import Channels
-from signoff.registry.pinned import ContextFields
+from signoff.registry.cel_context import ContextFields
+from signoff.registry.manifest.channel_sections import Channels
 from signoff.registry.registry import ToolRegistry
+from signoff.registry.results.destinations import Distribution
 from signoff.registry.scope_content import scope_content
 
 

@@ -5,9 +5,9 @@ from typing import Final
 
 from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.contracts.limits import MAX_ATTEMPTS, MAX_FALLBACKS
+from signoff.formats.nearest_name import did_you_mean
 from signoff.registry.actor import Actor
 from signoff.registry.gate_fields import Wrong
-from signoff.registry.nearest import did_you_mean
 from signoff.registry.tool import Tool
 
 _CONCURRENCIES: Final = ("safe", "exclusive")

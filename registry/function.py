@@ -11,17 +11,17 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails
 
 from signoff.contracts.errors import RegistrationError
-from signoff.policy.model import RequiresApproval
+from signoff.contracts.usage import UsageLimit
+from signoff.formats.json_schema import Problem, place_told
+from signoff.policy.approval_policy import RequiresApproval
 from signoff.registry.availability import Available
 from signoff.registry.capabilities import Capabilities
-from signoff.registry.context import ToolContext
 from signoff.registry.docstring import parse_docstring
 from signoff.registry.permission import PermissionCheck
 from signoff.registry.probe import Probe
-from signoff.registry.records import Filter
-from signoff.registry.schema import Problem, place_told
+from signoff.registry.results.annotated_record import Filter
 from signoff.registry.tool import BypassRouting, Concurrency, Handler, InputCheck, Routing, Scope, Tool, Validation
-from signoff.registry.usage import UsageLimit
+from signoff.registry.tool_context import ToolContext
 
 _UNPASSABLE: Final = {
     inspect.Parameter.POSITIONAL_ONLY: "positional only",

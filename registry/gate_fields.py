@@ -8,11 +8,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from signoff.contracts.ids import ID_PATTERN, is_id
 from signoff.contracts.updates import DATA
-from signoff.policy.model import ApprovalPolicy
+from signoff.contracts.usage import UsageLimit
+from signoff.formats.hours import read_window
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.capabilities import NO_CAPABILITIES, Capabilities
-from signoff.registry.hours import read_window
 from signoff.registry.tool import Tool
-from signoff.registry.usage import UsageLimit
 
 _MODES: Final = ("strict", "warn", "off")
 _LISTS: Final = ("network", "secrets", "fs_reach")

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from signoff.contracts.canonical import canonical_json
+from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.parts import PART_TYPES
-from signoff.policy.model import GlobalRule
+from signoff.people.directory import declared_people
+from signoff.people.people_file import FileDirectory
+from signoff.policy.approval_policy import GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
-from signoff.registry.manifest_channels import ChannelDeclared
-from signoff.registry.people import declared_people
-from signoff.registry.people_file import FileDirectory
+from signoff.registry.manifest.channel_sections import ChannelDeclared
 from signoff.registry.tool import Tool
 
 _SITE: Final = "site"

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from signoff.contracts.canonical import sha256_hex
+from signoff.contracts.canonical_json import sha256_hex
 from signoff.registry.availability import Occasion
 
 PERMISSION_RULE: Final = "permission"

@@ -4,9 +4,9 @@ import inspect
 from typing import cast
 
 from signoff.contracts.errors import ConfigError
-from signoff.policy.handler import PolicyHandler
-from signoff.policy.model import ApprovalPolicy
-from signoff.registry.reference import load_reference
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.policy.handler_verdict import PolicyHandler
+from signoff.registry.import_reference import load_reference
 from signoff.registry.tool import Tool
 
 _FIELD = "requires_approval.handler"

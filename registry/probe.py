@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from signoff.registry.context import ToolContext
+from signoff.registry.tool_context import ToolContext
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,13 @@ import dataclasses
 import hashlib
 from collections.abc import Iterable
 
-from signoff.contracts.canonical import canonical_json
+from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.errors import RegistrationError
-from signoff.policy.model import ApprovalPolicy
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.capabilities import NO_CAPABILITIES
 from signoff.registry.conduct import check_fallbacks
-from signoff.registry.declaration import check_declaration
 from signoff.registry.tool import Tool
+from signoff.registry.tool_checks import check_declaration
 
 
 class ToolRegistry:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from signoff.registry.actor import Actor
 from signoff.registry.registry import tool_content
-from signoff.registry.route import Level, Listed, Step, uses
+from signoff.registry.scopes.route import Level, Listed, Step, uses
 
 
 def scope_content(actor: Actor) -> dict[str, object]:

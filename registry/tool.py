@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
-from signoff.contracts.canonical import sha256_hex
+from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import RegistrationError
+from signoff.contracts.usage import UsageLimit
+from signoff.formats.json_schema import CompiledSchema, Problem, compile_schema
+from signoff.policy.approval_policy import ApprovalPolicy, RequiresApproval
 from signoff.policy.facts import ToolFacts
-from signoff.policy.model import ApprovalPolicy, RequiresApproval
 from signoff.registry.availability import Available
 from signoff.registry.capabilities import NO_CAPABILITIES, Capabilities
-from signoff.registry.context import ToolContext
 from signoff.registry.correction import Corrected
 from signoff.registry.permission import PermissionCheck
 from signoff.registry.probe import Probe
-from signoff.registry.records import Filter
-from signoff.registry.schema import CompiledSchema, Problem, compile_schema
-from signoff.registry.secret_names import secret_paths, uncovered
-from signoff.registry.usage import UsageLimit
+from signoff.registry.results.annotated_record import Filter
+from signoff.registry.secret_arguments import secret_paths, uncovered
+from signoff.registry.tool_context import ToolContext
 
 Scope: TypeAlias = Literal["generalist", "specialist"]
 Routing: TypeAlias = Literal["routed", "bypass"]
@@ -59,7 +59,7 @@ class Tool:
     `concurrency`: `exclusive` runs alone, `safe` beside others (X16). `attempts` is how often it is tried when a
     connection breaks; None is by nature, see `tries`. `fallbacks` are tried in its place, in order (F40).
     `tenants` are those for whom it exists, None: for all, `()`: for nobody.
-    `hours` are the windows in which it is there, see registry/hours.py; `()` is always. `usage_limit` is how often it
+    `hours` are the windows in which it is there, see formats/hours.py; `()` is always. `usage_limit` is how often it
     may be used (F18): a use is taken with the ticket of a call and given back when it failed.
     `updates` are the data and fields of the context that its results may change, and no others (F44).
     `filters` are by destination: what each gets of a record that the handler returns (B36).

@@ -4,9 +4,9 @@ from sqlalchemy import Connection, delete, select
 
 from signoff.contracts.errors import Refused
 from signoff.contracts.grant import Freeze
-from signoff.store.schema import FREEZES
+from signoff.store.claim_conditions import added, freeze_of, hold_tenant, read_freeze
 from signoff.store.store import Also, Store
-from signoff.store.terms import added, freeze_of, hold_tenant, read_freeze
+from signoff.store.tables import FREEZES
 
 
 class Freezes:

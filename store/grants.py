@@ -8,9 +8,9 @@ from sqlalchemy import Connection, Row, select, update
 from signoff.contracts.decision import Remember
 from signoff.contracts.errors import NotFound
 from signoff.contracts.grant import Grant, Like
-from signoff.store.schema import GRANTS, StoreClock
+from signoff.store.claim_conditions import SPENT, added, hold_grant, moment, spend
 from signoff.store.store import Also, Store
-from signoff.store.terms import SPENT, added, hold_grant, moment, spend
+from signoff.store.tables import GRANTS, StoreClock
 
 CANDIDATES: Final = 200
 """How many remembered answers for one tool are tried; with more of them people are asked instead."""

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Row, Table, select, update
 
-from signoff.store.schema import StoreClock
+from signoff.store.tables import StoreClock
 
 LEASE_SECONDS: Final = 60.0
 """How long a claimed row is left to its claimer."""

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 from sqlalchemy import delete, func, select
 
+from signoff.store.claim_conditions import added
 from signoff.store.leases import in_seconds
-from signoff.store.schema import OPENED_VALUES
 from signoff.store.store import Store
-from signoff.store.terms import added
+from signoff.store.tables import OPENED_VALUES
 
 
 class OpenedValues:

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, text
 
 from signoff.contracts.errors import ConfigError
 from signoff.store.roles import NOTHING, PROCESS_ROLES, RIGHTS, ProcessRole, Rights, StoreRole, quoted, statements
-from signoff.store.schema import METADATA
+from signoff.store.tables import METADATA
 
 _AGAIN: Final = "run `signoff store roles` with the address of the tables' owner"
 _TOO_MUCH: Final = {

@@ -10,14 +10,15 @@ from typing import Final, Literal, get_args
 
 from sqlalchemy import Table
 
-from signoff.contracts.base import Shape
-from signoff.store.schema import (
+from signoff.contracts.frozen_model import Shape
+from signoff.store.tables import (
     ANSWERS,
     ARRIVALS,
     AUDIT_CHECKPOINTS,
     AUDIT_HEADS,
     AUDIT_RECORDS,
     BLOBS,
+    COMPLETIONS,
     DELIVERIES,
     FOOTERS,
     FREEZES,
@@ -40,7 +41,7 @@ ProcessRole = Literal["worker", "gateway"]
 StoreRole = Literal["owner", "worker", "gateway"]
 """As whom a process is connected: `owner` makes and changes the tables, and may do everything."""
 PROCESS_ROLES: Final[tuple[ProcessRole, ...]] = get_args(ProcessRole)
-WORKER_KEYS: Final = ("card-mark", "rest", "store-id")
+WORKER_KEYS: Final = ("card-mark", "content", "rest", "store-id")
 """The secrets that a worker reads: of the marks on cards, of the handles of long results, and of the store's id."""
 EVERY_ROW: Final = "true"
 _VERBS: Final = ("select", "insert", "update", "delete")
@@ -96,6 +97,7 @@ _NO_CHAIN: Final = "stream <> 'checkpoints'"
 
 _WORKER: Final = {
     BLOBS: _ADD,
+    COMPLETIONS: Rights(select=True, insert=True, delete=True),
     QUESTIONS: Rights(select=True, insert=True, update=_END, changed=_NOT_ENDED),
     # What is done stays done, so that nothing runs a second time, but for an outcome of which nobody knew.
     TICKETS: Rights(
@@ -136,6 +138,7 @@ _WORKER: Final = {
 
 _GATEWAY: Final = {
     BLOBS: _ADD,
+    COMPLETIONS: NOTHING,
     QUESTIONS: Rights(select=True, update=_END, changed=_NOT_ENDED),
     TICKETS: _READ,
     USES: _READ,

@@ -1,12 +1,13 @@
 """The store: tickets, blobs and keys in SQLite or PostgreSQL. Every failure of the database is `StoreUnavailable`."""
 
+import asyncio
 import hashlib
 import json
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from sqlalchemy import Connection, Row, bindparam, select, update
 
@@ -14,13 +15,8 @@ from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import BlobRef
 from signoff.contracts.errors import Refused, SignoffError, StoreUnavailable
 from signoff.contracts.limits import PREVIEW_CHARS
-from signoff.registry.usage import Use
-from signoff.store.engine import Base, Found, make_private, open_base, read_url
-from signoff.store.refusals import RefusalCounts, RefusalKind
-from signoff.store.roles import StoreRole, readable_tables
-from signoff.store.schema import BLOBS, KEYS, PROBES, TICKETS, StoreClock
-from signoff.store.tables import prepare
-from signoff.store.terms import (
+from signoff.contracts.usage import Use
+from signoff.store.claim_conditions import (
     add_claim,
     added,
     another_action,
@@ -34,7 +30,12 @@ from signoff.store.terms import (
     take_use,
     tenant_of,
 )
+from signoff.store.database import Base, Found, make_private, open_base, read_url
+from signoff.store.refusal_counts import RefusalCounts, RefusalKind
+from signoff.store.roles import StoreRole, readable_tables
+from signoff.store.tables import BLOBS, KEYS, PROBES, TICKETS, StoreClock
 from signoff.store.tickets import Claim, Ticket, earlier_keys
+from signoff.store.upgrade import prepare
 
 KEY_BYTES: Final = 32
 STORE_ID: Final = "store-id"
@@ -67,8 +68,40 @@ _UNDO: Final = (
     .where(TICKETS.c.key == bindparam("ticket"), TICKETS.c.state == "claimed")
     .values(state="void", finished_at=StoreClock())
 )
+RUNS_SECONDS: Final = 20.0
+"""How long after it was last heard of whoever runs a ticket is taken to run it: as long as the server waits for it."""
+_SEEN: Final = (
+    update(TICKETS)
+    .where(TICKETS.c.key == bindparam("ticket"), TICKETS.c.state == "claimed")
+    .values(seen_at=StoreClock())
+)
+_SINCE: Final = select(StoreClock() - TICKETS.c.seen_at).where(
+    TICKETS.c.key == bindparam("ticket"), TICKETS.c.state == "claimed"
+)
 _OUTCOME: Final = select(TICKETS.c.outcome).where(TICKETS.c.key == bindparam("ticket"))
 _TICKET: Final = select(TICKETS).where(TICKETS.c.key == bindparam("ticket"))
+
+
+class Blob(NamedTuple):
+    """The bytes of a JSON value and their sha-256."""
+
+    sha256: str
+    body: bytes
+
+    @classmethod
+    def of(cls, body: bytes) -> "Blob":
+        """The blob of `body`."""
+        return cls(hashlib.sha256(body).hexdigest(), body)
+
+    @property
+    def ref(self) -> BlobRef:
+        """What names it; without a seal."""
+        return BlobRef(sha256=self.sha256, size=len(self.body), preview=preview(self.body))
+
+
+def add_blob(connection: Connection, blob: Blob) -> None:
+    """Add a blob in somebody else's transaction; adding it again changes nothing."""
+    added(connection, BLOBS, {"sha256": blob.sha256, "size": len(blob.body), "body": blob.body})
 
 
 class _NotGiven(SignoffError):
@@ -89,6 +122,7 @@ class Store:
         self._base = base
         self._words = words
         self._closed = False
+        self._reading = asyncio.Lock()
         self._refusals = RefusalCounts(self.run)
         self.role: StoreRole = "owner"
         """As whom this store is connected; on SQLite always as its owner."""
@@ -152,9 +186,9 @@ class Store:
 
     async def put_blob(self, body: bytes) -> BlobRef:
         """Keep `body`, the bytes of a JSON value, under their hash; keeping them again changes nothing."""
-        sha256 = hashlib.sha256(body).hexdigest()
-        await self.run(lambda connection: added(connection, BLOBS, {"sha256": sha256, "size": len(body), "body": body}))
-        return BlobRef(sha256=sha256, size=len(body), preview=preview(body))
+        blob = Blob.of(body)
+        await self.run(lambda connection: add_blob(connection, blob))
+        return blob.ref
 
     async def get_blob(self, sha256: str) -> bytes | None:
         """The bytes kept under `sha256`, or None."""
@@ -175,6 +209,7 @@ class Store:
         use: Use | None = None,
         holds: Callable[[Connection], bool] | None = None,
         also: Also | None = None,
+        runs: bool = False,
     ) -> Claim:
         """Claim the ticket `key`; of all claimers ever, exactly one is answered `fresh`. `owner` is for people.
 
@@ -182,7 +217,8 @@ class Store:
         In the same transaction one use of `grant` is spent and the `use` of a limited tool is taken, if given, in place
         of those of the call's earlier tickets, which were given up; and the tenant, which `workflow` names, is seen not
         to be frozen; else nothing is claimed. `holds` says whether the right to run still stands there. `also` is what
-        else is written with a fresh ticket, or it is not claimed either.
+        else is written with a fresh ticket, or it is not claimed either. `runs`: its claimer begins at
+        once, and is `seen` while it goes on.
         """
 
         def enter(connection: Connection) -> Claim:
@@ -199,7 +235,7 @@ class Store:
                 "owner": owner,
                 "nonce": nonce,
             }
-            fresh = add_claim(connection, values)
+            fresh = add_claim(connection, values, runs=runs)
             # Also where the ticket is not fresh: its caller is told both, as a finished call keeps its outcome.
             freeze = freeze_of(connection, tenant)
             frozen = "" if freeze is None else freeze.reason or "no reason given"
@@ -295,6 +331,15 @@ class Store:
 
         return await self.run(write)
 
+    async def seen(self, key: str) -> None:
+        """Note that whoever claimed a ticket still runs it."""
+        await self.run(lambda connection: connection.execute(_SEEN, {"ticket": key}).close())
+
+    async def runs_for(self, key: str) -> float:
+        """For how many seconds more whoever claimed a ticket is taken to run it; 0 where nobody does."""
+        since = await self.run(lambda connection: connection.scalar(_SINCE, {"ticket": key}))
+        return 0.0 if since is None else max(RUNS_SECONDS - since / 1000, 0.0)
+
     async def tickets_of(self, workflow: str, call: str) -> list[Ticket]:
         """Every ticket of one call of a turn, the first claimed first."""
         query = (
@@ -343,6 +388,11 @@ class Store:
             # Drivers fail in many types, and their texts hold SQL and arguments: only the type's name goes on.
             raise StoreUnavailable(f"{self._words} did not answer as a store ({type(error).__name__})") from None
 
+    async def apart(self, work: Callable[[], Found]) -> Found:
+        """`work` in a thread beside the event loop; of several one at a time, in their order."""
+        async with self._reading:
+            return await asyncio.to_thread(work)
+
 
 @asynccontextmanager
 async def open_store(url: str, *, durable: bool = False) -> AsyncIterator[Store]:
@@ -386,11 +436,12 @@ def _read_ticket(connection: Connection, key: str) -> Ticket | None:
 
 def _ticket(row: Row[Any]) -> Ticket:
     fields = dict(row._mapping)
-    outcome, finished = fields.pop("outcome"), fields.pop("finished_at")
+    outcome, finished, seen = fields.pop("outcome"), fields.pop("finished_at"), fields.pop("seen_at")
     return Ticket(
         **{**fields, "claimed_at": moment(fields["claimed_at"])},
         outcome=None if outcome is None else CallOutcome.model_validate_json(outcome),
         finished_at=None if finished is None else moment(finished),
+        seen_at=None if seen is None else moment(seen),
     )
 
 

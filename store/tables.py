@@ -1,94 +1,368 @@
-"""Brings a database to the tables of this version: made at once in an empty one, step by step in an older one."""
+"""The tables of the store, and its clock. A change here needs a step in store/migrations/ (its docstring says how)."""
 
-import importlib
-from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Connection, inspect, text
-from sqlalchemy.schema import CreateTable
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text, text
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.expression import FunctionElement
 
-from signoff.contracts.errors import ConfigError
-from signoff.store.privileges import is_owner, may_read, role_of
-from signoff.store.roles import StoreRole
-from signoff.store.schema import METADATA
-
-VERSION_TABLE: Final = "signoff_version"
-"""Where alembic writes which step a database has taken; a name of our own, for databases shared with others."""
-_FOLDER: Final = Path(__file__).parent / "migrations" / "versions"
-STEPS: Final = tuple(sorted(file.stem.partition("_")[0] for file in _FOLDER.glob("r[0-9]*.py")))
-# Gone with its transaction, also when its process is killed. The number only has to be ours; terms.py has the next two.
-_ADVISORY: Final = text("SELECT pg_advisory_xact_lock(7310270)")
-_VERSION: Final = text(f"SELECT version_num FROM {VERSION_TABLE}")
+METADATA: Final = MetaData()
+_FIRST: Final = text("revision = 1")
 
 
-def prepare(connection: Connection) -> StoreRole:
-    """Make or change the tables, one opener at a time, and return as whom it is connected.
+class StoreClock(FunctionElement[int]):
+    """Now by the database's own clock, in milliseconds since 1970 in UTC."""
 
-    One that is not their owner changes nothing. Raises `ConfigError` for a database of a newer version, and to such a
-    one for each that is not of this version, or does not give it the rights of its role.
-    """
-    if not is_owner(connection, VERSION_TABLE):
-        _require_ready(connection)
-        return role_of(connection)
-    if _step(connection) != STEPS[-1]:
-        _change(connection)
-    return "owner"
+    type = BigInteger()
+    inherit_cache = True
 
 
-def _require_ready(connection: Connection) -> None:
-    there = inspect(connection).has_table(VERSION_TABLE)
-    if there and not may_read(connection, VERSION_TABLE):
-        raise ConfigError(
-            "this database role was given nothing in the store: run `signoff store roles` with the address of the "
-            "tables' owner"
-        )
-    step = _step(connection) if there else None
-    if step != STEPS[-1]:
-        raise ConfigError(
-            f"the store's tables are of the version `{step or 'none'}`, this program's of `{STEPS[-1]}`, and this "
-            "database role may not change them: with the address of their owner run `signoff store migrate`, then "
-            "`signoff store roles`",
-            value=step or "",
-        )
+@compiles(StoreClock, "sqlite")
+def _sqlite_clock(element: StoreClock, compiler: Any, **options: Any) -> str:
+    # `julianday` is a double, which may lie just below a whole millisecond: CAST alone would cut that off.
+    return "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
 
 
-def _change(connection: Connection) -> None:
-    if connection.dialect.name == "postgresql":
-        connection.execute(_ADVISORY)
-    else:
-        # The driver begins no transaction before CREATE or ALTER, so a step that fails half-way would stay half done.
-        # IMMEDIATE takes the lock at once: who reads first and writes later may get SQLITE_BUSY, whatever the timeout.
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-    # Another opener may have done it while this one waited for the lock.
-    step = _step(connection)
-    # An older program would write rows without columns that the newer ones rely on: it stops instead.
-    if step not in (None, *STEPS):
-        raise ConfigError(
-            f"the store's tables are of a newer version (`{step}`) than this program's (`{STEPS[-1]}`); "
-            "install the newer one here, too",
-            value=step,
-        )
-    # Tables without a step are of the version that counted none, and are migrated, not made.
-    if step is None and not set(METADATA.tables) & set(inspect(connection).get_table_names()):
-        _make(connection)
-    elif step != STEPS[-1]:
-        # Imported only where there is something to migrate: it takes longer than making a new store.
-        migrations: Any = importlib.import_module("signoff.store.migrations")
-        migrations.migrate(connection, VERSION_TABLE)
+@compiles(StoreClock, "postgresql")
+def _postgresql_clock(element: StoreClock, compiler: Any, **options: Any) -> str:
+    # Not `now()`, the time at which the transaction began: it may have waited for a lock since.
+    return "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
 
 
-def _step(connection: Connection) -> str | None:
-    """The step that the database has taken last, or None."""
-    if not inspect(connection).has_table(VERSION_TABLE):
-        return None
-    found: str | None = connection.scalar(_VERSION)
-    return found
+BLOBS: Final = Table(
+    "blobs",
+    METADATA,
+    Column("sha256", String(64), primary_key=True),
+    Column("size", Integer, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("created_at", BigInteger, nullable=False, default=StoreClock()),
+)
+"""Bytes by their hash."""
 
+TICKETS: Final = Table(
+    "tickets",
+    METADATA,
+    Column("key", String(80), primary_key=True),
+    Column("workflow", String(200), nullable=False),
+    Column("call", String(32), nullable=False),
+    Column("tool", String(64), nullable=False),
+    Column("owner", String(200), nullable=False),
+    Column("state", String(8), nullable=False),
+    Column("outcome", Text, nullable=True),
+    Column("claimed_at", BigInteger, nullable=False, default=StoreClock()),
+    Column("finished_at", BigInteger, nullable=True),
+    Column("nonce", String(64), nullable=False),
+    Column("seen_at", BigInteger, nullable=True),
+    Index("tickets_by_call", "workflow", "call"),
+)
+"""One row a side effect; `nonce` is that of the principal of its turn, by which two turns of one id differ.
+`seen_at` is when whoever runs it was last heard of.
+`state` is `claimed`, `done` or `void`, `outcome` a `CallOutcome` as JSON."""
 
-def _make(connection: Connection) -> None:
-    for table in METADATA.sorted_tables:
-        connection.execute(CreateTable(table, if_not_exists=True))
-        for index in table.indexes:
-            index.create(connection)
-    connection.exec_driver_sql(f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) PRIMARY KEY)")
-    connection.execute(text(f"INSERT INTO {VERSION_TABLE} VALUES (:step)"), {"step": STEPS[-1]})
+QUESTIONS: Final = Table(
+    "questions",
+    METADATA,
+    Column("approval", String(200), primary_key=True),
+    Column("revision", Integer, primary_key=True, autoincrement=False),
+    Column("tenant", String(64), nullable=False),
+    Column("session", String(64), nullable=False),
+    Column("turn", String(64), nullable=False),
+    Column("code", String(6), nullable=False),
+    Column("body", Text, nullable=False),
+    Column("opened_at", BigInteger, nullable=False),
+    Column("last_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger, nullable=True),
+    Column("ended_as", String(16), nullable=True),
+    Column("readers", Text, nullable=True),
+    # A code means one approval of a tenant, as long as its row is kept; later revisions have the code of the first.
+    Index("questions_codes", "tenant", "code", unique=True, sqlite_where=_FIRST, postgresql_where=_FIRST),
+    Index("questions_waiting", "tenant", "ended_at", "last_at"),
+    Index("questions_turns", "tenant", "session", "turn"),
+    Index("questions_opened", "opened_at"),
+    Index("questions_ended", "ended_at"),
+)
+"""What people were asked. `body` is a `Question` as JSON; `last_at` is when its deadline passes at the latest.
+`readers` repeats of it whom it may ever concern, as approver entries, one a line: lists leave out by it what somebody
+cannot read, without reading that. Nobody may read a question because of it.
+Rows are inserted and never changed, but for the ending, which is set once."""
+
+ANSWERS: Final = Table(
+    "answers",
+    METADATA,
+    Column("approval", String(200), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("revision", Integer, nullable=False),
+    Column("person_id", String(200), nullable=False),
+    Column("delivery", String(300), nullable=False),
+    Column("body", Text, nullable=False),
+    Column("settles", Boolean, nullable=False),
+    Column("answered_at", BigInteger, nullable=False),
+    Column("handed_at", BigInteger, nullable=True),
+    Column("voided_at", BigInteger, nullable=True),
+    Index("answers_of_deliveries", "approval", "revision", "delivery", unique=True),
+    Index("answers_owed", "handed_at", "answered_at"),
+    Index("answers_taken", "answered_at"),
+)
+"""What people answered, in the order in which it was taken. `body` is a `Vote` as JSON, with the signed decision;
+`settles`: nobody is asked any more after it. `handed_at`: when its turn was given it. `voided_at`: since when a yes
+counts for nothing, because its turn did not take it; what it settled waits again."""
+
+KEYS: Final = Table(
+    "keys",
+    METADATA,
+    Column("name", String(64), primary_key=True),
+    Column("secret", LargeBinary, nullable=False),
+    Column("created_at", BigInteger, nullable=False, default=StoreClock()),
+)
+"""Secrets made by the store itself."""
+
+TOKENS: Final = Table(
+    "tokens",
+    METADATA,
+    Column("id", String(16), primary_key=True),
+    Column("digest", String(64), nullable=False),
+    Column("tenant", String(64), nullable=False),
+    Column("person", String(64), nullable=False),
+    Column("scopes", String(64), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("used_at", BigInteger, nullable=True),
+    Column("revoked_at", BigInteger, nullable=True),
+)
+"""Personal API tokens; `digest` is the sha-256 of the secret, `id` its first characters."""
+
+SESSIONS: Final = Table(
+    "sessions",
+    METADATA,
+    Column("digest", String(64), primary_key=True),
+    Column("tenant", String(64), nullable=False),
+    Column("person", String(64), nullable=False),
+    Column("assurance", String(8), nullable=False),
+    Column("scopes", String(64), nullable=False),
+    Column("token", String(16), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+)
+"""Browsers whose people signed in; `digest` is the sha-256 of the cookie, `token` the id of a pasted token or empty."""
+
+PEOPLE: Final = Table(
+    "people",
+    METADATA,
+    Column("tenant", String(64), primary_key=True),
+    Column("person", String(64), primary_key=True),
+    Column("body", Text, nullable=False),
+    Column("seen_at", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False),
+    Column("ended_by", String(64), nullable=True),
+    Column("ended_at", BigInteger, nullable=True),
+)
+"""People whom nobody declared, as their last sign-in said: `body` is a `Vouched` as JSON, signed by the gateway."""
+
+FREEZES: Final = Table(
+    "freezes",
+    METADATA,
+    Column("tenant", String(64), primary_key=True),
+    Column("reason", Text, nullable=False),
+    Column("frozen_by", String(64), nullable=False),
+    Column("frozen_at", BigInteger, nullable=False, default=StoreClock()),
+)
+"""Tenants whose tools do not run."""
+
+GRANTS: Final = Table(
+    "grants",
+    METADATA,
+    Column("id", String(64), primary_key=True),
+    Column("tenant", String(64), nullable=False),
+    Column("session", String(64), nullable=False),
+    Column("tool", String(64), nullable=False),
+    Column("definition", String(64), nullable=False),
+    Column("exact", String(64), nullable=False),
+    Column("predicate", Text, nullable=False),
+    Column("rule", Text, nullable=False),
+    Column("policy_hash", String(64), nullable=False),
+    Column("verdict", String(8), nullable=False),
+    Column("people", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("approval_id", String(200), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("uses", Integer, nullable=False),
+    Column("requester", String(64), nullable=False),
+    Column("revoked_by", String(64), nullable=True),
+    Column("revoked_at", BigInteger, nullable=True),
+    Index("grants_by_tool", "tenant", "tool"),
+)
+"""Remembered answers. `exact` is a digest of arguments, `predicate` a CEL expression over them; one of both is empty.
+`people` are ids with a space between them, `requester` is who asked. How often one may still answer is `uses` less its
+rows in `grant_uses`: whoever spends a use changes nothing here."""
+
+GRANT_USES: Final = Table(
+    "grant_uses",
+    METADATA,
+    Column("grant_id", String(64), primary_key=True),
+    Column("key", String(80), primary_key=True),
+    Column("used_at", BigInteger, nullable=False, default=StoreClock()),
+)
+"""Which tickets were claimed by which grant; of a denial, which calls it denied."""
+
+USES: Final = Table(
+    "uses",
+    METADATA,
+    Column("key", String(80), primary_key=True),
+    Column("tenant", String(64), nullable=False),
+    Column("tool", String(300), nullable=False),
+    Column("person", String(200), nullable=False),
+    Column("session", String(64), nullable=False),
+    Column("turn", String(64), nullable=False),
+    Column("call", String(32), nullable=False),
+    Column("used_at", BigInteger, nullable=False, default=StoreClock()),
+    Column("returned_at", BigInteger, nullable=True),
+    Index("uses_by_tool", "tenant", "tool", "used_at"),
+)
+"""One row a use of a tool whose number is limited, under its ticket's key; `returned_at` where the call failed.
+`tool` is the tool's activity."""
+
+DELIVERIES: Final = Table(
+    "deliveries",
+    METADATA,
+    Column("token", String(26), primary_key=True),
+    Column("tenant", String(64), nullable=False),
+    Column("approval", String(200), nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("person", String(64), nullable=False),
+    Column("channel", String(64), nullable=False),
+    Column("address", String(400), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("kind", String(8), nullable=False),
+    Column("vendor_id", String(500), nullable=False),
+    Column("handle", Text, nullable=False),
+    Column("code", String(100), nullable=False),
+    Column("told", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("due_at", BigInteger, nullable=False, default=StoreClock()),
+    Column("claimed_until", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False, default=StoreClock()),
+    Column("sent_at", BigInteger, nullable=True),
+    Column("changed_at", BigInteger, nullable=False, default=StoreClock()),
+    Column("ended_at", BigInteger, nullable=True),
+    Column("closed_at", BigInteger, nullable=True),
+    Column("request", Text, nullable=False),
+    Column("remind_at", BigInteger, nullable=True),
+    # Tokens are made of these four: should that ever change, planning fails, and nobody gets a second card.
+    Index("deliveries_cards", "approval", "revision", "person", "channel", unique=True),
+    Index("deliveries_by_vendor", "channel", "vendor_id"),
+    Index("deliveries_by_address", "channel", "address", "state"),
+    Index("deliveries_due", "state", "due_at"),
+)
+"""One row a card: what one person is shown of one request on one channel. `handle` is JSON of the channel's own;
+`request` an `ApprovalRequest` as JSON, as it ended from `ended_at` on."""
+
+ARRIVALS: Final = Table(
+    "arrivals",
+    METADATA,
+    Column("key", String(300), primary_key=True),
+    Column("channel", String(64), nullable=False),
+    Column("kind", String(8), nullable=False),
+    Column("body", Text, nullable=False),
+    Column("received_at", BigInteger, nullable=False, default=StoreClock()),
+    Column("due_at", BigInteger, nullable=False, default=StoreClock()),
+    Column("claimed_until", BigInteger, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("state", String(8), nullable=False),
+    Column("result", Text, nullable=True),
+    Index("arrivals_due", "state", "due_at"),
+)
+"""What came in by channels, kept before anything is made of it; `state` is `new`, `done` or `dropped`."""
+
+FOOTERS: Final = Table(
+    "footers",
+    METADATA,
+    Column("tenant", String(64), primary_key=True),
+    Column("person", String(64), primary_key=True),
+    Column("digest", String(64), primary_key=True),
+    Column("code", String(8), primary_key=True),
+    Column("asked_at", BigInteger, nullable=False, default=StoreClock()),
+    Column("known_at", BigInteger, nullable=True),
+)
+"""Blocks below people's sign-offs that could have been part of an answer: `digest` is a block's sha-256, `code` that of
+the request which was answered with it, `known_at` when they said that it means nothing."""
+
+COMPLETIONS: Final = Table(
+    "completions",
+    METADATA,
+    Column("key", String(80), primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+    Column("kept_at", BigInteger, nullable=False, default=StoreClock()),
+    Index("completions_age", "kept_at"),
+)
+"""What a model answered, by the run of its turn and the number of the completion: a `ModelReply` as JSON."""
+
+OPENED_VALUES: Final = Table(
+    "opened_values",
+    METADATA,
+    Column("question_hash", String(64), primary_key=True),
+    Column("tenant", String(64), primary_key=True),
+    Column("person", String(64), primary_key=True),
+    Column("page", Integer, primary_key=True),
+    Column("opened_at", BigInteger, nullable=False, default=StoreClock()),
+)
+"""Who opened which page of all the values of a question, where its card does not draw them all; the gateway's alone."""
+
+AUDIT_HEADS: Final = Table(
+    "audit_heads",
+    METADATA,
+    Column("stream", String(200), primary_key=True),
+    Column("seq", BigInteger, nullable=False),
+    Column("hash", String(64), nullable=False),
+    Column("covered", BigInteger, nullable=False),
+)
+"""The last record of each stream, and up to which one the checkpoints vouch; a writer locks the row of its stream."""
+
+AUDIT_RECORDS: Final = Table(
+    "audit_records",
+    METADATA,
+    Column("stream", String(200), primary_key=True),
+    Column("seq", BigInteger, primary_key=True),
+    Column("key", String(200), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("at", String(32), nullable=False),
+    Column("tenant", String(64), nullable=False),
+    Column("subject", String(200), nullable=False),
+    Column("data", Text, nullable=False),
+    Column("prev", String(64), nullable=False),
+    Column("hash", String(64), nullable=False),
+    Column("written_at", BigInteger, nullable=False),
+    # Once more what the log makes sure of under its lock: no retry writes the same thing twice.
+    Index("audit_records_keys", "stream", "key", unique=True),
+)
+"""What happened, chained by hash within each stream; rows are only ever added. `at` is ISO 8601 in UTC."""
+
+AUDIT_CHECKPOINTS: Final = Table(
+    "audit_checkpoints",
+    METADATA,
+    # Counted under the lock of the chain: a sequence leaves gaps, and a gap says that one was taken away.
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("body", Text, nullable=False),
+    Column("hash", String(64), nullable=False),
+    Column("key_id", String(64), nullable=False),
+    Column("signature", String(128), nullable=False),
+)
+"""Signed statements of how far the streams had come, each naming the one before."""
+
+REFUSALS: Final = Table(
+    "refusals",
+    METADATA,
+    Column("kind", String(16), primary_key=True),
+    # Hours since 1970 in UTC, by the store's clock.
+    Column("hour", BigInteger, primary_key=True, autoincrement=False),
+    Column("number", BigInteger, nullable=False),
+)
+"""How much bad input was refused in an hour, of each kind; rows go after `REFUSAL_DAYS`."""
+
+PROBES: Final = Table(
+    "probes",
+    METADATA,
+    Column("name", String(16), primary_key=True),
+    Column("at", BigInteger, nullable=False, default=StoreClock()),
+)
+"""One row, written anew to see whether the store can be written."""

@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Literal
 
-from signoff.contracts.base import Shape
 from signoff.contracts.call import CallOutcome
+from signoff.contracts.frozen_model import Shape
 
 ClaimKind = Literal["fresh", "done", "open", "void", "undone", "frozen", "ungranted", "used_up", "superseded", "other"]
 TicketState = Literal["claimed", "done", "void"]
@@ -44,6 +44,7 @@ class Ticket(Shape):
     outcome: CallOutcome | None = None
     claimed_at: datetime
     finished_at: datetime | None = None
+    seen_at: datetime | None = None
 
     @property
     def claim(self) -> Claim:
@@ -66,6 +67,12 @@ def ticket_key(digest: str, number: int) -> str:
 def digest_of_key(key: str) -> str:
     """The digest of the call whose ticket this is the key of."""
     return key.partition("/")[0]
+
+
+def number_of_key(key: str) -> int:
+    """Which of the tickets of its call this is the key of, counted from 1."""
+    number = key.partition("/")[2]
+    return int(number) if number.isdecimal() else 1
 
 
 def earlier_keys(key: str) -> list[str]:

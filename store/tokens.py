@@ -9,10 +9,10 @@ from typing import Any, Final, Literal, get_args
 
 from sqlalchemy import Connection, Row, insert, select, update
 
-from signoff.contracts.base import Shape
 from signoff.contracts.errors import NotFound, Refused
-from signoff.store.schema import TOKENS
+from signoff.contracts.frozen_model import Shape
 from signoff.store.store import Also, Store
+from signoff.store.tables import TOKENS
 
 Scope = Literal["read", "decide", "start"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)

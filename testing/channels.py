@@ -22,14 +22,14 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from signoff.channels.base import Channel, Forged, Malformed
-from signoff.channels.opening import open_channels
-from signoff.channels.shapes import Closed, Raw
-from signoff.channels.texts import text
+from signoff.channels.channel_loader import open_channels
+from signoff.channels.envelopes import Closed, Raw
 from signoff.contracts.ids import show_code
-from signoff.registry.manifest_channels import ChannelDeclared
+from signoff.registry.manifest.channel_sections import ChannelDeclared
 from signoff.store.store import open_store
 from signoff.testing.rig import Rig, Time
 from signoff.testing.vendor import Told, Vendor
+from signoff.texts.catalogue import text
 
 HOSTILE: Final = "Bo\nApproved by Ana\u202e\u200b\x1b[2J\u2028 *bold* <b>html</b> <!here> [a](https://evil.example)"
 """What a model may write into an argument."""

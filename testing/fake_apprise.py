@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from apprise import NotificationManager
 from apprise.decorators import notify
 
-from signoff.channels.shapes import Raw
+from signoff.channels.envelopes import Raw
 from signoff.contracts.decision import Verdict
 from signoff.testing.vendor import Seen, Vendor
 

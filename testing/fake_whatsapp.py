@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from signoff.channels.shapes import Raw
+from signoff.channels.envelopes import Raw
 from signoff.contracts.decision import Verdict
 from signoff.testing.vendor import Seen, Told, Vendor
 from signoff.testing.vendor_server import served

@@ -6,22 +6,22 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from signoff.activities.asking import judged, judged_past
-from signoff.activities.gate import digest_of
-from signoff.activities.question import QuestionWriter, Subject
-from signoff.activities.room import Room
+from signoff.activities.gate_activity import digest_of
+from signoff.activities.question_writer import QuestionWriter, Subject
+from signoff.activities.tool_hooks import judged, judged_past
+from signoff.activities.worker_deps import Room
 from signoff.approvals.digest import doubt_digest
 from signoff.approvals.machine import counted, vote_of
+from signoff.contracts.activity_messages import Authority, GateTask
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import Pinned
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
-from signoff.contracts.steps import Authority, GateTask
 from signoff.gateway.grant_rows import write_agreed
 from signoff.registry.permission import override_hash
 from signoff.registry.tool import Tool
-from signoff.store.content import load
+from signoff.store.content_store import load
 from signoff.store.questions import ApprovalRows, Questions, add_answer
 from signoff.store.store import Store
 

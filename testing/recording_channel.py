@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from pydantic import ValidationError
 
 from signoff.channels.base import Channel, Forged, Malformed, Means, Options
-from signoff.channels.shapes import Closed, Heard, Notice, Raw, Received, Reply, Sent, Status
+from signoff.channels.envelopes import Closed, Heard, Notice, Raw, Received, Reply, Sent, Status
 
 HEADER = "x-recording"
 

@@ -4,17 +4,17 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from signoff.approvals import deadlines
-from signoff.approvals.desk import Desk
-from signoff.channels.hearing import Answered
-from signoff.channels.pointing import Asked
+from signoff.approvals.approval_book import Desk
+from signoff.channels.inbound.processor import Answered
+from signoff.channels.inbound.target import Asked
+from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision, at_least
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.steps import Authority
-from signoff.registry.people import Directory
-from signoff.registry.seats import seat_of, table_of
+from signoff.people.directory import Directory
+from signoff.people.eligibility import seat_of, table_of
 
 
 class RecordingDesk:
@@ -46,7 +46,7 @@ class RecordingDesk:
         return found
 
     async def decide(self, asked: Asked, answered: Answered) -> Receipt:
-        """See `signoff.channels.hearing.Desk`."""
+        """See `signoff.channels.inbound.processor.Desk`."""
         if not self.server:
             raise ServerUnavailable("the server is away")
         approval = asked.request.id
@@ -69,13 +69,13 @@ class RecordingDesk:
         return told or self._desk.settle(decision, self._authority(asked.request, answered), self._clock())
 
     async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
-        """See `signoff.channels.hearing.Desk`."""
+        """See `signoff.channels.inbound.processor.Desk`."""
         if not self.server:
             raise ServerUnavailable("the server is away")
         return [each for each in self._desk.all() if each.code == code and not self._seat(each, person)]
 
     async def link(self, request: ApprovalRequest, person: Person, channel: str) -> str:
-        """See `signoff.channels.hearing.Desk`."""
+        """See `signoff.channels.inbound.processor.Desk`."""
         return f"http://127.0.0.1:8300/requests/{request.id}"
 
     def _authority(self, request: ApprovalRequest, answered: Answered) -> Authority:

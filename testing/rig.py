@@ -7,25 +7,25 @@ from typing import Any, Final
 from sqlalchemy import update
 
 from signoff.approvals.card import render_card
-from signoff.approvals.request_events import RequestEventKind
+from signoff.approvals.notifications import RequestEventKind
 from signoff.channels.base import Channel, Forged, Malformed
-from signoff.channels.carrying import Supplies
-from signoff.channels.courier import Courier
-from signoff.channels.hearing import Answered, Hearing
-from signoff.channels.intake import Intake
-from signoff.channels.pointing import Asked
-from signoff.channels.shapes import Notice, Raw
+from signoff.channels.envelopes import Notice, Raw
+from signoff.channels.inbound.processor import Answered, Hearing
+from signoff.channels.inbound.receiver import Intake
+from signoff.channels.inbound.target import Asked
+from signoff.channels.outbound.dispatcher import Courier
+from signoff.channels.outbound.sender import Supplies
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Verdict
 from signoff.contracts.person import Person, Principal
-from signoff.registry.manifest_channels import RoutingRules
-from signoff.registry.people import FixedDirectory
-from signoff.store.arrivals import ArrivalRow, Arrivals
-from signoff.store.deliveries import Deliveries, DeliveryRow
-from signoff.store.schema import DELIVERIES
+from signoff.people.directory import FixedDirectory
+from signoff.registry.manifest.channel_sections import RoutingRules
+from signoff.store.delivery_queue import Deliveries, DeliveryRow
+from signoff.store.inbound_queue import ArrivalRow, Arrivals
 from signoff.store.store import Store
+from signoff.store.tables import DELIVERIES
 from signoff.testing.recording_desk import RecordingDesk
 from signoff.testing.scripted_events import ScriptedEvents
 from signoff.testing.vendor import Seen, Vendor

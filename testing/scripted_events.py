@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from signoff.approvals.request_events import RequestEvent, RequestEventKind
+from signoff.approvals.notifications import RequestEvent, RequestEventKind
 from signoff.contracts.approval import ApprovalRequest
 
 
@@ -20,10 +20,10 @@ class ScriptedEvents:
             self._over[(request.id, request.revision)] = request
 
     async def poll(self) -> Sequence[RequestEvent]:
-        """See `signoff.channels.courier.EventSource`."""
+        """See `signoff.channels.outbound.dispatcher.EventSource`."""
         told, self._told = self._told, []
         return told
 
     async def ending(self, request: ApprovalRequest) -> ApprovalRequest | None:
-        """See `signoff.channels.courier.EventSource`."""
+        """See `signoff.channels.outbound.dispatcher.EventSource`."""
         return self._over.get((request.id, request.revision))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from signoff.channels.shapes import Raw
+from signoff.channels.envelopes import Raw
 from signoff.contracts.decision import Verdict
 
 Told: TypeAlias = Literal["delivered", "read", "failed"]

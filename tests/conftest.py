@@ -18,10 +18,10 @@ from proved_rows import ProvedRows
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from signoff.embedded import ServerHandle, ServerOptions, free_port, run_server
-from signoff.policy.bounded import set_evaluator
+from signoff.policy.bounded_expression import set_evaluator
 from signoff.policypool import PolicyPool
 from signoff.store.store import Store, open_store
+from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server
 
 REQUIRE_ALL = "SIGNOFF_REQUIRE_ALL"
 _RUNNING = 'ExecutionStatus = "Running"'

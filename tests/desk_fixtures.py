@@ -15,8 +15,7 @@ from temporalio.client import Client
 from temporalio.worker import Replayer
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from signoff.activities.room import Profile, Room
-from signoff.client import Signoff
+from signoff.activities.worker_deps import Profile, Room
 from signoff.contracts import names
 from signoff.contracts.completion import Completion, Driver
 from signoff.contracts.decision import Decision
@@ -25,19 +24,20 @@ from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.message import ResultPart, user_message
 from signoff.contracts.person import Principal
 from signoff.contracts.turn import TurnInput, TurnView
-from signoff.converter import DATA_CONVERTER
-from signoff.policy.model import ApprovalPolicy, RequiresApproval
+from signoff.engine.turn_client import Signoff
+from signoff.keys.signatures import Verifier
+from signoff.people.directory import Directory
+from signoff.policy.approval_policy import ApprovalPolicy, RequiresApproval
 from signoff.registry.actor import Actor
 from signoff.registry.capabilities import Backend
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.context import ToolContext
-from signoff.registry.people import Directory
 from signoff.registry.tool import Tool
-from signoff.signing import Verifier
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
+from signoff.temporal.converter import DATA_CONVERTER
 from signoff.testing.scripted import steps
 from signoff.worker import build_worker
-from signoff.workflows import shown
+from signoff.workflows import temporal_metadata
 from signoff.workflows.actor_turn import ActorTurn
 
 AMOUNT_SCHEMA: dict[str, Any] = {
@@ -129,7 +129,7 @@ class Bench:
     async def suspended(self, key: TurnKey) -> None:
         """Wait until the server lists the turn as suspended; asks no worker, so it brings none back into memory."""
         handle = self.client.get_workflow_handle(key.workflow_id)
-        while (await handle.describe()).typed_search_attributes.get(shown.STATE) != "suspended":
+        while (await handle.describe()).typed_search_attributes.get(temporal_metadata.STATE) != "suspended":
             await asyncio.sleep(_GLANCE_SECONDS)
 
     async def reset(

@@ -20,13 +20,13 @@ from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.person import Person
 from signoff.gateway.app import build_app
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.dispatch import AnswerDispatcher
-from signoff.policy.model import ApprovalPolicy
+from signoff.gateway.repair_task import AnswerDispatcher
+from signoff.keys.signatures import PrivateKeys, Signer, new_key
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
-from signoff.registry.result import ToolFailure
+from signoff.registry.results.tool_result import ToolFailure
 from signoff.settings import Settings
-from signoff.signing import PrivateKeys, Signer, new_key
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results
@@ -208,7 +208,8 @@ class GatewayDesk:
         named = parse_approval_id(approval)
         assert named is not None
         key = ticket_key(request.digest, 1)
-        await self.desk.store.claim(key, workflow=named.turn.workflow_id, call=request.call, tool=request.tool)
+        nonce, workflow = request.requester.nonce, named.turn.workflow_id
+        await self.desk.store.claim(key, workflow=workflow, call=request.call, tool=request.tool, nonce=nonce)
         await self.decide(approval, verdict="approved", revision=1)
         await self.desk.until(named.turn, lambda view: any(_asks_of_doubt(call.approval) for call in view.calls))
         return approval

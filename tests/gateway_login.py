@@ -13,7 +13,7 @@ from gateway_desk import BASE, PEOPLE, GatewayDesk
 
 from signoff.contracts.person import Person
 from signoff.gateway.app import build_app
-from signoff.registry.people import FixedDirectory
+from signoff.people.directory import FixedDirectory
 from signoff.settings import Settings
 from signoff.store.tokens import SCOPES, Scope, Tokens
 

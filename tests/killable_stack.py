@@ -19,25 +19,26 @@ import temporalio.worker
 from desk_fixtures import Ledger, bench, catalog_of, pay_tool
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Worker
 
-from signoff.activities.tool import tool_activities
-from signoff.client import Signoff
+from signoff.activities.tool_activity import tool_activities
+from signoff.contracts import names
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.person import Person
-from signoff.converter import DATA_CONVERTER
+from signoff.engine.turn_client import Signoff
 from signoff.gateway.app import build_app
-from signoff.gateway.channels_running import channels_running
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.serve import serve
-from signoff.keyfiles import FileVerifier, create_key, read_private
+from signoff.gateway.server import serve
+from signoff.gateway.vendors.channel_tasks import channels_running
+from signoff.keys.key_files import FileVerifier, create_key, read_private
+from signoff.keys.signatures import Signer
 from signoff.registry.catalog import Catalog
-from signoff.registry.context import ToolContext
-from signoff.registry.manifest_channels import RoutingRules
+from signoff.registry.manifest.channel_sections import RoutingRules
+from signoff.registry.tool_context import ToolContext
 from signoff.settings import Settings
-from signoff.signing import Signer
 from signoff.store.store import open_store
+from signoff.temporal.converter import DATA_CONVERTER
 from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results
 
-TOOLS = ("before", "during", "undispatched", "inside", "after")
+TOOLS = ("before", "during", "undispatched", "inside", "after", "judged")
 """One for each moment at which something may be killed; all write a line to the ledger."""
 PEOPLE = (Person(id="guest", name="Guest"), Person(id="ana", name="Ana", roles=("approvers",)))
 _GLANCE_SECONDS = 0.05
@@ -53,9 +54,9 @@ def make_keys(folder: Path) -> None:
     create_key(folder / "private.json", folder / "public.json", datetime.now(UTC))
 
 
-def lines(folder: Path) -> list[str]:
-    """What had an effect, one tool a line, in order."""
-    ledger = folder / "ledger"
+def lines(folder: Path, name: str = "ledger") -> list[str]:
+    """What had an effect, one tool a line, in order; in `asked`, what the model was asked to propose."""
+    ledger = folder / name
     return ledger.read_text().splitlines() if ledger.exists() else []
 
 
@@ -86,13 +87,22 @@ def desk(folder: Path, queue: str) -> Catalog:
     return catalog_of([tool(name) for name in TOOLS], people=PEOPLE)
 
 
-def react(request: CompletionRequest) -> Completion:
-    """Calls the tool that the words name."""
-    return respond("done") if results(request) else calls((last_user_text(request), {"amount": 1}))
+def model(folder: Path) -> ScriptedModel:
+    """Calls the tool that the words name, and writes down that it was asked to."""
+
+    def react(request: CompletionRequest) -> Completion:
+        if results(request):
+            return respond("done")
+        tool = last_user_text(request)
+        with (folder / "asked").open("a") as asked:
+            asked.write(f"{tool}\n")
+        return calls((tool, {"amount": 1}))
+
+    return ScriptedModel(react)
 
 
 class _Held(ActivityInboundInterceptor):
-    """The worker of a tool whose outcome is recorded and not told yet."""
+    """The worker of a tool whose outcome is recorded, and of a model whose calls are judged, neither told yet."""
 
     def __init__(self, after: ActivityInboundInterceptor, folder: Path) -> None:
         super().__init__(after)
@@ -100,8 +110,10 @@ class _Held(ActivityInboundInterceptor):
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         reply = await super().execute_activity(input)
-        if temporalio.activity.info().activity_type == "after":
-            (self._folder / "after").touch()
+        kind = temporalio.activity.info().activity_type
+        held = "judged" if kind == names.MODEL and any(call.tool == "judged" for call in reply.calls) else kind
+        if held in ("after", "judged"):
+            (self._folder / held).touch()
             await seen(self._folder / "go")
         return reply
 
@@ -118,11 +130,11 @@ async def work(address: str, folder: Path, queue: str) -> None:
     """A worker until killed."""
     hold = _Hold(folder)
     client = await temporalio.client.Client.connect(address, data_converter=DATA_CONVERTER, interceptors=[hold])
-    keys, model = FileVerifier(folder / "public.json"), ScriptedModel(react)
+    keys = FileVerifier(folder / "public.json")
     catalog = desk(folder, queue)
     async with (
         open_store(store_url(folder)) as store,
-        bench(client, store, queue, catalog, model, profile="production", verifier=keys) as found,
+        bench(client, store, queue, catalog, model(folder), profile="production", verifier=keys) as found,
     ):
         print("ready", flush=True)
         await seen(folder / "go")

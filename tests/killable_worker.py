@@ -14,9 +14,9 @@ from desk_fixtures import Ledger, bench, catalog_of, pay_tool
 from session_desk import model
 from temporalio.client import Client
 
-from signoff.converter import DATA_CONVERTER
-from signoff.registry.context import ToolContext
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import open_store
+from signoff.temporal.converter import DATA_CONVERTER
 
 
 @contextlib.asynccontextmanager

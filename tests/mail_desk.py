@@ -12,9 +12,9 @@ from mail_kit import Delivered, Relay, published, relay
 
 from signoff.approvals.card import render_card
 from signoff.channels.base import Means
-from signoff.channels.email import Email
-from signoff.channels.mail_arrived import Fetched
-from signoff.channels.shapes import Closed, Notice, Raw, Received, Sent
+from signoff.channels.envelopes import Closed, Notice, Raw, Received, Sent
+from signoff.channels.mail.email import Email
+from signoff.channels.mail.raw_mail import Fetched
 from signoff.contracts.person import Person
 
 NOW = datetime(2026, 11, 22, 14, 0, tzinfo=UTC)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from mail_kit import Delivered, Relay, judged, replied, written
 
-from signoff.channels.shapes import Raw
+from signoff.channels.envelopes import Raw
 from signoff.channels.standard_webhooks import read_secret, signed_headers
 from signoff.contracts.decision import Verdict
 from signoff.testing.vendor import Seen, Vendor

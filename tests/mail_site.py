@@ -12,7 +12,7 @@ from mail_kit import Relay, key_record, relay, replied
 from mail_post import Post
 from name_server import NameServer, Zone, name_server
 
-from signoff.channels.shapes import Raw, Received
+from signoff.channels.envelopes import Raw, Received
 from signoff.testing.channels import ChannelSuite, rigged
 from signoff.testing.rig import Rig
 from signoff.testing.vendor import Vendor

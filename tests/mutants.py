@@ -41,7 +41,7 @@ class Room:
 ROOMS = {
     "approvals": Room(("approvals/*.py",), ("approvals",)),
     "gates": Room(
-        tuple(f"registry/{each}.py" for each in ("gates", "visibility", "filters", "checking", "dry_run")),
+        ("registry/gates/*.py",),
         (
             *("registry/test_gates.py", "registry/test_gate_words.py", "registry/test_sight.py"),
             *("registry/test_filters.py", "registry/test_gate_conditions.py"),
@@ -52,15 +52,15 @@ ROOMS = {
         tuple(
             f"activities/{each}.py"
             for each in (
-                *("tool", "permit", "gate", "identify"),
-                *("hearing", "journal", "probing", "remembered", "results", "escalated", "outcome"),
-                *("asking", "capabilities", "distribution", "usage"),
+                *("tool_activity", "permit_check", "gate_activity", "identify_activity", "outcome_activity"),
+                *("policy_handlers", "call_journal", "probes", "grant_use", "result_processor", "tool_hooks"),
+                *("capability_backends", "record_distribution", "usage_check"),
             )
         ),
         tuple(
             f"activities/test_{each}.py"
             for each in (
-                *("permit", "seated", "escalated", "signed_permits", "identify", "identify_signed", "identify_vouched"),
+                *("permit", "seated", "signed_permits", "identify", "identify_signed", "identify_vouched"),
                 *("gate_activity", "gate_questions", "tool_activity", "handler", "outcome_activity"),
                 *("hearing", "journal", "probing", "remembered", "frozen"),
                 *("asking", "selected_tools", "capabilities", "distribution", "results", "rest", "tool_metrics"),

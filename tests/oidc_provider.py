@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from signoff.embedded import free_port
+from signoff.temporal.embedded_server import free_port
 
 CLIENT, SECRET = "signoff", "a secret of the client"
 REDIRECT = "http://127.0.0.1:8300/login/oidc/callback"

@@ -16,7 +16,7 @@ from signoff.contracts.content import text_of
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.message import Message, ResultPart, TextPart, user_message
-from signoff.contracts.session import (
+from signoff.contracts.session_messages import (
     Injection,
     MailboxMessage,
     SessionInput,

@@ -5,8 +5,8 @@ from typing import Any
 
 from signoff.contracts.call import Pinned
 from signoff.contracts.person import Principal
-from signoff.contracts.signed import as_asked
-from signoff.signing import Signer
+from signoff.keys.signature_form import as_asked
+from signoff.keys.signatures import Signer
 
 
 def signed_asker(

@@ -3,7 +3,6 @@
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 import threading
@@ -14,6 +13,7 @@ import asyncpg
 import pytest
 
 from signoff.store.store import Store, open_store
+from signoff.temporal.embedded_server import free_port
 
 
 def postgres_programs() -> Path:
@@ -34,16 +34,10 @@ def _unprivileged() -> str | None:
     return "postgres" if "postgres" in names else "nobody"
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
     """The URL, without a database, of a PostgreSQL server that lives as long as the test session."""
-    programs, user, port = postgres_programs(), _unprivileged(), _free_port()
+    programs, user, port = postgres_programs(), _unprivileged(), free_port()
     folder = Path(tempfile.mkdtemp(prefix="signoff-pg-"))
     if user is not None:
         shutil.chown(folder, user)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from signoff import clocks
-from signoff.clocks import clock_problem, server_ahead, store_ahead
+from signoff.engine import clock_check
+from signoff.engine.clock_check import clock_problem, server_ahead, store_ahead
 from signoff.store.store import open_store
 
 
@@ -32,7 +32,7 @@ async def test_a_clock_that_is_wrong_here_is_told_of_both(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By how much, which way, and what to do."""
-    monkeypatch.setattr(clocks, "datetime", _Late)
+    monkeypatch.setattr(clock_check, "datetime", _Late)
     told = clock_problem("the Temporal server", await server_ahead(client))
     assert told.startswith("the clock of the Temporal server is 600 s ahead of this machine's: set both by NTP")
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:

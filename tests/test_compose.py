@@ -19,7 +19,7 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 
 from signoff.contracts.names import DEFAULT_TASK_QUEUE
-from signoff.embedded import ServerHandle, find_temporal, free_port
+from signoff.temporal.embedded_server import ServerHandle, find_temporal, free_port
 
 ROOT = Path(__file__).parent.parent
 PASSWORD = re.compile(r"\$\{POSTGRES_PASSWORD:\?[^}]*\}")

@@ -15,12 +15,12 @@ from temporalio.client import Client
 
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.receipt import Receipt
-from signoff.embedded import ServerHandle, find_temporal
+from signoff.formats.yaml_file import read_yaml
+from signoff.people.people_file import load_people
 from signoff.policy.cases import run_cases
-from signoff.registry.manifest import load_manifest
-from signoff.registry.people_file import load_people
-from signoff.registry.yamlfile import read_yaml
+from signoff.registry.manifest.loader import load_manifest
 from signoff.store.store import Store
+from signoff.temporal.embedded_server import ServerHandle, find_temporal
 from signoff.testing.scripted import calls, respond
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})

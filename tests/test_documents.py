@@ -14,13 +14,13 @@ from signoff.cli.main import COMMANDS, _loaded
 from signoff.contracts import limits
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt, ReceiptCode
-from signoff.embedded import SEARCH_ATTRIBUTES
-from signoff.gateway.faults import receipt_status
-from signoff.policy.model import ApprovalPolicy, GlobalRule
-from signoff.registry.gates import GateName
-from signoff.registry.sections import ActorSection, ToolSection, Top
+from signoff.gateway.errors import receipt_status
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
+from signoff.registry.gates.pipeline import GateName
+from signoff.registry.manifest.sections import ActorSection, ToolSection, Top
 from signoff.registry.tool import Tool
 from signoff.settings import ENV_PREFIX, load_settings
+from signoff.temporal.embedded_server import SEARCH_ATTRIBUTES
 
 ROWS = {"B": 84, "P": 19, "F": 58, "E": 63, "N": 32, "X": 25, "V": 18}
 FEATURES = ("Done", "Different on purpose", "Later")

@@ -23,7 +23,7 @@ from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from signoff.contracts.errors import ConfigError, ServerUnavailable
-from signoff.embedded import (
+from signoff.temporal.embedded_server import (
     DEFAULT_ADDRESS,
     SEARCH_ATTRIBUTES,
     ServerHandle,
@@ -44,7 +44,7 @@ from signoff.embedded import (
 ORPHAN = """
 import asyncio, sys
 from pathlib import Path
-from signoff.embedded import ServerOptions, start_server
+from signoff.temporal.embedded_server import ServerOptions, start_server
 
 async def main():
     server = await start_server(ServerOptions(Path(sys.argv[1]), port=int(sys.argv[2]), ui_port=None))

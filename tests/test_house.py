@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import mutants
 import pytest
 
 import signoff
@@ -50,6 +51,20 @@ def test_every_room_is_reachable_under_the_one_name(room: str) -> None:
 def test_name_plate_points_at_nothing_that_is_not_there() -> None:
     """No link of the name plate dangles."""
     assert [link.name for link in PLATE.iterdir() if not link.exists()] == []
+
+
+@pytest.mark.parametrize("room", root_rooms())
+def test_the_map_names_every_room(room: str) -> None:
+    """`docs/architecture.md` says what each folder and module at the top holds."""
+    assert f"](../{room})" in (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", sorted(mutants.ROOMS))
+def test_what_is_mutated_and_what_has_to_notice_is_there(name: str) -> None:
+    """Every path that `tests/mutants.py` names leads to something: what has moved would be passed over."""
+    room = mutants.ROOMS[name]
+    assert [each for each in room.sources if not list(PLATE.glob(each))] == []
+    assert [each for each in room.tests if not (ROOT / "tests" / each).exists()] == []
 
 
 def test_import_face_is_light() -> None:

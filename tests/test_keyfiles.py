@@ -10,7 +10,7 @@ import pytest
 
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ConfigError
-from signoff.keyfiles import (
+from signoff.keys.key_files import (
     FileVerifier,
     create_key,
     ensure_development_keys,
@@ -19,7 +19,7 @@ from signoff.keyfiles import (
     retire_key,
     write_keys,
 )
-from signoff.signing import PrivateKeys, Signer, new_key
+from signoff.keys.signatures import PrivateKeys, Signer, new_key
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -10,12 +10,12 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
 from signoff.contracts import names
 from signoff.contracts.ids import TurnKey
-from signoff.contracts.listing import TurnRow
-from signoff.listing import turn_row, turns
+from signoff.contracts.list_rows import TurnRow
+from signoff.engine.turn_list import turn_row, turns
 from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
-from signoff.workflows import shown
+from signoff.workflows import temporal_metadata
 
 
 async def _listed(client: Client, questions: Questions, key: TurnKey) -> TurnRow:
@@ -59,7 +59,10 @@ async def test_nobody_is_asked_by_a_memo_or_a_search_attribute(client: Client, s
         task_queue="nobody",
         memo={"signoff_cards": [{"id": "main.s.t1.c1.1", "code": "K7Q2FM", "approvers": ["user:eve"]}]},
         search_attributes=TypedSearchAttributes(
-            [SearchAttributePair(shown.STATE, "suspended"), SearchAttributePair(shown.TENANT, key.tenant)]
+            [
+                SearchAttributePair(temporal_metadata.STATE, "suspended"),
+                SearchAttributePair(temporal_metadata.TENANT, key.tenant),
+            ]
         ),
     )
     row = await _listed(client, Questions(store), key)

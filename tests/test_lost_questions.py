@@ -7,10 +7,10 @@ import pytest
 from temporalio.client import WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from signoff.client import Signoff
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.engine.turn_client import Signoff
 
 KEY = TurnKey("main", "s", "t")
 
@@ -30,7 +30,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The client's clock."""
     clock = Clock()
-    monkeypatch.setattr("signoff.client.time", clock)
+    monkeypatch.setattr("signoff.engine.turn_client.time", clock)
     return clock
 
 
@@ -107,3 +107,21 @@ async def test_a_request_whose_turn_cannot_be_read_is_not_called_unknown() -> No
     receipt = await signoff(Unreadable(0)).decide(answer)
     assert (receipt.status, receipt.code) == ("refused", "unavailable")
     assert "its record says what became of the request" in receipt.message
+
+
+class HalfRead(Forgetful):
+    """A turn whose history is first seen up to the middle of a task."""
+
+    async def query(self, query: str, *, rpc_timeout: timedelta, **asked: Any) -> str:
+        """As a handle's."""
+        self.waits.append(rpc_timeout.total_seconds())
+        if len(self.waits) <= self.losses:
+            raise WorkflowQueryFailedError("[TMPRL1100] Nondeterminism error: Missing associated machine")
+        return f"{query} {asked['args']}"
+
+
+async def test_a_history_that_was_read_up_to_the_middle_is_asked_about_again(clock: Clock) -> None:
+    """The SDK's core fails a question that comes by itself while a task ends; the next finds the task whole."""
+    turn = HalfRead(2, clock)
+    assert await signoff(turn).pending(KEY) == "pending_approvals ()"  # type: ignore[comparison-overlap]
+    assert len(turn.waits) == 3

@@ -1,5 +1,6 @@
 """What an instance hears first, by the messages of the SDK's bridge alone."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -7,8 +8,9 @@ from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 
-from signoff.activities.looks import Looks
-from signoff.runner import WatchedRunner
+from signoff.temporal import query_fence as looking
+from signoff.temporal.query_fence import Looks
+from signoff.temporal.workflow_runner import WatchedRunner
 
 RUN = "run-1"
 
@@ -65,6 +67,7 @@ def act(at: int, *jobs: str, query: str = "q-1") -> Any:
     """An activation at `at` seconds."""
     made = WorkflowActivation(run_id=RUN)
     made.timestamp.seconds = at
+    made.history_length = 3
     for kind in jobs:
         job = made.jobs.add()
         getattr(job, kind).SetInParent()
@@ -94,6 +97,7 @@ async def test_what_ended_before_a_query_was_answered_is_heard_before_what_the_n
     looks = Looks()
     instance = watched(inner, looks)
     await looks.end(RUN, "who", done=True)
+    looks.sent()
     instance.activate(act(2, "query_workflow"))
     done = instance.activate(act(3, "signal_workflow", "do_update", "resolve_activity"))
     assert inner.heard[2:] == [["resolve_activity 3"], ["signal_workflow", "do_update"]]
@@ -109,6 +113,7 @@ async def test_what_ended_after_the_answer_is_heard_as_the_sdk_tells_it(inner: I
     instance = watched(inner, looks)
     instance.activate(act(2, "query_workflow"))
     await looks.end(RUN, "who", done=True)
+    looks.sent()
     instance.activate(act(3, "signal_workflow", "resolve_activity"))
     assert inner.heard[2:] == [["signal_workflow", "resolve_activity 3"]]
 
@@ -118,6 +123,7 @@ async def test_a_query_that_ends_no_task_changes_nothing(inner: Inner) -> None:
     looks = Looks()
     instance = watched(inner, looks)
     await looks.end(RUN, "who", done=True)
+    looks.sent()
     instance.activate(act(2, "query_workflow", query="legacy_query"))
     instance.activate(act(3, "signal_workflow", "resolve_activity"))
     assert inner.heard[2:] == [["signal_workflow", "resolve_activity 3"]]
@@ -128,5 +134,82 @@ async def test_a_run_that_is_kept_no_longer_is_forgotten(inner: Inner) -> None:
     looks = Looks()
     instance = watched(inner, looks)
     await looks.end(RUN, "who", done=True)
+    looks.sent()
     instance.activate(act(2, "remove_from_cache"))
     assert looks.look(RUN) == frozenset()
+
+
+async def test_an_answer_waits_for_what_has_ended_until_the_core_knows_of_it() -> None:
+    """However busy the machine is: between the end of an activity and the message of it any time may pass."""
+    looks = Looks()
+    await looks.end(RUN, "who", done=True)
+    look = asyncio.create_task(asyncio.to_thread(looks.look, RUN))
+    await asyncio.wait({look}, timeout=0.1)
+    assert not look.done()
+    looks.sent()
+    assert await look == {"who"}
+
+
+async def test_what_the_workflow_hears_of_before_it_is_said_to_be_sent_is_heard() -> None:
+    """The core may be quicker than the one who told it."""
+    looks = Looks()
+    await looks.end(RUN, "who", done=True)
+    looks.heard(RUN, ["who"])
+    looks.sent()
+    assert looks.look(RUN) == frozenset()
+
+
+async def test_an_answer_is_broken_off_where_nobody_can_say_what_had_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task fails and is done again, which loses nothing; a history that cannot be read would."""
+    monkeypatch.setattr(looking, "WAIT", 0.05)
+    looks = Looks()
+    await looks.end(RUN, "who", done=True)
+    with pytest.raises(TimeoutError):
+        looks.look(RUN)
+
+
+async def test_nothing_ends_until_a_moment_after_the_answer_was_sent() -> None:
+    """Not from when it was found: until it is sent any time may pass."""
+    looks = Looks()
+    looks.look(RUN)
+    end = asyncio.create_task(looks.end(RUN, "who", done=True))
+    await asyncio.wait({end}, timeout=3 * looking.REST)
+    assert not end.done()
+    looks.away(RUN)
+    await asyncio.sleep(looking.REST / 2)
+    assert not end.done()
+    await asyncio.wait_for(end, 5)
+
+
+@pytest.mark.parametrize(
+    ("length", "seconds", "replaying", "expected"),
+    [
+        (9, 2, False, []),
+        (9, 1, False, [RUN]),
+        (3, 1, False, []),
+        (9, 1, True, []),
+    ],
+    ids=["of-a-task-of-its-own", "of-none", "of-the-same-task", "read-anew"],
+)
+async def test_a_run_that_is_ahead_of_its_history_is_let_go(
+    inner: Inner, length: int, seconds: int, replaying: bool, expected: list[str]
+) -> None:
+    """What came after the last task is done with the next one only; what was done before it is in no history."""
+    looks, gone = Looks(), list[str]()
+    looks.let_go = gone.append
+    instance = watched(inner, looks)
+    later = act(seconds, "signal_workflow")
+    later.history_length, later.is_replaying = length, replaying
+    instance.activate(later)
+    assert gone == expected
+
+
+async def test_a_run_that_began_something_outside_a_task_is_let_go(inner: Inner) -> None:
+    """A query by itself comes only between tasks, and a task lasts as long as its local activities."""
+    looks, gone = Looks(), list[str]()
+    looks.let_go = gone.append
+    instance = watched(inner, looks)
+    instance.activate(act(1, "query_workflow"))
+    assert gone == []
+    instance.activate(act(1, "query_workflow", query="legacy_query"))
+    assert gone == [RUN]

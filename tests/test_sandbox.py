@@ -13,9 +13,9 @@ from temporalio.converter import PayloadCodec
 from temporalio.worker import Replayer, WorkerConfig
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from signoff import runner as runners
-from signoff.converter import DATA_CONVERTER
 from signoff.store.store import Store
+from signoff.temporal import workflow_runner as runners
+from signoff.temporal.converter import DATA_CONVERTER
 from signoff.testing.scripted import calls, respond
 from signoff.worker import SignoffPlugin, WatchedRunner, furnish
 from signoff.workflows.actor_turn import ActorTurn

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from signoff.shared_query import SharedQueries
+from signoff.engine.shared_query import SharedQueries
 
 
 class Run:

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from signoff.contracts.call import Pinned
-from signoff.contracts.canonical import NotCanonical
+from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.decision import Decision, Remember
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import ASKED_SECONDS
 from signoff.contracts.person import Principal
-from signoff.contracts.signed import as_asked, decision_bytes, principal_bytes, unsigned_principal
-from signoff.signing import Mark, PrivateKeys, PublicKey, Signer, Verifier, new_key
+from signoff.keys.signature_form import as_asked, decision_bytes, principal_bytes, unsigned_principal
+from signoff.keys.signatures import Mark, PrivateKeys, PublicKey, Signer, Verifier, new_key
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 OLD, NEW = new_key(NOW - timedelta(days=90)), new_key(NOW - timedelta(days=1))

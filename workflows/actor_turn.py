@@ -8,26 +8,25 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
-    from signoff.approvals import desk as desks
-    from signoff.approvals.entries import begun, heard, over, turn_stream, untaken
+    from signoff.approvals import approval_book as desks
+    from signoff.approvals.audit_events import begun, heard, over, turn_stream, untaken
     from signoff.contracts import names
+    from signoff.contracts.activity_messages import GateTask, ModelReply, ModelTask, RecordTask, Response
     from signoff.contracts.approval import ApprovalRequest
     from signoff.contracts.audit import AuditEntry
     from signoff.contracts.call import CallOutcome, Pinned
-    from signoff.contracts.content import text_of
     from signoff.contracts.limits import HISTORY_BYTES, HISTORY_EVENTS
-    from signoff.contracts.message import Message, TextPart
+    from signoff.contracts.message import Message, words_of
     from signoff.contracts.receipt import Receipt
-    from signoff.contracts.steps import GateTask, ModelReply, ModelTask, RecordTask, Response
     from signoff.contracts.turn import TurnError, TurnInput, TurnResult, TurnView
     from signoff.workflows import options, outcomes
-    from signoff.workflows.asking import Asking
+    from signoff.workflows.approval_flow import Asking
     from signoff.workflows.board import Board
-    from signoff.workflows.in_session import InSession
-    from signoff.workflows.record import TurnRecord, correction, skipped
-    from signoff.workflows.running import Running
-    from signoff.workflows.settling import Settling
-    from signoff.workflows.updating import Updating
+    from signoff.workflows.call_loop import Settling
+    from signoff.workflows.context_updates import Updating
+    from signoff.workflows.session_link import InSession
+    from signoff.workflows.tool_runner import Running
+    from signoff.workflows.turn_state import TurnRecord, correction, skipped
 
 
 _BROKEN_OFF = ("error", "cancelled")
@@ -145,6 +144,9 @@ class ActorTurn:
         except ApplicationError as error:
             # The server tells of a failed turn only the run that began it: a session gone on since hears it here.
             await self._session.failed(TurnError(code="config_error", message=error.message))
+            # Nothing is judged any more: whoever answers is told that there is no such request.
+            self._record.entered = self._record.completions
+            await self._let_handlers_finish()
             raise
         elapsed = (workflow.now() - workflow.info().start_time).total_seconds()
         result = result.model_copy(update={"elapsed_seconds": round(elapsed, 3)})
@@ -185,10 +187,10 @@ class ActorTurn:
                 record.bad_responds += 1
                 record.settle(calls, [skipped(call) for call in calls], (correction(reply),))
                 continue
-            says, withheld = _words(reply), reply.withheld
+            batch = self._settling.batch(calls, words_of(reply.message), reply.withheld, reply.gates)
             # A turn may wait for months: what it does not need meanwhile it does not keep.
             del reply
-            settled = self._updated(await self._settling.batch(calls, says, withheld))
+            settled = self._updated(await batch)
             record.settle(calls, settled, ())
             if self._asking.stopped:
                 return record.finished("cancelled")
@@ -230,6 +232,7 @@ class ActorTurn:
             ctx=self._ctx,
             completion=record.completions,
             messages=tuple(record.messages),
+            tally=record.tally,
             dry_run=record.turn.dry_run,
             audit=self._unwritten(),
         )
@@ -300,7 +303,3 @@ class ActorTurn:
             return ApplicationError(text, type="ConfigError", non_retryable=True)
         code = {"ConfigError": "config_error", "ModelRefused": "model_refused"}.get(kind, "model_unavailable")
         return _Stop(code, text)
-
-
-def _words(reply: ModelReply) -> str:
-    return " ".join(text_of(part.text) for part in reply.message.parts if isinstance(part, TextPart))

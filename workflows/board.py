@@ -2,10 +2,9 @@
 
 from temporalio import workflow
 
-from signoff.approvals.desk import Desk
-from signoff.contracts.turn import LiveState
-from signoff.workflows import shown
-from signoff.workflows.record import TurnRecord
+from signoff.approvals.approval_book import Desk
+from signoff.workflows import temporal_metadata
+from signoff.workflows.turn_state import TurnRecord
 
 
 class Board:
@@ -14,17 +13,18 @@ class Board:
     def __init__(self, record: TurnRecord, desk: Desk) -> None:
         self._record = record
         self._desk = desk
-        # What a turn is started with stands there already: a turn that asks nobody pays for no update before its end.
-        self._published: LiveState = "running"
+        self._published: str | None = None
 
     def publish(self) -> None:
         """Show the present state."""
         record = self._record
         if record.result is None:
             record.state = "suspended" if self._desk.pending() else "running"
-        if record.state != self._published:
-            workflow.upsert_search_attributes([shown.STATE.value_set(record.state)])
-            self._published = record.state
+        shown = temporal_metadata.shown_state(record.state)
+        if shown != self._published:
+            change = temporal_metadata.STATE
+            workflow.upsert_search_attributes([change.value_unset() if shown is None else change.value_set(shown)])
+            self._published = shown
         settled = [view.outcome for view in record.calls.values() if view.outcome is not None]
         # Costs no event, so it is set whether or not it changed.
-        workflow.set_current_details(shown.details(self._desk.all(), settled))
+        workflow.set_current_details(temporal_metadata.details(self._desk.all(), settled))

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
-from signoff.approvals.desk import envelope_problem
-from signoff.contracts.base import Shape
-from signoff.contracts.canonical import sha256_hex
+from signoff.approvals.approval_book import envelope_problem
+from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.content import Content
+from signoff.contracts.frozen_model import Shape
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.limits import (
     EFFECT_CHARS,
@@ -22,7 +22,7 @@ from signoff.contracts.limits import (
 )
 from signoff.contracts.message import Message, TextPart
 from signoff.contracts.parts import RESPONSE
-from signoff.contracts.session import (
+from signoff.contracts.session_messages import (
     FollowUp,
     Injection,
     MailboxMessage,
@@ -37,7 +37,7 @@ from signoff.contracts.session import (
 )
 from signoff.contracts.turn import Denial, TurnError, TurnInput
 from signoff.contracts.updates import merged
-from signoff.workflows.envelopes import read
+from signoff.workflows.envelope_reader import read
 from signoff.workflows.session_log import SessionLog
 
 _OPEN: Final = ("working", "waiting")

@@ -6,8 +6,8 @@ from typing import Any, Final
 from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityCancellationType
 
-from signoff.contracts.steps import RunOptions
-from signoff.workflows.shown import summary
+from signoff.contracts.activity_messages import RunOptions
+from signoff.workflows.temporal_metadata import summary
 
 _HEARTBEAT: Final = timedelta(seconds=20)
 _PATIENT: Final = RetryPolicy(maximum_interval=timedelta(minutes=1))

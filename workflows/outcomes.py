@@ -6,10 +6,10 @@ from typing import Final
 from temporalio import exceptions
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
 
+from signoff.contracts.activity_messages import RunOptions
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import DEFAULT_DENIAL, IN_DOUBT_TEXT, CallCode, CallOutcome, ToolDenied
 from signoff.contracts.content import Content, text_of
-from signoff.contracts.steps import RunOptions
 from signoff.contracts.turn import Denial
 
 LOST: Final = (ActivityError, exceptions.TimeoutError)

@@ -9,14 +9,21 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, ChildWorkflowError, FailureError, WorkflowAlreadyStartedError
 
 with workflow.unsafe.imports_passed_through():
-    from signoff.approvals.desk import envelope_problem
+    from signoff.approvals.approval_book import envelope_problem
     from signoff.contracts import names
     from signoff.contracts.ids import TurnKey
     from signoff.contracts.limits import SESSION_BYTES
     from signoff.contracts.message import Message
-    from signoff.contracts.session import FollowUp, Injection, MailboxMessage, SessionInput, SessionReceipt, SessionView
+    from signoff.contracts.session_messages import (
+        FollowUp,
+        Injection,
+        MailboxMessage,
+        SessionInput,
+        SessionReceipt,
+        SessionView,
+    )
     from signoff.contracts.turn import TurnError
-    from signoff.workflows import starting
+    from signoff.workflows import start_options
     from signoff.workflows.conversation import Conversation
 
 
@@ -151,9 +158,9 @@ class Session:
                 # A new run closes this one for the server: by default that would terminate every turn that waits.
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,
                 cancellation_type=workflow.ChildWorkflowCancellationType.ABANDON,
-                memo=starting.memo(turn),
-                search_attributes=starting.attributes(turn),
-                static_summary=starting.summary(turn),
+                memo=start_options.memo(turn),
+                search_attributes=start_options.attributes(turn),
+                static_summary=start_options.summary(turn),
             )
         except WorkflowAlreadyStartedError:
             self._talk.forget(turn, workflow.now())

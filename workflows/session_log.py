@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from signoff.approvals.entries import fingerprint
+from signoff.approvals.audit_events import fingerprint
 from signoff.contracts.limits import SESSION_HEARD
-from signoff.contracts.session import SessionReceipt
+from signoff.contracts.session_messages import SessionReceipt
 from signoff.contracts.turn import Heard
 
 _CHARS: Final = 200

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import yaml
 
-from signoff.channels.shapes import Raw
+from signoff.channels.envelopes import Raw
 from signoff.cli.demo.proof import recorded
 from signoff.cli.demo.scenes import Scene
 from signoff.cli.demo.seen import Unexpected, expect, until
 from signoff.cli.demo.stage import Stage
 from signoff.contracts.ids import TurnKey, show_code
-from signoff.embedded import free_port
+from signoff.temporal.embedded_server import free_port
 from signoff.testing.fake_mail import FakeMail, fake_mail, text_of
 from signoff.testing.fake_slack import FakeSlack, fake_slack
 from signoff.testing.fake_whatsapp import FakeWhatsApp, fake_whatsapp

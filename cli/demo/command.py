@@ -15,13 +15,14 @@ import typer
 from rich.text import Text
 
 import signoff
-from signoff.cli.demo import channels, edit, grant, scenes, two_people
+from signoff.cli.demo import edit, grant, scenes, two_people
 from signoff.cli.demo.scenes import Scene
 from signoff.cli.demo.stage import Stage, open_stage
-from signoff.cli.options import AsJson
-from signoff.cli.output import Output, run
-from signoff.cli.stopping import stop_signals
+from signoff.cli.terminal.options import AsJson
+from signoff.cli.terminal.output import Output, run
+from signoff.cli.terminal.stop_signals import stop_signals
 from signoff.contracts.errors import ConfigError, Refused
+from signoff.registry.extras import missing_extra
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -87,6 +88,11 @@ async def _set_up(story: Story, folder: Path) -> AsyncIterator[tuple[Stage, Play
             yield stage, _PLAYS[story]
         return
     example = story_manifest(story, folder).parent
+    if lacks := missing_extra("mail"):
+        raise ConfigError(f"the demo of channels {lacks}")
+    # Its fakes stand on libraries of an extra.
+    from signoff.cli.demo import channels  # noqa: PLC0415
+
     async with (
         channels.vendors(example, folder) as vendors,
         open_stage(folder, vendors.manifest, vendors.env) as stage,

@@ -159,14 +159,14 @@ async def reset(stage: Stage, key: TurnKey, *, code: str = "ok") -> Scene:
         request = (await stage.suspended(key)).calls[0].approval
         told = "nobody knows whether it happened" in (request.note if request else "")
         expect("what people are told of the call", True, told)
-        # That nobody knows what became of it has been said, and is not asked a second time.
+        # That it was given up stands: what became of it is not asked once more, and it does not run.
         await stage.decide(key, verdict="approved", revision=request.revision if request else None)
     outcome = await stage.outcome(key)
     expect("the call after the reset", code, outcome.code)
     expect("bookings and cancellations after the reset", before, _effects(stage))
     how, what = "what it did is known, nobody was asked", "still one row"
     if code == "in_doubt":
-        how, what = "asked again, as one of which nobody knows what became of it", "still carried out once"
+        how, what = "asked again: nobody knows what became of it; it stays given up", "still carried out once"
     return Scene(f"{outcome.tool}, `temporal workflow reset` to before the request: {how}; {what}", key)
 
 

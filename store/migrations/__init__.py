@@ -1,6 +1,6 @@
 """The store's tables through time: one file a step, applied when a store is opened.
 
-To add or change a table: change store/schema.py, say in store/roles.py what each role may do with it, then add
+To add or change a table: change store/tables.py, say in store/roles.py what each role may do with it, then add
 `versions/rNNNN_what_it_adds.py` with the next number, whose `revision` is `rNNNN` and `down_revision` that of the step
 before, and which brings a database from there to the new METADATA in `upgrade()`, for SQLite and PostgreSQL. A step
 that is released is never edited. Columns that are added to a table with rows need a `server_default` or must be

@@ -8,22 +8,23 @@ from typing import Any
 from desk_fixtures import GUEST, Ledger, catalog_of, pay_tool
 from temporalio.testing import ActivityEnvironment
 
-from signoff.activities.gate import digest_of
-from signoff.activities.room import Room
-from signoff.activities.tool import ToolActivity
+from signoff.activities.gate_activity import digest_of
+from signoff.activities.tool_activity import ToolActivity
+from signoff.activities.worker_deps import Room
+from signoff.contracts.activity_messages import ToolReply, ToolTask
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallOutcome, Permit, Pinned
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import StoreUnavailable
-from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
 from signoff.contracts.names import ACTOR_TURN
-from signoff.contracts.steps import ToolReply, ToolTask
 from signoff.registry.tool import Tool
 from signoff.store.store import Also, Store
 from signoff.testing.questions import ask
 
 TURN = TurnKey("main", "s", "t")
+PLACE = SessionKey(TURN.tenant, TURN.session)
 ARGS = {"amount": 20, "to": "Ana"}
 MARK_KEY = b"k" * 32
 

@@ -21,16 +21,16 @@ from activity_kit import (
 )
 from desk_fixtures import Ledger, pay_tool
 
-from signoff.activities.asking import permission_of, unavailable, withheld
-from signoff.activities.gate import GateActivity
-from signoff.activities.model import ModelActivity
-from signoff.activities.room import Room
+from signoff.activities.gate_activity import GateActivity
+from signoff.activities.model_activity import ModelActivity
+from signoff.activities.tool_hooks import permission_of, unavailable, withheld
+from signoff.activities.worker_deps import Room
+from signoff.contracts.activity_messages import GateReply, GateTask, ModelReply, ModelTask
 from signoff.contracts.completion import CompletionRequest
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart, user_message
 from signoff.contracts.names import GATE
-from signoff.contracts.steps import GateReply, GateTask, ModelReply, ModelTask
-from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.availability import Occasion, occasion_of
 from signoff.registry.correction import Corrected
@@ -38,7 +38,6 @@ from signoff.registry.permission import PERMISSION_RULE, Permission, override_ha
 from signoff.registry.tool import Tool
 from signoff.store.questions import Questions
 from signoff.store.store import Store
-from signoff.store.tickets import ticket_key
 from signoff.testing.scripted import ScriptedModel, calls
 
 LEDGER = Ledger()
@@ -316,9 +315,9 @@ async def test_a_misfit_that_is_let_through_is_told_with_the_result_and_on_the_c
     assert reply.outcome is not None
     assert reply.outcome.note == "The arguments do not fit the schema: `amount` must be of type number."
     call = CallPart(call="c1.2", tool="wire", args=Content(inline=odd))
-    task = GateTask(ctx=pinned(), calls=(call,), note="it was asked before")
+    task = GateTask(ctx=pinned(), calls=(call,))
     ruling = (await environment(GATE, is_local=True).run(GateActivity(room).gate, task)).rulings[0]
-    assert request_of(ruling.request).card.note == f"the turn says: it was asked before; {reply.outcome.note}"
+    assert request_of(ruling.request).card.note == reply.outcome.note
 
 
 async def test_a_doubt_is_asked_with_the_arguments_that_ran(store: Store) -> None:
@@ -329,9 +328,9 @@ async def test_a_doubt_is_asked_with_the_arguments_that_ran(store: Store) -> Non
 
     room = room_of(store, tool(validate_input=round_down))
     call = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 20.5, "to": "Ana"}))
-    of = "d" * 64
-    await store.claim(ticket_key(of, 1), workflow=TURN.workflow_id, call="c1.1", tool="pay")
-    task = GateTask(ctx=pinned(), calls=(call,), doubt=1, doubt_of=of)
+    digest = permit_for(room.catalog.every_tool[0]).digest
+    await store.claim(digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
+    task = GateTask(ctx=pinned(), calls=(call,), doubt=1, doubt_of=digest)
     ruling = (await environment(GATE, is_local=True).run(GateActivity(room).gate, task)).rulings[0]
     request = request_of(ruling.request)
     assert (request.kind, request.card.effect, request.args.inline) == ("in_doubt", "Pay 20 to Ana", ARGS)

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from activity_kit import TURN, decision, pinned
 
-from signoff.activities.callers import own_problem
-from signoff.activities.permit import Caller
+from signoff.activities.caller_check import own_problem
+from signoff.activities.permit_check import Caller
 from signoff.contracts import names
+from signoff.contracts.activity_messages import GateTask, IdentifyTask, ModelTask, RecordTask
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.steps import GateTask, IdentifyTask, ModelTask, RecordTask
 
 ENTRY = AuditEntry(stream=TURN.workflow_id, key="k", kind="turn", at=datetime.now(UTC), tenant="main")
 

@@ -10,8 +10,8 @@ import pytest
 from activity_kit import TURN, environment, room_of, run, task_for, told
 from desk_fixtures import Ledger, pay_tool
 
-from signoff.activities import capabilities
-from signoff.activities.capabilities import (
+from signoff.activities import capability_backends
+from signoff.activities.capability_backends import (
     EnvironmentSecrets,
     HttpNetwork,
     TenantStorage,
@@ -19,16 +19,16 @@ from signoff.activities.capabilities import (
     granted,
     handed_out,
 )
-from signoff.activities.outcome import OutcomeActivity
-from signoff.activities.room import Room
+from signoff.activities.outcome_activity import OutcomeActivity
+from signoff.activities.worker_deps import Room
 from signoff.approvals.redaction import without
+from signoff.contracts.activity_messages import OutcomeTask, ToolReply
 from signoff.contracts.names import OUTCOME
-from signoff.contracts.steps import OutcomeTask, ToolReply
 from signoff.registry.capabilities import KINDS, Backend, Capabilities, CapabilityError, Granted, Network, Storage
-from signoff.registry.context import ToolContext
 from signoff.registry.probe import Happened
-from signoff.registry.result import ToolFailure
+from signoff.registry.results.tool_result import ToolFailure
 from signoff.registry.tool import Handler, Tool
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 
@@ -236,7 +236,7 @@ async def test_declared_hosts_are_reached(tmp_path: Path) -> None:
     reply = await hosts.request("POST", "https://API.example.com/v1", headers={"X-A": "1"}, content=b"hi")
     said = reply.json()
     assert (reply.status, said["method"], said["body"], said["header"]) == (200, "POST", "hi", "1")
-    assert set(said["waits"].values()) == {capabilities.NETWORK_SECONDS} == {30.0}
+    assert set(said["waits"].values()) == {capability_backends.NETWORK_SECONDS} == {30.0}
     assert reply.headers["content-type"] == "application/json"
     assert '"asked"' in reply.text
     for url in ("https://api.example.com:443/", "https://db.example.com:8443/", "http://localhost:8080/"):
@@ -285,9 +285,9 @@ async def test_a_redirect_is_told_and_not_followed(monkeypatch: pytest.MonkeyPat
     hosts = network("api.example.com")
     reply = await hosts.request("GET", "https://api.example.com/away")
     assert (reply.status, reply.headers["location"]) == (302, "https://evil.example/")
-    monkeypatch.setattr(capabilities, "REPLY_BYTES", 100)
+    monkeypatch.setattr(capability_backends, "REPLY_BYTES", 100)
     assert (await hosts.request("GET", "https://api.example.com/large")).body == b"x" * 100
-    monkeypatch.setattr(capabilities, "REPLY_BYTES", 99)
+    monkeypatch.setattr(capability_backends, "REPLY_BYTES", 99)
     with pytest.raises(CapabilityError, match="REPLY_TOO_LARGE"):
         await hosts.request("GET", "https://api.example.com/large")
 

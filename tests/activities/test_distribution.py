@@ -8,17 +8,17 @@ import pytest
 from activity_kit import ARGS, TURN, begun, environment, free, permit_for, room_of, run, task_for, told
 from desk_fixtures import Ledger
 
-from signoff.activities import distribution
+from signoff.activities import record_distribution
 from signoff.approvals.redaction import HIDDEN
 from signoff.audit.log import AuditLog
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
-from signoff.registry.destinations import Delivery, Destination, Undelivered
-from signoff.registry.records import AnnotatedRecord, Annotations, Field, identity
-from signoff.registry.reducers import ReducerRegistry
-from signoff.registry.result import ToolResult
+from signoff.registry.results.annotated_record import AnnotatedRecord, Annotations, Field, identity
+from signoff.registry.results.destinations import Delivery, Destination, Undelivered
+from signoff.registry.results.reducers import ReducerRegistry
+from signoff.registry.results.tool_result import ToolResult
 from signoff.registry.tool import BypassRouting, Tool
-from signoff.store.content import load
+from signoff.store.content_store import load
 from signoff.store.store import Store
 
 PRIVATE, SECRET = Annotations(privacy="private"), Annotations(privacy="secret")
@@ -155,7 +155,7 @@ async def test_what_does_not_arrive_changes_nothing(
 
     views: dict[str, Any] = {"filter raises": broken, "no record": lambda record: record.values}
     bad = stage.to("formatter:bad", views.get(how, identity_but_named), sink=sink)
-    monkeypatch.setattr(distribution, "SECONDS", 0.3)
+    monkeypatch.setattr(record_distribution, "SECONDS", 0.3)
     _, outcome = await called(store, RECORD, bad, stage.to("cache"), observer=stage.missed.append)
     assert (outcome.code, outcome.value.inline) == ("ok", '{"fare":120}')
     assert list(stage.got) == ["cache"]

@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from temporalio.exceptions import ApplicationError
 
-from signoff.activities.gate import GateActivity
-from signoff.activities.room import Room
-from signoff.approvals.grants import grant_id
+from signoff.activities.gate_activity import GateActivity
+from signoff.activities.worker_deps import Room
+from signoff.approvals.grant_rules import grant_id
+from signoff.contracts.activity_messages import GateTask
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Remember
 from signoff.contracts.message import CallPart
-from signoff.contracts.steps import GateTask
-from signoff.policy.model import ApprovalPolicy
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.tool import Tool
 from signoff.store.freezes import Freezes
 from signoff.store.store import Store

@@ -5,12 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, MARK_KEY, TURN, environment, free, permit_for, pinned, request_of, room_of
+from activity_kit import ARGS, MARK_KEY, PLACE, TURN, environment, free, permit_for, pinned, request_of, room_of
 from desk_fixtures import GUEST, Ledger, pay_tool
 
-from signoff.activities.gate import GateActivity
-from signoff.activities.room import Room
+from signoff.activities.gate_activity import GateActivity
+from signoff.activities.worker_deps import Room
 from signoff.approvals.digest import digest_mark, question_hash
+from signoff.contracts.activity_messages import GateReply, GateTask, RunOptions, Tally
 from signoff.contracts.call import ToolDenied
 from signoff.contracts.content import Content
 from signoff.contracts.errors import StoreUnavailable
@@ -18,13 +19,12 @@ from signoff.contracts.ids import read_code
 from signoff.contracts.limits import MAX_CALLS, MAX_TOOLS_AT_ONCE, RESULT_CHARS_PER_BATCH
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person
-from signoff.contracts.steps import GateReply, GateTask, RunOptions, Tally
-from signoff.policy.model import ApprovalPolicy, GlobalRule, Show
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, Show
 from signoff.registry.actor import Actor
 from signoff.registry.availability import Occasion
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import BypassRouting, Tool
-from signoff.store.content import to_content
+from signoff.store.content_store import to_content
 from signoff.store.store import Store
 
 LEDGER = Ledger()
@@ -88,7 +88,7 @@ async def test_a_gated_call_is_asked_with_a_whole_request(store: Store) -> None:
     )
     tool = pay_tool(LEDGER, policy, title="Payment", effect="Pay {amount}")
     room = room_of(store, tool)
-    ruling = (await gate(room, note="the tool changed", agent_says="as you asked")).rulings[0]
+    ruling = (await gate(room, agent_says="as you asked")).rulings[0]
     request = request_of(ruling.request)
     digest = permit_for(tool).digest
     assert (request.id, read_code(request.code)) == ("main.s.t.c1.1", request.code)
@@ -108,7 +108,7 @@ async def test_a_gated_call_is_asked_with_a_whole_request(store: Store) -> None:
     assert (request.timeout, request.grant_ttl) == (600.0, 60.0)
     card = request.card
     assert (card.effect, card.tool_title) == ("Pay 20", "Payment")
-    assert (card.note, card.agent_says) == ("the turn says: the tool changed", "as you asked")
+    assert (card.note, card.agent_says) == ("", "as you asked")
     assert card.mark == digest_mark(digest, MARK_KEY)
     assert [(row.name, row.value, row.secret, row.format) for row in card.rows] == [
         ("amount", "20", False, "number"),
@@ -298,7 +298,7 @@ async def test_arguments_in_the_store_are_judged_whole(store: Store) -> None:
     """Bulky arguments are loaded; the request goes on pointing to them."""
     tool = pay_tool(LEDGER)
     args = {"amount": 1, "to": "é" * 10_000}
-    content = await to_content(store, args)
+    content = await to_content(store, args, PLACE)
     assert content.blob is not None
     ruling = (await gate(room_of(store, tool), CallPart(call="c1.1", tool="pay", args=content))).rulings[0]
     assert ruling.digest == permit_for(tool, args).digest
@@ -307,7 +307,7 @@ async def test_arguments_in_the_store_are_judged_whole(store: Store) -> None:
 
 async def test_a_lost_blob_is_the_worlds_failure(store: Store, tmp_path: Any) -> None:
     """Arguments that cannot be loaded are tried again, never judged as empty."""
-    content = await to_content(store, {"amount": 1, "to": "x" * 10_000})
+    content = await to_content(store, {"amount": 1, "to": "x" * 10_000}, PLACE)
     other = await Store.open(f"sqlite:///{tmp_path}/other.db")
     try:
         with pytest.raises(StoreUnavailable, match="is not in this store"):

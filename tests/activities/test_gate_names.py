@@ -6,21 +6,21 @@ import pytest
 from activity_kit import ARGS, environment, pinned, room_of
 from desk_fixtures import Ledger, pay_tool
 
-from signoff.activities.gate import GateActivity
+from signoff.activities.gate_activity import GateActivity
 from signoff.audit.log import AuditLog
+from signoff.contracts.activity_messages import GateTask, Tally
 from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.limits import MAX_CALLS
 from signoff.contracts.message import CallPart
 from signoff.contracts.names import GATE
-from signoff.contracts.steps import GateTask, Tally
-from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.contracts.usage import UsageLimit, Use
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor, Surface
 from signoff.registry.capabilities import Capabilities
-from signoff.registry.gates import GateName
+from signoff.registry.gates.pipeline import GateName
 from signoff.registry.permission import Permission
-from signoff.registry.route import Route
-from signoff.registry.usage import UsageLimit, Use
+from signoff.registry.scopes.route import Route
 from signoff.store.store import Store
 
 LEDGER = Ledger()

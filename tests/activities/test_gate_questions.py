@@ -1,25 +1,29 @@
 """`signoff.gate`, asked about a call that a person changed, or of which nobody knows whether it happened."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from activity_kit import ARGS, MARK_KEY, TURN, about, asked, environment, free, permit_for, pinned, request_of, room_of
 from desk_fixtures import GUEST, Ledger, pay_tool
+from temporalio.exceptions import ApplicationError
 
-from signoff.activities.gate import GateActivity
-from signoff.activities.room import Room
+from signoff.activities.gate_activity import GateActivity
+from signoff.activities.worker_deps import Room
 from signoff.approvals.digest import digest_mark, doubt_digest, question_hash
+from signoff.approvals.doubt_report import HAPPENED_NOTE
+from signoff.contracts.activity_messages import GateTask, Ruling
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.limits import INLINE_BYTES
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
-from signoff.contracts.steps import GateTask, Ruling
-from signoff.policy.model import ApprovalPolicy
+from signoff.formats.json_schema import Problem
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.correction import Corrected
-from signoff.registry.schema import Problem
-from signoff.store.content import load
+from signoff.store.content_store import load
+from signoff.store.freezes import Freezes
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.testing.questions import answer
@@ -28,10 +32,10 @@ LEDGER = Ledger()
 FORGED = "who asked, or for what, is not what the gateway signed for"
 
 
-async def ruling(room: Room, args: Any = ARGS, tool: str = "pay", **fields: Any) -> Ruling:
+async def ruling(room: Room, args: Any = ARGS, tool: str = "pay", call: str = "c1.1", **fields: Any) -> Ruling:
     """The ruling on one call."""
-    call = CallPart(call="c1.1", tool=tool, args=Content(inline=args))
-    task = GateTask(ctx=pinned(), calls=(call,), **fields)
+    part = CallPart(call=call, tool=tool, args=Content(inline=args))
+    task = GateTask(ctx=pinned(), calls=(part,), **fields)
     reply = await environment("signoff.gate", is_local=True).run(GateActivity(room).gate, task)
     return reply.rulings[0]
 
@@ -146,17 +150,13 @@ async def test_what_a_person_wrote_is_asked_whenever_it_is_judged_again(store: S
     def whole(args: Any) -> list[Problem] | Corrected:
         return [] if args["amount"] == 2 else Corrected({"amount": 2}, "whole units only")
 
-    late = "the turn says: late"
-    for check, amount, note in (
-        (None, 1, late),
-        (whole, 2, f"{late}; The arguments were corrected (`amount`): whole "),
-    ):
+    for check, amount, note in ((None, 1, ""), (whole, 2, "The arguments were corrected (`amount`): whole ")):
         room = room_of(store, pay_tool(LEDGER, policy, validate_input=check))
-        found = await ruling(room, {"amount": 1}, changed_by="ana", note="late")
+        found = await ruling(room, {"amount": 1}, changed_by="ana")
         request = request_of(found.request)
         assert (found.verdict, request.args.inline) == ("ask", {"amount": amount})
         assert request.card.note.startswith(note)
-        assert (await ruling(room, {"amount": 1}, revision=3)).verdict == "run"
+        assert (await ruling(room, {"amount": 1}, call="c2.1")).verdict == "run"
 
 
 async def test_an_edit_that_a_rule_denies_is_settled(store: Store) -> None:
@@ -175,7 +175,7 @@ async def test_a_doubt_is_asked_whatever_the_policy_says_now(policy: Any, store:
     """It is about the past: of the policy's people, bound to one try of one call, with the arguments to look at."""
     tool = pay_tool(LEDGER, policy)
     digest = permit_for(tool).digest
-    await store.claim(ticket_key(digest, 3), workflow=TURN.workflow_id, call="c1.1", tool="pay")
+    await begun(store, ticket_key(digest, 3))
     found = await ruling(room_of(store, tool), doubt=3, doubt_of=digest)
     request = request_of(found.request)
     assert (found.verdict, found.action) == ("ask", "")
@@ -187,22 +187,6 @@ async def test_a_doubt_is_asked_whatever_the_policy_says_now(policy: Any, store:
 def code_of(found: Ruling) -> str:
     """The code with which a ruling ends a call."""
     return "" if found.outcome is None else found.outcome.code
-
-
-@pytest.mark.parametrize("doubt", [1, 0, -1])
-async def test_a_doubt_is_not_asked_about_what_was_never_begun(doubt: int, store: Store) -> None:
-    """The store has no ticket of that try, or it is none: people must not be told that the tool was begun.
-
-    Seen to be asked, and answered `happened`, before the tickets were looked at.
-    """
-    tool = pay_tool(LEDGER)
-    digest = permit_for(tool).digest
-    await store.claim(ticket_key(digest, 2), workflow=TURN.workflow_id, call="c1.1", tool="pay")
-    found = await ruling(room_of(store, tool), doubt=doubt, doubt_of=digest)
-    if doubt:
-        assert (found.verdict, found.request, code_of(found)) == ("settled", None, "in_doubt")
-    else:
-        assert request_of(found.request).kind == "approval"
 
 
 async def test_what_people_denied_is_not_asked_again(store: Store) -> None:
@@ -236,9 +220,9 @@ async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(
     first = request_of((await ruling(room, agent_says="as you asked")).request)
     assert (first.approvers, first.confirm) == (("user:ana",), "type")
     assert (first.edit, first.allow_remember) == ("approve", True)
-    await store.claim(ticket_key(of_call, 1), workflow=TURN.workflow_id, call="c1.1", tool="pay")
     digest = doubt_digest(of_call, 1)
     note = "Nobody knows whether this happened: the tool was begun and never answered."
+    await begun(store, of_call)
     found = await ruling(room, agent_says="as you asked", doubt=1, doubt_of=of_call)
     request = request_of(found.request)
     moments = ("opened_at", "expires_at", "remind_at", "escalate_at")
@@ -313,6 +297,88 @@ async def test_calls_of_a_requester_for_whom_nobody_vouches_are_refused(
         )
         for call, tool in (("c1.1", "pay"), ("c1.2", "look"))
     )
+
+
+async def test_a_question_whose_answers_are_used_up_is_asked_under_a_later_revision(store: Store) -> None:
+    """Of a raw answer the store knows nothing: asked under its old revision, the turn would wait for it for ever.
+
+    Once only: the activity may be tried again.
+    """
+    room = room_of(store, pay_tool(LEDGER))
+    asked = [request_of((await ruling(room, spent=spent)).request).revision for spent in (0, 0, 1, 1)]
+    assert asked == [1, 1, 2, 2]
+
+
+async def begun(store: Store, key: str, **claimed: Any) -> None:
+    """Claim a ticket of the one call."""
+    await store.claim(key, **{"workflow": TURN.workflow_id, "call": "c1.1", "tool": "pay"} | claimed)
+
+
+async def test_a_doubt_is_asked_of_nothing_but_what_was_begun(store: Store) -> None:
+    """Not of what nobody began, or another turn or call did, came to nothing, or was begun with other arguments."""
+    tool = pay_tool(LEDGER)
+    room, digest = room_of(store, tool), permit_for(tool).digest
+    await begun(store, ticket_key(digest, 2), workflow="turn/main/s/other")
+    await begun(store, ticket_key(digest, 3), call="c1.2")
+    await begun(store, ticket_key(digest, 4))
+    await store.void_claimed(ticket_key(digest, 4))
+    other = permit_for(tool, {**ARGS, "amount": 7}).digest
+    await begun(store, other, call="c1.1")
+    tries = [{"doubt": number, "doubt_of": digest} for number in (-1, 1, 2, 3, 4)]
+    for each in (*tries, {"doubt": 1, "doubt_of": other}):
+        settled = await ruling(room, **each)
+        assert (settled.verdict, settled.outcome and settled.outcome.code) == ("settled", "refused")
+
+
+async def test_a_tool_that_still_runs_is_not_doubted(store: Store) -> None:
+    """Whoever runs it was heard of just now; once it has told its outcome that is the answer."""
+    tool = pay_tool(LEDGER)
+    room, digest = room_of(store, tool), permit_for(tool).digest
+    await begun(store, digest, runs=True)
+    with pytest.raises(ApplicationError, match="may still be running") as still:
+        await ruling(room, doubt=1, doubt_of=digest)
+    assert still.value.next_retry_delay is not None
+    assert 15 < still.value.next_retry_delay.total_seconds() < 21
+    paid = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid"))
+    await store.record(digest, paid)
+    assert (await ruling(room, doubt=1, doubt_of=digest)).outcome == paid
+
+
+async def test_a_doubt_is_not_asked_in_a_frozen_tenant_nor_once_people_have_said(store: Store) -> None:
+    """A freeze asks nobody; that it happened, or is given up, is said for good."""
+    tool = pay_tool(LEDGER)
+    room, digest = room_of(store, tool), permit_for(tool).digest
+    doubts: dict[str, Any] = {"doubt": 1, "doubt_of": digest}
+    await begun(store, digest)
+    await Freezes(store).freeze("main", reason="incident", by="adm")
+    assert (await ruling(room, **doubts)).request is None
+    await Freezes(store).thaw("main")
+    request = request_of((await ruling(room, **doubts)).request)
+    await answer(store, about(request, verdict="happened"))
+    told = await ruling(room, **doubts)
+    assert (told.request, told.outcome and told.outcome.code) == (None, "ok")
+    assert told.outcome is not None
+    assert told.outcome.note == HAPPENED_NOTE
+
+
+async def test_nobody_is_asked_for_a_turn_that_has_rested(store: Store) -> None:
+    """Asked for more than a day ago, and not heard of for a week: whoever begins it anew proposes nothing in its name.
+
+    Without the bound calls could be proposed for ever in the name of whoever asked for a turn that is over.
+    """
+    room = room_of(store, pay_tool(LEDGER))
+
+    async def asks(days: float, turn: str) -> Ruling:
+        user = GUEST.model_copy(update={"expires_at": datetime.now(UTC) - timedelta(days=days)})
+        part = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
+        task = GateTask(ctx=pinned(user=user, turn=turn), calls=(part,))
+        return (await environment("signoff.gate", is_local=True).run(GateActivity(room).gate, task)).rulings[0]
+
+    assert (await asks(6, "rests")).verdict == "ask"
+    old = await asks(8, "gone")
+    assert (old.verdict, old.outcome and old.outcome.code) == ("settled", "refused")
+    await begun(store, "0" * 64, workflow="turn/main/s/works", call="c0.1")
+    assert (await asks(8, "works")).verdict == "ask"
 
 
 async def test_a_doubt_that_nobody_could_answer_is_left_as_it_is(store: Store) -> None:

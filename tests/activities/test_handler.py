@@ -11,7 +11,7 @@ from desk_fixtures import Ledger, pay_tool
 
 from signoff.approvals.redaction import secret_values, without
 from signoff.contracts.limits import MAX_NESTING
-from signoff.registry.result import ToolFailure, ToolResult
+from signoff.registry.results.tool_result import ToolFailure, ToolResult
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
 

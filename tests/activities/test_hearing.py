@@ -12,16 +12,16 @@ import pytest
 from activity_kit import ARGS, asked, environment, permit_for, pinned, room_of, run, task_for, told
 from desk_fixtures import Ledger, pay_tool
 
-from signoff.activities.gate import GateActivity
-from signoff.activities.hearing import verdict_of
+from signoff.activities.gate_activity import GateActivity
+from signoff.activities.policy_handlers import verdict_of
 from signoff.audit.log import AuditLog
+from signoff.contracts.activity_messages import GateReply, GateTask, Ruling
 from signoff.contracts.content import Content
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.message import CallPart
 from signoff.contracts.names import GATE
-from signoff.contracts.steps import GateReply, GateTask, Ruling
-from signoff.policy.handler import Answer, ProposedCall
-from signoff.policy.model import ApprovalPolicy, GlobalRule, Show
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, Show
+from signoff.policy.handler_verdict import Answer, ProposedCall
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
 

@@ -9,13 +9,13 @@ from desk_fixtures import Ledger, pay_tool
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from signoff.activities.identify import Evidence, IdentifyActivity, authority
-from signoff.activities.room import Room
+from signoff.activities.identify_activity import Evidence, IdentifyActivity, authority
+from signoff.activities.worker_deps import Room
+from signoff.contracts.activity_messages import Authority, IdentifyTask
 from signoff.contracts.decision import ASSURANCES, UNSIGNED
 from signoff.contracts.errors import Unavailable
 from signoff.contracts.person import Delegation, Person
-from signoff.contracts.steps import Authority, IdentifyTask
-from signoff.registry.people import FixedDirectory
+from signoff.people.directory import FixedDirectory
 from signoff.store.store import Store
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

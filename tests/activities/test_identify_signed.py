@@ -8,13 +8,13 @@ import pytest
 from activity_kit import about, asked, decision, environment, room_of
 from desk_fixtures import Ledger, pay_tool
 
-from signoff.activities.identify import IdentifyActivity
+from signoff.activities.identify_activity import IdentifyActivity
+from signoff.contracts.activity_messages import Authority, IdentifyTask
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Delegation, Person
-from signoff.contracts.steps import Authority, IdentifyTask
-from signoff.registry.authority import Evidence, authority
-from signoff.registry.people import FixedDirectory
-from signoff.signing import PrivateKeys, Signer, Verifier, new_key
+from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
+from signoff.people.authority import Evidence, authority
+from signoff.people.directory import FixedDirectory
 from signoff.store.store import Store
 from signoff.testing.questions import answer
 

@@ -8,18 +8,18 @@ import pytest
 from activity_kit import decision, environment, room_of
 from desk_fixtures import Ledger, pay_tool
 
-from signoff.activities.identify import IdentifyActivity
-from signoff.activities.room import Room
+from signoff.activities.identify_activity import IdentifyActivity
+from signoff.activities.worker_deps import Room
+from signoff.contracts.activity_messages import Authority, IdentifyTask
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.person import Person
-from signoff.contracts.steps import Authority, IdentifyTask
-from signoff.registry.authority import Evidence
-from signoff.registry.authority import authority as rule
-from signoff.registry.login import id_of
-from signoff.registry.people_vouched import vouch
-from signoff.signing import PrivateKeys, Signer, new_key
-from signoff.store.people import VouchedPeople, vouching
+from signoff.keys.signatures import PrivateKeys, Signer, new_key
+from signoff.people.authority import Evidence
+from signoff.people.authority import authority as rule
+from signoff.people.login import id_of
+from signoff.people.vouched_directory import vouch
 from signoff.store.store import Store, open_store
+from signoff.store.vouched_people import VouchedPeople, vouching
 
 NOW = datetime.now(UTC)
 WEEK = timedelta(days=7)

@@ -14,26 +14,26 @@ from sqlalchemy import Connection
 from temporalio.activity import ActivityCancellationDetails
 from temporalio.testing import ActivityEnvironment
 
-from signoff.activities.asking import unavailable, withheld
-from signoff.activities.gate import GateActivity
-from signoff.activities.outcome import OutcomeActivity
-from signoff.activities.room import Room
-from signoff.activities.usage import use_of
+from signoff.activities.gate_activity import GateActivity
+from signoff.activities.outcome_activity import OutcomeActivity
+from signoff.activities.tool_hooks import unavailable, withheld
+from signoff.activities.usage_check import use_of
+from signoff.activities.worker_deps import Room
 from signoff.audit.log import AuditLog
+from signoff.contracts.activity_messages import GateTask, OutcomeTask, Ruling, Tally
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.message import CallPart
 from signoff.contracts.names import GATE, OUTCOME
-from signoff.contracts.steps import GateTask, OutcomeTask, Ruling, Tally
+from signoff.contracts.usage import UsageLimit, Use
 from signoff.registry.actor import Actor
-from signoff.registry.gates import Known, judge
-from signoff.registry.result import ToolFailure
-from signoff.registry.route import Route, Step
+from signoff.registry.gates.pipeline import Known, judge
+from signoff.registry.results.tool_result import ToolFailure
+from signoff.registry.scopes.route import Route, Step
 from signoff.registry.tool import Tool
-from signoff.registry.usage import UsageLimit, Use
 from signoff.store.store import Also, Store
 from signoff.store.tickets import Claim
-from signoff.store.usage import Usage
+from signoff.store.usage_counts import Usage
 
 OFFICE = ("Mo-Fr 08:00-18:00 Europe/Lisbon",)
 MONDAY_NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -60,9 +60,17 @@ class SlowStore(Store):
         use: Use | None = None,
         holds: Callable[[Connection], bool] | None = None,
         also: Also | None = None,
+        runs: bool = False,
     ) -> Claim:
         """Claim, and hold the answer back."""
-        more: dict[str, Any] = {"owner": owner, "nonce": nonce, "grant": grant, "use": use, "holds": holds}
+        more: dict[str, Any] = {
+            "owner": owner,
+            "nonce": nonce,
+            "grant": grant,
+            "use": use,
+            "holds": holds,
+            "runs": runs,
+        }
         found = await super().claim(key, workflow=workflow, call=call, tool=tool, also=also, **more)
         self.claimed.set()
         await self.go.wait()

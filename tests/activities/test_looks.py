@@ -2,11 +2,18 @@
 
 import asyncio
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from activity_kit import room_of
+from desk_fixtures import Ledger, pay_tool
+from temporalio.worker import Worker
 
-from signoff.activities import looks as module
-from signoff.activities.looks import PATIENCE, REST, Looks
+from signoff.store.store import Store
+from signoff.temporal import query_fence as module
+from signoff.temporal.query_fence import PATIENCE, REST, Looks
+from signoff.worker import SignoffPlugin
 
 RUN = "run-1"
 
@@ -25,12 +32,18 @@ async def test_nothing_ends_while_a_query_is_answered_nor_right_after() -> None:
     assert time.monotonic() - answered >= REST * 0.9
 
 
+async def ended(looks: Looks, name: str, *, done: bool) -> None:
+    """A local activity of the run that ends, and of which the SDK's core is told."""
+    await looks.end(RUN, name, done=done)
+    looks.sent()
+
+
 async def test_a_query_is_told_what_ended_before_it_until_the_workflow_has_heard_of_it() -> None:
     """What failed may be tried again, so it has not ended."""
     looks = Looks()
-    await looks.end(RUN, "a", done=True)
-    await looks.end(RUN, "b", done=False)
-    await looks.end(RUN, "c", done=True)
+    for name, done in (("a", True), ("b", False), ("c", True)):
+        # Each local activity runs in a task of its own, and its worker tells the SDK's core of it there.
+        await asyncio.create_task(ended(looks, name, done=done))
     assert looks.look(RUN) == {"a", "c"}
     assert looks.look("run-2") == frozenset()
     looks.heard(RUN, ["a"])
@@ -46,3 +59,46 @@ async def test_an_answer_that_never_ends_holds_nothing_up_for_ever(monkeypatch: 
     looks = Looks()
     looks.look(RUN)
     await asyncio.wait_for(looks.end(RUN, "a", done=True), 30)
+
+
+class Core:
+    """The SDK's core, which takes what it is told in its order, and keeps a task until its local activities end."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.over = asyncio.Event()
+
+    async def complete_activity_task(self, raw: bytes) -> None:
+        """As the SDK's."""
+        self.told.append("ended")
+
+    def complete_workflow_activation(self, raw: bytes) -> Any:
+        """As the SDK's, which is told with the call."""
+        self.told.append("answered")
+        return self.over.wait()
+
+    def request_workflow_eviction(self, run_id: str) -> None:
+        """As the SDK's."""
+        self.told.append(f"let go {run_id}")
+
+
+async def test_a_worker_tells_what_its_core_was_told(store: Store) -> None:
+    """Its ends, its answers as they are sent, and what is to be let go pass by `Looks`, in every worker of ours."""
+    plugin, core = SignoffPlugin(room_of(store, pay_tool(Ledger()))), Core()
+    looks, worker = plugin._looks, SimpleNamespace(_bridge_worker=SimpleNamespace(_ref=core))
+
+    async def nothing_more(worker: Worker) -> None:
+        """A worker that has nothing to do."""
+
+    await plugin.run_worker(worker, nothing_more)  # type: ignore[arg-type]
+    message = SimpleNamespace(run_id=RUN, SerializeToString=bytes)
+    await looks.end(RUN, "a", done=True)
+    await worker._bridge_worker.complete_activity_task(message)
+    assert looks.look(RUN) == {"a"}
+    answer = asyncio.create_task(worker._bridge_worker.complete_workflow_activation(message))
+    # The task goes on, as this one does not end: it ends a moment after the answer was sent, not after the task.
+    await asyncio.wait_for(looks.end(RUN, "b", done=True), PATIENCE / 2)
+    core.over.set()
+    await answer
+    looks.let_go(RUN)
+    assert core.told == ["ended", "answered", f"let go {RUN}"]

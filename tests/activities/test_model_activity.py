@@ -1,20 +1,24 @@
 """`signoff.model`: whatever a model writes becomes one message of ours, numbered, bounded and recordable."""
 
+import asyncio
 import json
+import uuid
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from activity_kit import environment, free, pinned, room_of
+from activity_kit import PLACE, environment, free, pinned, room_of
 from desk_fixtures import Ledger, pay_tool
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from temporalio.exceptions import ApplicationError
 
-from signoff.activities.model import ModelActivity, _arguments
+from signoff.activities import model_activity
+from signoff.activities.model_activity import ModelActivity, _arguments
+from signoff.contracts.activity_messages import ModelReply, ModelTask, TurnLimits
 from signoff.contracts.completion import Completion, CompletionRequest, ProposedCall
 from signoff.contracts.content import Content
-from signoff.contracts.errors import ConfigError, ModelRefused, ModelUnavailable
+from signoff.contracts.errors import ConfigError, ModelRefused, ModelUnavailable, StoreUnavailable
 from signoff.contracts.limits import (
     ARGUMENTS_BYTES,
     CALLS_BYTES_PER_COMPLETION,
@@ -23,12 +27,11 @@ from signoff.contracts.limits import (
     INLINE_BYTES,
 )
 from signoff.contracts.message import CallPart, Message, TextPart, user_message
-from signoff.contracts.steps import ModelReply, ModelTask, TurnLimits
 from signoff.contracts.turn import Usage
-from signoff.converter import DATA_CONVERTER
 from signoff.registry.actor import Actor
-from signoff.store.content import load, to_content
+from signoff.store.content_store import keep, load, to_content
 from signoff.store.store import Store
+from signoff.temporal.converter import DATA_CONVERTER
 from signoff.testing.scripted import ScriptedModel, calls, respond, say
 
 LEDGER = Ledger()
@@ -55,7 +58,9 @@ async def asked(store: Store, answer: Any, **fields: Any) -> ModelReply:
         store, pay_tool(LEDGER), actors=actors, drivers=fields.pop("drivers", {"scripted": ScriptedModel(react)})
     )
     task = ModelTask(**{"ctx": pinned(), "completion": 2, "messages": (user_message("go"),)} | fields)
-    reply = await environment("signoff.model").run(ModelActivity(room).model, task)
+    # Of a run of its own: a reply with calls is kept for the next attempt of its completion.
+    env = environment("signoff.model", workflow_run_id=uuid.uuid4().hex)
+    reply = await env.run(ModelActivity(room).model, task)
     converter = DATA_CONVERTER.payload_converter
     assert reply.catalog == room.catalog.hash
     return converter.from_payloads(converter.to_payloads([reply]), [ModelReply])[0]
@@ -84,8 +89,8 @@ async def test_calls_are_numbered_by_us(store: Store) -> None:
 async def test_the_driver_is_asked_with_everything_inline(store: Store) -> None:
     """Model, instructions, settings, tools; stored contents and the provider's own messages are loaded."""
     text = "é" * INLINE_BYTES
-    stored = await to_content(store, text)
-    provider = await store.put_blob(b'{"opaque":1}')
+    stored = await to_content(store, text, PLACE)
+    provider = await keep(store, b'{"opaque":1}', PLACE)
     history = (
         Message(role="user", parts=(TextPart(text=stored),)),
         Message(role="assistant", parts=(TextPart(text=Content(inline="hm")),), provider=provider),
@@ -266,6 +271,29 @@ async def test_an_unknown_actor_or_model_is_the_developers(store: Store, fields:
     with pytest.raises(ApplicationError, match=words) as failed:
         await asked(store, say("x"), **fields)
     assert (failed.value.type, failed.value.non_retryable) == ("ConfigError", True)
+
+
+async def test_no_model_is_paid_for_while_nothing_can_be_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked while what the turn saw is written, and broken off where that fails."""
+    begun, broken_off = asyncio.Event(), asyncio.Event()
+
+    async def thinks(request: CompletionRequest) -> Completion:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            broken_off.set()
+            raise
+        return say("x")
+
+    async def fails(room: Any, seen: Any) -> None:
+        await begun.wait()
+        raise StoreUnavailable("no disk")
+
+    monkeypatch.setattr(model_activity, "hand_over", fails)
+    with pytest.raises(StoreUnavailable):
+        await asked(store, None, drivers={"scripted": ScriptedModel(thinks)})
+    assert broken_off.is_set()
 
 
 JSON = st.recursive(

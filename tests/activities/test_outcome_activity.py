@@ -10,29 +10,29 @@ from activity_kit import asked as ask
 from desk_fixtures import Ledger, pay_tool
 from temporalio.testing import ActivityEnvironment
 
-from signoff.activities.gate import GateActivity
-from signoff.activities.outcome import OutcomeActivity
-from signoff.approvals.doubts import HAPPENED_NOTE
+from signoff.activities.gate_activity import GateActivity
+from signoff.activities.outcome_activity import OutcomeActivity
+from signoff.approvals.doubt_report import HAPPENED_NOTE
+from signoff.contracts.activity_messages import GateTask, OutcomeTask, ToolReply
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
 from signoff.contracts.names import OUTCOME
 from signoff.contracts.person import Person
-from signoff.contracts.steps import GateTask, OutcomeTask, ToolReply
-from signoff.policy.handler import Answer, ProposedCall
-from signoff.policy.model import ApprovalPolicy
+from signoff.keys.signatures import PrivateKeys, Signer, new_key
+from signoff.people.login import id_of
+from signoff.people.vouched_directory import vouch
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.policy.handler_verdict import Answer, ProposedCall
 from signoff.registry.availability import Occasion
 from signoff.registry.capabilities import Capabilities
-from signoff.registry.login import id_of
-from signoff.registry.people_vouched import vouch
 from signoff.registry.permission import Permission
 from signoff.registry.tool import Tool
-from signoff.signing import PrivateKeys, Signer, new_key
-from signoff.store.people import vouching
 from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
+from signoff.store.vouched_people import vouching
 from signoff.testing.questions import answer
 
 NOW = datetime.now(UTC)
@@ -275,7 +275,7 @@ async def test_whom_a_call_asked_does_not_hang_on_whether_it_could_be_made_now(s
     room = room_of(store, tool, people=[BOSS, BO, ANA])
     room = dataclasses.replace(room, verifier=SIGNER.verifier(), clock=lambda: datetime(2026, 1, 6, 9, tzinfo=UTC))
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
-    doubt = GateTask(ctx=permit.ctx, calls=(call,), withheld=("pay",), doubt=1, doubt_of=permit.digest, revision=2)
+    doubt = GateTask(ctx=permit.ctx, calls=(call,), withheld=("pay",), doubt=1, doubt_of=permit.digest)
     asks = await environment("signoff.gate", is_local=True).run(GateActivity(room).gate, doubt)
     assert asks.rulings[0].request.approvers == ("user:ana",)
     word = about(asks.rulings[0].request, **SAID)

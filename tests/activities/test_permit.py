@@ -9,7 +9,7 @@ from activity_kit import ARGS, TURN, about, asked, decision, permit_for, pinned,
 from desk_fixtures import GUEST, Ledger, pay_tool
 from signed_askers import signed_asker
 
-from signoff.activities.permit import (
+from signoff.activities.permit_check import (
     RUN,
     Caller,
     Standing,
@@ -21,17 +21,17 @@ from signoff.activities.permit import (
     seating,
     standing,
 )
+from signoff.contracts.activity_messages import Tally
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import Permit
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person
-from signoff.contracts.steps import Tally
-from signoff.policy.model import ApprovalPolicy
-from signoff.registry.gates import Judgement, judge
+from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.registry.gates.pipeline import Judgement, judge
 from signoff.registry.tool import Tool
-from signoff.signing import PrivateKeys, Signer, Verifier, new_key
 from signoff.store.questions import ApprovalRows, Questions
 from signoff.store.store import Store
 from signoff.testing.questions import answer

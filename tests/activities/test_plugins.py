@@ -6,7 +6,7 @@ import pytest
 from activity_kit import ARGS, pinned
 from desk_fixtures import Ledger, pay_tool
 
-from signoff.activities.asking import judged, withheld
+from signoff.activities.tool_hooks import judged, withheld
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
@@ -14,7 +14,7 @@ from signoff.registry.actor import Actor
 from signoff.registry.availability import Occasion
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.permission import Permission
-from signoff.registry.route import Route
+from signoff.registry.scopes.route import Route
 
 LEDGER = Ledger()
 

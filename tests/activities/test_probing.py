@@ -22,19 +22,19 @@ from activity_kit import (
 from desk_fixtures import Ledger
 from temporalio.exceptions import ApplicationError
 
-from signoff.activities.outcome import OutcomeActivity
-from signoff.activities.probing import Probing
-from signoff.activities.results import Results
+from signoff.activities.outcome_activity import OutcomeActivity
+from signoff.activities.probes import Probing
+from signoff.activities.result_processor import Results
 from signoff.audit.log import AuditLog
+from signoff.contracts.activity_messages import OutcomeTask, ToolReply
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.names import OUTCOME
 from signoff.contracts.person import Principal
-from signoff.contracts.steps import OutcomeTask, ToolReply
-from signoff.registry.context import ToolContext
 from signoff.registry.probe import DidNotHappen, Happened, Unknown
-from signoff.registry.result import ToolFailure, ToolResult
+from signoff.registry.results.tool_result import ToolFailure, ToolResult
 from signoff.registry.tool import Tool
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.store.tickets import Claim, ticket_key
 

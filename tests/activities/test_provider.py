@@ -13,10 +13,9 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from temporalio.client import Client
 
-from signoff.activities.drivers import build_drivers
-from signoff.activities.provider import ProviderModel, to_library
-from signoff.activities.room import Room
-from signoff.client import Signoff
+from signoff.activities.models.drivers import build_drivers
+from signoff.activities.models.pydantic_ai_driver import ProviderModel, to_library
+from signoff.activities.worker_deps import Room
 from signoff.contracts import names
 from signoff.contracts.completion import CompletionRequest
 from signoff.contracts.content import Content
@@ -24,10 +23,11 @@ from signoff.contracts.errors import ConfigError, ModelRefused, ModelUnavailable
 from signoff.contracts.message import CallPart, Message, ResultPart, TextPart, user_message
 from signoff.contracts.person import Principal
 from signoff.contracts.turn import TurnInput
-from signoff.embedded import free_port
+from signoff.engine.turn_client import Signoff
 from signoff.registry.actor import Actor
-from signoff.registry.respond import respond_form
+from signoff.registry.respond_form import respond_form
 from signoff.store.store import Store
+from signoff.temporal.embedded_server import free_port
 from signoff.worker import build_worker
 
 MODEL = "openai-chat:fake-1"
@@ -152,9 +152,8 @@ def test_a_model_that_cannot_be_had_is_found_at_start(monkeypatch: pytest.Monkey
     """A missing key, an unknown name and a missing extra are each one sentence that names the remedy."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    catalog = catalog_of([], actors=[Actor(name="desk", description="", instructions="", model=model)])
     with pytest.raises(ConfigError) as raised:
-        build_drivers(catalog)
+        build_drivers(catalog_of([], actors=[Actor(name="desk", description="", instructions="", model=model)]))
     assert part in raised.value.message
     assert "\n" not in raised.value.message
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from temporalio.testing import ActivityEnvironment
 
-from signoff.activities.pulse import SECONDS, pulse
+from signoff.activities.heartbeat import SECONDS, pulse
 from signoff.workflows import options
 
 

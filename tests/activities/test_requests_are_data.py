@@ -8,10 +8,10 @@ import pytest
 from activity_kit import ARGS, TURN, environment, free, permit_for, pinned, room_of, run, task_for
 from desk_fixtures import Ledger
 
+from signoff.contracts.activity_messages import ToolTask
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Principal
-from signoff.contracts.steps import ToolTask
-from signoff.registry.context import ToolContext
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 
 

@@ -6,13 +6,13 @@ import pytest
 from activity_kit import TURN, room_of
 from desk_fixtures import GUEST, Ledger, pay_tool
 
-from signoff.activities.rest import bound, how_to_read_on, read_rest
+from signoff.activities.read_rest_tool import bound, how_to_read_on, read_rest
 from signoff.registry.actor import Actor
-from signoff.registry.context import ToolContext
-from signoff.registry.read_rest import READ_REST_TOOL
-from signoff.registry.result import ToolFailure
-from signoff.store.rests import Rests
+from signoff.registry.built_in_tools import READ_REST_TOOL
+from signoff.registry.results.tool_result import ToolFailure
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
+from signoff.store.truncated_results import Rests
 
 
 def _context(budget: int = 400, **fields: Any) -> ToolContext:

@@ -8,13 +8,13 @@ import pytest
 from activity_kit import pinned
 from desk_fixtures import Ledger, pay_tool
 
-from signoff.activities import asking
-from signoff.activities.asking import withheld
+from signoff.activities import tool_hooks
+from signoff.activities.tool_hooks import withheld
 from signoff.contracts.errors import ConfigError
 from signoff.registry.actor import Actor
 from signoff.registry.availability import Occasion
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.route import Route, Step
+from signoff.registry.scopes.route import Route, Step
 
 NAMES = ("pay", "look", "note")
 
@@ -72,7 +72,7 @@ async def test_each_place_chooses_once_more() -> None:
 
 async def test_what_it_is_told_is_a_copy_and_it_has_little_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """It changes nothing, and one that never answers chooses nothing."""
-    monkeypatch.setattr(asking, "SECONDS", 0.05)
+    monkeypatch.setattr(tool_hooks, "SECONDS", 0.05)
 
     async def slow(occasion: Occasion, data: dict[str, Any]) -> list[str]:
         data["city"] = "changed"

@@ -21,9 +21,10 @@ from activity_kit import (
 from desk_fixtures import GUEST, Ledger, catalog_of, pay_tool
 from signed_askers import signed_asker
 
-from signoff.activities.gate import GateActivity
-from signoff.activities.permit import Witness, believed, given_up, seating, words_on
-from signoff.activities.room import Profile, Room
+from signoff.activities.gate_activity import GateActivity
+from signoff.activities.permit_check import Witness, believed, given_up, seating, words_on
+from signoff.activities.worker_deps import Profile, Room
+from signoff.contracts.activity_messages import GateReply, GateTask, ToolReply
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import Permit
 from signoff.contracts.content import Content
@@ -31,12 +32,11 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person, Principal
-from signoff.contracts.steps import GateReply, GateTask, ToolReply
-from signoff.policy.model import ApprovalPolicy
-from signoff.registry.gates import Judgement
-from signoff.registry.people import FixedDirectory
+from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
+from signoff.people.directory import FixedDirectory
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.registry.gates.pipeline import Judgement
 from signoff.registry.tool import Tool
-from signoff.signing import PrivateKeys, Signer, Verifier, new_key
 from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.questions import answer
@@ -310,7 +310,7 @@ async def gated(room: Room, user: Principal) -> GateReply:
 
 async def test_the_gates_refuse_a_forged_requester(store: Store) -> None:
     """Nobody is even asked: the call is settled as refused, whatever the policy."""
-    for policy in (True, False):
+    for policy in (False, True):
         room = Desk(store, policy).room
         for user in (GUEST, asks(signer=STRANGER)):
             [ruling] = (await gated(room, user)).rulings
@@ -319,7 +319,7 @@ async def test_the_gates_refuse_a_forged_requester(store: Store) -> None:
             assert (ruling.verdict, ruling.outcome.code) == ("settled", "refused")
         [good] = (await gated(room, asks())).rulings
         assert good.verdict == ("ask" if policy else "run")
-    assert good.request is None
+        assert (good.request is None) == (not policy)
 
 
 async def test_the_question_carries_the_proof_of_who_asked(store: Store) -> None:
@@ -393,6 +393,22 @@ async def test_an_edit_approves_the_arguments_it_wrote(store: Store) -> None:
     assert reply.outcome is not None
     assert reply.outcome.code == "ok"
     assert [row[1] for row in desk.ledger.rows] == [EDITED]
+
+
+@pytest.mark.parametrize("mode", ["off", "propose"])
+async def test_an_edit_counts_for_no_more_than_the_policy_allows_by_now(store: Store, mode: Any) -> None:
+    """A deploy that takes `edit: approve` away takes the yes of whoever changed the arguments: people are asked again.
+
+    Seen to run while only the policy at the time of the change was looked at.
+    """
+    desk = Desk(store, ApprovalPolicy(edit="approve"))
+    change = signed(await desk.ask(), edited_args=EDITED)
+    await answer(store, change)
+    await desk.ask(EDITED, edit=change)
+    stricter = Desk(store, ApprovalPolicy(edit=mode))
+    permit = permit_for(stricter.tool, EDITED, kind="approved", ctx=pinned(user=asks()), decisions=(), revision=2)
+    assert (await stricter.run(permit, args=EDITED)).again == "policy"
+    assert stricter.ledger.rows == []
 
 
 async def test_an_edit_of_another_question_carries_nothing(store: Store) -> None:

@@ -6,12 +6,12 @@ import pytest
 from activity_kit import ARGS, environment, permit_for, pinned, room_of
 from desk_fixtures import Ledger, pay_tool
 
-from signoff.activities.results import Made, Results
+from signoff.activities.result_processor import Made, Results
 from signoff.contracts.content import Content
 from signoff.contracts.updates import Updates
 from signoff.registry.actor import Actor
-from signoff.registry.result import ToolResult
-from signoff.registry.route import Route, Step
+from signoff.registry.results.tool_result import ToolResult
+from signoff.registry.scopes.route import Route, Step
 from signoff.store.store import Store
 
 MEANT = ("city", "project")

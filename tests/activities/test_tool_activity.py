@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from activity_kit import (
     ARGS,
+    PLACE,
     TURN,
     MoodyStore,
     asked,
@@ -27,19 +28,19 @@ from temporalio.activity import ActivityCancellationDetails
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from signoff.activities.tool import TRANSIENT, WORKERS_TRIED, ToolActivity, tool_activities
+from signoff.activities.tool_activity import TRANSIENT, WORKERS_TRIED, ToolActivity, tool_activities
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.limits import INLINE_BYTES, RESULT_BYTES
 from signoff.contracts.person import Person
-from signoff.converter import DATA_CONVERTER
-from signoff.policy.model import ApprovalPolicy, GlobalRule
-from signoff.registry.context import ToolContext
-from signoff.registry.result import ToolFailure, ToolResult
-from signoff.registry.usage import UsageLimit
-from signoff.store.content import load
+from signoff.contracts.usage import UsageLimit
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
+from signoff.registry.results.tool_result import ToolFailure, ToolResult
+from signoff.registry.tool_context import ToolContext
+from signoff.store.content_store import load, to_content
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
+from signoff.temporal.converter import DATA_CONVERTER
 
 WHO = {"workflow": TURN.workflow_id, "call": "c1.1", "tool": "pay"}
 DONE = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="earlier"))
@@ -143,7 +144,7 @@ async def test_an_automatic_call_has_no_decision(store: Store) -> None:
     tool = free(Ledger(), handler=handler)
     assert told(await run(room_of(store, tool), tool, task_for(tool))) == ("ok", "null")
     assert (seen[0].approval_decision, seen[0].approval_reason, seen[0].decided_by) == (None, "", "")
-    assert (seen[0].dry_run, seen[0].attempt, seen[0].result_budget_chars) == (False, 1, 80_000)
+    assert (seen[0].attempt, seen[0].result_budget_chars) == (1, 80_000)
 
 
 async def test_a_permit_without_enough_decisions_is_refused(store: Store) -> None:
@@ -248,8 +249,9 @@ async def test_arguments_in_the_store_are_loaded(store: Store) -> None:
     ledger = Ledger()
     tool = free(ledger)
     args = {"amount": 1, "to": "é" * INLINE_BYTES}
-    body = b'{"amount":1,"to":"' + args["to"].encode() + b'"}'
-    task = task_for(tool, permit_for(tool, args)).model_copy(update={"args": Content(blob=await store.put_blob(body))})
+    content = await to_content(store, args, PLACE)
+    assert content.blob is not None
+    task = task_for(tool, permit_for(tool, args)).model_copy(update={"args": content})
     assert told(await run(room_of(store, tool), tool, task))[0] == "ok"
     assert ledger.rows[0][1] == args
 
@@ -673,14 +675,24 @@ async def test_a_tool_that_takes_too_long(store: Store, fields: Any, attempt: in
     assert ended == ["torn apart"]
 
 
-async def test_a_cancelled_turn_does_not_tear_an_effect_apart(store: Store) -> None:
-    """A requested cancel waits for the handler; what it did is recorded and returned."""
+@pytest.mark.parametrize(
+    "details",
+    [
+        ActivityCancellationDetails(cancel_requested=True),
+        ActivityCancellationDetails(timed_out=True),
+        ActivityCancellationDetails(not_found=True),
+    ],
+)
+async def test_a_cancelled_turn_does_not_tear_an_effect_apart(
+    details: ActivityCancellationDetails, store: Store
+) -> None:
+    """A requested cancel waits for the handler, as does a turn that is gone; what it did is recorded and returned."""
     started, go, ended = asyncio.Event(), asyncio.Event(), list[str]()
     tool = hanging(started, go, ended)
     task, env = task_for(tool), environment()
     running = asyncio.ensure_future(run(room_of(store, tool), tool, task, env))
     await begun(running, started)
-    env.cancel()
+    env.cancel(details)
     await asyncio.sleep(0)
     assert not running.done()
     go.set()
@@ -720,9 +732,9 @@ async def test_a_cancel_does_not_lift_the_timeout(store: Store) -> None:
     ("fields", "details"),
     [
         ({"read_only": True}, ActivityCancellationDetails(cancel_requested=True)),
+        ({"read_only": True}, ActivityCancellationDetails(not_found=True)),
         ({}, ActivityCancellationDetails(worker_shutdown=True)),
-        ({}, ActivityCancellationDetails(timed_out=True)),
-        ({"idempotent": True}, ActivityCancellationDetails(not_found=True)),
+        ({"idempotent": True}, ActivityCancellationDetails(worker_shutdown=True)),
     ],
 )
 async def test_other_cancels_stop_the_handler(store: Store, fields: Any, details: ActivityCancellationDetails) -> None:

@@ -8,11 +8,11 @@ from activity_kit import TURN, environment, free, permit_for, pinned, room_of, r
 from desk_fixtures import Ledger, pay_tool
 
 from signoff.audit.log import AuditLog
-from signoff.audit.metrics import ToolMetrics, tool_metrics
+from signoff.audit.tool_metrics import ToolMetrics, tool_metrics
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import TurnKey
-from signoff.registry.context import ToolContext
-from signoff.registry.result import ToolFailure, ToolResult
+from signoff.registry.results.tool_result import ToolFailure, ToolResult
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 
 

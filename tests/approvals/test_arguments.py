@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from signoff.approvals.arguments import find, format_of, humanise, is_secret, leaves, resolve, value_line
+from signoff.approvals.argument_rows import find, format_of, humanise, is_secret, leaves, resolve, value_line
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -3,8 +3,8 @@
 import pytest
 
 from signoff.approvals import binding
-from signoff.approvals.changes import Change, changes, told_to_model
 from signoff.approvals.digest import call_digest, doubt_digest
+from signoff.approvals.edit_diff import Change, changes, told_to_model
 from signoff.contracts.approval import ApprovalRequest, Card, CardRow
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision

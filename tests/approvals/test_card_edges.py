@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from signoff.approvals.arguments import find, is_secret, plural, value_line
+from signoff.approvals.approval_book import read_decision
+from signoff.approvals.argument_rows import find, is_secret, plural, value_line
 from signoff.approvals.card import CARD_BYTES, render_card
-from signoff.approvals.desk import read_decision
-from signoff.approvals.visible import Line
 from signoff.contracts.approval import Card, CardRow
 from signoff.contracts.limits import EFFECT_CHARS
+from signoff.formats.visible_text import Line
 
 
 def card(args: dict[str, Any], **more: Any) -> Card:

@@ -1,12 +1,14 @@
 """What answers and time have made of a question: the one reading of its rows."""
 
+import hashlib
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import rfc8785
 
-from signoff.approvals.course import StoredAnswer, edit_stands, request_at, request_of
 from signoff.approvals.digest import call_digest, question_hash
+from signoff.approvals.request_state import StoredAnswer, edit_stands, request_at, request_of
 from signoff.contracts.approval import Question, Vote
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
@@ -199,3 +201,11 @@ def test_an_ending_is_always_towards_not_running(answers: Any, ending: Any, stat
     """A turn's word never makes a no undone or a yes; what a raw message said of it only the turn knows."""
     ended = question(ended_at=NOW + 5 * MINUTE, ended_as=ending)
     assert request_at(ended, answers, NOW + timedelta(days=7)).state == state
+
+
+@pytest.mark.parametrize("seconds", [60.0, 0.5, 86_400.0, 1e15, 1e17, 1e300])
+def test_the_hash_of_a_question_is_that_of_its_canonical_form(seconds: float) -> None:
+    """However numbers are written on the way: RFC 8785 of all that is asked, by the library that knows it."""
+    asked = question(timeout=seconds)
+    form = asked.model_dump(mode="json", exclude={"code", "opened_at", "ended_at", "ended_as"})
+    assert question_hash(asked) == hashlib.sha256(rfc8785.dumps(form)).hexdigest()

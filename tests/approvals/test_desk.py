@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from signoff.approvals import deadlines
-from signoff.approvals.desk import Desk, envelope_problem, read_decision
+from signoff.approvals.approval_book import Desk, envelope_problem, read_decision
+from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, Card
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.limits import DECISION_BYTES, REFUSALS_KEPT
 from signoff.contracts.person import Principal
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.steps import Authority
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 IDS = ("main.s.t.c1.1", "main.s.t.c1.2")

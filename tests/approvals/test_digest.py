@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from signoff.approvals.digest import call_digest, digest_mark, doubt_digest
-from signoff.contracts.canonical import NotCanonical
+from signoff.contracts.canonical_json import NotCanonical
 
 PARTS: dict[str, Any] = {
     "tenant": "main",

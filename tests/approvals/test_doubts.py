@@ -2,7 +2,7 @@
 
 import pytest
 
-from signoff.approvals.doubts import happened
+from signoff.approvals.doubt_report import happened
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision

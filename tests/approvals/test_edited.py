@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from signoff.approvals import deadlines, machine
-from signoff.approvals.desk import Desk
+from signoff.approvals.approval_book import Desk
 from signoff.approvals.digest import call_digest
+from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, Card, CardRow, Vote
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Principal
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.steps import Authority
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=5)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from signoff.approvals.grants import agreed_wish, grant_id, grant_rule, likeness, wish_problem
-from signoff.contracts.canonical import NotCanonical, sha256_hex
+from signoff.approvals.grant_rules import agreed_wish, grant_id, grant_rule, likeness, wish_problem
+from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.decision import Decision, Remember
 from signoff.contracts.limits import MAX_REMEMBERED_SECONDS, MAX_REMEMBERED_USES
 

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from signoff.approvals import binding, deadlines
-from signoff.approvals.desk import Desk
+from signoff.approvals.approval_book import Desk
 from signoff.approvals.digest import call_digest
+from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, Card
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Principal
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.steps import Authority
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ID = "main.s.t.c1.1"

@@ -4,15 +4,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from signoff.approvals import deadlines
-from signoff.approvals.desk import Desk
-from signoff.approvals.entries import ended
-from signoff.approvals.seen import ENTRIES_KEPT, Seen
+from signoff.approvals.approval_book import Desk
+from signoff.approvals.audit_buffer import ENTRIES_KEPT, Seen
+from signoff.approvals.audit_events import ended
+from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, Card
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Principal
-from signoff.contracts.steps import Authority
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ID = "main.s.t.c1.1"

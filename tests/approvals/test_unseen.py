@@ -3,7 +3,7 @@
 import hashlib
 
 from signoff.approvals.card import render_card
-from signoff.approvals.unseen import every_value, pages_of, seen_hash
+from signoff.approvals.unseen_values import every_value, pages_of, seen_hash
 from signoff.contracts.approval import Card
 from signoff.contracts.limits import VALUES_PER_PAGE
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signoff.approvals.visible import Line, number, one_line, scalar_line
+from signoff.formats.visible_text import Line, number, one_line, scalar_line
 
 ANY_TEXT = st.text(alphabet=st.characters(), max_size=80) | st.text(
     alphabet="\u202e\u200b\ufeff\u2066\u0000\r\n\t\u2028⟦⟧⏎…\u0301\ufe0f\u3164\ud800a", max_size=80

@@ -20,13 +20,14 @@ import httpx
 from temporalio.client import Client
 
 from signoff.contracts.ids import TurnKey
-from signoff.embedded import ServerHandle, free_port
 from signoff.store.store import open_store
 from signoff.store.tokens import SCOPES, Tokens
+from signoff.temporal.embedded_server import ServerHandle, free_port
 
 MANIFEST: Final = Path(__file__).parent / "attack_desk" / "signoff.yaml"
-PEOPLE: Final = ("rui", "max", "ana", "bo", "cy", "zoe", "aud", "adm")
-"""`rui` and `max` ask, `ana`, `bo` and `cy` approve, `zoe` is a stranger, `aud` an auditor, `adm` an administrator."""
+PEOPLE: Final = ("rui", "max", "ana", "bo", "cy", "zoe", "aud", "adm", "mal")
+"""`rui` and `max` ask, `ana`, `bo` and `cy` approve, `zoe` is a stranger, `aud` an auditor, `adm` an administrator,
+`mal` decides what is escalated and what is the office's."""
 START_SECONDS: Final = 90
 WAIT_SECONDS: Final = 60
 BINDINGS: Final = ("question_hash", "digest")

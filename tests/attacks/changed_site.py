@@ -8,7 +8,7 @@ from pathlib import Path
 from attack_site import MANIFEST, AttackSite, running_site
 from impostor import Impostor, impostor_of
 
-from signoff.embedded import ServerHandle
+from signoff.temporal.embedded_server import ServerHandle
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from store_fixtures import postgres_server
 from store_roles import RoleUrls, given_roles, made_roles
 from stranger import channel_settings
 
-from signoff.embedded import ServerHandle, ServerOptions, free_port, run_server
+from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server
 
 __all__ = ["postgres_server"]
 

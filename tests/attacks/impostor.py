@@ -20,19 +20,20 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.common import RetryPolicy, TypedSearchAttributes, WorkflowIDReusePolicy
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from signoff.activities.gate import digest_of
+from signoff.activities.gate_activity import digest_of
 from signoff.contracts import names
+from signoff.contracts.activity_messages import GateReply, GateTask, Ruling, ToolReply, ToolTask
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import Permit, Pinned
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
+from signoff.contracts.message import CallPart
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.steps import ToolReply, ToolTask
 from signoff.contracts.turn import TurnInput, TurnView
-from signoff.converter import DATA_CONVERTER
-from signoff.registry.manifest import load_manifest
+from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.tool import Tool
+from signoff.temporal.converter import DATA_CONVERTER
 
 _ANSWERS = (
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED,
@@ -152,6 +153,13 @@ class ForgedTurn:
         task = ToolTask(permit=permit, tool=tool, args=Content(inline=args), ticket=ticket)
         return ToolReply.model_validate(await self.schedule(tool, permit.call, task))
 
+    async def gate(self, ctx: Pinned, tool: str, args: dict[str, Any], *, call: str = "c1.1", **fields: Any) -> Ruling:
+        """What the honest gate says of a call that is proposed in this turn's name."""
+        part = CallPart(call=call, tool=tool, args=Content(inline=args))
+        task = GateTask(ctx=ctx, calls=(part,), **fields)
+        reply = await self.schedule(names.GATE, f"gate-{uuid.uuid4().hex[:8]}", task)
+        return GateReply.model_validate(reply).rulings[0]
+
 
 @dataclass
 class Impostor:
@@ -265,9 +273,9 @@ class Impostor:
     async def forget(self, key: TurnKey) -> None:
         """Delete a turn, as the end of its namespace's retention does."""
         execution = WorkflowExecution(workflow_id=key.workflow_id)
-        await self.client.workflow_service.delete_workflow_execution(
-            DeleteWorkflowExecutionRequest(namespace=self.client.namespace, workflow_execution=execution)
-        )
+        request = DeleteWorkflowExecutionRequest(namespace=self.client.namespace, workflow_execution=execution)
+        # Again where the server was too busy to answer, as the SDK's own calls are.
+        await self.client.workflow_service.delete_workflow_execution(request, retry=True)
 
     async def take_over(self, key: TurnKey, **answers: Any) -> ForgedTurn:
         """Terminate a turn and stand under its id, with its memo and search attributes, answering queries so."""

@@ -8,10 +8,7 @@ from temporalio import activity
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from signoff.contracts import names
-from signoff.contracts.call import CallOutcome
-from signoff.contracts.content import Content
-from signoff.contracts.message import Message, TextPart
-from signoff.contracts.steps import (
+from signoff.contracts.activity_messages import (
     AnswersTask,
     Authority,
     GateReply,
@@ -26,6 +23,9 @@ from signoff.contracts.steps import (
     ToolReply,
     ToolTask,
 )
+from signoff.contracts.call import CallOutcome
+from signoff.contracts.content import Content
+from signoff.contracts.message import Message, TextPart
 from signoff.workflows.actor_turn import ActorTurn
 
 CLAIMED = "paid, receipt no. 4711"

@@ -6,9 +6,9 @@ from attack_site import AttackSite, approval_id, payee
 from impostor import Impostor
 
 from signoff.contracts import names
+from signoff.contracts.activity_messages import OutcomeTask, ToolReply
 from signoff.contracts.call import Permit
 from signoff.contracts.content import Content
-from signoff.contracts.steps import OutcomeTask, ToolReply
 
 
 async def test_turns_of_one_id_in_two_sessions_both_run(site: AttackSite) -> None:

@@ -23,7 +23,7 @@ from attack_site import MANIFEST, AttackSite, approval_id, payee
 from signoff.contracts.decision import Remember
 from signoff.contracts.grant import Like
 from signoff.contracts.limits import MIB
-from signoff.registry.manifest import load_manifest
+from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.registry import definition_hash
 from signoff.store.grants import Grants, write_grant
 from signoff.store.store import open_store
@@ -36,9 +36,9 @@ import json, resource, sys, time
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 from signoff import policypool
 from signoff.contracts.errors import ConfigError
-from signoff.policy.compiled import compile_policy
+from signoff.policy.compiled_policy import compile_policy
 from signoff.policy.facts import ToolFacts
-from signoff.policy.remembered import compile_where
+from signoff.policy.grant_predicate import compile_where
 policypool.install()
 where, schema, args = json.load(sys.stdin)
 policy = compile_policy(True, tool=ToolFacts("batch", "generalist", "routed", ()), input_schema=schema)

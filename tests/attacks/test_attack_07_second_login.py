@@ -24,13 +24,13 @@ from temporalio.client import Client
 
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
-from signoff.gateway.deciding import Answer, decide
-from signoff.gateway.logins import Logins, knowing_logins
-from signoff.registry.login import id_of
-from signoff.registry.people import FixedDirectory
-from signoff.registry.people_vouched import vouch
-from signoff.store.people import VouchedPeople, vouching
+from signoff.gateway.auth.provider_people import Logins, knowing_logins
+from signoff.gateway.decision_service import Answer, decide
+from signoff.people.directory import FixedDirectory
+from signoff.people.login import id_of
+from signoff.people.vouched_directory import vouch
 from signoff.store.store import open_store
+from signoff.store.vouched_people import VouchedPeople, vouching
 
 BO = Person(id="bo", name="Bo", roles=("finance",), identities={"email": ("bo@example.com",)})
 DECLARED = (*(each for each in PEOPLE if each.id != "bo"), BO)

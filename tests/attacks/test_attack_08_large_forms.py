@@ -2,9 +2,9 @@
 
 Seen before the mend: a form of mail of 12 MiB cost the gateway 1.3 s of processor time before its signature was looked
 at, 20 times what its bytes cost. Seen to fail without it: `test_a_form_that_nobody_signed_costs_no_more_than_its_bytes`
-with `channels/mail_shapes.py` reading the whole form first, and `test_a_small_form_of_many_fields_is_refused_uncounted`
-with pages reading theirs by Starlette's parser. That health is answered all the while held without it as well,
-but not where such forms are read on the event loop.
+with `channels/mail/provider_requests.py` reading the whole form first, and
+`test_a_small_form_of_many_fields_is_refused_uncounted` with pages reading theirs by Starlette's parser. That health is
+answered all the while held without it as well, but not where such forms are read on the event loop.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Attack 9: bodies that never end, and heads that never do, each of which held memory and a connection for ever.
 
 Seen to fail without the mend: with `BODY_GRACE_SECONDS` and `BODY_SECONDS` of an hour, and with uvicorn's own
-connection in place of `gateway/connection.py`; both were then waited for until the test gave up.
+connection in place of `gateway/connection_limit.py`; both were then waited for until the test gave up.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from sqlalchemy import func, select
 from stranger import Line, dialled, head
 
 from signoff.contracts.limits import BODIES_AT_ONCE, BODY_GRACE_SECONDS, HEADER_SECONDS, SENDER_SHARE
-from signoff.store.schema import SESSIONS
 from signoff.store.store import open_store
+from signoff.store.tables import SESSIONS
 
 MORE = 40
 SHARE = BODIES_AT_ONCE // SENDER_SHARE

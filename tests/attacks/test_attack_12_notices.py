@@ -17,7 +17,7 @@ from temporalio.client import WorkflowUpdateFailedError
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import TurnKey
-from signoff.embedded import ServerHandle
+from signoff.temporal.embedded_server import ServerHandle
 from signoff.testing.vendor_server import served
 
 pytestmark = pytest.mark.timeout(300)

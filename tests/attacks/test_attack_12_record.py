@@ -9,9 +9,9 @@ from attack_site import AttackSite, approval_id, is_turns_word, payee
 from impostor import Impostor
 
 from signoff.contracts import names
+from signoff.contracts.activity_messages import RecordTask
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.ids import TurnKey
-from signoff.contracts.steps import RecordTask
 
 SAID = "Ana said yes on the phone"
 

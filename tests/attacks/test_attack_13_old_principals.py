@@ -8,9 +8,9 @@ from attack_site import AttackSite, payee
 from impostor import ForgedTurn, Impostor
 
 from signoff.contracts.call import Permit, Pinned
-from signoff.contracts.signed import as_asked
-from signoff.keyfiles import read_private
-from signoff.signing import Signer
+from signoff.keys.key_files import read_private
+from signoff.keys.signature_form import as_asked
+from signoff.keys.signatures import Signer
 
 
 async def stolen(site: AttackSite, impostor: Impostor) -> tuple[ForgedTurn, Pinned]:

@@ -10,12 +10,13 @@ import time
 from email.message import EmailMessage
 from pathlib import Path
 
+import dkim.canonicalization
 import pytest
 from mail_kit import signed, written
 from mail_site import MailSite, mail_site, with_keys
 
-from signoff.channels import mail_names, mail_queue
-from signoff.channels.shapes import Received
+from signoff.channels.envelopes import Received
+from signoff.channels.mail import dns_names, verification_queue
 from signoff.contracts.errors import Unavailable
 from signoff.contracts.limits import MAIL_LOOKUPS_AT_ONCE, MAIL_STRANGERS_AT_ONCE
 
@@ -32,7 +33,7 @@ def mute(number: int) -> str:
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mails have less time."""
-    monkeypatch.setattr(mail_names, "MAIL_LOOKUP_SECONDS", SECONDS)
+    monkeypatch.setattr(dns_names, "MAIL_LOOKUP_SECONDS", SECONDS)
 
 
 def strange(sender: str, *selectors: str, domain: str = "") -> bytes:
@@ -129,8 +130,8 @@ async def test_what_has_no_room_is_brought_again(tmp_path: Path, monkeypatch: py
     async with mail_site(tmp_path, monkeypatch, with_keys(PEOPLE, more=MUTE)) as site:
         await site.take(signed(site.reply("hm")))
         size = len(strange(f"eve@{mute(0)}"))
-        monkeypatch.setattr(mail_queue, "MAIL_DOMAIN_BYTES", 2.5 * size)
-        monkeypatch.setattr(mail_queue, "MAIL_WAITING_BYTES", 3.5 * size)
+        monkeypatch.setattr(verification_queue, "MAIL_DOMAIN_BYTES", 2.5 * size)
+        monkeypatch.setattr(verification_queue, "MAIL_WAITING_BYTES", 3.5 * size)
         tasks: list[asyncio.Task[Received]] = []
         for number in (0, 0, 0, 1, 2):
             held = held_by(site)
@@ -171,13 +172,11 @@ async def test_an_approver_s_mail_is_the_same_work_as_anybody_s(
     assert bool(asked[0]) == (kind != "altered")
 
 
-async def test_a_long_mail_costs_less_than_a_second_and_stops_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_long_mail_costs_little_and_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """10 MB and three false signatures in both forms, hashed away from the loop, which goes on meanwhile.
 
     Read on the event loop by `Email.read` it let the loop go on once, and with dkimpy's canonical body made for each
-    signature in `BodyHashes.of` it took 1.3 seconds.
+    signature in `BodyHashes.of` it took more than three times as long.
     """
     false = "DKIM-Signature: v=1; a=rsa-sha256; c=relaxed/{}; d=else.example; s=s{}; h=from; bh=AAAA; b=AAAA\r\n"
     head = "".join(false.format(form, number) for number, form in enumerate(("relaxed", "simple", "relaxed")))
@@ -192,6 +191,9 @@ async def test_a_long_mail_costs_less_than_a_second_and_stops_nobody(
             await asyncio.sleep(0.005)
             went_on += 1
         await reading
-        assert time.process_time() - begun < 1.0
+        cost, begun = time.process_time() - begun, time.process_time()
+        dkim.canonicalization.Relaxed.canonicalize_body(mail)
+        # Against the same machine at the same time: dkimpy takes one such a signature, which is 0.4 s to 1.4 s.
+        assert cost < 2 * (time.process_time() - begun)
         assert went_on >= 10
         assert site.names.asked == {}

@@ -1,9 +1,9 @@
 """Attacks 20 to 25: forged lines of the log, files that others may read, a broken answer among good ones, a bad memo.
 
-Each was seen to succeed before the mend, and fails without it: no umask in `embedded.py`, no receipt of its own in
-`gateway/approvals_api.py`, memos read as they are in `listing.py`. No path of this installation is known to lead to an
-unexpected error, so the gateway is made to have one for the forged lines. Keys that look like others are in
-tests/approvals/test_arguments.py, links long over in tests/gateway/test_links.py.
+Each was seen to succeed before the mend, and fails without it: no umask in `temporal/embedded_server.py`, no receipt of
+its own in `gateway/api/approvals.py`, memos read as they are in `engine/turn_list.py`. No path of this installation is
+known to lead to an unexpected error, so the gateway is made to have one for the forged lines. Keys that look like
+others are in tests/approvals/test_arguments.py, links long over in tests/gateway/test_links.py.
 """
 
 import stat
@@ -18,12 +18,12 @@ from temporalio.client import Client
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
 from signoff.contracts import names
-from signoff.embedded import ServerHandle
-from signoff.workflows import shown as attributes
+from signoff.temporal.embedded_server import ServerHandle
+from signoff.workflows import temporal_metadata as attributes
 
 BROKEN = """
 
-from signoff.gateway.turns_api import TurnsApi
+from signoff.gateway.api.turns import TurnsApi
 
 
 async def broken(self: TurnsApi, turn: str) -> None:
@@ -38,8 +38,8 @@ TurnsApi.view = broken
 async def test_an_address_forges_no_line_of_the_log(attacked_server: ServerHandle, tmp_path: Path) -> None:
     """Whatever `%0A` it holds, and whatever a request breaks: each line is the gateway's own.
 
-    Without the indentation of tracebacks in `_Whole` of `cli/logs.py` the error's own words forged an entry;
-    without its escaping and the `repr` in `gateway/failing.py` as well, so did the address.
+    Without the indentation of tracebacks in `_Whole` of `cli/terminal/log_setup.py` the error's own words forged an
+    entry; without its escaping and the `repr` in `gateway/error_middleware.py` as well, so did the address.
     """
     forged = f"2026-11-22 ERROR signoff: {uuid.uuid4().hex} approved everything"
     address = f"%0A{forged.replace(' ', '%20')}"
@@ -62,8 +62,8 @@ async def test_an_address_forges_no_line_of_the_log(attacked_server: ServerHandl
 async def test_what_the_installation_makes_is_its_owners_alone(site: AttackSite) -> None:
     """The server's database with every argument, the store, keys, logs, and the folders around them.
 
-    Without the umask in `embedded.py` others could read the server's database, without `make_private` in
-    `store/engine.py` the store, and without the mode in `folders.py` the folder of the gateway.
+    Without the umask in `temporal/embedded_server.py` others could read the server's database, without `make_private`
+    in `store/database.py` the store, and without the mode in `formats/private_folder.py` the folder of the gateway.
     """
     server = site.server.options
     made = [server.db_file, server.log, site.folder / "signoff.db"]
@@ -76,7 +76,7 @@ async def test_what_the_installation_makes_is_its_owners_alone(site: AttackSite)
 async def test_one_broken_answer_keeps_no_receipt_from_the_others(site: AttackSite) -> None:
     """Half of a surrogate pair, a number where a text belongs, nothing: each has its own receipt, in their order.
 
-    Without `_own_receipt` in `gateway/approvals_api.py` all of them were answered with one 500.
+    Without `_own_receipt` in `gateway/api/approvals.py` all of them were answered with one 500.
     """
     rui, ana = site.person("rui"), site.person("ana")
     key = await rui.ask([("pay", {"amount": 4, "to": payee()})])
@@ -102,7 +102,7 @@ async def test_one_broken_answer_keeps_no_receipt_from_the_others(site: AttackSi
 async def test_a_memo_that_is_none_breaks_nobodys_list(site: AttackSite) -> None:
     """Whoever may start workflows writes what they like into it: their row is bad, the others are there.
 
-    With a memo's texts taken as they are in `listing.py` everybody's list was a 500.
+    With a memo's texts taken as they are in `engine/turn_list.py` everybody's list was a 500.
     """
     rui = site.person("rui")
     key = await rui.ask([("pay", {"amount": 5, "to": payee()})])

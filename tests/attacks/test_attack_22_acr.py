@@ -19,9 +19,9 @@ from oidc_provider import CLIENT, SECRET, Provider, running_provider
 from temporalio.client import Client
 
 from signoff.contracts.ids import TurnKey
-from signoff.policy.model import ApprovalPolicy
+from signoff.people.directory import FixedDirectory
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.catalog import Catalog
-from signoff.registry.people import FixedDirectory
 from signoff.store.store import open_store
 
 ACR = "https://refeds.example/profile/mfa"

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from attack_site import AttackSite, payee
+from attack_site import AttackSite, approval_id, payee
 from impostor import Impostor
 from temporalio import workflow
 from temporalio.client import ActivityFailureError, Client, WorkflowFailureError, WorkflowUpdateFailedError
@@ -14,10 +14,10 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from signoff.contracts import names
+from signoff.contracts.activity_messages import Authority, GateTask, IdentifyTask, ModelTask, RecordTask
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart, Message, TextPart
-from signoff.contracts.steps import GateTask, IdentifyTask, ModelTask, RecordTask
 
 ONCE = RetryPolicy(maximum_attempts=1)
 
@@ -107,3 +107,45 @@ async def test_nobody_but_a_turn_has_them_run(site: AttackSite, impostor: Impost
     with pytest.raises(WorkflowUpdateFailedError) as of_another:
         await another.schedule(name, "spied", task)
     assert words(of_another.value) == "its task names another turn"
+
+
+async def test_a_turn_is_not_told_who_somebody_is(site: AttackSite, impostor: Impostor) -> None:
+    """In a turn of one's own, an unsigned answer of anybody to any role: each is answered alike, without a name.
+
+    Without the mend it was told of every person by which name they go, and of every role whether they have it.
+    """
+    zoe = site.person("zoe")
+    own = await zoe.ask([("look", {"place": "the yard"})])
+    await zoe.result(own)
+    forged, told = await impostor.stand(own), []
+    for number, (who, role) in enumerate((who, role) for who in ("ana", "nobody") for role in ("approvers", "admin")):
+        asked = IdentifyTask(
+            decision=Decision(approval_id=approval_id(own), verdict="approved", subject=who),
+            tenant="main",
+            approvers=(f"role:{role}",),
+            requester="zoe",
+            allow_self=False,
+            min_assurance="none",
+            accept_unsigned=True,
+        )
+        told.append(Authority.model_validate(await forged.schedule(names.IDENTIFY, f"i{number}", asked)))
+    assert told == [told[0]] * 4
+    assert (told[0].allowed, told[0].name, told[0].person_id) == (False, "", "")
+
+
+async def test_an_unsigned_answer_that_is_asked_for_still_counts(site: AttackSite, impostor: Impostor) -> None:
+    """Where the policy takes what nobody signed, a raw message in the name of Ana counts, and one of Zoe is refused.
+
+    With `_listed` in `people/eligibility.py` always true Zoe's was accepted, and with `accept_unsigned` always false in
+    `IdentifyActivity._as_asked` the turn had no result within 60 seconds.
+    """
+    to = payee()
+    key = await site.person("rui").ask([("petty", {"amount": 2, "to": to})])
+    await site.person("ana").waiting(approval_id(key))
+    handle = site.client.get_workflow_handle(key.workflow_id)
+    said = []
+    for who in ("zoe", "ana"):
+        raw = Decision(approval_id=approval_id(key), verdict="approved", subject=who)
+        said.append(await handle.execute_update(names.DECIDE, raw.model_dump(mode="json", exclude_none=True)))
+    await site.person("rui").result(key)
+    assert ([each["status"] for each in said], site.amounts(to)) == (["refused", "accepted"], [2])

@@ -13,7 +13,7 @@ from impostor import Impostor
 
 from signoff.contracts import names
 from signoff.contracts.ids import TurnKey
-from signoff.embedded import ServerHandle
+from signoff.temporal.embedded_server import ServerHandle
 
 pytestmark = pytest.mark.timeout(300)
 

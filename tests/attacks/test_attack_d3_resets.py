@@ -9,8 +9,8 @@ from impostor import Impostor
 async def test_what_has_happened_cannot_be_denied(site: AttackSite, impostor: Impostor, to_start: bool) -> None:
     """Approved and paid, then reset to before the answer: the call's outcome is that it ran, whatever people say.
 
-    Without `_ran_before` in `activities/gate.py` a turn that was reset to its start asked again and was denied, and
-    with every claim answered as fresh in `Store.claim` one that was reset to before the answer paid again.
+    Without `_ran_before` in `activities/gate_activity.py` a turn that was reset to its start asked again and was
+    denied, and with every claim answered as fresh in `Store.claim` one that was reset to before the answer paid again.
     """
     to, ana, rui = payee(), site.person("ana"), site.person("rui")
     key = await rui.ask([("pay", {"amount": 9, "to": to})], [("pay", {"amount": 1, "to": to})])
@@ -38,7 +38,7 @@ async def test_what_has_happened_is_not_done_again(site: AttackSite, impostor: I
     """Approved and paid, then reset to before the answer, asked again or not, and approved again: paid once.
 
     With every claim answered as fresh in `Store.claim` it was paid twice after a reset to before the answer, and
-    without `_ran_before` in `activities/gate.py` as well after one to its start.
+    without `_ran_before` in `activities/gate_activity.py` as well after one to its start.
     """
     to, ana, rui = payee(), site.person("ana"), site.person("rui")
     key = await rui.ask([("pay", {"amount": 9, "to": to})], [("pay", {"amount": 1, "to": to})])

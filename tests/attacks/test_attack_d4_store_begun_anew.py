@@ -8,7 +8,7 @@ from attack_site import approval_id, payee, until
 from changed_site import changed_site
 from temporalio.api.enums.v1 import EventType
 
-from signoff.embedded import ServerHandle
+from signoff.temporal.embedded_server import ServerHandle
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -8,9 +8,9 @@ from attack_site import AttackSite, approval_id, is_turns_word, payee
 from impostor import Impostor
 
 from signoff.contracts import names
+from signoff.contracts.activity_messages import RecordTask
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.decision import Decision
-from signoff.contracts.steps import RecordTask
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(300)
 async def test_nobody_ends_another_turns_question(state: str, site: AttackSite, impostor: Impostor) -> None:
     """A turn of Zoe's writes of Rui's question that it has ended: it waits, and can be answered.
 
-    Without the comparison of the approval with the stream in `journal._end_questions` it was gone from all lists, and
+    Without the comparison of the approval with the stream in `journal._ending` it was gone from all lists, and
     whoever answered it was told that the turn had been stopped.
     """
     to, ana = payee(), site.person("ana")

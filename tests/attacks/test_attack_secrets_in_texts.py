@@ -26,8 +26,8 @@ from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.ids import parse_approval_id
 from signoff.registry.capabilities import Capabilities, CapabilityError
 from signoff.registry.catalog import Catalog
-from signoff.registry.context import ToolContext
-from signoff.registry.result import ToolResult
+from signoff.registry.results.tool_result import ToolResult
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import open_store
 from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results
 
@@ -131,9 +131,9 @@ def spoken(text: str) -> list[str]:
 async def test_no_text_of_a_turn_repeats_a_secret(desk: GatewayDesk) -> None:
     """Card, page, API, memo, conversation, result and record; the tool itself gets what was proposed.
 
-    Without `arguments_without` in `approvals/card.py` the card repeated the password, without that in `masked_args`
-    the API, without `_quiet` in `activities/model.py` and in `Results.of` the result, and without `RecordedSecrets`
-    that repeated the vault's.
+    Without `arguments_without` in `approvals/card.py` the card repeated the password, without that in `masked_args` the
+    API, without `_quiet` in `activities/model_activity.py` and in `Results.of` the result, and without
+    `RecordedSecrets` that repeated the vault's.
     """
     approval = await desk.asked("log in")
     named = parse_approval_id(approval)

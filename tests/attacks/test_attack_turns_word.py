@@ -128,7 +128,7 @@ async def test_without_a_worker_strangers_are_told_nothing(site: AttackSite, imp
             for end in ("", "/events", "/transcript"):
                 answers = [await zoe.http.get(f"/v1/turns/{each}{end}") for each in (there, not_there)]
                 assert len({each.status_code for each in answers}) == 1, [each.text for each in answers]
-            stopped = [await zoe.http.post(f"/v1/turns/{each}/cancel") for each in (there, not_there)]
-            assert len({each.status_code for each in stopped}) == 1, [each.text for each in stopped]
+            stopped = [await zoe.http.post(f"/v1/turns/{each}/cancel", json={}) for each in (there, not_there)]
+            assert {each.status_code for each in stopped} == {404}, [each.text for each in stopped]
         found = [await zoe.http.get(f"/v1/sessions/{each}") for each in (session, f"{session[:-1]}0")]
         assert len({each.status_code for each in found}) == 1, [each.text for each in found]

@@ -7,12 +7,12 @@ from attack_site import AttackSite, Shown, approval_id, payee, receipt, until
 from impostor import ForgedTurn, Impostor
 
 from signoff.contracts import names
+from signoff.contracts.activity_messages import GateReply, GateTask
 from signoff.contracts.call import Pinned
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.steps import GateReply, GateTask
 
 pytestmark = pytest.mark.timeout(300)
 ASKED, LARGE = 400, 4_000

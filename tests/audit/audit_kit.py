@@ -9,9 +9,9 @@ import asyncpg
 
 from signoff.audit.checkpoints import Checkpoint, Checkpoints
 from signoff.audit.log import AuditLog
-from signoff.audit.verify import Report, verify, with_heads
+from signoff.audit.verifier import Report, verify, with_heads
 from signoff.contracts.audit import AuditEntry
-from signoff.signing import PrivateKeys, Signer, new_key
+from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.store.store import Store
 
 AT = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)

@@ -5,16 +5,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from audit_kit import AT, OTHER, SIGNER, TURN, entry, filled, numbers, tamper, verified
 
-from signoff.audit.agentack import trace
+from signoff.audit.agentack_export import trace
 from signoff.audit.checkpoints import Checkpoints
 from signoff.audit.export import Export, each, exported
 from signoff.audit.log import AuditLog
-from signoff.audit.retiring import RETIRED, Retired, retire
+from signoff.audit.retention import RETIRED, Retired, retire
 from signoff.audit.timeline import timeline
-from signoff.audit.verify import verify, verify_stream
+from signoff.audit.verifier import verify, verify_stream
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import TurnKey
-from signoff.signing import PrivateKeys, Signer, Verifier, new_key
+from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.store.store import Store
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)

@@ -10,14 +10,14 @@ import pytest
 from audit_kit import tamper, verified
 from desk_fixtures import Ledger, catalog_of, pay_tool
 
+from signoff.audit.config_snapshots import NAMES_TOLD, note_catalog, note_people, people_followed
 from signoff.audit.log import AuditLog
-from signoff.audit.standing import NAMES_TOLD, note_catalog, note_people, people_followed
 from signoff.audit.timeline import timeline
 from signoff.contracts.errors import Unavailable
 from signoff.contracts.person import Person
-from signoff.policy.model import ApprovalPolicy
-from signoff.registry.people import FixedDirectory
-from signoff.registry.people_file import FileDirectory
+from signoff.people.directory import FixedDirectory
+from signoff.people.people_file import FileDirectory
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.store.store import Store
 
 ANA = Person(id="ana", roles=("finance",))

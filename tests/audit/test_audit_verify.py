@@ -14,9 +14,9 @@ from signoff.audit.checkpoints import Checkpoints, Head
 from signoff.audit.export import Export, each, exported, read_export
 from signoff.audit.log import CHAIN, AuditLog
 from signoff.audit.record import FIRST, Record, first_form, placed
-from signoff.audit.verify import Report, verify, with_heads
+from signoff.audit.verifier import Report, verify, with_heads
 from signoff.contracts.errors import Refused
-from signoff.signing import PrivateKeys, Signer, new_key
+from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.store.store import Store, open_store
 
 IN_TURN = f"stream = '{TURN}'"

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from signoff.audit.sparing import Sparing
+from signoff.audit.rate_limit import Sparing
 from signoff.contracts.limits import REFUSALS_A_MINUTE
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -11,9 +11,9 @@ from gateway_desk import gateway_desk
 from playwright.async_api import Browser, Page, async_playwright, expect
 from temporalio.client import Client
 
-from signoff.embedded import free_port
-from signoff.gateway.serve import serve
+from signoff.gateway.server import serve
 from signoff.store.store import open_store
+from signoff.temporal.embedded_server import free_port
 
 expect.set_options(timeout=SOON)
 

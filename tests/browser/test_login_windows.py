@@ -11,10 +11,10 @@ from playwright.async_api import expect
 
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.person import Person
-from signoff.embedded import free_port
-from signoff.gateway.links import LINK_KEY, Link, make_link
-from signoff.gateway.oidc import CALLBACK
-from signoff.gateway.serve import serve
+from signoff.gateway.approval_links import LINK_KEY, Link, make_link
+from signoff.gateway.auth.oidc import CALLBACK
+from signoff.gateway.server import serve
+from signoff.temporal.embedded_server import free_port
 
 pytestmark = pytest.mark.chromium
 

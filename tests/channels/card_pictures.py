@@ -19,24 +19,24 @@ from playwright.async_api import Browser, async_playwright
 
 from signoff.approvals.card import render_card
 from signoff.channels.base import Channel, Means
-from signoff.channels.endings import receipt_words
-from signoff.channels.hearing import Answered
-from signoff.channels.opening import channel_class, read_options
-from signoff.channels.pointing import Asked
-from signoff.channels.shapes import Closed, Notice, Reply, Sent
-from signoff.channels.voice import voice_of
+from signoff.channels.channel_loader import channel_class, read_options
+from signoff.channels.envelopes import Closed, Notice, Reply, Sent
+from signoff.channels.inbound.processor import Answered
+from signoff.channels.inbound.target import Asked
+from signoff.channels.outbound.receipt_text import receipt_words
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Verdict
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.person import Person, Principal
 from signoff.contracts.receipt import Receipt
-from signoff.registry.manifest import load_manifest
-from signoff.store.deliveries import delivery_token
+from signoff.registry.manifest.loader import load_manifest
+from signoff.store.delivery_queue import delivery_token
 from signoff.testing.fake_mail import FakeMail, fake_mail
 from signoff.testing.fake_slack import FakeSlack, fake_slack
 from signoff.testing.fake_whatsapp import FakeWhatsApp, fake_whatsapp
 from signoff.testing.recording_desk import RecordingDesk
+from signoff.texts.formatter import voice_of
 
 NOW: Final = datetime(2026, 11, 22, 14, 0, tzinfo=UTC)
 WIDE, CHAT, PHONE = 640, 400, 360

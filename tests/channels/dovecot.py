@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from signoff.temporal.embedded_server import free_port
+
 PASSWORD = "of-the-mailbox"
 _CONFIG = """
 base_dir = {folder}/run
@@ -82,7 +84,7 @@ def dovecot(capability: str = "+") -> Iterator[Dovecot]:
         (folder / name).mkdir()
         shutil.chown(folder / name, user, group)
     folder.chmod(0o755)
-    made = Dovecot(_free_port(), _free_port())
+    made = Dovecot(free_port(), free_port())
     config = folder / "dovecot.conf"
     config.write_text(
         _CONFIG.format(
@@ -115,9 +117,3 @@ def _wait(server: Dovecot, log: Path) -> None:
             except OSError:
                 assert time.monotonic() < end, log.read_text() if log.exists() else "Dovecot does not start"
                 time.sleep(0.05)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

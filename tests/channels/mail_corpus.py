@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from signoff.channels.answers import Said, Sender
-from signoff.channels.mail_footers import read_mail_answer
-from signoff.channels.mail_reading import MailSaid
+from signoff.channels.inbound.answer_parser import Said, Sender
+from signoff.channels.mail.footers import read_mail_answer
+from signoff.channels.mail.reply_reader import MailSaid
 
 MAILS = Path(__file__).parent / "mails"
 TO = "approvals+k7q2fmxyz0123456789abcdef@example.com"

@@ -6,8 +6,8 @@ import pytest
 import yaml
 from mail_corpus import MAILS
 
-from signoff.channels.answers import Said, Sender, read
-from signoff.channels.mail_footers import footer_digest, read_mail_answer
+from signoff.channels.inbound.answer_parser import Said, Sender, read
+from signoff.channels.mail.footers import footer_digest, read_mail_answer
 
 ANSWERS: dict[str, Any] = yaml.safe_load((MAILS / "answers.yaml").read_text())
 ANA = ("Ana Sousa",)

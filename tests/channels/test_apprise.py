@@ -1,6 +1,5 @@
 """Apprise: everybody at an address of their own, told and never heard, by a service that is registered with it."""
 
-import sys
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 
@@ -8,7 +7,7 @@ import pytest
 
 from signoff.channels.apprise import Apprise
 from signoff.channels.base import Forged, Malformed, Means, NotDelivered
-from signoff.channels.shapes import Raw, Reply
+from signoff.channels.envelopes import Raw, Reply
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import show_code
 from signoff.testing.channels import ChannelSuite, played
@@ -99,10 +98,3 @@ def test_an_address_that_cannot_be_right_is_told_without_it(url: str, why: str) 
     with pytest.raises(ConfigError, match=why) as caught:
         apprise(url)
     assert KEY not in caught.value.message
-
-
-def test_where_apprise_is_not_installed_it_says_how(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is an extra of the package."""
-    monkeypatch.setitem(sys.modules, "apprise", None)
-    with pytest.raises(ConfigError, match=r"pip install 'signoff\[apprise\]'"):
-        apprise("ntfys://{identity}")

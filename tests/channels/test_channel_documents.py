@@ -10,11 +10,11 @@ from documents import names, tables
 from pydantic import BaseModel
 from test_webhook import NOW, SECRET, Line, notice, webhook
 
-from signoff.channels.opening import channel_class, known_kinds
-from signoff.channels.shapes import Closed, Raw, Reply, Sent
+from signoff.channels.channel_loader import channel_class, known_kinds
+from signoff.channels.envelopes import Closed, Raw, Reply, Sent
 from signoff.channels.standard_webhooks import read_secret, signed_headers
 from signoff.contracts.person import Person
-from signoff.store.deliveries import DeliveryState
+from signoff.store.delivery_queue import DeliveryState
 
 
 def options_of(model: type[BaseModel], before: str = "") -> Iterator[str]:

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from signoff.approvals.card import render_card
 from signoff.approvals.machine import settled_receipt
-from signoff.channels.answers import Sender, read
-from signoff.channels.endings import closing_text, closing_words, not_understood, receipt_words, which_one
-from signoff.channels.shapes import Closed, Notice
-from signoff.channels.texts import ENGLISH, TABLES, language_of, text
-from signoff.channels.voice import Voice, moment_words, shown_again, until_words, voice_of, where_words
-from signoff.channels.wording import LEAST_CHARS, How, Limits, card_words, link_only
+from signoff.channels.envelopes import Closed, Notice
+from signoff.channels.inbound.answer_parser import Sender, read
+from signoff.channels.outbound.card_text import LEAST_CHARS, How, Limits, card_words, link_only
+from signoff.channels.outbound.receipt_text import closing_text, closing_words, not_understood, receipt_words, which_one
 from signoff.contracts.approval import ApprovalRequest, Card, CardRow, Vote
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Person, Principal, Reach
 from signoff.contracts.receipt import Receipt, ReceiptCode
+from signoff.texts.catalogue import ENGLISH, TABLES, language_of, text
+from signoff.texts.formatter import Voice, moment_words, shown_again, until_words, voice_of, where_words
 
 NOW = datetime(2026, 11, 22, 14, 2, tzinfo=UTC)
 SAO_PAULO = ZoneInfo("America/Sao_Paulo")
@@ -105,7 +105,7 @@ def test_no_language_is_english_in_disguise(language: str) -> None:
 
 def test_a_text_that_a_language_lacks_is_said_in_english(monkeypatch: pytest.MonkeyPatch) -> None:
     """An unfinished table says the rest in English, an unknown language all of it."""
-    monkeypatch.setattr("signoff.channels.texts.TABLES", {"en": {"a": "one {n}", "b": "two"}, "xx": {"a": "un {n}"}})
+    monkeypatch.setattr("signoff.texts.catalogue.TABLES", {"en": {"a": "one {n}", "b": "two"}, "xx": {"a": "un {n}"}})
     assert (text("a", "xx", n=1), text("b", "xx"), text("a", "yy", n=2)) == ("un 1", "two", "one 2")
 
 
@@ -399,6 +399,10 @@ def test_every_refusal_is_a_sentence_in_every_language(language: str, code: Rece
         (settled_receipt(decided("timed_out")), "The time to answer is over."),
         (settled_receipt(decided("cancelled")), "This was withdrawn."),
         (Receipt(status="refused"), "Your answer could not be taken"),
+        (
+            Receipt(status="refused", code="already_decided", state="pending", message="This has begun already"),
+            "Already decided. This has begun already. Your answer changed nothing.",
+        ),
     ],
 )
 def test_a_receipt_says_what_became_of_the_answer(receipt: Receipt, words: str) -> None:

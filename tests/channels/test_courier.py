@@ -11,20 +11,20 @@ import pytest
 from sqlalchemy import update
 
 from signoff.channels.base import NotDelivered
-from signoff.channels.carrying import LONGEST_PAUSE, Supplies
-from signoff.channels.courier import ASIDE, Courier
-from signoff.channels.shapes import Closed, Notice
+from signoff.channels.envelopes import Closed, Notice
+from signoff.channels.outbound.dispatcher import ASIDE, Courier
+from signoff.channels.outbound.sender import LONGEST_PAUSE, Supplies
 from signoff.contracts.approval import ApprovalRequest, Card, Vote
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.person import Person, Principal
-from signoff.registry.manifest_channels import RoutingRules
-from signoff.registry.people import FixedDirectory
-from signoff.store.deliveries import Deliveries, DeliveryRow
-from signoff.store.schema import DELIVERIES
+from signoff.people.directory import FixedDirectory
+from signoff.registry.manifest.channel_sections import RoutingRules
+from signoff.store.delivery_queue import Deliveries, DeliveryRow
 from signoff.store.store import Store
+from signoff.store.tables import DELIVERIES
 from signoff.testing.recording_channel import RecordingChannel, recording_channel
 from signoff.testing.scripted_events import ScriptedEvents
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signoff.channels import answer_tokens
-from signoff.channels.answer_tokens import LINE_CHARS, find_code, fold
-from signoff.channels.answer_vocabulary import APPROVE, DENY, LANGUAGES, NO, YES
-from signoff.channels.answers import READ_CHARS, Said, Sender, decision_words, phrases_of, read
-from signoff.channels.texts import TABLES
+from signoff.channels.inbound import answer_tokens
+from signoff.channels.inbound.answer_parser import READ_CHARS, Said, Sender, decision_words, phrases_of, read
+from signoff.channels.inbound.answer_tokens import LINE_CHARS, find_code, fold
+from signoff.channels.inbound.answer_vocabulary import APPROVE, DENY, LANGUAGES, NO, YES
 from signoff.contracts.ids import show_code
+from signoff.texts.catalogue import TABLES
 
 _LIMITS = frozenset(("but", "only", "if", "unless", "until", "wait", "max", "aber", "nur", "wenn", "pero", "mas"))
 

@@ -8,9 +8,9 @@ from mail_desk import APPROVALS, BO, NOW, OTHER, TOKEN, mail_desk
 from mail_kit import Delivered, judged, replied, signed, written
 
 from signoff.channels.base import Forged
-from signoff.channels.mail_addresses import ReplyAddresses
-from signoff.channels.mail_hearing import UNNAMED
-from signoff.channels.shapes import Heard, Raw, Received, Reply
+from signoff.channels.envelopes import Heard, Raw, Received, Reply
+from signoff.channels.mail.answer import UNNAMED
+from signoff.channels.mail.reply_addresses import ReplyAddresses
 from signoff.contracts.receipt import Receipt
 
 TAKEN = "Received: by mx.signoff.example\r\nAuthentication-Results: mx.signoff.example; "

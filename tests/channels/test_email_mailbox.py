@@ -14,10 +14,10 @@ from dovecot import PASSWORD, Dovecot, dovecot
 from mail_kit import judged, relay
 from mail_post import Post
 
-from signoff.channels import mail_imap
 from signoff.channels.base import Channel
-from signoff.channels.mail_imap import LOOK_SECONDS
-from signoff.channels.shapes import Raw, Received
+from signoff.channels.envelopes import Raw, Received
+from signoff.channels.mail import imap
+from signoff.channels.mail.imap import LOOK_SECONDS
 from signoff.contracts.errors import StoreUnavailable, Unavailable
 from signoff.testing.channels import ChannelSuite, rigged
 from signoff.testing.rig import Rig
@@ -193,8 +193,8 @@ async def test_what_cannot_be_kept_stays_unread(rig: Rig) -> None:
 
 async def test_a_mail_that_takes_too_long_holds_up_no_other(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is tried once more, and then left with a mark that its owner sees."""
-    monkeypatch.setattr(mail_imap, "_HAND_SECONDS", 0.3)
-    monkeypatch.setattr(mail_imap, "LOOK_SECONDS", 1)
+    monkeypatch.setattr(imap, "_HAND_SECONDS", 0.3)
+    monkeypatch.setattr(imap, "LOOK_SECONDS", 1)
     request = await rig.ask()
     slow = b"Subject: slow\r\n\r\nhi"
     post(rig).deliver(slow)
@@ -279,7 +279,7 @@ async def test_a_mail_that_is_taken_away_meanwhile_holds_up_no_other(rig: Rig) -
 
 async def test_a_server_that_never_says_what_is_new_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every few seconds."""
-    monkeypatch.setattr(mail_imap, "DEAF_SECONDS", 0.2)
+    monkeypatch.setattr(imap, "DEAF_SECONDS", 0.2)
     with dovecot("IMAP4rev1") as deaf:
         async with rigged(suite(deaf), tmp_path) as rig:
             request = await rig.ask()

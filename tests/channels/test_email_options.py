@@ -6,9 +6,9 @@ import pytest
 from mail_desk import APPROVALS, NOW
 
 from signoff.channels.base import Means
-from signoff.channels.email import Email
-from signoff.channels.mail_options import EmailOptions, SmtpOptions
-from signoff.channels.opening import read_options
+from signoff.channels.channel_loader import read_options
+from signoff.channels.mail.email import Email
+from signoff.channels.mail.options import EmailOptions, SmtpOptions
 from signoff.contracts.errors import ConfigError
 
 SMTP = {"host": "smtp.example.com", "user": "approvals", "password": "env:SMTP_PASSWORD"}

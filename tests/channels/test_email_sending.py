@@ -19,9 +19,9 @@ from cryptography.x509.oid import NameOID
 from mail_kit import Relay, relay
 
 from signoff.channels.base import NotDelivered
-from signoff.channels.mail_options import SmtpOptions
-from signoff.channels.mail_sending import knock, send
-from signoff.channels.mail_writing import Letter
+from signoff.channels.mail.letter import Letter
+from signoff.channels.mail.options import SmtpOptions
+from signoff.channels.mail.smtp import knock, send
 
 LETTER = Letter("back@signoff.example", "bo@people.example", "<1@signoff.example>", "S", b"Subject: S\r\n\r\nhi\r\n")
 

@@ -12,11 +12,11 @@ import pytest
 from mail_kit import judged, published, written
 
 from signoff.channels.base import Means
-from signoff.channels.email import Email
-from signoff.channels.mail_arrived import Fetched
-from signoff.channels.shapes import Raw, Received
+from signoff.channels.envelopes import Raw, Received
+from signoff.channels.mail.email import Email
+from signoff.channels.mail.raw_mail import Fetched
 from signoff.contracts.errors import StoreUnavailable, Unavailable
-from signoff.embedded import free_port
+from signoff.temporal.embedded_server import free_port
 
 OURS = "approvals@signoff.example"
 

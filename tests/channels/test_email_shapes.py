@@ -17,12 +17,12 @@ from cryptography.x509.oid import NameOID
 from mail_desk import BO, NOW, TOKEN, Desk, mail_desk
 from mail_kit import replied, signed
 
-from signoff.channels import mail_forms
 from signoff.channels.base import Forged, Malformed
-from signoff.channels.mail_arrived import Arrived
-from signoff.channels.mail_options import MailWebhookOptions
-from signoff.channels.mail_shapes import MailShape, mail_shape
-from signoff.channels.shapes import Raw, Received
+from signoff.channels.envelopes import Raw, Received
+from signoff.channels.mail import delivery_formats
+from signoff.channels.mail.options import MailWebhookOptions
+from signoff.channels.mail.provider_requests import MailShape, mail_shape
+from signoff.channels.mail.raw_mail import Arrived
 from signoff.channels.standard_webhooks import read_secret, signed_headers
 
 SECRET = "whsec_" + base64.b64encode(b"signed by our own mail server 32").decode()
@@ -238,7 +238,7 @@ def test_a_notice_of_ses_carries_the_mail_and_its_verdict(version: str, encoding
 async def test_the_verdict_of_ses_is_what_proves_the_sender(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mail that it did not pass decides nothing, though it is signed."""
     amazon = Amazon()
-    monkeypatch.setattr("signoff.channels.email.mail_shape", lambda options: mail_shape(options, amazon.fetch))
+    monkeypatch.setattr("signoff.channels.mail.email.mail_shape", lambda options: mail_shape(options, amazon.fetch))
     async with mail_desk(inbound={"webhook": {"shape": "ses", "topic": TOPIC}}) as desk:
         card = await desk.card()
         mail = replied(card, BO, "approve")
@@ -358,7 +358,7 @@ def test_a_form_is_read_whatever_it_says() -> None:
 def test_nothing_of_a_form_is_parsed_before_its_signature_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stranger's is looked through for what is signed, and no parser sees it."""
     made = []
-    parser = mail_forms.FormParser
+    parser = delivery_formats.FormParser
 
     def counted(kind: str, on_field: Callable[[Any], None], *more: Any, **given: Any) -> Any:
         made.append(0)
@@ -369,7 +369,7 @@ def test_nothing_of_a_form_is_parsed_before_its_signature_holds(monkeypatch: pyt
 
         return parser(kind, field, *more, **given)
 
-    monkeypatch.setattr(mail_forms, "FormParser", counted)
+    monkeypatch.setattr(delivery_formats, "FormParser", counted)
     shape = shape_of("mailgun")
     raw = multipart_request(mailgun_fields(b"From: a\r\n\r\nhi"))
     shape.verify(raw, NOW)

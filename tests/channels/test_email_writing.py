@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from mail_desk import APPROVALS, BO, LINK, NOW, TOKEN, Desk, a_closing, a_notice, mail_desk
 from mail_kit import Delivered
 
-from signoff.channels.answers import Sender, read
 from signoff.channels.base import NotDelivered
-from signoff.channels.mail_addresses import ReplyAddresses
-from signoff.channels.mail_quotes import MARK
-from signoff.channels.mail_reading import read_mail
-from signoff.channels.mail_writing import Stationery
-from signoff.channels.shapes import Reply, Sent
-from signoff.channels.texts import TABLES
+from signoff.channels.envelopes import Reply, Sent
+from signoff.channels.inbound.answer_parser import Sender, read
+from signoff.channels.mail.letter import Stationery
+from signoff.channels.mail.quotes import MARK
+from signoff.channels.mail.reply_addresses import ReplyAddresses
+from signoff.channels.mail.reply_reader import read_mail
+from signoff.texts.catalogue import TABLES
 
 HOSTILE = "=?utf-8?q?=E2=80=AE=0AX?= Bo\r\nBcc: eve@else.example\r\n\r\n<script>x()</script> \u202e\u200b <b>yes</b>"
 ONCE = ("From", "To", "Reply-To", "Subject", "Date", "Message-ID", "Auto-Submitted", "X-Auto-Response-Suppress")

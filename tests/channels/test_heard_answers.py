@@ -12,24 +12,24 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
 
-from signoff.approvals.entries import carried
+from signoff.approvals.audit_events import carried
 from signoff.audit.log import AuditLog
-from signoff.channels.answers import Sender, read
 from signoff.channels.base import Forged, Malformed, NotDelivered
-from signoff.channels.hearing import AT_ONCE, Hearing, backoff
-from signoff.channels.intake import Intake
-from signoff.channels.shapes import Raw, Reply
+from signoff.channels.envelopes import Raw, Reply
+from signoff.channels.inbound.answer_parser import Sender, read
+from signoff.channels.inbound.processor import AT_ONCE, Hearing, backoff
+from signoff.channels.inbound.receiver import Intake
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, StoreUnavailable
 from signoff.contracts.ids import show_code
 from signoff.contracts.limits import REFUSALS_A_MINUTE
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
-from signoff.registry.people import FixedDirectory
-from signoff.store.arrivals import Arrivals
-from signoff.store.deliveries import Deliveries, DeliveryKind, NewDelivery
-from signoff.store.schema import ARRIVALS
+from signoff.people.directory import FixedDirectory
+from signoff.store.delivery_queue import Deliveries, DeliveryKind, NewDelivery
+from signoff.store.inbound_queue import Arrivals
 from signoff.store.store import Store
+from signoff.store.tables import ARRIVALS
 from signoff.testing.recording_channel import RecordingChannel, recording_channel
 from signoff.testing.recording_desk import RecordingDesk
 
@@ -464,7 +464,7 @@ async def test_a_reply_that_does_not_get_out_undoes_nothing(room: Room, monkeypa
         tries += 1
         raise NotDelivered("away", code="503", again=True)
 
-    monkeypatch.setattr("signoff.channels.replying._PAUSES", (0.0, 0.0))
+    monkeypatch.setattr("signoff.channels.inbound.reply_sender._PAUSES", (0.0, 0.0))
     monkeypatch.setattr(room.channel, "answer", away)
     await room.hear(text="yes")
     assert tries == 3
@@ -814,7 +814,7 @@ async def test_no_window_is_opened_for_a_stranger(room: Room) -> None:
 
 async def test_strangers_fill_no_store(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     """So many of an hour are kept, the rest is counted; those kept are forgotten after a month."""
-    monkeypatch.setattr("signoff.channels.strangers.AN_HOUR", 2)
+    monkeypatch.setattr("signoff.channels.inbound.unknown_senders.AN_HOUR", 2)
     replies = [await room.hear(f"nobody-{number}", text="yes") for number in range(5)]
     assert [reply is not None for reply in replies] == [True, True, False, False, False]
     kept = [await room.arrivals.look("chat", "heard", f"k{number}") for number in range(1, 6)]

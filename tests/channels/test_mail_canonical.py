@@ -7,8 +7,8 @@ from dkim.canonicalization import CanonicalizationPolicy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from signoff.channels import mail_canonical
-from signoff.channels.mail_canonical import BodyHashes
+from signoff.channels.mail import body_hash
+from signoff.channels.mail.body_hash import BodyHashes
 
 LETTERS = st.lists(st.sampled_from((b"a", b" ", b"\t", b"\n", b"\n\n", b" \n", b"\r")), max_size=40).map(b"".join)
 
@@ -17,7 +17,7 @@ LETTERS = st.lists(st.sampled_from((b"a", b" ", b"\t", b"\n", b"\n\n", b" \n", b
 @pytest.mark.parametrize("piece", [1, 2, 3, 7, 65_536])
 def test_pieces_are_hashed_as_the_whole(form: str, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blanks, line ends and empty lines at the end may lie across the edges of pieces."""
-    monkeypatch.setattr(mail_canonical, "_PIECE", piece)
+    monkeypatch.setattr(body_hash, "_PIECE", piece)
 
     @settings(max_examples=200, deadline=None)
     @given(LETTERS)
@@ -32,12 +32,12 @@ def test_pieces_are_hashed_as_the_whole(form: str, piece: int, monkeypatch: pyte
 def test_what_is_too_much_work_has_no_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     """By its bytes in all forms together, or by the time that it takes; and a form that there is none of."""
     assert BodyHashes(b"a").of("other") is None
-    monkeypatch.setattr(mail_canonical, "MAIL_HASHED_BYTES", 3)
+    monkeypatch.setattr(body_hash, "MAIL_HASHED_BYTES", 3)
     hashes = BodyHashes(b"ab")
     assert (hashes.of("simple") is None, hashes.of("relaxed") is None, hashes.of("simple") is None) == (
         False,
         True,
         False,
     )
-    monkeypatch.setattr(mail_canonical, "MAIL_HASH_SECONDS", 0.0)
+    monkeypatch.setattr(body_hash, "MAIL_HASH_SECONDS", 0.0)
     assert BodyHashes(b"ab").of("simple") is None

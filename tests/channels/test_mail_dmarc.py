@@ -2,8 +2,8 @@
 
 import pytest
 
-from signoff.channels.mail_dmarc import may_not_sign, walked_names
-from signoff.channels.mail_names import known
+from signoff.channels.mail.dmarc import may_not_sign, walked_names
+from signoff.channels.mail.dns_names import known
 
 ELSEWHERE = "the domain that signs is of another organisation"
 NONE = "the sender's domain has no DMARC record that lets a domain above sign"

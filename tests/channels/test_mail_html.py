@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from signoff.channels.mail_html import html_lines
-from signoff.channels.mail_quotes import CUT, SIGNED
+from signoff.channels.mail.html_text import html_lines
+from signoff.channels.mail.quotes import CUT, SIGNED
 
 
 def seen(html: str) -> list[str]:

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 from name_server import name_server
 
-from signoff.channels import mail_names
-from signoff.channels.mail_names import lookup_txt
+from signoff.channels.mail import dns_names
+from signoff.channels.mail.dns_names import lookup_txt
 
 ZONE = {
     "s1._domainkey.example.org": '"v=DKIM1; p=AA" "BB"',
@@ -36,6 +36,6 @@ async def test_name_without_texts_has_none() -> None:
 
 async def test_server_that_does_not_answer_is_an_error_of_the_world(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody knows then, and it ends."""
-    monkeypatch.setattr(mail_names, "MAIL_LOOKUP_SECONDS", 0.2)
+    monkeypatch.setattr(dns_names, "MAIL_LOOKUP_SECONDS", 0.2)
     with pytest.raises(OSError, match="does not answer"):
         await lookup_txt("mute.example.org")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from signoff.channels.mail_quotes import CUT, END, MARK, SIGNED, Written, newly_written
+from signoff.channels.mail.quotes import CUT, END, MARK, SIGNED, Written, newly_written
 
 WHO = [
     "On Nov 22, 2026, at 14:00, Approvals <a@example.com> wrote:",

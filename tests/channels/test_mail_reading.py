@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from mail_corpus import MAILS, TO, Reply, comment, first_line, mail, parted, read_by, replies, work
 
 from signoff.channels.base import Malformed
-from signoff.channels.mail_quotes import newly_written
-from signoff.channels.mail_reading import MAX_MAIL, MailSaid, read_mail
+from signoff.channels.mail.quotes import newly_written
+from signoff.channels.mail.reply_reader import MAX_MAIL, MailSaid, read_mail
 
 CORPUS = replies()
 UNDECIDED = frozenset(

@@ -4,7 +4,7 @@ import yaml
 from documents import ROOT, blocks, names, tables
 from mail_servers import mail_servers
 
-from signoff.channels.mail_options import EmailOptions
+from signoff.channels.mail.options import EmailOptions
 
 PAGE = "docs/channels.md"
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from signoff.channels.base import Channel
-from signoff.channels.opening import Problem, channel_class, known_kinds, open_channels
+from signoff.channels.channel_loader import Problem, channel_class, known_kinds, open_channels
 from signoff.channels.webhook import Webhook
 from signoff.contracts.errors import ConfigError
-from signoff.registry.manifest_channels import ChannelDeclared
+from signoff.registry.manifest.channel_sections import ChannelDeclared
 from signoff.store.store import Store
 from signoff.testing.recording_channel import RecordingChannel
 

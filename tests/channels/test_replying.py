@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from signoff.channels import replying
 from signoff.channels.base import NotDelivered
-from signoff.channels.hearing import CLAIMED, Hearing
-from signoff.channels.intake import Intake
-from signoff.channels.replying import replied
-from signoff.channels.shapes import Reply
+from signoff.channels.envelopes import Reply
+from signoff.channels.inbound import reply_sender
+from signoff.channels.inbound.processor import CLAIMED, Hearing
+from signoff.channels.inbound.receiver import Intake
+from signoff.channels.inbound.reply_sender import replied
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.person import Person
-from signoff.registry.people import FixedDirectory
+from signoff.people.directory import FixedDirectory
 from signoff.store.store import Store
 from signoff.testing.recording_channel import RecordingChannel, recording_channel
 from signoff.testing.recording_desk import RecordingDesk
@@ -39,17 +39,17 @@ async def test_all_tries_of_a_reply_together_are_bounded(monkeypatch: pytest.Mon
         raise NotDelivered("busy", code="429", again=True, after=after)
 
     monkeypatch.setattr(channel, "answer", slow)
-    monkeypatch.setattr(replying, "_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(reply_sender, "_PAUSES", (0.0, 0.0))
     after = 0.0
     async with asyncio.timeout(20):
         assert not await replied(channel, {}, SAID, soon(0.3))
         assert tries == 2
         assert not await replied(channel, {}, SAID, soon(-1.0))
-        monkeypatch.setattr(replying, "TOTAL_SECONDS", 0.3)
+        monkeypatch.setattr(reply_sender, "TOTAL_SECONDS", 0.3)
         before = tries
         assert not await replied(channel, {}, SAID, soon())
         assert tries == before + 2
-        monkeypatch.setattr(replying, "TOTAL_SECONDS", 25.0)
+        monkeypatch.setattr(reply_sender, "TOTAL_SECONDS", 25.0)
         before, after = tries, 30.0
         assert not await replied(channel, {}, SAID, soon())
         assert tries == before + 1

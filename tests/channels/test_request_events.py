@@ -8,20 +8,20 @@ import pytest
 from desk_fixtures import GUEST, Ledger, catalog_of, pay_tool
 from sqlalchemy import update
 
-from signoff.activities.room import Room
-from signoff.approvals.request_events import RequestEvent
-from signoff.channels.request_events import RequestEvents
+from signoff.activities.worker_deps import Room
+from signoff.approvals.notifications import RequestEvent
+from signoff.channels.outbound.request_events import RequestEvents
 from signoff.contracts.approval import ApprovalRequest, Question
 from signoff.contracts.call import Pinned
 from signoff.contracts.decision import Decision, Verdict
 from signoff.contracts.errors import StoreUnavailable
-from signoff.policy.model import ApprovalPolicy
-from signoff.registry.manifest_channels import ChannelDeclared
-from signoff.signing import Verifier
+from signoff.keys.signatures import Verifier
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.registry.manifest.channel_sections import ChannelDeclared
 from signoff.store.questions import Questions
-from signoff.store.requests import LoadedRequest, RequestReader
-from signoff.store.schema import QUESTIONS
+from signoff.store.request_reader import LoadedRequest, RequestReader
 from signoff.store.store import Store
+from signoff.store.tables import QUESTIONS
 from signoff.testing.questions import answer, ask
 
 ROUTED = ("chat",)

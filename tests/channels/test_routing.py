@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signoff.channels.routing import Plan, asked, due, plan, rest_ends
+from signoff.channels.outbound.route_plan import Plan, asked, due, plan, rest_ends
 from signoff.contracts.approval import ApprovalRequest, Card
 from signoff.contracts.content import Content
 from signoff.contracts.person import Delegation, Person, Principal, Reach
-from signoff.registry.manifest_channels import RoutingRules
-from signoff.registry.people import FixedDirectory
+from signoff.people.directory import FixedDirectory
+from signoff.registry.manifest.channel_sections import RoutingRules
 
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
 KINDS = {"chat": "slack", "mail": "email", "phone": "whatsapp"}

@@ -13,9 +13,9 @@ from slack_sdk.models.views import View
 from websockets.asyncio.server import ServerConnection, serve
 
 from signoff.channels.base import Forged, Malformed, Means, NotDelivered
-from signoff.channels.shapes import Raw, Received
-from signoff.channels.slack import Slack
-from signoff.channels.slack_payloads import event, interaction, read_payload
+from signoff.channels.envelopes import Raw, Received
+from signoff.channels.slack.payloads import event, interaction, read_payload
+from signoff.channels.slack.slack import Slack
 from signoff.contracts.errors import ConfigError, StoreUnavailable
 from signoff.testing.channels import ChannelSuite, played
 from signoff.testing.fake_slack import APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, FakeSlack, fake_slack

@@ -13,13 +13,13 @@ from test_courier import BO, request
 
 from signoff.approvals.card import render_card
 from signoff.channels.base import Means, NotDelivered
-from signoff.channels.shapes import Notice, Reply
-from signoff.channels.slack import Slack
-from signoff.channels.slack_blocks import TEXT_CHARS, card_blocks
-from signoff.channels.voice import Voice
+from signoff.channels.envelopes import Notice, Reply
+from signoff.channels.slack.blocks import TEXT_CHARS, card_blocks
+from signoff.channels.slack.slack import Slack
 from signoff.contracts.approval import Card
 from signoff.contracts.receipt import Receipt
 from signoff.testing.vendor_server import served
+from signoff.texts.formatter import Voice
 
 VOICE = Voice("en", UTC, datetime.now(UTC))
 

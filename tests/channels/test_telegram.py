@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 from signoff.channels.base import Forged, Malformed, Means, NotDelivered, Take
-from signoff.channels.opening import read_options
-from signoff.channels.shapes import Closed, Raw, Received, Reply, Sent
-from signoff.channels.telegram import Telegram
-from signoff.channels.telegram_bot import Bot
-from signoff.channels.telegram_cards import ALERT_UNITS, TEXT_UNITS, cut, pressed
-from signoff.channels.texts import text
+from signoff.channels.channel_loader import read_options
+from signoff.channels.envelopes import Closed, Raw, Received, Reply, Sent
+from signoff.channels.telegram.bot import Bot
+from signoff.channels.telegram.cards import ALERT_UNITS, TEXT_UNITS, cut, pressed
+from signoff.channels.telegram.telegram import Telegram
 from signoff.contracts.errors import ConfigError, StoreUnavailable
 from signoff.testing.channels import ChannelSuite, played
 from signoff.testing.fake_telegram import HEADER, TOKEN, WEBHOOK_SECRET, FakeTelegram, fake_telegram
 from signoff.testing.rig import Rig
 from signoff.testing.vendor import Vendor
+from signoff.texts.catalogue import text
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 

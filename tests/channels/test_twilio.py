@@ -13,14 +13,13 @@ from documents import page
 from pydantic import ValidationError
 
 from signoff.channels.base import Forged, Malformed, Means, NotDelivered
-from signoff.channels.shapes import Raw, Reply
-from signoff.channels.texts import text
-from signoff.channels.twilio import Twilio
-from signoff.channels.twilio_errors import meaning, refused
-from signoff.channels.twilio_forms import read_form, signature, spelled
-from signoff.channels.twilio_messages import is_address, text_fields
-from signoff.channels.twilio_templates import judged
-from signoff.channels.whatsapp_messages import units
+from signoff.channels.envelopes import Raw, Reply
+from signoff.channels.twilio.errors import meaning, refused
+from signoff.channels.twilio.forms import read_form, signature, spelled
+from signoff.channels.twilio.messages import is_address, text_fields
+from signoff.channels.twilio.templates import judged
+from signoff.channels.twilio.twilio import Twilio
+from signoff.channels.whatsapp.messages import units
 from signoff.contracts.ids import show_code
 from signoff.testing.channels import ChannelSuite, played
 from signoff.testing.fake_twilio import (
@@ -37,6 +36,7 @@ from signoff.testing.fake_twilio import (
 )
 from signoff.testing.rig import Rig
 from signoff.testing.vendor import Vendor
+from signoff.texts.catalogue import text
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 EXAMPLE = "https://mycompany.com/myapp.php?foo=1&bar=2"

@@ -10,9 +10,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from signoff.channels.answers import Said, Sender, read
-from signoff.channels.mail_footers import read_mail_answer
-from signoff.channels.mail_quotes import newly_written
+from signoff.channels.inbound.answer_parser import Said, Sender, read
+from signoff.channels.mail.footers import read_mail_answer
+from signoff.channels.mail.quotes import newly_written
 
 HERE = Path(__file__).parent / "utterances"
 

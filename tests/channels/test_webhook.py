@@ -15,8 +15,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from signoff.channels.base import Forged, Malformed, Means, NotDelivered
-from signoff.channels.outward import Answered
-from signoff.channels.shapes import Closed, Notice, Raw
+from signoff.channels.envelopes import Closed, Notice, Raw
+from signoff.channels.outbound_http import Answered
 from signoff.channels.standard_webhooks import read_secret, signed_headers
 from signoff.channels.webhook import Webhook
 from signoff.contracts.approval import ApprovalRequest, Card, CardRow

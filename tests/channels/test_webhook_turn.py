@@ -15,14 +15,14 @@ from gateway_desk import BASE, PEOPLE, GatewayDesk, desk_catalog, gateway_desk
 from temporalio.client import Client
 from test_webhook import Receiver, receiving
 
-from signoff.channels.opening import open_channels
-from signoff.channels.shapes import Raw
+from signoff.channels.channel_loader import open_channels
+from signoff.channels.envelopes import Raw
 from signoff.contracts.approval import ApprovalRequest
 from signoff.gateway.app import build_app
-from signoff.gateway.channels_running import channels_running
+from signoff.gateway.vendors.channel_tasks import channels_running
+from signoff.people.directory import development_directory
 from signoff.registry.catalog import Catalog
-from signoff.registry.manifest_channels import ChannelDeclared, Channels, RoutingRules
-from signoff.registry.people import development_directory
+from signoff.registry.manifest.channel_sections import ChannelDeclared, Channels, RoutingRules
 from signoff.store.store import open_store
 from signoff.testing.vendor import Seen
 

@@ -13,14 +13,13 @@ from mail_corpus import work
 from pydantic import ValidationError
 
 from signoff.channels.base import Forged, Malformed, Means, NotDelivered
-from signoff.channels.shapes import Raw, Received, Reply
-from signoff.channels.texts import TABLES, text
-from signoff.channels.whatsapp import WhatsApp
-from signoff.channels.whatsapp_errors import meaning, refused
-from signoff.channels.whatsapp_messages import TITLE_CHARS, plain, pressed, recipient, text_message, units
-from signoff.channels.whatsapp_payloads import read_payload
-from signoff.channels.whatsapp_templates import judged, template_language
-from signoff.channels.whatsapp_window import Window
+from signoff.channels.envelopes import Raw, Received, Reply
+from signoff.channels.whatsapp.errors import meaning, refused
+from signoff.channels.whatsapp.messages import TITLE_CHARS, plain, pressed, recipient, text_message, units
+from signoff.channels.whatsapp.payloads import read_payload
+from signoff.channels.whatsapp.templates import judged, template_language
+from signoff.channels.whatsapp.whatsapp import WhatsApp
+from signoff.channels.whatsapp.window import Window
 from signoff.testing.channels import ChannelSuite, played
 from signoff.testing.fake_whatsapp import (
     APP_SECRET,
@@ -34,6 +33,7 @@ from signoff.testing.fake_whatsapp import (
 )
 from signoff.testing.rig import Rig
 from signoff.testing.vendor import Vendor
+from signoff.texts.catalogue import TABLES, text
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 SENT = int(NOW.timestamp())

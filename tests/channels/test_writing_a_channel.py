@@ -12,8 +12,8 @@ import pytest
 from documents import ROOT, page
 
 from signoff.channels.base import NotDelivered
-from signoff.channels.shapes import Closed, Notice, Raw, Received, Reply, Sent
-from signoff.registry.reference import extend_path
+from signoff.channels.envelopes import Closed, Notice, Raw, Received, Reply, Sent
+from signoff.registry.import_reference import extend_path
 
 FOLDER = ROOT / "examples" / "pigeon"
 extend_path([FOLDER])

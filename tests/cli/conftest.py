@@ -8,10 +8,10 @@ from cli_kit import MANIFEST, Cli, run_in_thread
 from site_kit import Site
 from store_fixtures import postgres_server
 
-from signoff.cli.stores import working_store
-from signoff.cli.working import running_worker
-from signoff.cli.workplace import find_workplace
-from signoff.embedded import ServerHandle, ServerOptions, free_port, run_server
+from signoff.cli.local.installation import find_workplace
+from signoff.cli.local.stores import working_store
+from signoff.cli.local.worker import running_worker
+from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server
 
 __all__ = ["postgres_server"]
 

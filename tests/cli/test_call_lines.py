@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from signoff.cli.words import call_line
+from signoff.cli.terminal.tables import call_line
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.turn import CallView

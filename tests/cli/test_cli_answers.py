@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from cli_kit import Cli, assert_one_sentence, waiting_request
 
-from signoff.cli.edits import set_values
-from signoff.cli.stores import working_store
-from signoff.cli.workplace import find_workplace
+from signoff.cli.local.installation import find_workplace
+from signoff.cli.local.stores import working_store
+from signoff.cli.terminal.edit_options import set_values
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.ids import parse_approval_id
-from signoff.registry.schema import compile_schema
+from signoff.formats.json_schema import compile_schema
 from signoff.store.tickets import ticket_key
 
 PIN = "4711-very-secret"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from cli_kit import Cli, assert_one_sentence
 
-from signoff.embedded import ServerHandle
+from signoff.temporal.embedded_server import ServerHandle
 
 ROUTED = """
 version: 1

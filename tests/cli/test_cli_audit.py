@@ -10,7 +10,7 @@ import pytest
 from agentack.parser import read_jsonl
 from cli_kit import MANIFEST, Cli, assert_one_sentence
 
-from signoff.approvals.entries import act, begun
+from signoff.approvals.audit_events import act, begun
 from signoff.audit.log import AuditLog
 from signoff.contracts.audit import AuditEntry
 from signoff.store.store import open_store

@@ -5,15 +5,15 @@ import asyncio
 import pytest
 from cli_kit import MANIFEST, Cli, assert_one_sentence, waiting_request
 
-from signoff.cli.stores import working_store
-from signoff.cli.working import running_worker
-from signoff.cli.workplace import find_workplace
+from signoff.cli.local.installation import find_workplace
+from signoff.cli.local.stores import working_store
+from signoff.cli.local.worker import running_worker
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import show_code
-from signoff.contracts.listing import TurnRow, WaitingCard
+from signoff.contracts.list_rows import TurnRow, WaitingCard
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnView
-from signoff.embedded import ServerHandle
+from signoff.temporal.embedded_server import ServerHandle
 
 PIN = "4711-very-secret"
 

@@ -17,7 +17,7 @@ import pytest
 from cli_kit import MANIFEST, Cli, Ran, assert_one_sentence, waiting_request
 from pydantic_core import from_json
 
-from signoff.embedded import ServerHandle, free_port
+from signoff.temporal.embedded_server import ServerHandle, free_port
 
 READY = "Ctrl-C stops everything"
 START_SECONDS = 60

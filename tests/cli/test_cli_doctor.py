@@ -9,13 +9,13 @@ from cli_kit import MANIFEST, Cli
 from store_roles import given_roles, made_roles
 from temporalio.api.operatorservice.v1 import RemoveSearchAttributesRequest
 
-from signoff.approvals.entries import act
+from signoff.approvals.audit_events import act
 from signoff.audit.log import AuditLog
-from signoff.cli.doctor import REFUSED_DAYS
-from signoff.cli.working import role_problem
+from signoff.cli.local.doctor import REFUSED_DAYS
+from signoff.cli.local.worker import role_problem
 from signoff.contracts.names import ACTOR_TURN, MEMO_STORE
-from signoff.embedded import ServerHandle, ServerOptions, free_port, run_server
 from signoff.store.store import open_store
+from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server
 
 
 async def test_a_sound_installation_has_nothing_to_repair(

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from cli_kit import MANIFEST, Cli, assert_one_sentence
 
-from signoff.cli import failures
-from signoff.cli.failures import sentence
 from signoff.cli.main import COMMANDS
+from signoff.cli.terminal import errors
+from signoff.cli.terminal.errors import sentence
 from signoff.contracts.errors import ConfigError, StoreUnavailable
-from signoff.embedded import ServerHandle, free_port
+from signoff.temporal.embedded_server import ServerHandle, free_port
 
 MANIFESTS = {
     "unknown key": ("version: 1\nacters: {}\n", "signoff.yaml:2: unknown key `acters`"),
@@ -127,7 +127,7 @@ async def test_an_unexpected_error_names_the_file_with_its_traceback(
     cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A bug is one sentence too; the traceback is in a file that only its owner reads."""
-    clean_env.setattr("signoff.cli.workplace.load_settings", lambda **given: 1 / 0)
+    clean_env.setattr("signoff.cli.local.installation.load_settings", lambda **given: 1 / 0)
     said = assert_one_sentence(await cli("inbox"))
     assert said == "something unexpected went wrong (ZeroDivisionError); the details are in `.signoff/errors.log`"
     log = tmp_path / ".signoff" / "errors.log"
@@ -147,7 +147,7 @@ def test_where_the_state_folder_cannot_be_written_the_log_goes_elsewhere(
 ) -> None:
     """Reporting an error never fails itself."""
     clean_env.setenv("SIGNOFF_STATE_DIR", "/proc/nowhere")
-    clean_env.setattr(failures.tempfile, "gettempdir", lambda: str(tmp_path))
+    clean_env.setattr(errors.tempfile, "gettempdir", lambda: str(tmp_path))
     said = sentence(KeyError("x"))
     assert f"`{tmp_path}/signoff-" in said
     assert [path for path in tmp_path.iterdir() if "KeyError" in path.read_text()]

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from cli_kit import MANIFEST, Cli, assert_one_sentence, waiting_request
 
-from signoff.cli.stores import working_store
-from signoff.cli.workplace import find_workplace
+from signoff.cli.local.installation import find_workplace
+from signoff.cli.local.stores import working_store
 from signoff.contracts.decision import Remember
 from signoff.contracts.grant import Grant, Like
 from signoff.contracts.receipt import Receipt

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from cli_kit import MANIFEST, Cli, assert_one_sentence
 
-from signoff.cli.serving import gateway_signer
-from signoff.cli.workplace import find_workplace
-from signoff.keyfiles import FileVerifier, read_private, read_public
+from signoff.cli.local.gateway import gateway_signer
+from signoff.cli.local.installation import find_workplace
+from signoff.keys.key_files import FileVerifier, read_private, read_public
 from signoff.store.store import Store
 
 

@@ -6,7 +6,7 @@ import pytest
 from cli_kit import DESK, MANIFEST, Cli, assert_one_sentence
 from jsonschema import Draft202012Validator
 
-from signoff.registry.manifest import load_manifest
+from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.normal_form import normal_text
 
 ODD = f"""\

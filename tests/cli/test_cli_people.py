@@ -7,16 +7,16 @@ import pytest
 from cli_kit import DESK, MANIFEST, Cli, assert_one_sentence, run_in_thread
 
 from signoff.audit.log import AuditLog
-from signoff.cli.workplace import account, people_of
+from signoff.cli.local.installation import account, people_of
 from signoff.contracts.person import Person
-from signoff.keyfiles import create_key, read_private
-from signoff.registry.login import id_of
-from signoff.registry.manifest import load_manifest
-from signoff.registry.people_vouched import vouch
+from signoff.keys.key_files import create_key, read_private
+from signoff.keys.signatures import Signer
+from signoff.people.login import id_of
+from signoff.people.vouched_directory import vouch
+from signoff.registry.manifest.loader import load_manifest
 from signoff.settings import load_settings
-from signoff.signing import Signer
-from signoff.store.people import vouching
 from signoff.store.store import open_store
+from signoff.store.vouched_people import vouching
 
 PEOPLE = """\
 - id: ana

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 from cli_kit import DESK, MANIFEST, Cli, assert_one_sentence
 
-from signoff.registry.gates import GateName
+from signoff.registry.gates.pipeline import GateName
 
 PAY = '{"amount": %d, "to": "Ana", "pin": "4711-very-secret"}'
 

@@ -13,7 +13,7 @@ from signoff.cli.demo.command import Story, story_manifest
 from signoff.cli.demo.seen import Unexpected, expect, until
 from signoff.cli.demo.stage import event_ids
 from signoff.contracts.errors import ServerUnavailable
-from signoff.registry.manifest import load_manifest
+from signoff.registry.manifest.loader import load_manifest
 
 
 def test_an_expectation_that_fails_says_both_sides() -> None:

@@ -9,11 +9,11 @@ import pytest
 from cli_kit import Cli, Ran, run_in_thread
 from documents import ROOT, shell_lines
 
-from signoff.cli.stores import working_store
-from signoff.cli.working import running_worker
-from signoff.cli.workplace import find_workplace
+from signoff.cli.local.installation import find_workplace
+from signoff.cli.local.stores import working_store
+from signoff.cli.local.worker import running_worker
 from signoff.contracts.ids import show_code
-from signoff.embedded import ServerHandle
+from signoff.temporal.embedded_server import ServerHandle
 
 CODE = "K7Q-2FM"
 

@@ -6,16 +6,16 @@ from typing import Any
 from desk_fixtures import Bench, Ledger, bench, catalog_of, pay_tool
 from temporalio.client import Client
 
+from signoff.audit.call_history import past_calls
 from signoff.audit.log import AuditLog
-from signoff.audit.past import past_calls
-from signoff.cli.simulation import simulate
+from signoff.cli.local.policy_simulation import simulate
 from signoff.contracts.updates import Updates
-from signoff.policy.model import ApprovalPolicy
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.context import ToolContext
-from signoff.registry.result import ToolFailure, ToolResult
-from signoff.registry.route import Route, Step
+from signoff.registry.results.tool_result import ToolFailure, ToolResult
+from signoff.registry.scopes.route import Route, Step
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
 

@@ -8,7 +8,7 @@ import rfc8785
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from signoff.contracts.canonical import NotCanonical, canonical_json
+from signoff.contracts.canonical_json import NotCanonical, canonical_json
 
 TEXTS = st.text(st.characters(codec=None), max_size=8) | st.sampled_from(["\x00\x1f\x7f", "\u2028", "é", "\U0001f600"])
 SCALARS = st.none() | st.booleans() | st.integers(-(2**53) - 2, 2**53 + 2) | st.floats() | TEXTS

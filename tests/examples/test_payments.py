@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import Pinned
 from signoff.contracts.completion import CompletionRequest
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart, Message, ResultPart, user_message
 from signoff.contracts.person import Principal
-from signoff.contracts.steps import Tally
-from signoff.registry.context import ToolContext
-from signoff.registry.gates import judge
-from signoff.registry.manifest import load_manifest
+from signoff.registry.gates.pipeline import judge
+from signoff.registry.manifest.loader import load_manifest
+from signoff.registry.tool_context import ToolContext
 
 CATALOG = load_manifest(Path(__file__).parents[2] / "examples" / "payments" / "signoff.yaml")
 from payments.script import react  # noqa: E402  (the manifest puts its folder on the path)

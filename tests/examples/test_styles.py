@@ -9,15 +9,15 @@ from desk_fixtures import bench, yes
 from temporalio.client import Client
 
 from signoff.cli.main import invoke
+from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import Pinned
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
-from signoff.contracts.steps import Tally
-from signoff.registry.gates import Judgement, judge
-from signoff.registry.manifest import load_manifest
-from signoff.registry.people import principal_of
-from signoff.registry.reducers import reduced
-from signoff.registry.result import ReducerInput, ToolResult
+from signoff.people.directory import principal_of
+from signoff.registry.gates.pipeline import Judgement, judge
+from signoff.registry.manifest.loader import load_manifest
+from signoff.registry.results.reducers import reduced
+from signoff.registry.results.tool_result import ReducerInput, ToolResult
 from signoff.store.store import Store
 
 STYLES = ("beach", "adr", "falai", "ethos")

@@ -9,7 +9,7 @@ import pytest
 from signoff.contracts.completion import CompletionRequest
 from signoff.contracts.content import Content
 from signoff.contracts.message import Message, ResultPart, user_message
-from signoff.registry.manifest import load_manifest
+from signoff.registry.manifest.loader import load_manifest
 
 ROOT = Path(__file__).parent.parent.parent
 load_manifest(ROOT / "examples" / "travel_desk" / "signoff.yaml")

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
+from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import Pinned
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
-from signoff.contracts.steps import Tally
+from signoff.people.directory import principal_of
 from signoff.registry.catalog import Catalog
-from signoff.registry.context import ToolContext
-from signoff.registry.gates import judge
-from signoff.registry.manifest import load_manifest
-from signoff.registry.people import principal_of
-from signoff.registry.result import ToolFailure
+from signoff.registry.gates.pipeline import judge
+from signoff.registry.manifest.loader import load_manifest
+from signoff.registry.results.tool_result import ToolFailure
+from signoff.registry.tool_context import ToolContext
 
 MANIFEST = Path(__file__).parents[2] / "examples" / "travel_desk" / "signoff.yaml"
 BOOKING = {"flight": "TP 531", "destination": "Lisbon", "totalCost": 420, "passenger": "the traveller"}

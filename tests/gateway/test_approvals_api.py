@@ -167,7 +167,7 @@ async def test_the_list_is_for_a_person_and_soonest_first(gateway: GatewayDesk) 
         break
     assert paid not in ids
     everything = (await gateway.http.get("/v1/approvals", params={"limit": 1000})).json()["approvals"]
-    due = [card["expires_at"] for card in everything]
+    due = [datetime.fromisoformat(card["expires_at"]) for card in everything]
     assert due == sorted(due)
     assert (await gateway.http.get("/v1/approvals", params={"as": "aprover"})).status_code == 404
 

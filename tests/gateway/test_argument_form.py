@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from signoff.contracts.errors import Refused
-from signoff.gateway.argument_fields import Field, fields_of, is_plain
-from signoff.gateway.argument_reading import Typed, read_fields
-from signoff.gateway.masking import masked_args, unmasked_args
-from signoff.registry.schema import compile_schema
+from signoff.formats.json_schema import compile_schema
+from signoff.gateway.argument_form import Field, fields_of, is_plain
+from signoff.gateway.argument_parser import Typed, read_fields
+from signoff.gateway.secret_masks import masked_args, unmasked_args
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

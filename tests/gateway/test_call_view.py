@@ -11,11 +11,11 @@ from signoff.contracts.content import BlobRef, Content
 from signoff.contracts.message import CallPart, Message
 from signoff.contracts.person import Principal
 from signoff.contracts.turn import CallView, TurnView
-from signoff.gateway.call_view import CallLine, call_line
-from signoff.gateway.card_view import typed_right
-from signoff.gateway.masking import masked_args, masked_view
-from signoff.gateway.talk_view import call_lines, said_in
-from signoff.registry.people import FixedDirectory
+from signoff.gateway.pages.call_view import CallLine, call_line
+from signoff.gateway.pages.card_view import typed_right
+from signoff.gateway.pages.turn_view import call_lines, said_in
+from signoff.gateway.secret_masks import masked_args, masked_view
+from signoff.people.directory import FixedDirectory
 from signoff.store.store import Store
 
 CATALOG = desk_catalog(Ledger())
@@ -93,6 +93,22 @@ def test_every_state_has_its_words(view: CallView, told: str, tone: str) -> None
     """What is running, waits, ran, was rejected; a batch shows a denial before its other calls are settled."""
     found = line(view)
     assert (found.told, found.tone) == (told, tone)
+
+
+@pytest.mark.parametrize(
+    ("state", "credited", "told"),
+    [
+        ("approved", "", "Ran, approved by Bo"),
+        ("denied", "", "Ran"),
+        ("pending", "", "Ran"),
+        ("denied", "ana", "Ran, approved by Ana"),
+    ],
+)
+def test_only_who_let_it_run_has_approved_it(state: ApprovalState, credited: str, told: str) -> None:
+    """Who settled the question otherwise is not named as one who approved what ran."""
+    settled = outcome("ok", decided_by=credited).outcome
+    request = asked(state, decided_by="bo", decided_name="Bo")
+    assert line(CallView(call="c1.1", tool="pay", state="ok", approval=request, outcome=settled)).told == told
 
 
 def test_the_sentence_of_a_call_hides_its_secrets() -> None:

@@ -19,23 +19,23 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
 from signoff.audit.log import AuditLog
-from signoff.channels.shapes import Closed, Raw, Received, Reply
-from signoff.client import Signoff
+from signoff.channels.envelopes import Closed, Raw, Received, Reply
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import TurnKey, parse_approval_id, show_code
 from signoff.contracts.person import Person
-from signoff.embedded import free_port
+from signoff.engine.turn_client import Signoff
 from signoff.gateway.app import build_app
-from signoff.gateway.channels_running import channels_running, kept_going
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.serve import serve
+from signoff.gateway.server import serve
+from signoff.gateway.vendors.channel_tasks import channels_running, kept_going
+from signoff.people.directory import development_directory
 from signoff.registry.catalog import Catalog
-from signoff.registry.manifest_channels import ChannelDeclared, Channels, RoutingRules
-from signoff.registry.people import development_directory
+from signoff.registry.manifest.channel_sections import ChannelDeclared, Channels, RoutingRules
 from signoff.settings import Settings
-from signoff.store.arrivals import Arrivals
-from signoff.store.deliveries import Deliveries, DeliveryRow
+from signoff.store.delivery_queue import Deliveries, DeliveryRow
+from signoff.store.inbound_queue import Arrivals
 from signoff.store.store import Store, open_store
+from signoff.temporal.embedded_server import free_port
 from signoff.testing.recording_channel import RecordingChannel, recording_channel
 from signoff.testing.scripted import ScriptedModel
 

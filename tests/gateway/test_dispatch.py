@@ -11,16 +11,16 @@ from desk_fixtures import bench
 from gateway_desk import SIGNER, GatewayDesk, gateway_desk, react
 from temporalio.client import Client
 
-from signoff.client import Signoff
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.receipt import Receipt
-from signoff.gateway import dispatch
-from signoff.gateway.deciding import Answer, decide, withdraw
+from signoff.engine.turn_client import Signoff
+from signoff.gateway import repair_task
+from signoff.gateway.decision_service import Answer, decide, withdraw
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.dispatch import AnswerDispatcher, RequestSweep
-from signoff.store.deliveries import Deliveries, NewDelivery
+from signoff.gateway.repair_task import AnswerDispatcher, RequestSweep
+from signoff.store.delivery_queue import Deliveries, NewDelivery
 from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.scripted import ScriptedModel
@@ -149,7 +149,7 @@ async def test_the_question_of_a_terminated_turn_is_ended(desk: GatewayDesk, mon
     await desk.desk.client.get_workflow_handle(key_of(gone).workflow_id).terminate("a drill")
     await sweep.step()
     assert (await desk.request(gone)).state == "pending"
-    monkeypatch.setattr(dispatch, "SETTLED", timedelta())
+    monkeypatch.setattr(repair_task, "SETTLED", timedelta())
     async with asyncio.timeout(30):
         while (await desk.request(gone)).state == "pending":
             await sweep.step()

@@ -181,3 +181,21 @@ async def test_what_has_to_be_typed_is_the_new_amount(gateway: GatewayDesk) -> N
         assert wrong.status_code == 422
         assert (await gateway.desk.signoff.request(approval)).state == "pending"
         assert "Approved by Approver" in words((await confirmed(page, approval, wrong, typed="99")).text)
+
+
+@pytest.mark.parametrize("written", ["", "again "])
+async def test_the_review_tells_no_secret_value(gateway: GatewayDesk, written: str) -> None:
+    """The right and a wrong password are answered alike, by themselves and where they are written into another field.
+
+    Without this "nothing was changed" was said of the right one alone, and of many candidates the right one was hidden.
+    """
+    approval = await gateway.asked("book")
+    async with browser(gateway) as page:
+        told = []
+        for guess in (PASSWORD, "wronger horse"):
+            alone = await edited(page, approval, card=guess)
+            inside = await edited(page, approval, traveller__name=f"{written}{guess}")
+            told.append((alone.status_code, inside.status_code, "[hidden]" in inside.text, guess in inside.text))
+        same = await edited(page, approval, card="")
+    assert told == [(200, 200, False, True)] * 2
+    assert same.status_code == 422

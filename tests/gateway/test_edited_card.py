@@ -6,18 +6,18 @@ import pytest
 from desk_fixtures import AMOUNT_SCHEMA, GUEST, Ledger, catalog_of, pay_tool
 from temporalio.testing import ActivityEnvironment
 
-from signoff.activities.gate import GateActivity
-from signoff.activities.room import Room
+from signoff.activities.gate_activity import GateActivity
+from signoff.activities.worker_deps import Room
+from signoff.contracts.activity_messages import GateTask
 from signoff.contracts.approval import ApprovalRequest, Card
 from signoff.contracts.call import Pinned
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
-from signoff.contracts.steps import GateTask
 from signoff.gateway.edited_card import as_edited
-from signoff.policy.model import ApprovalPolicy, Show
+from signoff.policy.approval_policy import ApprovalPolicy, Show
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
-from signoff.registry.route import Route
+from signoff.registry.scopes.route import Route
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
 

@@ -10,8 +10,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from signoff.gateway.failing import Failing
-from signoff.gateway.faults import Fault
+from signoff.gateway.error_middleware import Failing
+from signoff.gateway.errors import Fault
 
 
 class Broken(Exception):
@@ -36,7 +36,7 @@ async def test_an_unexpected_error_is_one_line_with_an_id(
     assert named is not None
     assert "something went wrong here" in words(shown.text).lower()
     assert "a secret" not in answer.text + shown.text
-    lines = [record for record in caplog.records if record.name == "signoff.gateway.failing"]
+    lines = [record for record in caplog.records if record.name == "signoff.gateway.error_middleware"]
     loud = [record for record in lines if record.levelno >= logging.INFO]
     assert loud[0].getMessage() == f"GET '/v1/grants' failed, id {named[1]} (Broken)"
     assert len(loud) == 2

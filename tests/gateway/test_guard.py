@@ -8,12 +8,12 @@ import pytest
 from gateway_desk import BASE, GatewayDesk
 
 from signoff.contracts.errors import ConfigError, ServerUnavailable
-from signoff.embedded import free_port
 from signoff.gateway.app import build_app
-from signoff.gateway.serve import serve
-from signoff.registry.people import FixedDirectory
+from signoff.gateway.server import serve
+from signoff.people.directory import FixedDirectory
 from signoff.settings import Settings
 from signoff.store.store import open_store
+from signoff.temporal.embedded_server import free_port
 
 START = {"text": "hello", "actor": "desk"}
 

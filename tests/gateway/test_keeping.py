@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from signoff.approvals.entries import act
+from signoff.approvals.audit_events import act
 from signoff.audit.checkpoints import Checkpoints
 from signoff.audit.log import AuditLog
-from signoff.gateway.keeping import checkpoints_kept
-from signoff.signing import PrivateKeys, Signer, new_key
+from signoff.gateway.checkpoint_task import checkpoints_kept
+from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.store.store import Store
 
 SIGNER = Signer(PrivateKeys(keys=(new_key(datetime.now(UTC) - timedelta(days=1)),)))

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from signoff.contracts.errors import Refused
-from signoff.gateway.links import LINK_KEY, Link, make_link, read_link
-from signoff.gateway.sealed import seal
+from signoff.gateway.approval_links import LINK_KEY, Link, make_link, read_link
+from signoff.gateway.signed_state import seal
 
 KEY = b"k" * 32
 NOW = datetime(2030, 1, 2, 12, tzinfo=UTC)

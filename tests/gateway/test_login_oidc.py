@@ -17,8 +17,9 @@ from oidc_provider import CLIENT, SECRET, Provider, answer_of, new_key, running_
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Person
-from signoff.gateway.login_pages import ATTEMPT
-from signoff.gateway.oidc import AGAIN, assurance_of, provider_of
+from signoff.gateway.auth.oidc import assurance_of, provider_of
+from signoff.gateway.auth.oidc_provider import AGAIN
+from signoff.gateway.pages.sign_in import ATTEMPT
 from signoff.settings import Settings, load_settings
 
 START = "/login/oidc?next=%2Ftools"

@@ -6,9 +6,9 @@ import pytest
 from gateway_desk import BASE, PEOPLE, GatewayDesk
 from gateway_login import bearer, browser, hidden, locked_desk, sign_in, token_of, words
 
-from signoff.gateway.caller import SESSION
-from signoff.gateway.entering import local_path
-from signoff.store.sessions import LIFETIME
+from signoff.gateway.auth.browser_session import local_path
+from signoff.gateway.auth.caller import SESSION
+from signoff.store.browser_sessions import LIFETIME
 from signoff.store.tokens import Tokens
 
 

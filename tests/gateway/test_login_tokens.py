@@ -8,9 +8,9 @@ from gateway_login import all_routes, bearer, locked_desk, token_of
 from starlette.requests import Request
 
 from signoff.contracts.person import Person
+from signoff.gateway.auth.caller import HEALTH, LOOK_AGAIN, OPEN_TO_ALL, Door
+from signoff.gateway.auth.provider_people import Logins
 from signoff.gateway.body_limit import READING
-from signoff.gateway.caller import HEALTH, LOOK_AGAIN, OPEN_TO_ALL, Door
-from signoff.gateway.logins import Logins
 from signoff.store.tokens import Tokens
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from signoff.contracts.limits import CONNECTIONS_OF_ONE
-from signoff.gateway import connection
-from signoff.gateway.connection import _OPEN, _address
+from signoff.gateway import connection_limit
+from signoff.gateway.connection_limit import _OPEN, _address
 
 
 class Wire(asyncio.Transport):
@@ -40,14 +40,14 @@ def test_an_address_has_so_many_connections(monkeypatch: pytest.MonkeyPatch) -> 
 
     Without `CONNECTIONS_OF_ONE` 2,005 silent connections of one address had everybody answered 503.
     """
-    bare = connection.H11Protocol
+    bare = connection_limit.H11Protocol
     monkeypatch.setattr(bare, "connection_made", lambda self, transport: None)
     monkeypatch.setattr(bare, "connection_lost", lambda self, why: None)
-    monkeypatch.setattr(connection.BoundedConnection, "__init__", _bare)
-    monkeypatch.setattr(connection.BoundedConnection, "_wait_for_headers", lambda self: None)
+    monkeypatch.setattr(connection_limit.BoundedConnection, "__init__", _bare)
+    monkeypatch.setattr(connection_limit.BoundedConnection, "_wait_for_headers", lambda self: None)
 
     def opened(host: str) -> tuple[Any, Wire]:
-        protocol, wire = connection.BoundedConnection(), Wire(host)
+        protocol, wire = connection_limit.BoundedConnection(), Wire(host)
         protocol.connection_made(wire)
         return protocol, wire
 

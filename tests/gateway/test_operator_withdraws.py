@@ -9,7 +9,7 @@ from gateway_login import bearer, browser, hidden, locked_desk, sign_in, token_o
 from temporalio.client import Client
 
 from signoff.contracts.person import Person
-from signoff.registry.people import FixedDirectory
+from signoff.people.directory import FixedDirectory
 from signoff.store.store import Store
 
 OLGA = Person(id="olga", name="Olga", roles=("admin",))

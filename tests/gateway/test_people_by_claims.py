@@ -18,14 +18,14 @@ from signoff.audit.log import AuditLog
 from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
-from signoff.gateway.deciding import Answer, decide
-from signoff.registry.login import id_of
-from signoff.registry.people import FixedDirectory
-from signoff.registry.people_vouched import vouch
+from signoff.gateway.decision_service import Answer, decide
+from signoff.keys.signatures import PrivateKeys, Signer, new_key
+from signoff.people.directory import FixedDirectory
+from signoff.people.login import id_of
+from signoff.people.vouched_directory import vouch
 from signoff.settings import Settings
-from signoff.signing import PrivateKeys, Signer, new_key
-from signoff.store.people import VouchedPeople, vouching
 from signoff.store.store import open_store
+from signoff.store.vouched_people import VouchedPeople, vouching
 
 NOW = datetime.now(UTC)
 FOREIGN = Signer(PrivateKeys(keys=(new_key(NOW - timedelta(days=30)),)))

@@ -12,7 +12,7 @@ from temporalio.client import Client
 
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
-from signoff.registry.route import Route, Step
+from signoff.registry.scopes.route import Route, Step
 from signoff.store.store import open_store
 
 

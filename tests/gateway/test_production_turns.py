@@ -14,18 +14,18 @@ from gateway_desk import FLIGHT, PEOPLE, SIGNER, GatewayDesk, fresh, gateway_des
 from gateway_login import STRANGER, bearer, locked_desk, token_of
 from temporalio.client import Client
 
-from signoff.client import Signoff
 from signoff.contracts import names
 from signoff.contracts.call import Pinned
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import TurnKey, parse_approval_id
+from signoff.engine.turn_client import Signoff
 from signoff.gateway.app import build_app
-from signoff.gateway.bodies import TurnBody
-from signoff.gateway.deciding import Answer, decide
-from signoff.gateway.starting import start
-from signoff.registry.people import FixedDirectory
-from signoff.signing import PrivateKeys, Signer, new_key
+from signoff.gateway.decision_service import Answer, decide
+from signoff.gateway.request_models import TurnBody
+from signoff.gateway.turn_starter import start
+from signoff.keys.signatures import PrivateKeys, Signer, new_key
+from signoff.people.directory import FixedDirectory
 from signoff.store.store import open_store
 
 NOW = datetime.now(UTC)

@@ -1,6 +1,7 @@
 """Who may read a conversation and who may stop it: the rule, and every door that keeps it."""
 
 import asyncio
+import re
 import uuid
 
 import httpx
@@ -10,9 +11,9 @@ from gateway_login import STRANGER, bearer, browser, hidden, locked_desk, sign_i
 
 from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
 from signoff.contracts.person import Person
-from signoff.gateway.reading import Concerned, may_read, may_stop, reads_all
+from signoff.gateway.read_access import Concerned, may_read, may_stop, reads_all
 from signoff.gateway.session_names import own_session
-from signoff.registry.seats import rights
+from signoff.people.eligibility import rights
 
 ADMIN = Person(id="ada", name="Ada", roles=("admin",))
 AUDITOR = Person(id="aki", name="Aki", roles=("auditor",))
@@ -190,7 +191,7 @@ async def test_who_may_stop_a_turn_on_its_page(locked: GatewayDesk, gateway: Gat
 
 
 async def test_sessions_show_themselves_to_whom_they_concern(locked: GatewayDesk, gateway: GatewayDesk) -> None:
-    """Its owner, whom one of its turns asks, and who reads all; the turns of it as well."""
+    """Its owner, and who reads all; the turns of it as well. Whom one of its turns asks reads that turn alone."""
     named = SessionKey("main", f"s{uuid.uuid4().hex[:10]}")
     session = ".".join(own_session(named, Person(id="guest"), development=False))
     said = await gateway.http.post(f"/v1/sessions/{session}/messages", json={"text": "pay", "actor": "desk"})
@@ -199,7 +200,10 @@ async def test_sessions_show_themselves_to_whom_they_concern(locked: GatewayDesk
     await gateway.desk.waiting(first)
     then = await gateway.http.post(f"/v1/sessions/{session}/messages", json={"text": "hello", "actor": "desk"})
     second = ".".join((session, then.json()["turn"]))
-    for person in ("eve", "bo"):
+    assert (await got(locked, "ana", f"/v1/turns/{'.'.join(first)}")).status_code == 200
+    shown = (await opened(locked, "ana", f"/turns/{'.'.join(first)}")).text
+    assert f"/sessions/{session}" not in shown
+    for person in ("eve", "bo", "ana"):
         for path in (f"/v1/sessions/{session}", f"/v1/turns/{second}"):
             assert (await got(locked, person, path)).status_code == 404
         for path in (f"/sessions/{session}", f"/live/sessions/{session}"):
@@ -208,10 +212,18 @@ async def test_sessions_show_themselves_to_whom_they_concern(locked: GatewayDesk
         headers = bearer(await token_of(locked, person))
         handed = await locked.http.post(f"/v1/sessions/{session}/results", json=late, headers=headers)
         assert handed.status_code == 404
-    for person in READ:
+    for person in sorted({*READ} - {"ana"}):
         assert (await got(locked, person, f"/v1/sessions/{session}")).status_code == 200, person
         assert (await got(locked, person, f"/v1/turns/{second}")).status_code == 200, person
         assert (await opened(locked, person, f"/sessions/{session}")).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/turns", "/turns?person=ana", "/sessions", "/new", "/tools/pay"])
+async def test_pages_name_nobody_to_a_stranger(locked: GatewayDesk, path: str) -> None:
+    """Who else is a person is told by no list to choose from. Without this a stranger read all their names and ids."""
+    shown = (await opened(locked, "eve", path)).text
+    options = re.findall(r'<option value="([^"]+)"', shown)
+    assert {person.id for person in EVERYBODY}.intersection(options) <= {"eve"}
 
 
 async def test_in_development_everything_is_visible(gateway: GatewayDesk) -> None:

@@ -14,7 +14,7 @@ from gateway_login import bearer, locked_desk, token_of
 from signoff.contracts.call import Pinned
 from signoff.contracts.ids import SessionKey, TurnKey, is_id
 from signoff.contracts.person import Person
-from signoff.contracts.session import turn_of
+from signoff.contracts.session_messages import turn_of
 from signoff.gateway.session_names import is_own, own_session
 
 

@@ -17,8 +17,8 @@ from temporalio.client import Client
 from signoff.contracts.ids import TurnKey
 from signoff.gateway.app import build_app
 from signoff.gateway.deps import GatewayDeps
-from signoff.registry.people import DevelopmentDirectory
-from signoff.registry.people_file import FileDirectory
+from signoff.people.directory import DevelopmentDirectory
+from signoff.people.people_file import FileDirectory
 from signoff.settings import Settings
 from signoff.store.store import Store
 from signoff.testing.scripted import ScriptedModel

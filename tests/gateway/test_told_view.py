@@ -6,10 +6,10 @@ from typing import Any
 from channel_kit import a_request
 
 from signoff.contracts.person import Person
-from signoff.gateway.told_view import told_lines
-from signoff.registry.manifest_channels import ChannelDeclared
-from signoff.registry.people import FixedDirectory
-from signoff.store.deliveries import DeliveryRow
+from signoff.gateway.pages.delivery_view import told_lines
+from signoff.people.directory import FixedDirectory
+from signoff.registry.manifest.channel_sections import ChannelDeclared
+from signoff.store.delivery_queue import DeliveryRow
 
 NOW = datetime(2026, 11, 22, 14, 0, tzinfo=UTC)
 PEOPLE = FixedDirectory([Person(id="ana", name="Ana Sousa")])

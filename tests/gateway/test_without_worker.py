@@ -10,8 +10,8 @@ from desk_fixtures import bench
 from gateway_desk import BASE, SIGNER, GatewayDesk, fresh, gateway_desk, react
 from temporalio.client import Client
 
-from signoff.client import Signoff
 from signoff.contracts.ids import parse_approval_id
+from signoff.engine.turn_client import Signoff
 from signoff.gateway.app import build_app
 from signoff.store.store import Store
 from signoff.testing.scripted import ScriptedModel

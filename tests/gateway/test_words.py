@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from signoff.contracts.approval import CardRow
-from signoff.gateway import texts
-from signoff.gateway.texts import TEXTS, language_of, text
-from signoff.gateway.words import Reader
+from signoff.gateway.pages import texts
+from signoff.gateway.pages.texts import TEXTS, language_of, text
+from signoff.gateway.pages.words import Reader
 
 NOW = datetime(2026, 11, 21, 17, 0, tzinfo=UTC)
 

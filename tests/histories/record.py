@@ -26,19 +26,19 @@ from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
-from signoff.converter import DATA_CONVERTER
-from signoff.embedded import ServerOptions, free_port, run_server
+from signoff.people.directory import Directory, development_directory
 from signoff.registry.actor import Actor
 from signoff.registry.availability import Occasion
-from signoff.registry.context import ToolContext
-from signoff.registry.manifest_channels import ChannelDeclared, RoutingRules
-from signoff.registry.people import Directory, development_directory
+from signoff.registry.manifest.channel_sections import ChannelDeclared, RoutingRules
 from signoff.registry.permission import Permission
-from signoff.registry.result import ToolFailure, ToolResult
-from signoff.registry.route import Route, Step
+from signoff.registry.results.tool_result import ToolFailure, ToolResult
+from signoff.registry.scopes.route import Route, Step
 from signoff.registry.tool import Tool
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store, open_store
 from signoff.store.tickets import ticket_key
+from signoff.temporal.converter import DATA_CONVERTER
+from signoff.temporal.embedded_server import ServerOptions, free_port, run_server
 from signoff.testing.scripted import ScriptedModel, calls, respond
 
 FOLDER = Path(__file__).parent / str(names.ENGINE)

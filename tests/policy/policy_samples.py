@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from signoff.policy.compiled import CompiledPolicy, compile_policy
+from signoff.policy.approval_policy import ApprovalPolicy, RequiresApproval
+from signoff.policy.compiled_policy import CompiledPolicy, compile_policy
 from signoff.policy.facts import ToolFacts
-from signoff.policy.model import ApprovalPolicy, RequiresApproval
 
 TOOL = ToolFacts("book_flight", "travel", "local", ("destructive", "money"))
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signoff.contracts.canonical import NotCanonical, canonical_json
-from signoff.policy.bounds import out_of_bounds
+from signoff.contracts.canonical_json import NotCanonical, canonical_json
+from signoff.formats.bounds import out_of_bounds
 
 
 def nest(depth: int) -> Any:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from signoff.policy.bounds import out_of_bounds
+from signoff.formats.bounds import out_of_bounds
 from signoff.policy.facts import ToolFacts
 
 

@@ -6,7 +6,7 @@ from policy_samples import arguments, compiled, context
 
 from signoff.contracts.errors import ConfigError
 from signoff.policy.cases import run_cases
-from signoff.policy.explain import explain_json, explain_text
+from signoff.policy.explanation import explain_json, explain_text
 
 POLICIES = {"book_flight": compiled(auto_approve_if="args.totalCost < 50", approvers=["role:finance"])}
 

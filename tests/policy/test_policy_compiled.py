@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from policy_samples import SCHEMA, TOOL, arguments, compiled, context
 
 from signoff.contracts.errors import ConfigError
-from signoff.policy.compiled import CompiledPolicy, CompiledRules, compile_policy, compile_rules
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
+from signoff.policy.compiled_policy import CompiledPolicy, CompiledRules, compile_policy, compile_rules
 from signoff.policy.facts import ToolFacts
-from signoff.policy.model import ApprovalPolicy, GlobalRule
 from signoff.policy.second_engine import second_program
 
 CHEAP = "args.totalCost < 50 && ctx.user.tier == 'trusted'"

@@ -11,8 +11,8 @@ from celpy import celtypes
 from policy_samples import arguments, compiled, context
 
 from signoff.policy.answer import Outcome
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.first_engine import FirstProgram
-from signoff.policy.model import ApprovalPolicy
 from signoff.policy.operators import equal
 from signoff.policy.second_engine import second_program
 from signoff.policy.syntax import text_problem

@@ -14,8 +14,8 @@ from signoff.policy import operators, second_engine
 from signoff.policy.answer import Outcome
 from signoff.policy.cost import STEP, Cost, cost_of, growth, sizes_at_most
 from signoff.policy.extent import Counted, counted
+from signoff.policy.schema_shapes import read_schema
 from signoff.policy.second_engine import as_celpy, second_program
-from signoff.policy.shapes import read_schema
 
 SCHEMA = {
     "type": "object",

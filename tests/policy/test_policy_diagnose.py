@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from signoff.policy.diagnose import Place, read_error
-from signoff.policy.shapes import Shape, read_schema
+from signoff.policy.diagnosis import Place, read_error
+from signoff.policy.schema_shapes import Shape, read_schema
 
 FIELDS = {
     "type": "object",

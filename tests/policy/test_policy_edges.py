@@ -8,11 +8,11 @@ from policy_samples import TOOL, arguments, compiled, context
 from signoff.contracts.errors import ConfigError
 from signoff.policy import first_engine, second_engine
 from signoff.policy.answer import Outcome
-from signoff.policy.compiled import CompiledRules, RulesVerdict, compile_policy, compile_rules
-from signoff.policy.context import context_shape
-from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
+from signoff.policy.compiled_policy import CompiledRules, RulesVerdict, compile_policy, compile_rules
+from signoff.policy.context_shapes import context_shape
+from signoff.policy.schema_shapes import read_schema
 from signoff.policy.second_engine import as_celpy, second_program
-from signoff.policy.shapes import read_schema
 
 ACTOR = {"name": "desk", "tags": ["money"]}
 

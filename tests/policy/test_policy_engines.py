@@ -11,9 +11,9 @@ from policy_samples import arguments, compiled, context
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import POLICY_STEPS
 from signoff.policy.answer import EngineAnswer, Outcome
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.expression import EVALUATORS, facts
 from signoff.policy.first_engine import first_program
-from signoff.policy.model import ApprovalPolicy
 from signoff.policy.operators import FUNCTIONS
 from signoff.policy.second_engine import as_celpy, second_program
 from signoff.policy.syntax import subtrees

@@ -6,7 +6,7 @@ import pytest
 
 from signoff.contracts.errors import ConfigError
 from signoff.policy.facts import ToolFacts
-from signoff.policy.filtering import compile_filter
+from signoff.policy.filter_expression import compile_filter
 
 TOOL = ToolFacts("pay", "generalist", "routed", ("money",))
 ACTOR: dict[str, Any] = {"name": "desk", "tags": []}

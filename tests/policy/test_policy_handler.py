@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from policy_samples import SCHEMA, TOOL, arguments, compiled, context
 
-from signoff.policy.compiled import CompiledPolicy, compile_policy
-from signoff.policy.handler import Answer, handler_rule, heard, read_answer
+from signoff.policy.compiled_policy import CompiledPolicy, compile_policy
+from signoff.policy.handler_verdict import Answer, handler_rule, heard, read_answer
 
 RULE = "handler:desk.rules:judge"
 AUTO = {"auto_approve_if": "true"}

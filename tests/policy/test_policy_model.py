@@ -4,8 +4,8 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from signoff.contracts.errors import ConfigError
-from signoff.policy.durations import seconds
-from signoff.policy.model import ApprovalPolicy, GlobalRule, RequiresApproval
+from signoff.formats.durations import seconds
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, RequiresApproval
 
 
 def test_the_defaults_are_those_of_the_policy_document() -> None:

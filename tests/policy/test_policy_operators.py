@@ -2,6 +2,7 @@
 
 import datetime
 import importlib.util
+import logging
 import math
 from types import ModuleType
 from typing import Any
@@ -11,6 +12,7 @@ from celpy import celtypes
 from celpy.evaluation import CELEvalError
 
 from signoff.policy import operators as imported
+from signoff.policy.second_engine import as_celpy, second_program
 
 INT, UINT, DOUBLE = celtypes.IntType, celtypes.UintType, celtypes.DoubleType
 TEXT, BYTES, BOOL = celtypes.StringType, celtypes.BytesType, celtypes.BoolType
@@ -81,8 +83,42 @@ def test_every_value_has_its_kind(value: Any, kind: str) -> None:
 def test_nothing_but_the_specified_is_replaced() -> None:
     """The table holds these operators, each able to run."""
     table = fresh().FUNCTIONS
-    assert sorted(table) == sorted([*OF_TWO, "size", "duration", "timestamp", "int", "uint", "double", "bool"])
+    joined = ["_&&_", "_||_"]
+    assert sorted(table) == sorted([*OF_TWO, *joined, "size", "duration", "timestamp", "int", "uint", "double", "bool"])
     assert all(callable(each) for each in table.values())
+
+
+YES, NO, WRONG, OTHER = celtypes.BoolType(True), celtypes.BoolType(False), CELEvalError("divide by zero"), INT(1)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "conjunction", "disjunction"),
+    [
+        (YES, YES, "true", "true"),
+        (YES, NO, "false", "true"),
+        (NO, NO, "false", "false"),
+        (YES, WRONG, "divide by zero", "true"),
+        (NO, WRONG, "false", "divide by zero"),
+        (YES, OTHER, "no such overload", "true"),
+        (NO, OTHER, "false", "no such overload"),
+        (WRONG, WRONG, "divide by zero", "divide by zero"),
+        (OTHER, OTHER, "no such overload", "no such overload"),
+    ],
+)
+def test_what_decides_absorbs_errors(left: Any, right: Any, conjunction: str, disjunction: str) -> None:
+    """`false && error` is false and `true || error` true, either way round; no error holds the text of another."""
+    for one, two in ((left, right), (right, left)):
+        assert told(imported.both(one, two)) == conjunction
+        assert told(imported.either(one, two)) == disjunction
+
+
+def told(value: Any) -> str:
+    """A boolean, or an error's own word, which is all that it holds."""
+    if isinstance(value, celtypes.BoolType):
+        return "true" if value else "false"
+    assert isinstance(value, CELEvalError)
+    assert len(value.args) == 1
+    return str(value.args[0])
 
 
 EQUAL = [
@@ -362,3 +398,12 @@ def test_pythons_own_results_become_cels() -> None:
         assert wrap(value) == value
     for value in (INT(1), TIME, MAP({})):
         assert wrap(value) is value
+
+
+def test_no_value_goes_to_a_log(caplog: pytest.LogCaptureFixture) -> None:
+    """celpy writes what it evaluates, which is a call's arguments, wherever somebody listens at that level."""
+    caplog.set_level(logging.DEBUG)
+    data = {"args": as_celpy({"iban": "DE89 secret", "n": [0, 1]})}
+    for text in ("args.iban + 'x' == 'y'", "args.n.exists(n, 10 / n > 5 || args.iban > n)", "args.iban.gone"):
+        second_program(text).run(data)
+    assert [record.name for record in caplog.records if record.name.startswith("celpy")] == []

@@ -6,11 +6,11 @@ import pytest
 from policy_samples import TOOL
 
 from signoff.contracts.errors import ConfigError
-from signoff.policy.compiled import compile_policy
-from signoff.policy.model import ApprovalPolicy
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.policy.compiled_policy import compile_policy
 from signoff.policy.paths import spell, touched, unchecked, unguarded
+from signoff.policy.schema_shapes import read_schema
 from signoff.policy.second_engine import second_program
-from signoff.policy.shapes import read_schema
 
 HOTEL = {"type": "object", "properties": {"name": {"type": "string"}, "stars": {"type": "integer"}}}
 LEG = {

@@ -6,8 +6,8 @@ import pytest
 from policy_samples import TOOL
 
 from signoff.contracts.errors import ConfigError
-from signoff.policy.compiled import compile_policy
-from signoff.policy.remembered import compile_where
+from signoff.policy.compiled_policy import compile_policy
+from signoff.policy.grant_predicate import compile_where
 
 SCHEMA = {
     "type": "object",
@@ -15,6 +15,8 @@ SCHEMA = {
     "required": ["amount", "to"],
 }
 POLICY = compile_policy(True, tool=TOOL, input_schema=SCHEMA)
+ANYTHING = {name: {} for name in ("amount", "to", "memo", "lines")}
+UNCHECKED = compile_policy(True, tool=TOOL, input_schema={"properties": ANYTHING, "required": list(ANYTHING)})
 
 
 @pytest.mark.parametrize(
@@ -52,3 +54,58 @@ def test_a_predicate_is_checked_against_the_schema(where: str, says: str) -> Non
         compile_where(where, POLICY)
     assert says in caught.value.message
     assert (caught.value.context["field"], caught.value.context["tool_name"]) == ("where", "book_flight")
+
+
+@pytest.mark.parametrize("hidden", ["to", "to.code"])
+@pytest.mark.parametrize(
+    "where",
+    [
+        "args.to == 'h'",
+        "args.to.startsWith('h')",
+        "has(args.to)",
+        "dyn(args)['to'] == 'h'",
+        "dyn(args) == {'amount': 5, 'to': 'h'}",
+        "dyn(args).exists(k, dyn(args)[k] == 'h')",
+        "dyn(args).exists(k, k == 'to')",
+        "dyn(args).to == 'h'",
+        "[args].exists(one, one.to == 'h')",
+        "[args][0].to == 'h'",
+        "(true ? args : args).to == 'h'",
+        "{'all': args}.all.to == 'h'",
+        "(args).to == 'h'",
+        ".args.to == 'h'",
+        "[1, 2].exists(n, args.amount == 5.0 && args.to == 'h')",
+        "args.amount == 5.0 || args.to.matches('h.*')",
+        "dyn(args).size() == 2",
+        "string(dyn(args)) == 'h'",
+    ],
+)
+def test_nothing_hidden_is_read(where: str, hidden: str) -> None:
+    """However an expression comes to the arguments as a whole or to the hidden one, it is refused with its name."""
+    compile_where(where, UNCHECKED)
+    with pytest.raises(ConfigError) as caught:
+        compile_where(where, UNCHECKED, (hidden,))
+    assert f"may read `{hidden}`, which is hidden" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("where", "hidden", "taken"),
+    [
+        ("args.amount <= 50.0", "to", True),
+        ("has(args.memo) && args.memo == 'x'", "to", True),
+        ("args.lines.all(line, line.sku == 'x')", "to", True),
+        ("args.lines.all(line, line.sku == 'x')", "lines.key", False),
+        ("args.lines[0].sku == 'x'", "lines.key", False),
+        ("args.to.city == 'x'", "to.code", True),
+        ("args.to.code == 'x'", "to.code", False),
+        ("args.to.code.inner == 'x'", "to.code", False),
+        ("args.to == args.memo", "to.code", False),
+    ],
+)
+def test_what_is_not_hidden_may_be_read(where: str, hidden: str, taken: bool) -> None:
+    """Arguments that are named one by one; of a list that holds something hidden nothing."""
+    if taken:
+        compile_where(where, UNCHECKED, (hidden,))
+        return
+    with pytest.raises(ConfigError, match="hidden from who decides"):
+        compile_where(where, UNCHECKED, (hidden,))

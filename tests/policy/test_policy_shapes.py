@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from signoff.policy.shapes import ANY, Shape, pin_numbers, read_schema
+from signoff.policy.schema_shapes import ANY, Shape, pin_numbers, read_schema
 
 INT, TEXT = Shape("int"), Shape("string")
 LEG = {"type": "object", "properties": {"n": {"type": "integer"}, "t": {"type": "string"}}, "required": ["n"]}

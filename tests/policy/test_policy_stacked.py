@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signoff.contracts.canonical import sha256_hex
-from signoff.policy.compiled import CompiledPolicy, compile_policy
+from signoff.contracts.canonical_json import sha256_hex
+from signoff.policy.approval_policy import ApprovalPolicy, RequiresApproval, Show
+from signoff.policy.compiled_policy import CompiledPolicy, compile_policy
 from signoff.policy.facts import ToolFacts
-from signoff.policy.model import ApprovalPolicy, RequiresApproval, Show
-from signoff.policy.stacked import Below, incomparable, stacked
+from signoff.policy.policy_stack import Below, incomparable, stacked
 
 SCHEMA = {"type": "object", "properties": {"amount": {"type": "number"}}, "required": ["amount"]}
 TOOL = ToolFacts("pay", "generalist", "routed", ())

@@ -5,8 +5,8 @@ from policy_samples import arguments, compiled, context, verdict_of
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import POLICY_CHARS, POLICY_NESTING, POLICY_OPERATORS
-from signoff.policy.compiled import compile_rules
-from signoff.policy.model import GlobalRule
+from signoff.policy.approval_policy import GlobalRule
+from signoff.policy.compiled_policy import compile_rules
 from signoff.policy.second_engine import second_program
 from signoff.policy.syntax import normalise, text_problem, tree_problem
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from policy_samples import TOOL, arguments, compiled, context, verdict_of
 
 from signoff.contracts.errors import ConfigError
-from signoff.policy.compiled import CompiledPolicy, compile_policy
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.policy.compiled_policy import CompiledPolicy, compile_policy
 from signoff.policy.first_engine import first_program
-from signoff.policy.model import ApprovalPolicy
 from signoff.policy.second_engine import as_celpy, second_program
 
 SECRET = "hunter2-is-the-password"
@@ -212,8 +212,8 @@ def test_policies_print_nothing_and_leave_the_recursion_limit_alone() -> None:
     """A process whose stdout is a protocol can import, compile, fail to compile and judge."""
     program = (
         "import sys; sys.setrecursionlimit(4321)\n"
-        "from signoff.policy.model import ApprovalPolicy\n"
-        "from signoff.policy.compiled import compile_policy\n"
+        "from signoff.policy.approval_policy import ApprovalPolicy\n"
+        "from signoff.policy.compiled_policy import compile_policy\n"
         "from signoff.policy.facts import ToolFacts\n"
         "from signoff.policy.second_engine import second_program\n"
         "tool = ToolFacts('t', 's', 'local', ())\n"

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from policy_samples import TOOL, context
 
-from signoff.policy.compiled import compile_policy
-from signoff.policy.model import ApprovalPolicy
-from signoff.policy.shapes import Shape, read_schema
-from signoff.policy.typed import is_cel_name, typed_environment
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.policy.compiled_policy import compile_policy
+from signoff.policy.schema_shapes import Shape, read_schema
+from signoff.policy.type_check import is_cel_name, typed_environment
 
 LEG = {"type": "object", "properties": {"n": {"type": "integer"}, "in": {"type": "string"}, "ok": {"type": "boolean"}}}
 FIELDS: dict[str, Any] = {

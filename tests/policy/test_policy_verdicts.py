@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from policy_samples import SCHEMA, TOOL, arguments, compiled, context
 
-from signoff.contracts.canonical import sha256_hex
+from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import ConfigError
 from signoff.policy.answer import EngineAnswer
-from signoff.policy.compiled import CompiledPolicy, PolicyVerdict, RulesVerdict, compile_policy, compile_rules
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
+from signoff.policy.compiled_policy import CompiledPolicy, PolicyVerdict, RulesVerdict, compile_policy, compile_rules
 from signoff.policy.expression import EVALUATORS
 from signoff.policy.facts import ToolFacts
-from signoff.policy.model import ApprovalPolicy, GlobalRule
 from signoff.policy.second_engine import second_program
 
 ONE, TWO = "cel-expr-python", "cel-python"

@@ -7,13 +7,13 @@ import pytest
 from policy_samples import arguments, compiled, context
 
 from signoff.contracts.errors import ConfigError
+from signoff.formats.durations import seconds
 from signoff.policy.answer import EngineAnswer
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.policy.cases import Case, read_case, run_cases
-from signoff.policy.compiled import PolicyVerdict, compile_rules
-from signoff.policy.diagnose import no_second_reading
-from signoff.policy.durations import seconds
-from signoff.policy.explain import explain_json, explain_text
-from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.policy.compiled_policy import PolicyVerdict, compile_rules
+from signoff.policy.diagnosis import no_second_reading
+from signoff.policy.explanation import explain_json, explain_text
 
 CASE = {"name": "cheap", "tool": "book_flight", "expect": "auto"}
 KEYS = "allowed are `name`, `tool`, `args`, `ctx`, `expect`"

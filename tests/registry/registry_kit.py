@@ -8,8 +8,8 @@ from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
 from signoff.registry.actor import Actor
 from signoff.registry.availability import Occasion
-from signoff.registry.context import ToolContext
 from signoff.registry.tool import Tool
+from signoff.registry.tool_context import ToolContext
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

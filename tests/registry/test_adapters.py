@@ -7,11 +7,11 @@ import pytest
 from registry_kit import a_context, a_tool
 
 from signoff.contracts.errors import ConfigError
-from signoff.registry.adapters import context_first, from_ok, from_success, ok_results, success_results
-from signoff.registry.context import ToolContext
-from signoff.registry.manifest import load_manifest
+from signoff.registry.handler_adapters import context_first, from_ok, from_success, ok_results, success_results
+from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.registry import ToolRegistry
-from signoff.registry.result import ToolFailure, ToolResult
+from signoff.registry.results.tool_result import ToolFailure, ToolResult
+from signoff.registry.tool_context import ToolContext
 
 
 @pytest.mark.row("X19")
@@ -31,7 +31,7 @@ async def test_a_handler_that_takes_its_context_first_is_adapted() -> None:
 async def test_a_tool_by_id_with_parameters_and_its_context_first_is_declared_as_it_is(tmp_path: Path) -> None:
     """`id`, `parameters` and `description` in a manifest, the handler adapted; a second name is refused."""
     (tmp_path / "by_id.py").write_text(
-        "from signoff.registry.adapters import context_first\n\n\n"
+        "from signoff.registry.handler_adapters import context_first\n\n\n"
         "@context_first\nasync def weather(context, args):\n    return f'{context.user_id}: {args[\"city\"]}'\n"
     )
     text = (

@@ -7,8 +7,8 @@ import pytest
 from signoff.contracts.errors import Refused
 from signoff.contracts.limits import LOGIN_NAME_CHARS, LOGIN_NAMES
 from signoff.contracts.person import Person
-from signoff.registry.addresses import DeclaredNames, claimed_names, folded
-from signoff.registry.people import FixedDirectory
+from signoff.people.addresses import DeclaredNames, claimed_names, folded
+from signoff.people.directory import FixedDirectory
 
 
 @pytest.mark.parametrize(

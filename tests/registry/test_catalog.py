@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from registry_kit import a_tool, an_actor, pinned
 
+from signoff.contracts.activity_messages import TurnLimits
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Person, Principal
-from signoff.contracts.steps import TurnLimits
-from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.people.directory import FixedDirectory, development_directory, principal_of
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import build_catalog
-from signoff.registry.inventory import inventory
-from signoff.registry.people import FixedDirectory, development_directory, principal_of
-from signoff.registry.pinned import context_fields, pinned_cel
+from signoff.registry.cel_context import context_fields, pinned_cel
+from signoff.registry.gates.inventory import inventory
 
 ASK_RULE = GlobalRule(name="r", rule="true", effect="require_approval")
 

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from registry_kit import SCHEMA, a_tool, an_actor
 
+from signoff.contracts.activity_messages import TurnLimits
 from signoff.contracts.person import Person
-from signoff.contracts.steps import TurnLimits
-from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import build_catalog
-from signoff.registry.derive import derive
-from signoff.registry.diff import CatalogDiff, catalog_diff
+from signoff.registry.catalog_diff import CatalogDiff, catalog_diff
+from signoff.registry.catalog_variant import derive
 from signoff.registry.normal_form import normal_text
-from signoff.registry.route import Route, Step
+from signoff.registry.scopes.route import Route, Step
 
 RULES = [GlobalRule(name=name, rule="'x' in tool.tags", effect="hide") for name in ("a", "b")]
 BASE: dict[str, Any] = {

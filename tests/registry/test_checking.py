@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from registry_kit import a_call, a_tool, an_actor, pinned
 
+from signoff.contracts.activity_messages import Tally
 from signoff.contracts.limits import MAX_NAME_CHARS
-from signoff.contracts.steps import Tally
+from signoff.formats.json_schema import Problem
 from signoff.registry.catalog import build_catalog
-from signoff.registry.checking import as_run
 from signoff.registry.correction import Corrected
 from signoff.registry.function import tool
-from signoff.registry.gates import Judgement, judge
-from signoff.registry.schema import Problem
+from signoff.registry.gates.argument_check import as_run
+from signoff.registry.gates.pipeline import Judgement, judge
 from signoff.registry.tool import Tool
 
 GOOD: dict[str, Any] = {"flight": "TP 531", "totalCost": 420}

@@ -8,9 +8,9 @@ import pytest
 from signoff.contracts.errors import ConfigError, Refused
 from signoff.contracts.ids import is_id
 from signoff.contracts.person import Delegation, Person
-from signoff.registry.claims import ClaimsDirectory, ClaimsMapping, login_of
-from signoff.registry.login import id_of
-from signoff.registry.people import Directory, FixedDirectory
+from signoff.people.claims import ClaimsDirectory, ClaimsMapping, login_of
+from signoff.people.directory import Directory, FixedDirectory
+from signoff.people.login import id_of
 
 ISSUER = "https://login.example.com/realms/one"
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

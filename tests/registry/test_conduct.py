@@ -8,7 +8,7 @@ from registry_kit import SCHEMA, a_tool, an_actor
 
 from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.registry.catalog import build_catalog
-from signoff.registry.manifest import load_manifest
+from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.registry import ToolRegistry
 
 

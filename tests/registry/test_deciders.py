@@ -7,9 +7,9 @@ from desk_fixtures import Ledger, catalog_of, pay_tool
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Person
-from signoff.policy.model import ApprovalPolicy, RequiresApproval
-from signoff.registry.deciders import check_deciders
-from signoff.registry.people import FixedDirectory
+from signoff.people.directory import FixedDirectory
+from signoff.policy.approval_policy import ApprovalPolicy, RequiresApproval
+from signoff.registry.approver_coverage import check_deciders
 
 PEOPLE = FixedDirectory(
     [

@@ -9,15 +9,15 @@ from registry_kit import a_tool, an_actor
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Person
-from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.derive import derive
-from signoff.registry.destinations import NOWHERE, Destination
-from signoff.registry.manifest_channels import NO_CHANNELS, ChannelDeclared, RoutingRules
+from signoff.registry.catalog_variant import derive
+from signoff.registry.manifest.channel_sections import NO_CHANNELS, ChannelDeclared, RoutingRules
 from signoff.registry.normal_form import normal_text
-from signoff.registry.records import identity
-from signoff.registry.reducers import ReducerRegistry
-from signoff.registry.result import Result
+from signoff.registry.results.annotated_record import identity
+from signoff.registry.results.destinations import NOWHERE, Destination
+from signoff.registry.results.reducers import ReducerRegistry
+from signoff.registry.results.tool_result import Result
 from signoff.registry.tool import Tool
 
 PARTS = {

@@ -13,8 +13,8 @@ from temporalio.client import Client
 
 from signoff.contracts.errors import ConfigError
 from signoff.registry.catalog import build_catalog
-from signoff.registry.domain_data import DomainMerge, merged
-from signoff.registry.manifest import load_manifest
+from signoff.registry.manifest.loader import load_manifest
+from signoff.registry.results.domain_data import DomainMerge, merged
 from signoff.store.store import Store
 from signoff.testing.scripted import calls
 

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 from registry_kit import a_call, a_tool, an_actor, pinned
 
+from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError, RegistrationError
-from signoff.contracts.steps import Tally
-from signoff.policy.model import GlobalRule
+from signoff.policy.approval_policy import GlobalRule
 from signoff.registry.actor import Surface
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.context import ToolContext
-from signoff.registry.filters import mcp_parts
 from signoff.registry.function import tool
-from signoff.registry.gates import Judgement, judge
+from signoff.registry.gates.actor_filters import mcp_parts
+from signoff.registry.gates.pipeline import Judgement, judge
 from signoff.registry.tool import Tool
+from signoff.registry.tool_context import ToolContext
 
 GOOD = {"flight": "TP 531", "totalCost": 420}
 TOOLS = (

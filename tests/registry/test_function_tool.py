@@ -9,10 +9,10 @@ from pydantic import AfterValidator, BaseModel, Field
 from registry_kit import a_context
 
 from signoff.contracts.errors import RegistrationError
-from signoff.registry.context import ToolContext
 from signoff.registry.docstring import parse_docstring
 from signoff.registry.function import from_function, tool
 from signoff.registry.registry import ToolRegistry
+from signoff.registry.tool_context import ToolContext
 
 
 class Leg(BaseModel):

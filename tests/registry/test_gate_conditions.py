@@ -7,22 +7,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from registry_kit import a_call, a_tool, an_actor, pinned
 
+from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import CallCode
 from signoff.contracts.errors import RegistrationError
-from signoff.contracts.steps import Tally
-from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.contracts.usage import UsageLimit
+from signoff.formats.json_schema import Problem
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Surface
 from signoff.registry.availability import Occasion, occasion_of
 from signoff.registry.capabilities import KINDS, Capabilities
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.correction import Corrected
-from signoff.registry.gates import GateName, Judgement, Known, by_verdict, judge
+from signoff.registry.gates.pipeline import GateName, Judgement, Known, by_verdict, judge
 from signoff.registry.permission import PERMISSION_RULE, Permission
-from signoff.registry.route import Route, Step
-from signoff.registry.schema import Problem
-from signoff.registry.scopes import Resolution
+from signoff.registry.scopes.position import Resolution
+from signoff.registry.scopes.route import Route, Step
 from signoff.registry.tool import Tool
-from signoff.registry.usage import UsageLimit
 
 GOOD: dict[str, Any] = {"flight": "TP 531", "totalCost": 420}
 ALL = frozenset(KINDS)

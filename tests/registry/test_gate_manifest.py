@@ -7,7 +7,7 @@ import pytest
 from signoff.contracts.errors import ConfigError
 from signoff.registry.actor import Surface
 from signoff.registry.capabilities import Capabilities
-from signoff.registry.manifest import load_manifest
+from signoff.registry.manifest.loader import load_manifest
 
 CODE = '''
 from signoff.registry.permission import Permission

@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 from registry_kit import a_tool, an_actor, pinned
 
-from signoff.approvals.grants import GRANT_RULE
+from signoff.approvals.grant_rules import GRANT_RULE
+from signoff.contracts.activity_messages import Tally, TurnLimits
 from signoff.contracts.call import CallCode
-from signoff.contracts.canonical import sha256_hex
+from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.content import Content
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import ARGUMENTS_BYTES, MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS
 from signoff.contracts.message import CallPart
-from signoff.contracts.steps import Tally, TurnLimits
-from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.formats.json_schema import Problem
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.checking import PROBLEMS_TOLD
-from signoff.registry.gates import DOUBTED_RULE, GateName, Judgement, judge, next_tally
+from signoff.registry.gates.argument_check import PROBLEMS_TOLD
+from signoff.registry.gates.pipeline import DOUBTED_RULE, GateName, Judgement, judge, next_tally
 from signoff.registry.permission import PERMISSION_RULE
-from signoff.registry.schema import Problem
 from signoff.registry.tool import Tool
 
 GOOD = {"flight": "TP 531", "totalCost": 420}

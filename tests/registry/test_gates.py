@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from registry_kit import a_call, a_tool, an_actor, pinned
 
+from signoff.contracts.activity_messages import Tally, TurnLimits
 from signoff.contracts.limits import MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS
-from signoff.contracts.steps import Tally, TurnLimits
-from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.formats.json_schema import Problem
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.gates import Judgement, judge, next_tally
-from signoff.registry.schema import Problem
+from signoff.registry.gates.pipeline import Judgement, judge, next_tally
 from signoff.registry.tool import Tool
 
 GOOD = {"flight": "TP 531", "totalCost": 420}

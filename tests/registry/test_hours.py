@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from signoff.registry.hours import is_open, read_window
+from signoff.formats.hours import is_open, read_window
 
 OFFICE = "Mo-Fr 08:00-18:00 Europe/Lisbon"
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from signoff.contracts.errors import RegistrationError
-from signoff.registry.schema import compile_schema
+from signoff.formats.json_schema import compile_schema
 
 SECRET = "hunter2-correct-horse"
 SCHEMA: dict[str, Any] = {

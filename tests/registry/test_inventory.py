@@ -3,14 +3,14 @@
 import pytest
 from registry_kit import a_call, a_tool, an_actor, pinned
 
+from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError
-from signoff.contracts.steps import Tally
-from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.people.directory import FixedDirectory
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
+from signoff.registry.approver_coverage import check_deciders
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.deciders import check_deciders
-from signoff.registry.gates import judge
-from signoff.registry.inventory import InventoryRow, inventory
-from signoff.registry.people import FixedDirectory
+from signoff.registry.gates.inventory import InventoryRow, inventory
+from signoff.registry.gates.pipeline import judge
 
 ARGS = {"flight": "TP1", "totalCost": 10}
 

@@ -8,10 +8,10 @@ import pytest
 from registry_kit import a_tool
 
 from signoff.contracts.errors import ConfigError, RegistrationError
-from signoff.registry.manifest import load_manifest
+from signoff.contracts.usage import UsageLimit, used_up
+from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.normal_form import normal_form
 from signoff.registry.registry import ToolRegistry
-from signoff.registry.usage import UsageLimit, used_up
 
 TOOLS = """
 version: 1

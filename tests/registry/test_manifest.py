@@ -10,17 +10,17 @@ import pytest
 from registry_kit import a_context, a_tool
 
 from signoff.contracts.errors import ConfigError
+from signoff.formats.yaml_file import parse_yaml
 from signoff.registry.catalog import Catalog
-from signoff.registry.manifest import load_manifest
+from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.registry import ToolRegistry
-from signoff.registry.yamlfile import parse_yaml
 
 HANDLERS = '''
 """Handlers of the manifest tests."""
 
 from typing import Any
 
-from signoff.registry.context import ToolContext
+from signoff.registry.tool_context import ToolContext
 from signoff.registry.function import tool
 
 

@@ -8,13 +8,13 @@ from registry_kit import a_tool
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Reach
-from signoff.policy.model import ApprovalPolicy
+from signoff.people.people_file import load_people
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.diff import catalog_diff
-from signoff.registry.manifest import load_manifest
-from signoff.registry.manifest_channels import ChannelDeclared, RoutingRules
+from signoff.registry.catalog_diff import catalog_diff
+from signoff.registry.manifest.channel_sections import ChannelDeclared, RoutingRules
+from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.normal_form import normal_form
-from signoff.registry.people_file import load_people
 
 MAIL = ChannelDeclared("mail", "email", {"host": "mx", "smtp": {"password": "env:MAIL"}})
 CHAT = ChannelDeclared("chat", "slack")

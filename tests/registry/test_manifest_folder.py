@@ -7,7 +7,7 @@ import pytest
 
 from signoff.contracts.errors import ConfigError
 from signoff.registry.catalog import Catalog
-from signoff.registry.manifest import load_manifest
+from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.normal_form import normal_text
 
 MAIN = "version: 1\npath: [code]\ndefaults: {model: 'scripted:x:y'}\n"

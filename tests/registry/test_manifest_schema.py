@@ -10,11 +10,11 @@ from pydantic.alias_generators import to_camel
 from test_manifest import BAD, GOOD
 
 from signoff.contracts.errors import ConfigError
-from signoff.policy.model import ApprovalPolicy, GlobalRule
-from signoff.registry.manifest_schema import manifest_schema
-from signoff.registry.people_file import PersonSection
-from signoff.registry.sections import ALIASES, ActorSection, ToolSection, Top
-from signoff.registry.yamlfile import parse_yaml, read_yaml
+from signoff.formats.yaml_file import parse_yaml, read_yaml
+from signoff.people.people_file import PersonSection
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
+from signoff.registry.manifest.schema_export import manifest_schema
+from signoff.registry.manifest.sections import ALIASES, ActorSection, ToolSection, Top
 
 SCHEMA = Draft202012Validator(manifest_schema())
 MANIFESTS = [

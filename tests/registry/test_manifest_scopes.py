@@ -7,10 +7,10 @@ from jsonschema import Draft202012Validator
 from registry_kit import pinned
 
 from signoff.contracts.errors import ConfigError
+from signoff.formats.yaml_file import read_yaml
 from signoff.registry.catalog import Catalog
-from signoff.registry.manifest import load_manifest
-from signoff.registry.manifest_schema import manifest_schema
-from signoff.registry.yamlfile import read_yaml
+from signoff.registry.manifest.loader import load_manifest
+from signoff.registry.manifest.schema_export import manifest_schema
 
 MANIFEST = """\
 version: 1

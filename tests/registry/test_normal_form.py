@@ -7,9 +7,9 @@ from pathlib import Path
 
 from registry_kit import a_tool, an_actor
 
-from signoff.policy.model import ApprovalPolicy
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.manifest import load_manifest
+from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.normal_form import normal_form, normal_text
 
 MANIFEST = """\
@@ -41,7 +41,7 @@ HASH = "ccb439755f2276c3ac65c38832e6793ded5288e8b5cfd1eb534bcdeb05583ae3"
 """Of the manifest above, as recorded once: another value means that every catalog's hash has become another."""
 PRINT = """\
 import sys
-from signoff.registry.manifest import load_manifest
+from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.normal_form import normal_text
 sys.stdout.buffer.write(normal_text(load_manifest(sys.argv[1])).encode())
 """

@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 from registry_kit import a_call, a_tool, an_actor, pinned
 
+from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import READ_REST
-from signoff.contracts.steps import Tally
-from signoff.policy.model import ApprovalPolicy
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.availability import Occasion
+from signoff.registry.built_in_tools import READ_REST_TOOL
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.function import tool
-from signoff.registry.gates import judge
-from signoff.registry.manifest import load_manifest
+from signoff.registry.gates.pipeline import judge
+from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.permission import Permission
-from signoff.registry.read_rest import READ_REST_TOOL
-from signoff.registry.route import Route
+from signoff.registry.scopes.route import Route
 
 ARGS = {"flight": "TP 531", "totalCost": 420}
 

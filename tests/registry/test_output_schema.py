@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from registry_kit import a_tool
 
-from signoff.registry.output import declared_value, output_problem
-from signoff.registry.result import ToolResult
+from signoff.registry.results.output_check import declared_value, output_problem
+from signoff.registry.results.tool_result import ToolResult
 
 ROWS = {"type": "object", "properties": {"rows": {"type": "integer"}}, "required": ["rows"]}
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from signoff.contracts.errors import RegistrationError
-from signoff.registry.patterns import validator_of
-from signoff.registry.schema import DIALECT, compile_schema
+from signoff.formats.json_schema import DIALECT, compile_schema
+from signoff.formats.linear_pattern import validator_of
 
 SLOW = "^(a+)+$"
 TEXT = "a" * 40 + "!"

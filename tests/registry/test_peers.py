@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from registry_kit import SCHEMA, a_tool, an_actor
 
-from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import build_catalog
-from signoff.registry.peers import peer_view
-from signoff.registry.route import Use
+from signoff.registry.peer_view import peer_view
+from signoff.registry.scopes.route import Use
 
 OUTPUT = {"type": "object", "properties": {"seat": {"type": "string"}}}
 OWN = {"scope": "specialist", "justification": "only the desk does this"}

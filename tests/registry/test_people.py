@@ -4,7 +4,7 @@ import pytest
 
 from signoff.contracts.errors import Refused
 from signoff.contracts.person import Person
-from signoff.registry.people import turn_context
+from signoff.people.directory import turn_context
 
 ANA = Person(id="ana", attributes={"costCentre": "4711"})
 

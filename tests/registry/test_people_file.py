@@ -9,17 +9,17 @@ import pytest
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Delegation, Person
-from signoff.registry.login import id_of
-from signoff.registry.manifest import load_manifest
-from signoff.registry.people import (
+from signoff.people.directory import (
     DevelopmentDirectory,
     Directory,
     FixedDirectory,
     declared_people,
     development_directory,
 )
-from signoff.registry.people_file import CHECK_SECONDS, FileDirectory, load_people
-from signoff.registry.people_vouched import VouchedDirectory
+from signoff.people.login import id_of
+from signoff.people.people_file import CHECK_SECONDS, FileDirectory, load_people
+from signoff.people.vouched_directory import VouchedDirectory
+from signoff.registry.manifest.loader import load_manifest
 
 GOOD = """\
 - id: ana
@@ -325,7 +325,7 @@ def test_the_first_file_must_be_right(tmp_path: Path) -> None:
 
 def test_the_file_that_a_manifest_names_is_followed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The catalog is closed, but who exists is not part of it."""
-    monkeypatch.setattr("signoff.registry.people_file.CHECK_SECONDS", 0.0)
+    monkeypatch.setattr("signoff.people.people_file.CHECK_SECONDS", 0.0)
     manifest = path.with_name("signoff.yaml")
     manifest.write_text("version: 1\npeople: people.yaml\n")
     catalog = load_manifest(manifest)

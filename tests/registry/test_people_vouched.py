@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from signoff.contracts.person import Delegation, Person
-from signoff.registry.login import id_of
-from signoff.registry.people import Directory, FixedDirectory
-from signoff.registry.people_vouched import Vouched, VouchedDirectory, doubt, vouch, vouched_people
-from signoff.signing import PrivateKeys, Signer, Verifier, new_key
+from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
+from signoff.people.directory import Directory, FixedDirectory
+from signoff.people.login import id_of
+from signoff.people.vouched_directory import Vouched, VouchedDirectory, doubt, vouch, vouched_people
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WEEK = timedelta(days=7)

@@ -9,8 +9,8 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
 from signoff.contracts.errors import RegistrationError
-from signoff.registry.plain_schema import _FITS, plainly_valid
-from signoff.registry.schema import compile_schema
+from signoff.formats.json_schema import compile_schema
+from signoff.formats.plain_schema import _FITS, plainly_valid
 
 WORDS = st.sampled_from(["string", "object", "strin", "", "#/$defs/a", "#/nowhere", "http://x y", "(", "a"])
 SCALARS = st.one_of(

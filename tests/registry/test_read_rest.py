@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from registry_kit import a_call, a_context, a_tool, an_actor, pinned
 
+from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.contracts.names import READ_REST
-from signoff.contracts.steps import Tally
+from signoff.registry.built_in_tools import HANDLE_CHARS, READ_REST_TOOL
 from signoff.registry.catalog import build_catalog
-from signoff.registry.gates import judge
-from signoff.registry.manifest import load_manifest
-from signoff.registry.read_rest import HANDLE_CHARS, READ_REST_TOOL
+from signoff.registry.gates.pipeline import judge
+from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.registry import ToolRegistry
 
 ARGS = {"handle": "x" * HANDLE_CHARS, "start": 0}

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from signoff.approvals.redaction import HIDDEN
-from signoff.registry.output import declared_value
-from signoff.registry.records import (
+from signoff.registry.results.annotated_record import (
     AnnotatedRecord,
     Annotations,
     Field,
@@ -17,7 +16,8 @@ from signoff.registry.records import (
     for_record,
     read_by,
 )
-from signoff.registry.result import ToolResult
+from signoff.registry.results.output_check import declared_value
+from signoff.registry.results.tool_result import ToolResult
 
 RECORD = AnnotatedRecord(
     {

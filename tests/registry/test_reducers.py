@@ -10,9 +10,9 @@ from registry_kit import a_tool, an_actor
 
 from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.manifest import load_manifest
-from signoff.registry.reducers import BUILT_IN, ReducerRegistry, reduced
-from signoff.registry.result import ReducerInput, Result, ToolFailure, ToolResult
+from signoff.registry.manifest.loader import load_manifest
+from signoff.registry.results.reducers import BUILT_IN, ReducerRegistry, reduced
+from signoff.registry.results.tool_result import ReducerInput, Result, ToolFailure, ToolResult
 
 NOTHING = ReducerInput({})
 
@@ -267,7 +267,7 @@ def test_kanban_list_counts_and_shows_the_newest_that_are_not_done() -> None:
 
 
 CODE = '''
-from signoff.registry.result import ReducerInput, Result
+from signoff.registry.results.tool_result import ReducerInput, Result
 
 
 async def look() -> str:

@@ -12,8 +12,8 @@ from signoff.contracts.limits import MAX_PARTS
 from signoff.contracts.names import RESPOND
 from signoff.contracts.parts import PART_TYPES
 from signoff.registry.actor import Actor
-from signoff.registry.manifest import load_manifest
-from signoff.registry.respond import respond_form
+from signoff.registry.manifest.loader import load_manifest
+from signoff.registry.respond_form import respond_form
 
 TYPES = (*PART_TYPES, "invoice")
 ALONE, AMONG = respond_form(), respond_form(("bank", "law"), TYPES)

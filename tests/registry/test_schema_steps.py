@@ -7,9 +7,9 @@ import pytest
 
 from signoff.approvals.redaction import arguments_without
 from signoff.contracts.limits import COMBINING_MARKS, MAX_NAME_CHARS, MAX_PATHS_CHARS, SCHEMA_STEPS
-from signoff.policy.bounds import out_of_bounds
-from signoff.registry.schema import compile_schema
-from signoff.registry.untrusted import asks_for_actions, few_marks
+from signoff.formats.bounds import out_of_bounds
+from signoff.formats.json_schema import compile_schema
+from signoff.registry.results.untrusted_text import asks_for_actions, few_marks
 
 KINDS = ("and", "or", "not")
 GROUPS = [

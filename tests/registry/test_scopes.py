@@ -8,18 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from registry_kit import SCHEMA, a_call, a_tool, an_actor, pinned
 
+from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError
-from signoff.contracts.steps import Tally
-from signoff.policy.model import GlobalRule
+from signoff.policy.approval_policy import GlobalRule
 from signoff.registry.actor import Actor, Surface
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.context import ToolContext
-from signoff.registry.gates import Judgement, judge
-from signoff.registry.pinned import context_fields
+from signoff.registry.cel_context import context_fields
+from signoff.registry.gates.pipeline import Judgement, judge
 from signoff.registry.registry import ToolRegistry
-from signoff.registry.route import Route, Step, Use
-from signoff.registry.scoping import _Build
+from signoff.registry.scopes.route import Route, Step, Use
+from signoff.registry.scopes.scope_builder import _Build
 from signoff.registry.tool import Tool
+from signoff.registry.tool_context import ToolContext
 
 GOOD = {"flight": "TP 9", "totalCost": 1}
 

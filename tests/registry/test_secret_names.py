@@ -10,9 +10,9 @@ from signoff.approvals.card import render_card
 from signoff.approvals.redaction import hide
 from signoff.contracts.errors import RegistrationError
 from signoff.registry.catalog import build_catalog
-from signoff.registry.dry_run import would_be_called
-from signoff.registry.execution import masked
 from signoff.registry.function import tool
+from signoff.registry.gates.dry_run import would_be_called
+from signoff.registry.results.dispatch_record import masked
 
 SECRET = {"type": "string", "writeOnly": True}
 PLAIN = {"type": "string"}

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from registry_kit import an_actor
 
-from signoff.activities.drivers import build_drivers
-from signoff.activities.model_settings import model_settings
+from signoff.activities.models.drivers import build_drivers
+from signoff.activities.models.model_settings import model_settings
 from signoff.contracts.errors import ConfigError
 from signoff.registry.catalog import build_catalog
-from signoff.registry.manifest import load_manifest
+from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.normal_form import normal_text
 
 KEY = "sk-very-secret"

@@ -6,8 +6,8 @@ from registry_kit import a_tool
 from signoff.contracts.errors import ConfigError, NotFound
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.route import Route, Step, Use
-from signoff.registry.selector import in_scope
+from signoff.registry.scopes.route import Route, Step, Use
+from signoff.registry.scopes.scope_selector import in_scope
 
 
 def catalog() -> Catalog:

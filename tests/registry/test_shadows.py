@@ -9,17 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from registry_kit import a_call, a_tool, an_actor, pinned
 
+from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError
-from signoff.contracts.steps import Tally
-from signoff.policy.model import ApprovalPolicy, GlobalRule, Show
+from signoff.contracts.usage import UsageLimit
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, Show
 from signoff.registry.availability import Occasion
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.gates import Judgement, judge
-from signoff.registry.inventory import inventory
+from signoff.registry.gates.inventory import inventory
+from signoff.registry.gates.pipeline import Judgement, judge
 from signoff.registry.permission import Permission
-from signoff.registry.route import Route, Step, Use
+from signoff.registry.scopes.route import Route, Step, Use
 from signoff.registry.tool import Tool
-from signoff.registry.usage import UsageLimit
 
 CHEAP = ApprovalPolicy(auto_approve_if="args.totalCost < 50.0")
 WIDE = {"type": "object", "properties": {name: {"type": "string"} for name in ("flight", "totalCost", "pin")}}

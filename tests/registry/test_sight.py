@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 from registry_kit import a_call, a_tool, an_actor, pinned
 
+from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import Pinned
-from signoff.contracts.steps import Tally
-from signoff.policy.compiled import CompiledPolicy, CompiledRules, compile_policy
-from signoff.policy.filtering import CompiledFilter
-from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
+from signoff.policy.compiled_policy import CompiledPolicy, CompiledRules, compile_policy
+from signoff.policy.filter_expression import CompiledFilter
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.gates import Known, judge
-from signoff.registry.route import Route, Step
-from signoff.registry.scopes import Position
+from signoff.registry.gates.pipeline import Known, judge
+from signoff.registry.scopes.position import Position
+from signoff.registry.scopes.route import Route, Step
 
 SCHEMA = {"type": "object", "properties": {"amount": {}}, "required": ["amount"]}
 

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from registry_kit import a_call, a_tool, an_actor, pinned
 
+from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import RegistrationError
-from signoff.contracts.steps import Tally
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.gates import judge
-from signoff.registry.inventory import inventory
-from signoff.registry.route import Route, Use
+from signoff.registry.gates.inventory import inventory
+from signoff.registry.gates.pipeline import judge
+from signoff.registry.scopes.route import Route, Use
 from signoff.registry.tool import Tool
 
 GOOD = {"flight": "TP 9", "totalCost": 1}

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from registry_kit import SCHEMA, a_tool, handler
 
 from signoff.contracts.errors import ConfigError, RegistrationError
-from signoff.policy.model import ApprovalPolicy
-from signoff.registry.declaration import check_declaration, is_placeholder
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.tool import BypassRouting, Tool
+from signoff.registry.tool_checks import check_declaration, is_placeholder
 
 REASON = "only the desk knows the tariff"
 

@@ -8,7 +8,7 @@ import pytest
 from registry_kit import SCHEMA, a_tool
 
 from signoff.contracts.errors import ConfigError
-from signoff.policy.model import ApprovalPolicy
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.registry import ToolRegistry, create_tool_registry, definition_hash
 
 

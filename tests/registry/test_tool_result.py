@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signoff.registry.result import ToolResult, jsonable, render_value, trim
+from signoff.registry.results.tool_result import ToolResult, jsonable, render_value, trim
 
 JSON: Any = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -13,7 +13,7 @@ from registry_kit import a_tool
 from signoff.contracts.errors import RegistrationError
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.registry.registry import ToolRegistry
-from signoff.registry.untrusted import asks_for_actions, fenced
+from signoff.registry.results.untrusted_text import asks_for_actions, fenced
 
 FENCES = re.compile(
     r"\[([0-9a-f]{16}) untrusted output of `fetch` begins: [^\n]*\]\n(.*)\n\[\1 untrusted output ends\]", re.S
@@ -92,7 +92,7 @@ def test_a_text_made_to_be_slow_is_not(piece: str) -> None:
 
 def test_fences_are_the_same_in_every_process() -> None:
     """They depend on the text alone: a try that is repeated elsewhere gives the same result."""
-    code = "from signoff.registry.untrusted import fenced; print(fenced('abc', 'fetch'), end='')"
+    code = "from signoff.registry.results.untrusted_text import fenced; print(fenced('abc', 'fetch'), end='')"
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert there == fenced("abc", "fetch")
 

@@ -11,9 +11,9 @@ from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import SESSION_UPDATES_BYTES
 from signoff.contracts.updates import NO_UPDATES, Updates, applied
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.pinned import pinned_cel
-from signoff.registry.route import Route, Step
-from signoff.registry.updates import Accepted, accepted
+from signoff.registry.cel_context import pinned_cel
+from signoff.registry.results.update_check import Accepted, accepted
+from signoff.registry.scopes.route import Route, Step
 
 CITY = {"type": "string", "maxLength": 9}
 CONTEXT = {"project": {"type": "string"}, "limits.cost": {"type": "number"}, "user.costCentre": {"type": "string"}}

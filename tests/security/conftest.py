@@ -8,7 +8,7 @@ from gateway_desk import PEOPLE, GatewayDesk, gateway_desk
 from gateway_login import STRANGER, locked_desk
 from temporalio.client import Client
 
-from signoff.registry.people import FixedDirectory
+from signoff.people.directory import FixedDirectory
 from signoff.store.store import open_store
 
 

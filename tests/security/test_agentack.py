@@ -4,7 +4,7 @@ import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator, Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,14 @@ from gateway_desk import FLIGHT, GatewayDesk, gateway_desk
 from temporalio.client import Client
 from temporalio.testing import TimeSkipper
 
-from signoff.audit.agentack import trace
+from signoff.audit.agentack_export import trace
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
 from signoff.contracts.decision import Remember
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import TurnKey
-from signoff.policy.model import ApprovalPolicy
-from signoff.registry.context import ToolContext
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import open_store
 from signoff.testing.questions import answer
 from signoff.testing.scripted import calls, respond
@@ -184,8 +184,9 @@ async def by_rule(desk: GatewayDesk) -> TurnKey:
 async def granted(desk: GatewayDesk) -> TurnKey:
     """A remembered answer asks nobody."""
     first = await asked(desk, "alike")
-    decision = yes(first, remember=Remember(scope="tenant", seconds=600, uses=1))
-    # As through the gateway, which alone remembers.
+    # As through the gateway, which alone remembers, and stamps what it takes.
+    stamped = {"received_at": datetime.now(UTC)}
+    decision = yes(first, remember=Remember(scope="tenant", seconds=600, uses=1), **stamped)
     await answer(desk.desk.store, decision)
     await desk.desk.signoff.decide(decision)
     await ended(desk, first)

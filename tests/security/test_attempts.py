@@ -21,8 +21,8 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.receipt import Receipt
-from signoff.gateway.attempts import AttemptRecords
-from signoff.signing import PrivateKeys, Signer, new_key
+from signoff.gateway.refused_attempts import AttemptRecords
+from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.testing.questions import answer as store_answer
 
 FOREIGN = Signer(PrivateKeys(keys=(new_key(datetime(2026, 1, 1, tzinfo=UTC)),)))

@@ -9,7 +9,7 @@ from temporalio.client import Client
 from signoff.contracts import names
 from signoff.contracts.call import Pinned
 from signoff.contracts.turn import TurnResult
-from signoff.policy.model import ApprovalPolicy, GlobalRule
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
 from signoff.registry.tool import BypassRouting

@@ -1,8 +1,9 @@
 """kill -9 of the worker, the gateway and the server, at every step of a call; nothing acknowledged is lost.
 
-Each of the three is killed once, in an installation of its own, while five turns stand at five different steps: before
-the decision, while it is on its way, between its receipt and the tool's start, in the tool after its effect, and after
-the tool's outcome was recorded but before the turn was told.
+Each of the three is killed once, in an installation of its own, while six turns stand at six different steps: before
+the decision, while it is on its way, between its receipt and the tool's start, in the tool after its effect, after
+the tool's outcome was recorded but before the turn was told, and after a model's calls were judged, and somebody
+answered, but before the turn was told of them.
 """
 
 import asyncio
@@ -23,17 +24,17 @@ from signoff.approvals.digest import question_hash
 from signoff.audit.checkpoints import Checkpoints
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
-from signoff.audit.verify import Report, verify
-from signoff.client import Signoff
+from signoff.audit.verifier import Report, verify
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.turn import TurnResult
-from signoff.embedded import ServerHandle, ServerOptions, connect, free_port, start_server
-from signoff.keyfiles import FileVerifier
+from signoff.engine.turn_client import Signoff
+from signoff.keys.key_files import FileVerifier
 from signoff.store.questions import Questions
 from signoff.store.store import Store, open_store
 from signoff.store.tokens import SCOPES, Tokens
+from signoff.temporal.embedded_server import ServerHandle, ServerOptions, connect, free_port, start_server
 
 Victim = Literal["worker", "gateway", "server"]
 VICTIMS: tuple[Victim, ...] = ("worker", "gateway", "server")
@@ -49,6 +50,8 @@ class Story:
     receipts: dict[str, str] = field(default_factory=dict)
     records: dict[str, list[Record]] = field(default_factory=dict)
     effects: Counter[str] = field(default_factory=Counter)
+    proposed: Counter[str] = field(default_factory=Counter)
+    questions: Counter[str] = field(default_factory=Counter)
     report: Report | None = None
 
 
@@ -130,14 +133,15 @@ async def asks(signoff: Signoff, key: TurnKey, kind: str = "approval") -> Approv
 
 
 async def kill_in_the_middle(stack: Stack, victim: Victim) -> Story:
-    """Five turns at five steps, one kill, and everything that is needed to go on."""
+    """Six turns at six steps, one kill, and everything that is needed to go on."""
     story = Story()
     await stack.begin("server")
     await asyncio.gather(stack.begin("worker"), stack.begin("gateway"))
     signoff = Signoff(await connect(stack.options.address), task_queue=stack.queue)
     turns = dict(zip(TOOLS, await asyncio.gather(*(stack.start(tool) for tool in TOOLS)), strict=True))
-    await asyncio.gather(*(asks(signoff, key) for key in turns.values()))
-    for tool in ("undispatched", "inside", "after"):
+    await seen(stack.folder / "judged")
+    await asyncio.gather(*(asks(signoff, key) for tool, key in turns.items() if tool != "judged"))
+    for tool in ("undispatched", "inside", "after", "judged"):
         story.receipts[tool] = await stack.answer(turns[tool], tool)
     await seen(stack.folder / "inside")
     await seen(stack.folder / "after")
@@ -158,7 +162,10 @@ async def kill_in_the_middle(stack: Stack, victim: Victim) -> Story:
     for tool, key in turns.items():
         story.results[tool] = await signoff.result(key)
         story.records[tool] = await AuditLog(stack.store).stream(key.workflow_id)
+        asked = await Questions(stack.store).read(ApprovalKey(key, "c1.1").id)
+        story.questions[tool] = 0 if asked is None else sum(each.kind == "approval" for each in asked.questions)
     story.effects = Counter(lines(stack.folder))
+    story.proposed = Counter(lines(stack.folder, "asked"))
     points = Checkpoints(stack.store)
     verifier = FileVerifier(stack.folder / "public.json")
     story.report = await verify(AuditLog(stack.store).records(), points.all(), verifier, heads=await points.heads())
@@ -215,6 +222,17 @@ async def test_a_kill_loses_no_answer_and_repeats_no_effect(
     assert [record.subject for record in accepted] == ["ana"] * (2 if lost else 1)
     endings = [record.facts["state"] for record in records if record.kind == "ending"]
     assert endings == ["approved", *["happened"] * lost]
+
+
+@pytest.mark.parametrize("step", TOOLS)
+@pytest.mark.parametrize("victim", VICTIMS)
+async def test_a_kill_asks_neither_model_nor_people_twice(victim: Victim, step: str, stories: dict[str, Story]) -> None:
+    """Also of the worker that had the model's reply and had not told its turn: it is kept, and paid for once.
+
+    Without `Completions.keep` the killed worker's successor asked the model again.
+    """
+    story = stories[victim]
+    assert (story.proposed[step], story.questions[step]) == (1, 1)
 
 
 @pytest.mark.parametrize("victim", VICTIMS)

@@ -11,7 +11,7 @@ from temporalio.client import Client
 
 from signoff.audit.log import AuditLog
 from signoff.contracts.ids import TurnKey
-from signoff.registry.context import ToolContext
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
 

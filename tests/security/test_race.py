@@ -18,16 +18,16 @@ from temporalio.service import RPCError
 
 from signoff.audit.checkpoints import Checkpoints
 from signoff.audit.log import AuditLog
-from signoff.audit.verify import verify
+from signoff.audit.verifier import verify
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision, Verdict
 from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
-from signoff.gateway.attempts import AttemptRecords
-from signoff.gateway.deciding import Answer, decide
-from signoff.registry.people import FixedDirectory
+from signoff.gateway.decision_service import Answer, decide
+from signoff.gateway.refused_attempts import AttemptRecords
+from signoff.people.directory import FixedDirectory
 from signoff.store.store import open_store
 
 CROWD = tuple(Person(id=f"p{number}", name=f"P{number}", roles=("approvers",)) for number in range(50))

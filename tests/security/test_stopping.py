@@ -12,10 +12,10 @@ from temporalio.client import Client
 
 from signoff.audit.checkpoints import Checkpoints
 from signoff.audit.log import AuditLog
-from signoff.audit.verify import verify
+from signoff.audit.verifier import verify
 from signoff.contracts.ids import parse_approval_id
-from signoff.embedded import ServerHandle
 from signoff.store.store import Store
+from signoff.temporal.embedded_server import ServerHandle
 
 DESK = Path(__file__).parents[1] / "cli" / "cli_desk"
 

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from signoff.contracts.base import Shape
-from signoff.store.arrivals import Arrivals
+from signoff.contracts.frozen_model import Shape
+from signoff.store.inbound_queue import Arrivals
 from signoff.store.store import Store
 
 DAYS = timedelta(days=30)

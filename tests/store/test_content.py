@@ -7,18 +7,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
 
-from signoff.contracts.canonical import NotCanonical
+from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.content import BlobRef, Content
 from signoff.contracts.errors import StoreUnavailable
+from signoff.contracts.ids import SessionKey
 from signoff.contracts.limits import INLINE_BYTES
-from signoff.store.content import json_bytes, load, to_content
-from signoff.store.schema import BLOBS
+from signoff.store.content_store import fetch_in, json_bytes, keep, load, load_in, to_content
 from signoff.store.store import Store
+from signoff.store.tables import BLOBS
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
+
+HERE = SessionKey("main", "s")
 
 
 @pytest.mark.parametrize("char", ["a", "é", "東", "🛫", '"', "\n"])
@@ -28,7 +31,7 @@ async def test_eight_kib_of_json_stay_inline_and_one_byte_more_does_not(store: S
     width = len(json_bytes(char)) - 2
     text = char * ((INLINE_BYTES - 2) // width)
     text += "a" * (INLINE_BYTES - len(json_bytes(text)) + extra)
-    content = await to_content(store, text)
+    content = await to_content(store, text, HERE)
     assert (content.blob is not None) is bool(extra)
     assert await load(store, content) == text
     if content.blob is not None:
@@ -39,16 +42,16 @@ async def test_eight_kib_of_json_stay_inline_and_one_byte_more_does_not(store: S
 @given(value=JSON)
 async def test_every_json_value_survives(store: Store, value: Any) -> None:
     """What goes in comes out, small or kept as a blob."""
-    assert await load(store, await to_content(store, value)) == value
-    kept = Content(blob=await store.put_blob(json_bytes(value)))
-    assert await load(store, Content.model_validate_json(kept.model_dump_json())) == value
+    assert await load_in(store, await to_content(store, value, HERE), HERE) == value
+    kept = Content(blob=await keep(store, json_bytes(value), HERE))
+    assert await load_in(store, Content.model_validate_json(kept.model_dump_json()), HERE) == value
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800", {"a": {1, 2}}, object(), [b"x"]])
 async def test_what_is_not_json_is_refused(store: Store, value: Any) -> None:
     """Nothing that could not be read again is written."""
     with pytest.raises(NotCanonical):
-        await to_content(store, value)
+        await to_content(store, value, HERE)
 
 
 async def test_a_missing_blob_is_an_unavailable_store(store: Store) -> None:
@@ -63,3 +66,18 @@ async def test_a_changed_blob_is_not_believed(store: Store) -> None:
     await store.run(lambda connection: connection.execute(update(BLOBS).values(body=b'"999"')).close())
     with pytest.raises(StoreUnavailable, match="was changed"):
         await load(store, Content(blob=ref))
+
+
+@pytest.mark.parametrize("other", [SessionKey("main", "t"), SessionKey("acme", "s")])
+async def test_a_blob_is_of_its_own_session_alone(store: Store, other: SessionKey) -> None:
+    """Named in another session or tenant, or by its hash alone, it is answered like one that is not there."""
+    content = await to_content(store, "x" * (INLINE_BYTES + 1), HERE)
+    ref = content.blob
+    assert ref is not None
+    unsealed = ref.model_copy(update={"seal": ""})
+    for found, place in ((ref, other), (unsealed, HERE)):
+        with pytest.raises(StoreUnavailable, match="is not in this store"):
+            await load_in(store, Content(blob=found), place)
+        with pytest.raises(StoreUnavailable, match="is not in this store"):
+            await fetch_in(store, found, place)
+    assert await fetch_in(store, ref, HERE) == json_bytes("x" * (INLINE_BYTES + 1))

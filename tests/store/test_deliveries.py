@@ -8,9 +8,9 @@ import pytest
 from channel_kit import a_request
 from sqlalchemy import update
 
-from signoff.store.deliveries import Deliveries, DeliveryRow, NewDelivery, Reported, delivery_token
-from signoff.store.schema import DELIVERIES
+from signoff.store.delivery_queue import Deliveries, DeliveryRow, NewDelivery, Reported, delivery_token
 from signoff.store.store import Store, open_store
+from signoff.store.tables import DELIVERIES
 
 ON = ("slack", "mail")
 

@@ -8,10 +8,10 @@ from sqlalchemy import Connection, select, text
 
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.grant import Freeze
+from signoff.store.claim_conditions import freeze_of
 from signoff.store.freezes import Freezes
-from signoff.store.schema import TICKETS
 from signoff.store.store import Store, open_store
-from signoff.store.terms import freeze_of
+from signoff.store.tables import TICKETS
 from signoff.store.tickets import Claim, ticket_key
 
 KEY = "b" * 64

@@ -13,8 +13,8 @@ from signoff.contracts.errors import NotFound
 from signoff.contracts.grant import Grant, Like
 from signoff.store.freezes import Freezes
 from signoff.store.grants import Grants, write_grant
-from signoff.store.schema import GRANTS
 from signoff.store.store import Store, open_store
+from signoff.store.tables import GRANTS
 from signoff.store.tickets import Claim
 
 WHO = {"workflow": "turn/main/s/t", "call": "c1.1", "tool": "pay"}

@@ -13,11 +13,11 @@ from sqlalchemy import Connection, text
 
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.errors import ConfigError, StoreUnavailable
-from signoff.store.engine import open_base, read_url
+from signoff.store.database import open_base, read_url
 from signoff.store.migrations import migrate
-from signoff.store.schema import METADATA
 from signoff.store.store import Store, open_store
-from signoff.store.tables import STEPS, VERSION_TABLE
+from signoff.store.tables import METADATA
+from signoff.store.upgrade import STEPS, VERSION_TABLE
 
 _TIMED = """
 import asyncio, sys, time

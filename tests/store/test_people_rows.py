@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import update
 
 from signoff.contracts.person import Person
-from signoff.registry.login import id_of
-from signoff.registry.people_vouched import Vouched, vouch
-from signoff.signing import PrivateKeys, Signer, new_key
-from signoff.store.people import VouchedPeople, vouching
-from signoff.store.schema import PEOPLE
-from signoff.store.sessions import Sessions
+from signoff.keys.signatures import PrivateKeys, Signer, new_key
+from signoff.people.login import id_of
+from signoff.people.vouched_directory import Vouched, vouch
+from signoff.store.browser_sessions import Sessions
 from signoff.store.store import Store
+from signoff.store.tables import PEOPLE
+from signoff.store.vouched_people import VouchedPeople, vouching
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -11,14 +11,14 @@ from sqlalchemy import Connection, update
 from signoff.approvals.digest import question_hash
 from signoff.approvals.machine import counted
 from signoff.contracts.approval import Question, Vote
-from signoff.contracts.canonical import canonical_json, sha256_hex
+from signoff.contracts.canonical_json import canonical_json, sha256_hex
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
-from signoff.contracts.ids import read_code
+from signoff.contracts.ids import TurnKey, read_code
 from signoff.contracts.person import Principal
-from signoff.store.questions import ApprovalRows, Questions, add_answer
-from signoff.store.schema import QUESTIONS
+from signoff.store.questions import ApprovalRows, Questions, add_answer, end_by_word
 from signoff.store.store import Store, open_store
+from signoff.store.tables import QUESTIONS
 
 DECLARED = {"name": "pay"}
 DECIDERS = 50
@@ -147,6 +147,37 @@ async def test_only_open_questions_wait(store: Store) -> None:
     assert [len(each.votes) for each in waiting] == [0, 1, 0, 0]
 
 
+async def test_a_list_reads_only_what_may_concern_its_reader(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asked, who is asked and who is asked later; no entry is taken for another; in pieces, none twice or left out.
+
+    Questions of which that is not written down are read by all.
+    """
+    monkeypatch.setattr("signoff.store.questions.PIECE", 2)
+    for name, fields in {
+        "own": {"requester": Principal(user="ana")}, "asked": {"approvers": ("role:a_b", "user:ana")},
+        "later": {"escalate_to": ("role:a_b",)}, "other": {"approvers": ("role:axb", "user:anabel", "user:a%")},
+        "more": {"approvers": ("user:x", "user:ana", "user:y"), "timeout": 7200.0}, "old": {"timeout": 9000.0},
+    }.items():  # fmt: skip
+        await put(store, question(f"main.s.{name}.c1.1", turn=name, **fields))
+    unknown = update(QUESTIONS).where(QUESTIONS.c.turn == "old").values(readers=None)
+    await store.run(lambda connection: connection.execute(unknown).close())
+
+    async def listed(*readers: str) -> list[str]:
+        pieces = Questions(store).waiting_pieces("main", readers=readers)
+        return [each.turn async for piece in pieces for each in piece]
+
+    assert sorted(await listed("user:ana")) == ["asked", "more", "old", "own"]
+    assert sorted(await listed("role:a_b", "user:zoe")) == ["asked", "later", "old"]
+    assert await listed() == await listed("user:an", "na") == ["old"]
+    assert len(await Questions(store).waiting("main")) == 6
+    assert await listed(*(f"role:{number}" for number in range(200)), "user:ana") == [
+        each.turn for each in await Questions(store).waiting("main")
+    ]
+    keys = [TurnKey("main", "s", name) for name in ("own", "other", "later", "none")]
+    found = await Questions(store).of_turns(keys, readers=("user:ana",))
+    assert {key.turn: len(asked) for key, asked in found.items()} == {"own": 1, "other": 0, "later": 0}
+
+
 @pytest.mark.parametrize("body", ['{"id": "x"}', "null"])
 async def test_a_row_that_holds_no_question_hides_no_other(store: Store, body: str) -> None:
     """Who can write rows must not take the list of everybody away; seen to, while one row failed them all."""
@@ -166,6 +197,34 @@ async def test_an_answer_is_owed_until_its_turn_has_it(store: Store) -> None:
     assert [(each.approval, each.number, each.vote.subject) for each in owed] == [(first.id, 1, "ana")]
     await Questions(store).hand_over(first.id, "ana")
     assert await Questions(store).owed(0.0, 10) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "nonce", "doubt_of", "stands"),
+    [
+        ("", "", 0, False),
+        ("d" * 64, "", 0, True),
+        ("e" * 64, "", 0, True),
+        ("d" * 64, "another", 0, False),
+        ("d" * 64, "", 1, False),
+        (f"{'d' * 64}/2", "", 1, True),
+    ],
+)
+async def test_a_yes_is_neither_void_nor_lapsed_once_its_call_has_begun(
+    store: Store, key: str, nonce: str, doubt_of: int, stands: bool
+) -> None:
+    """A ticket of its call in that turn, whatever the arguments; of a call in doubt one of a later try."""
+    first = await put(store, question(doubt_of=doubt_of))
+    await take(store, "ana")
+    if key:
+        await store.claim(key, workflow=TurnKey("main", "s", "t").workflow_id, call="c1.1", tool="pay", nonce=nonce)
+    questions = Questions(store)
+    if stands:
+        assert not await store.run(lambda connection: end_by_word(connection, first.id, 1, "lapsed"))
+    assert await questions.void(first.id, "ana") is not stands
+    rows = await questions.read(first.id)
+    assert rows is not None
+    assert rows.request(rows.latest).state == ("approved" if stands else "pending")
 
 
 async def race(stores: list[Store], settings: int) -> tuple[list[bool], float]:

@@ -9,9 +9,9 @@ from sqlalchemy import insert, select
 
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.limits import REFUSAL_DAYS
-from signoff.store.refusals import REFUSAL_KINDS, RefusalCounts, refusals_since
-from signoff.store.schema import PROBES, REFUSALS
+from signoff.store.refusal_counts import REFUSAL_KINDS, RefusalCounts, refusals_since
 from signoff.store.store import Store, open_store
+from signoff.store.tables import PROBES, REFUSALS
 
 _DAY = timedelta(days=1)
 
@@ -74,7 +74,7 @@ async def test_old_counts_are_dropped(store: Store) -> None:
 
 async def test_what_is_counted_is_written_within_a_second(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody has to ask for it."""
-    monkeypatch.setattr("signoff.store.refusals.REFUSAL_FLUSH_SECONDS", 0.01)
+    monkeypatch.setattr("signoff.store.refusal_counts.REFUSAL_FLUSH_SECONDS", 0.01)
     store.count_refusal("busy")
     async with asyncio.timeout(10):
         while not await refusals_since(store.run, _DAY):

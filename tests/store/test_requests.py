@@ -9,20 +9,20 @@ from desk_fixtures import GUEST, Ledger, catalog_of, pay_tool
 from signed_askers import signed_asker
 from sqlalchemy import Connection, insert, select, update
 
-from signoff.activities.room import Room
+from signoff.activities.worker_deps import Room
 from signoff.approvals.digest import question_hash
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import Pinned
 from signoff.contracts.errors import NotFound
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.limits import INLINE_BYTES
-from signoff.policy.model import ApprovalPolicy
-from signoff.signing import PrivateKeys, Signer, Verifier, new_key
+from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.store.questions import Questions
-from signoff.store.refusals import refusals_since
-from signoff.store.requests import RequestReader
-from signoff.store.schema import BLOBS, QUESTIONS
+from signoff.store.refusal_counts import refusals_since
+from signoff.store.request_reader import RequestReader
 from signoff.store.store import Store
+from signoff.store.tables import BLOBS, QUESTIONS
 from signoff.testing.questions import ask
 
 NOW = datetime.now(UTC)

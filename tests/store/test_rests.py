@@ -7,9 +7,9 @@ from sqlalchemy import text
 
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import TurnKey
-from signoff.registry.read_rest import HANDLE_CHARS
-from signoff.store.rests import Rest, Rests
+from signoff.registry.built_in_tools import HANDLE_CHARS
 from signoff.store.store import Store
+from signoff.store.truncated_results import Rest, Rests
 
 TURN = TurnKey("main", "s", "t")
 

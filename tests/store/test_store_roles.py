@@ -8,10 +8,10 @@ import pytest
 from store_roles import RoleUrls, given_roles, made_roles, sql, store_command
 
 from signoff.contracts.errors import ConfigError
-from signoff.store import requests, rests, store
+from signoff.store import content_store, request_reader, store, truncated_results
 from signoff.store.roles import NOTHING, PROCESS_ROLES, RIGHTS, WORKER_KEYS, readable_tables, statements
-from signoff.store.schema import METADATA
 from signoff.store.store import open_store
+from signoff.store.tables import METADATA
 
 ROLES = ("worker", "gateway")
 
@@ -35,7 +35,7 @@ def test_what_the_rights_name_is_there() -> None:
     for rights in RIGHTS.values():
         for name, each in rights.items():
             assert each.update <= set(METADATA.tables[name].columns.keys())
-    assert set(WORKER_KEYS) == {requests.MARK_KEY, rests.KEY, store.STORE_ID}
+    assert set(WORKER_KEYS) == {request_reader.MARK_KEY, content_store.KEY, truncated_results.KEY, store.STORE_ID}
 
 
 def test_a_worker_has_nothing_of_what_signs_people_in_or_reaches_them() -> None:

@@ -3,12 +3,14 @@
 import pytest
 
 from signoff.store.store import Store
-from signoff.store.tickets import ticket_key
+from signoff.store.tickets import number_of_key, ticket_key
 
 
 def test_the_first_ticket_is_the_digest_and_later_ones_are_numbered() -> None:
     """The key of a call is its digest; each further ticket has its number behind it."""
-    assert [ticket_key("abc", number) for number in (1, 2, 12)] == ["abc", "abc/2", "abc/12"]
+    keys = [ticket_key("abc", number) for number in (1, 2, 12)]
+    assert keys == ["abc", "abc/2", "abc/12"]
+    assert [number_of_key(key) for key in keys] == [1, 2, 12]
 
 
 @pytest.mark.parametrize("number", [0, -1])

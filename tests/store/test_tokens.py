@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from signoff.contracts.errors import NotFound, Refused
-from signoff.store.sessions import LIFETIME, Sessions
+from signoff.store.browser_sessions import LIFETIME, Sessions
 from signoff.store.store import Store, open_store
 from signoff.store.tokens import LONGEST, SEEN_EVERY, Tokens
 

@@ -11,13 +11,13 @@ from sqlalchemy import insert, select, update
 from signoff.contracts.call import CallCode, CallOutcome
 from signoff.contracts.decision import Remember
 from signoff.contracts.grant import Like
-from signoff.registry.usage import UsageLimit, Use
+from signoff.contracts.usage import UsageLimit, Use
+from signoff.store.claim_conditions import SWEPT
 from signoff.store.grants import Grants, write_grant
-from signoff.store.schema import USES, StoreClock
 from signoff.store.store import Store
-from signoff.store.terms import SWEPT
+from signoff.store.tables import USES, StoreClock
 from signoff.store.tickets import Claim
-from signoff.store.usage import Usage
+from signoff.store.usage_counts import Usage
 
 DAY = 86_400.0
 

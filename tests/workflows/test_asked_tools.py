@@ -8,20 +8,20 @@ from desk_fixtures import Bench, Ledger, bench, catalog_of, pay_tool, yes
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
-from signoff.activities.capabilities import built_in_backends
+from signoff.activities.capability_backends import built_in_backends
 from signoff.audit.log import AuditLog
+from signoff.contracts.activity_messages import ModelReply
 from signoff.contracts.completion import CompletionRequest
 from signoff.contracts.ids import TurnKey
-from signoff.contracts.steps import ModelReply
-from signoff.policy.model import ApprovalPolicy
+from signoff.formats.json_schema import Problem
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.actor import Actor, Surface
 from signoff.registry.availability import Occasion
 from signoff.registry.capabilities import Capabilities
 from signoff.registry.catalog import Catalog
-from signoff.registry.context import ToolContext
 from signoff.registry.correction import Corrected
 from signoff.registry.permission import PERMISSION_RULE, Permission
-from signoff.registry.schema import Problem
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.testing.scripted import ScriptedModel, calls, respond
 

@@ -7,7 +7,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.limits import TURN_RESULT_BYTES
 from signoff.contracts.turn import TurnResult
 from signoff.contracts.updates import Updates
-from signoff.workflows.bounded import bounded, json_size
+from signoff.workflows.result_size import bounded, json_size
 
 EURO = "€"
 

@@ -7,8 +7,8 @@ import pytest
 from desk_fixtures import Ledger, bench, catalog_of, pay_tool, yes
 from temporalio.client import Client
 
-from signoff.contracts.signed import unsigned_principal
-from signoff.registry.context import ToolContext
+from signoff.keys.signature_form import unsigned_principal
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
 

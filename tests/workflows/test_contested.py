@@ -9,12 +9,12 @@ from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from signoff.activities.room import Room
+from signoff.activities.worker_deps import Room
 from signoff.contracts import names
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
-from signoff.registry.people import Directory, development_directory
+from signoff.people.directory import Directory, development_directory
 from signoff.store.store import Store
 from signoff.testing.scripted import ScriptedModel, calls, respond, results
 

@@ -9,12 +9,12 @@ from temporalio.client import Client
 from temporalio.testing import TimeSkipper
 from temporalio.worker import Worker
 
-from signoff.activities.tool import tool_activities
-from signoff.client import Signoff
+from signoff.activities.tool_activity import tool_activities
 from signoff.contracts import names
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnView
+from signoff.engine.turn_client import Signoff
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
 
@@ -130,7 +130,7 @@ async def test_an_approval_that_no_worker_uses_in_time_lapses_and_is_asked_again
             result = await desk.signoff.result(key)
     assert (first.status, stale.code, second.status) == ("accepted", "stale", "accepted")
     assert view.calls[0].approval is not None
-    assert view.calls[0].approval.card.note == "the turn says: the approval was not used in time"
+    assert view.calls[0].approval.card.note == "this was answered before, and has not run"
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert len(ledger.rows) == 1
 

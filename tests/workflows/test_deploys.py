@@ -7,11 +7,11 @@ import pytest
 from desk_fixtures import AMOUNT_SCHEMA, ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
 
-from signoff.activities import tool as tool_activity
-from signoff.client import Signoff
+from signoff.activities import tool_activity
 from signoff.contracts.completion import Completion
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.turn import TurnResult, TurnView
+from signoff.engine.turn_client import Signoff
 from signoff.registry.actor import Actor
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
@@ -87,7 +87,7 @@ async def test_an_approval_of_a_tool_that_changed_is_stale_and_asked_again(
         result = await desk.signoff.result(key)
     assert (first.status, second.status) == ("accepted", "accepted")
     assert view.calls[0].approval is not None
-    assert view.calls[0].approval.card.note == f"the turn says: {CHANGED_NOTE}"
+    assert view.calls[0].approval.card.note == CHANGED_NOTE
     assert (old.code, bare.code) == ("stale", "stale")
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert len(ledger.rows) == 1

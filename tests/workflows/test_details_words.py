@@ -7,7 +7,7 @@ import pytest
 from signoff.contracts.approval import ApprovalRequest, Card
 from signoff.contracts.content import Content
 from signoff.contracts.person import Principal
-from signoff.workflows import shown
+from signoff.workflows import temporal_metadata
 
 
 def _row(effect: str) -> str:
@@ -30,7 +30,7 @@ def _row(effect: str) -> str:
         approvers=("role:approvers",),
         requester=Principal(user="guest", name="Guest"),
     )
-    rows = [line for line in shown.details([request], []).splitlines() if line.startswith("| K7Q")]
+    rows = [line for line in temporal_metadata.details([request], []).splitlines() if line.startswith("| K7Q")]
     assert len(rows) == 1
     return rows[0]
 

@@ -8,9 +8,9 @@ from temporalio.client import Client
 
 from signoff.contracts.content import text_of
 from signoff.contracts.turn import TurnResult
-from signoff.registry.context import ToolContext
-from signoff.registry.result import ToolFailure
+from signoff.registry.results.tool_result import ToolFailure
 from signoff.registry.tool import Tool
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
 

@@ -9,9 +9,9 @@ from temporalio.client import Client
 from signoff.audit.export import exported
 from signoff.audit.log import AuditLog
 from signoff.audit.timeline import timeline
-from signoff.policy.model import GlobalRule
-from signoff.registry.destinations import Delivery, Destination
-from signoff.registry.records import AnnotatedRecord, Annotations, Field, identity
+from signoff.policy.approval_policy import GlobalRule
+from signoff.registry.results.annotated_record import AnnotatedRecord, Annotations, Field, identity
+from signoff.registry.results.destinations import Delivery, Destination
 from signoff.registry.tool import BypassRouting, Tool
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond

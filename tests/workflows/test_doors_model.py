@@ -24,12 +24,13 @@ from signed_askers import signed_asker
 from temporalio.client import Client
 
 from signoff.approvals import binding, machine
-from signoff.approvals.desk import Desk
+from signoff.approvals.approval_book import Desk
 from signoff.approvals.digest import question_hash
 from signoff.audit.checkpoints import Checkpoints
 from signoff.audit.log import TURNS_KEYS, AuditLog
-from signoff.audit.verify import verify
+from signoff.audit.verifier import verify
 from signoff.contracts import names
+from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.content import Content
@@ -37,10 +38,9 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.steps import Authority
-from signoff.keyfiles import FileVerifier, create_key, read_private, retire_key
-from signoff.registry.people import FixedDirectory
-from signoff.signing import PrivateKey, PrivateKeys, Signer, new_key
+from signoff.keys.key_files import FileVerifier, create_key, read_private, retire_key
+from signoff.keys.signatures import PrivateKey, PrivateKeys, Signer, new_key
+from signoff.people.directory import FixedDirectory
 from signoff.store.store import Store
 from signoff.testing.questions import answer
 from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results

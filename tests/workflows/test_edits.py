@@ -12,9 +12,9 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.limits import INLINE_BYTES
 from signoff.contracts.person import Person
+from signoff.formats.json_schema import Problem
+from signoff.people.directory import development_directory
 from signoff.registry.correction import Corrected
-from signoff.registry.people import development_directory
-from signoff.registry.schema import Problem
 from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond

@@ -15,8 +15,8 @@ from signoff.contracts.ids import TurnKey
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
-from signoff.registry.people import FixedDirectory, development_directory
-from signoff.signing import PrivateKeys, Signer, new_key
+from signoff.keys.signatures import PrivateKeys, Signer, new_key
+from signoff.people.directory import FixedDirectory, development_directory
 from signoff.store.store import Store
 from signoff.testing.questions import answer
 from signoff.testing.scripted import calls, respond
@@ -103,11 +103,12 @@ def _revision(view: TurnView) -> int:
 
 
 class _AwayAtFirst(FixedDirectory):
-    """Answers the gates at their second try."""
+    """Answers the gates at their second try, when the turn asks them."""
 
     def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
         """See `Directory`."""
-        if activity.in_activity() and activity.info().activity_type == names.GATE and activity.info().attempt == 1:
+        kind = activity.info().activity_type if activity.in_activity() else ""
+        if kind == names.MODEL or (kind == names.GATE and activity.info().attempt == 1):
             raise StoreUnavailable("away for a moment")
         return super().find(person_id, tenant)
 

@@ -7,27 +7,27 @@ import pytest
 from desk_fixtures import AMOUNT_SCHEMA, ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
 
-from signoff.approvals.desk import Desk
+from signoff.approvals.approval_book import Desk
+from signoff.contracts.activity_messages import GateTask, Ruling
 from signoff.contracts.call import Pinned
 from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.message import CallPart
 from signoff.contracts.names import ENGINE
 from signoff.contracts.person import Person, Principal
-from signoff.contracts.steps import GateTask, Ruling
 from signoff.contracts.turn import TurnInput, TurnResult
+from signoff.people.directory import development_directory
 from signoff.registry.actor import Actor
 from signoff.registry.availability import Occasion
-from signoff.registry.context import ToolContext
-from signoff.registry.people import development_directory
-from signoff.registry.result import ToolFailure, ToolResult
+from signoff.registry.results.tool_result import ToolFailure, ToolResult
 from signoff.registry.tool import Tool
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
-from signoff.workflows.asking import Asking
-from signoff.workflows.record import TurnRecord
-from signoff.workflows.running import Running
-from signoff.workflows.settling import Settling
+from signoff.workflows.approval_flow import Asking
+from signoff.workflows.call_loop import Settling
+from signoff.workflows.tool_runner import Running
+from signoff.workflows.turn_state import TurnRecord
 
 ARGS = {"amount": 20, "to": "Ana"}
 SCRIPT = [calls(("rates", ARGS)), respond("done")]
@@ -131,7 +131,7 @@ async def test_a_fallback_is_asked_like_any_other_call(client: Client, store: St
         assert asked is not None
         assert ran(ledger) == ["rates"]
         assert (asked.call, asked.tool) == ("c1.1001", "pay")
-        assert asked.card.note == "the turn says: `rates` failed; this is its fallback"
+        assert asked.card.note == "this is a fallback of `rates`"
         await desk.signoff.decide(yes(key, "c1.1001"))
         result = await ended(desk, key)
     [outcome] = result.calls

@@ -12,7 +12,7 @@ from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person
-from signoff.registry.people import development_directory
+from signoff.people.directory import development_directory
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.testing.scripted import calls, respond

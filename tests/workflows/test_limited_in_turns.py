@@ -8,8 +8,8 @@ from desk_fixtures import Ledger, bench, catalog_of, pay_tool, yes
 from temporalio.client import Client
 
 from signoff.contracts.completion import Completion, CompletionRequest
-from signoff.registry.hours import DAYS
-from signoff.registry.usage import UsageLimit
+from signoff.contracts.usage import UsageLimit
+from signoff.formats.hours import DAYS
 from signoff.store.store import Store
 from signoff.testing.scripted import ScriptedModel, calls, respond, results
 

@@ -16,8 +16,8 @@ from signoff.contracts.message import CallPart, ResultPart
 from signoff.contracts.turn import TurnResult
 from signoff.registry.actor import Actor
 from signoff.registry.availability import Occasion
-from signoff.registry.context import ToolContext
 from signoff.registry.tool import Tool
+from signoff.registry.tool_context import ToolContext
 from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond

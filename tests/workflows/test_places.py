@@ -11,10 +11,10 @@ from temporalio.client import Client
 
 from signoff.contracts.limits import MAX_TOOLS_AT_ONCE
 from signoff.contracts.turn import TurnView
-from signoff.policy.model import ApprovalPolicy
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.actor import Actor
-from signoff.registry.context import ToolContext
 from signoff.registry.tool import Tool
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
 

@@ -1,5 +1,6 @@
 """Whole turns under a policy whose own function says who must agree."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, pay_tool, y
 from temporalio.client import Client
 
 from signoff.audit.log import AuditLog
-from signoff.policy.handler import Answer, ProposedCall
+from signoff.policy.handler_verdict import Answer, ProposedCall
 from signoff.store.store import Store
 from signoff.testing.questions import answer
 from signoff.testing.scripted import calls, respond
@@ -118,8 +119,8 @@ async def test_an_answer_remembered_for_the_rule_is_not_one_to_the_handler(
         first = await desk.start()
         await desk.waiting(first)
         remember = {"scope": "tenant", "seconds": 3_600, "uses": 5}
-        decision = yes(first, remember=remember)
-        # As through the gateway, which alone remembers.
+        # As through the gateway, which alone remembers, and stamps what it takes.
+        decision = yes(first, remember=remember, received_at=datetime.now(UTC))
         await answer(store, decision)
         await desk.signoff.decide(decision)
         assert [each.rule for each in (await desk.signoff.result(first)).calls] == ["require_approval_if"]

@@ -8,8 +8,8 @@ from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, doub
 from temporalio.client import Client
 
 from signoff.contracts.ids import TurnKey
-from signoff.registry.context import ToolContext
 from signoff.registry.probe import DidNotHappen, Happened, Unknown
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.testing.scripted import calls, respond

@@ -13,8 +13,9 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from temporalio.client import Client
 
-from signoff.activities.gate import digest_of
-from signoff.activities.permit import Witness, approval_of, seating, standing
+from signoff.activities.gate_activity import digest_of
+from signoff.activities.permit_check import Witness, approval_of, seating, standing
+from signoff.contracts.activity_messages import Tally
 from signoff.contracts.approval import Question
 from signoff.contracts.call import Permit, Pinned
 from signoff.contracts.content import Content
@@ -22,14 +23,13 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person
-from signoff.contracts.steps import Tally
 from signoff.contracts.turn import TurnView
-from signoff.policy.model import ApprovalPolicy, GlobalRule, RequiresApproval
+from signoff.keys.signatures import Verifier
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, RequiresApproval
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
-from signoff.registry.gates import Judgement, judge
+from signoff.registry.gates.pipeline import Judgement, judge
 from signoff.registry.registry import definition_hash
-from signoff.signing import Verifier
 from signoff.store.questions import ApprovalRows
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond

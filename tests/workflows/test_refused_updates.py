@@ -1,15 +1,20 @@
-"""A server that takes no more updates of a turn does not silence its approvers: the answer goes as a signal."""
+"""An update that is refused or dropped does not silence its approver: the answer goes as a signal."""
 
+import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from desk_fixtures import Ledger, bench, catalog_of, pay_tool, yes
+from temporalio.api.enums.v1 import TaskQueueKind
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import PollWorkflowTaskQueueRequest, RespondWorkflowTaskCompletedRequest
 from temporalio.client import Client, Interceptor, OutboundInterceptor, StartWorkflowUpdateInput
 from temporalio.service import RPCError, RPCStatusCode
 
-from signoff.client import Signoff
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import TurnKey
+from signoff.engine.turn_client import Signoff
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
 
@@ -56,6 +61,41 @@ async def test_an_answer_that_fits_into_no_update_goes_as_a_signal(
         receipt = await _over(client, status).decide(yes(key))
         result = await desk.signoff.result(key)
     assert (receipt.status, receipt.verdict) == ("pending", "approved")
+    assert [(call.code, call.decided_by) for call in result.calls] == [("ok", "approver")]
+    assert len(ledger.rows) == 1
+
+
+async def drop_update(client: Client, task_queue: str) -> list[str]:
+    """Take the next workflow task of a queue and end it without a word of what it brings; the updates dropped."""
+    queue = TaskQueue(name=task_queue, kind=TaskQueueKind.TASK_QUEUE_KIND_NORMAL)
+    poll = PollWorkflowTaskQueueRequest(namespace=client.namespace, task_queue=queue, identity="forgetful")
+    task = await client.workflow_service.poll_workflow_task_queue(poll)
+    done = RespondWorkflowTaskCompletedRequest(
+        namespace=client.namespace, task_token=task.task_token, identity="forgetful"
+    )
+    await client.workflow_service.respond_workflow_task_completed(done)
+    return [message.protocol_instance_id for message in task.messages]
+
+
+async def test_an_answer_that_a_worker_drops_goes_as_a_signal(client: Client, store: Store, task_queue: str) -> None:
+    """The SDK's core drops updates of a turn that is queried meanwhile, and the server then fails them.
+
+    The receipt is `pending`, and the call runs by the approver's name, once. Where such a failure was taken for the end
+    of the turn, nobody heard the answer: it was refused here, and with a worker there `pending`, while the turn waited.
+    """
+    ledger = Ledger()
+    script = [calls(("pay", {"amount": 1})), respond("done")]
+    catalog = catalog_of([pay_tool(ledger)])
+    async with bench(client, store, task_queue, catalog, script) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+    async with asyncio.timeout(60):
+        patient = Signoff(client, task_queue=task_queue, patience=timedelta(seconds=50))
+        receipt, dropped = await asyncio.gather(patient.decide(yes(key)), drop_update(client, task_queue))
+    assert (receipt.status, receipt.verdict, len(dropped)) == ("pending", "approved", 1)
+    assert ledger.rows == []
+    async with bench(client, store, task_queue, catalog, [respond("done")]) as desk:
+        result = await asyncio.wait_for(desk.signoff.result(key), 60)
     assert [(call.code, call.decided_by) for call in result.calls] == [("ok", "approver")]
     assert len(ledger.rows) == 1
 

@@ -1,6 +1,7 @@
 """Whole turns in which an answer is remembered, used, spent, refused and taken back."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from signoff.contracts.decision import Decision, Remember
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnResult
-from signoff.policy.model import ApprovalPolicy
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.catalog import Catalog
 from signoff.store.freezes import Freezes
 from signoff.store.grants import Grants
@@ -40,7 +41,8 @@ async def said(found: Bench, decision: Decision) -> Receipt:
     """The turn's receipt of an answer that came by the gateway, which remembers it."""
     rows = await Questions(found.store).read(decision.approval_id)
     assert rows is not None
-    named = decision.model_copy(update={"question_hash": question_hash(rows.latest)})
+    stamped = {"question_hash": question_hash(rows.latest), "received_at": datetime.now(UTC)}
+    named = decision.model_copy(update=stamped)
     await answer(found.store, named)
     return await found.signoff.decide(named)
 

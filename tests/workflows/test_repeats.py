@@ -9,7 +9,7 @@ from temporalio.client import Client
 
 from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
-from signoff.registry.people import development_directory
+from signoff.people.directory import development_directory
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
 

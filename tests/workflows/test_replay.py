@@ -16,11 +16,11 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from signoff.activities.room import Room
+from signoff.activities.worker_deps import Room
 from signoff.contracts import names
-from signoff.converter import DATA_CONVERTER
-from signoff.registry.people import development_directory
+from signoff.people.directory import development_directory
 from signoff.store.store import Store
+from signoff.temporal.converter import DATA_CONVERTER
 from signoff.worker import PASSED_THROUGH, SignoffPlugin
 
 FOLDER = Path(__file__).parent.parent / "histories"

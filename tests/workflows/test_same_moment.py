@@ -11,8 +11,8 @@ from temporalio.client import Client
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.turn import TurnResult
 from signoff.registry.actor import Actor
-from signoff.registry.context import ToolContext
 from signoff.registry.tool import Tool
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
 

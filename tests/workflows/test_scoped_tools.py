@@ -12,7 +12,7 @@ from signoff.contracts.turn import TurnView
 from signoff.registry.actor import Actor
 from signoff.registry.availability import Occasion
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.route import Route, Step
+from signoff.registry.scopes.route import Route, Step
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond

@@ -10,8 +10,8 @@ from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Replayer
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from signoff.converter import DATA_CONVERTER
 from signoff.store.store import Store
+from signoff.temporal.converter import DATA_CONVERTER
 from signoff.workflows.session import Session
 
 AUTO = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
@@ -25,7 +25,7 @@ def _under_way(history: WorkflowHistory) -> bool:
     """Whether a task of a run is under way, or comes next: its history cannot be replayed to an end."""
     told = _names(history)
     tasks = [name for name in told if name.startswith("WORKFLOW_TASK_")]
-    return tasks[-1] != "WORKFLOW_TASK_COMPLETED" or told[-1] == "WORKFLOW_EXECUTION_SIGNALED"
+    return tasks[-1:] != ["WORKFLOW_TASK_COMPLETED"] or told[-1] == "WORKFLOW_EXECUTION_SIGNALED"
 
 
 async def test_a_turn_in_a_session_costs_five_events_more_and_five_when_it_waits(

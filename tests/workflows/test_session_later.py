@@ -7,7 +7,7 @@ from temporalio.client import Client
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.limits import MAX_TURNS_PER_MESSAGE
-from signoff.contracts.session import turn_of
+from signoff.contracts.session_messages import turn_of
 from signoff.registry.actor import Actor
 from signoff.store.store import Store
 from signoff.testing.scripted import ScriptedModel, last_user_text, respond

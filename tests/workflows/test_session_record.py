@@ -14,7 +14,7 @@ from signoff.audit.timeline import timeline
 from signoff.contracts import names
 from signoff.contracts.limits import SESSION_HEARD
 from signoff.contracts.person import Principal
-from signoff.contracts.session import SessionReceipt
+from signoff.contracts.session_messages import SessionReceipt
 from signoff.contracts.turn import Heard
 from signoff.store.store import Store
 from signoff.workflows.session_log import SessionLog

@@ -11,11 +11,11 @@ from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution
 from temporalio.api.workflowservice.v1 import SignalWorkflowExecutionRequest
 from temporalio.client import Client
 
-from signoff.client import Signoff
 from signoff.contracts import names
 from signoff.contracts.person import Principal
-from signoff.embedded import ServerHandle
+from signoff.engine.turn_client import Signoff
 from signoff.store.store import Store
+from signoff.temporal.embedded_server import ServerHandle
 
 SMALL_RUN = 60
 

@@ -12,8 +12,8 @@ from signoff.contracts.ids import TurnKey
 from signoff.contracts.turn import TurnResult
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
-from signoff.registry.context import ToolContext
 from signoff.registry.tool import Tool
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
 from signoff.workflows import outcomes

@@ -14,8 +14,8 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
-from signoff.registry.people import development_directory
-from signoff.signing import PrivateKeys, Signer, Verifier, new_key
+from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
+from signoff.people.directory import development_directory
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.testing.questions import answer

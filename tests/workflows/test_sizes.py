@@ -15,9 +15,9 @@ from signoff.contracts.limits import (
     REQUEST_BODY_BYTES,
     TURN_RESULT_BYTES,
 )
-from signoff.registry.result import ToolFailure, ToolResult
+from signoff.registry.results.tool_result import ToolFailure, ToolResult
 from signoff.registry.tool import Tool
-from signoff.store.content import load
+from signoff.store.content_store import load
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
 

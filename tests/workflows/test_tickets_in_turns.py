@@ -13,8 +13,8 @@ from signoff.contracts.content import BlobRef
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.turn import TurnView
-from signoff.registry.context import ToolContext
-from signoff.registry.result import ToolResult
+from signoff.registry.results.tool_result import ToolResult
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Also, Store
 from signoff.store.tickets import ticket_key
 from signoff.testing.scripted import calls, respond
@@ -31,7 +31,7 @@ async def test_a_reset_of_an_automatic_turn_pays_once(client: Client, store: Sto
     async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, FREE)]), SCRIPT) as desk:
         key = await desk.start()
         first = await desk.signoff.result(key)
-        await desk.reset(key, EventType.EVENT_TYPE_MARKER_RECORDED)
+        await desk.reset(key)
         second = await desk.signoff.result(key)
     assert second.calls == first.calls
     assert len(ledger.rows) == 1
@@ -47,7 +47,7 @@ async def test_a_reset_to_before_the_request_asks_nobody_again_and_pays_once(
         await desk.waiting(key)
         await desk.signoff.decide(yes(key))
         first = await desk.signoff.result(key)
-        await desk.reset(key, EventType.EVENT_TYPE_MARKER_RECORDED)
+        await desk.reset(key)
         again = await desk.signoff.result(key)
         view = await desk.signoff.view(key)
     assert [outcome.code for outcome in again.calls] == ["ok"]

@@ -11,9 +11,9 @@ from temporalio.client import Client
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.errors import ModelUnavailable
-from signoff.registry.context import ToolContext
-from signoff.registry.result import ToolFailure
+from signoff.registry.results.tool_result import ToolFailure
 from signoff.registry.tool import BypassRouting, Tool
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.testing.scripted import ScriptedModel, calls, respond
 from signoff.workflows import options

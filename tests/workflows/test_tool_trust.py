@@ -14,18 +14,18 @@ from temporalio.client import Client
 from temporalio.common import RetryPolicy
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from signoff.activities.gate import digest_of
+from signoff.activities.gate_activity import digest_of
 from signoff.approvals.digest import question_hash
 from signoff.contracts import names
+from signoff.contracts.activity_messages import OutcomeTask, ToolReply, ToolTask
 from signoff.contracts.call import CallOutcome, Permit, Pinned
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person, Principal
-from signoff.contracts.steps import OutcomeTask, ToolReply, ToolTask
-from signoff.policy.model import RequiresApproval
-from signoff.registry.people import development_directory
-from signoff.signing import PrivateKeys, Signer, new_key
+from signoff.keys.signatures import PrivateKeys, Signer, new_key
+from signoff.people.directory import development_directory
+from signoff.policy.approval_policy import RequiresApproval
 from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
@@ -402,7 +402,8 @@ async def test_attributes_edited_in_the_context_let_nothing_pass(client: Client,
     rule = ApprovalPolicy(auto_approve_if="args.amount < 10.0")
     small = {"amount": 5}
     async with signed_forging(client, store, task_queue, rule) as (forge, asker, _):
-        genuine = await forge.run(forge.permit(small, kind="auto", ctx={"user": asker}), args=small)
+        permit = forge.permit(small, kind="auto", ctx={"user": asker}, call="c1.3")
+        genuine = await forge.run(permit, args=small, activity_id="c1.3")
         edited = forge.permit(small, kind="auto", ctx={"user": asker, "extra": {"user.rank": 9}}, call="c1.2")
         reply = await forge.run(edited, args=small, activity_id="c1.2")
     assert genuine.outcome is not None

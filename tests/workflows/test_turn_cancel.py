@@ -7,7 +7,7 @@ from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, pay_tool, w
 from temporalio.client import Client
 
 from signoff.contracts.completion import Completion, CompletionRequest
-from signoff.registry.context import ToolContext
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.testing.scripted import ScriptedModel, calls, respond
 

@@ -13,9 +13,9 @@ from signoff.contracts.errors import ConfigError, Conflict, NotFound
 from signoff.contracts.limits import CALLS_PER_COMPLETION, MAX_CALLS_PER_TOOL, MAX_COMPLETIONS, MAX_IDENTICAL_CALLS
 from signoff.contracts.message import user_message
 from signoff.contracts.turn import TurnInput, TurnView
-from signoff.policy.model import GlobalRule
+from signoff.policy.approval_policy import GlobalRule
 from signoff.registry.actor import Actor
-from signoff.registry.result import ToolFailure
+from signoff.registry.results.tool_result import ToolFailure
 from signoff.store.store import Store
 from signoff.testing.scripted import ScriptedModel, calls, respond, say
 

@@ -15,14 +15,14 @@ from temporalio.api.workflowservice.v1 import SignalWorkflowExecutionRequest, Up
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from signoff.client import Signoff
 from signoff.contracts import names
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.message import user_message
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnInput
-from signoff.registry.people import development_directory
+from signoff.engine.turn_client import Signoff
+from signoff.people.directory import development_directory
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
 

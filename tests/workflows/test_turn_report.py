@@ -7,13 +7,13 @@ import pytest
 from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, doubted, pay_tool, yes
 from temporalio.client import Client
 
+from signoff.contracts.activity_messages import TurnLimits
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
-from signoff.contracts.steps import TurnLimits
 from signoff.registry.actor import Actor
-from signoff.registry.context import ToolContext
-from signoff.registry.result import ToolResult
+from signoff.registry.results.tool_result import ToolResult
 from signoff.registry.tool import BypassRouting
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.testing.scripted import calls, respond

@@ -7,8 +7,8 @@ from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, pay_tool, y
 from temporalio.client import Client
 
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
-from signoff.registry.context import ToolContext
-from signoff.registry.result import ToolResult
+from signoff.registry.results.tool_result import ToolResult
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
 

@@ -15,13 +15,13 @@ from signoff.contracts.ids import TurnKey
 from signoff.contracts.message import ResultPart
 from signoff.contracts.turn import TurnResult
 from signoff.contracts.updates import Updates
-from signoff.policy.model import ApprovalPolicy
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.context import ToolContext
-from signoff.registry.result import ToolResult
-from signoff.registry.route import Route, Step
+from signoff.registry.results.tool_result import ToolResult
+from signoff.registry.scopes.route import Route, Step
 from signoff.registry.tool import Tool
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond
 

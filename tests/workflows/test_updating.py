@@ -12,11 +12,11 @@ from signoff.contracts import names
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.limits import SESSION_UPDATES_BYTES
-from signoff.contracts.session import SessionInput, TurnReport
+from signoff.contracts.session_messages import SessionInput, TurnReport
 from signoff.contracts.turn import TurnInput
 from signoff.contracts.updates import NO_UPDATES, Updates
+from signoff.workflows.context_updates import Updating
 from signoff.workflows.conversation import Conversation
-from signoff.workflows.updating import Updating
 
 
 class Told(list[tuple[str, tuple[str, ...], str]]):

@@ -13,11 +13,10 @@ import pytest
 from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, doubted, no, pay_tool, withdrawn, yes
 from gateway_desk import SIGNER
 from session_desk import talk, words
-from temporalio.client import Client, WorkflowFailureError
+from temporalio.client import Client, WorkflowFailureError, WorkflowQueryFailedError
 from temporalio.service import RPCError
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
-from signoff.client import Signoff
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.completion import Completion, CompletionRequest
@@ -28,13 +27,14 @@ from signoff.contracts.message import Message, ResultPart
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnResult, TurnView
-from signoff.converter import DATA_CONVERTER
-from signoff.embedded import ServerHandle
+from signoff.engine.turn_client import Signoff
 from signoff.gateway.deps import GatewayDeps
-from signoff.registry.people import development_directory
+from signoff.people.directory import development_directory
 from signoff.settings import Settings
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
+from signoff.temporal.converter import DATA_CONVERTER
+from signoff.temporal.embedded_server import ServerHandle
 from signoff.testing.scripted import ScriptedModel, calls, respond
 from signoff.worker import SignoffPlugin
 from signoff.workflows.actor_turn import ActorTurn
@@ -308,10 +308,16 @@ async def read(site: Site, number: int, newest: float) -> None:
             (names.TRANSCRIPT, [], list[Message]),
         ]
         name, args, kind = dice.choice(queries)
-        # A worker that is replaced leaves some unanswered; one that cannot read a history fails them otherwise.
-        with contextlib.suppress(RPCError):
+        try:
             await handle.query(name, args=args, result_type=kind, rpc_timeout=LOOK)
             site.looks += 1
+        except RPCError:
+            # A worker that is replaced leaves some unanswered.
+            continue
+        except WorkflowQueryFailedError as error:
+            # So the SDK's core calls a history up to the middle of a task; what cannot be read whole, `replayed` finds.
+            if "[TMPRL1100]" not in str(error):
+                raise
 
 
 async def replayed(site: Site, workflow_ids: list[str]) -> dict[str, str]:
@@ -350,8 +356,10 @@ async def test_whatever_people_send_a_turn_that_is_looked_at_replays(
 ) -> None:
     """Every handler in several turns at once, six readers, another worker in the middle: nothing hangs, all replays.
 
-    Without `runner.py` and `LooksInterceptor`, where most look at the newest turn, one of four runs left a history lost
-    (`Nondeterminism error: Update machine does not handle this event: HistoryEvent(id: 18, TimerCanceled)`).
+    Without `temporal/workflow_runner.py` and `LooksInterceptor`, where most look at the newest turn, one of four runs
+    left a history lost (`Nondeterminism error: Update machine does not handle this event: HistoryEvent(id: 18,
+    TimerCanceled)`). Four at a time on two processors lost one of six where no run was let go that is ahead of its
+    history, and waited for ever in one of twelve where nobody sent again what a worker had dropped.
 
     Each worker keeps all runs: one with no place left for them loses a run that is asked several times at once, in the
     SDK (1.35) itself (`Extra buffered run should not have produced an activation`); see docs/operations.md.
@@ -370,7 +378,7 @@ async def test_whatever_people_send_a_turn_that_is_looked_at_replays(
         worker = bench(client, store, task_queue, catalog, model, **more)
         desk = await first.enter_async_context(worker)
         site = site_over(desk, ledger)
-        async with asyncio.timeout(75), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(120), asyncio.TaskGroup() as tasks:
             readers = [tasks.create_task(read(site, number, newest)) for number in range(READERS)]
             places = asyncio.Semaphore(AT_ONCE)
             playing = [tasks.create_task(played(act, places)) for act in acts(site)]

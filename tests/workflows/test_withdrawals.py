@@ -11,8 +11,8 @@ from temporalio.client import Client
 from signoff.contracts import names
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
-from signoff.registry.people import development_directory
-from signoff.signing import PrivateKeys, Signer, Verifier, new_key
+from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
+from signoff.people.directory import development_directory
 from signoff.store.store import Store
 from signoff.testing.questions import answer
 from signoff.testing.scripted import calls, respond

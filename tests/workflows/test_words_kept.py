@@ -11,7 +11,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
-from signoff.registry.context import ToolContext
+from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.testing.scripted import calls, respond

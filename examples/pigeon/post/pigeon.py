@@ -9,11 +9,11 @@ import httpx
 from pydantic import TypeAdapter, ValidationError
 
 from signoff.channels.base import Channel, Forged, Malformed, Means, NotDelivered, Options
-from signoff.channels.endings import closing_text
-from signoff.channels.outward import retry_after
-from signoff.channels.shapes import Closed, Heard, Notice, Raw, Received, Reply, Sent, Status
-from signoff.channels.voice import voice_of
-from signoff.channels.wording import Limits, card_words
+from signoff.channels.envelopes import Closed, Heard, Notice, Raw, Received, Reply, Sent, Status
+from signoff.channels.outbound.card_text import Limits, card_words
+from signoff.channels.outbound.receipt_text import closing_text
+from signoff.channels.outbound_http import retry_after
+from signoff.texts.formatter import voice_of
 
 FIELDS = TypeAdapter(dict[str, str])
 

@@ -2,7 +2,7 @@
 
 from travel_desk import tools
 
-from signoff.policy.model import ApprovalPolicy
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.function import from_function
 from signoff.registry.registry import ToolRegistry
 

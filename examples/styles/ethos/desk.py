@@ -2,7 +2,7 @@
 
 import json
 
-from signoff.registry.result import ReducerInput, Result, ToolFailure, ToolResult
+from signoff.registry.results.tool_result import ReducerInput, Result, ToolFailure, ToolResult
 
 
 def cheapest(result: Result, given: ReducerInput) -> Result:

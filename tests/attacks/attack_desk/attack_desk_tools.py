@@ -1,17 +1,21 @@
 """Tools that write what they did to a ledger, and a model that proposes what the person's words list."""
 
+import asyncio
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.registry.availability import Occasion
 from signoff.registry.permission import Permission
+from signoff.registry.tool_context import ToolContext
 from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results
 
 FOLDER = "ATTACK_FOLDER"
 """The variable that names the folder of the ledger."""
+HAUL_SECONDS = 120.0
 OBJECTION = "no refunds to this address at present"
 
 
@@ -60,6 +64,18 @@ async def petty(amount: int, to: str) -> str:
     return _ran("petty", amount=amount, to=to)
 
 
+async def mailed(amount: int, to: str) -> str:
+    """Pay somebody; two people have to agree, by a link that they are sent if they like."""
+    return _ran("mailed", amount=amount, to=to)
+
+
+async def certify(amount: int, to: str, ctx: ToolContext) -> str:
+    """Pay somebody and write down who agreed and why; honours a dry run, where it is told of one."""
+    if getattr(ctx, "dry_run", False):
+        return "would have paid"
+    return _ran("certify", amount=amount, to=to, decided_by=ctx.decided_by, why=ctx.approval_reason)
+
+
 async def tip(amount: int, to: str) -> str:
     """Pay somebody a little, which nobody has to approve."""
     return _ran("tip", amount=amount, to=to)
@@ -85,6 +101,32 @@ async def batch(items: list[int], memo: str, to: str) -> str:
 async def look(place: str) -> str:
     """Look somewhere."""
     return f"nothing at {place}"
+
+
+async def climb(amount: int, to: str) -> str:
+    """Pay somebody; an answer may be remembered, and others are asked who do not answer for a second."""
+    return _ran("climb", amount=amount, to=to)
+
+
+async def stamp(amount: int, to: str) -> str:
+    """Stamp letters, which the office decides."""
+    return _ran("stamp", amount=amount, to=to)
+
+
+def _haul(amount: int, to: str) -> str:
+    (_folder() / f"begun-{to}").touch()
+    ends = time.monotonic() + HAUL_SECONDS
+    while not (_folder() / f"go-{to}").exists() and time.monotonic() < ends:
+        time.sleep(0.1)
+    return _ran("haul", amount=amount, to=to)
+
+
+async def haul(amount: int, to: str) -> str:
+    """Haul in a thread, as with a library that blocks: what it began does not end with its caller.
+
+    It says so in the file `begun-<to>` and is done when the file `go-<to>` is there.
+    """
+    return await asyncio.to_thread(_haul, amount, to)
 
 
 def react(request: CompletionRequest) -> Completion:

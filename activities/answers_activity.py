@@ -1,0 +1,22 @@
+"""Local activity `signoff.answers`: what was answered in time, as the store has it, before a request times out."""
+
+from temporalio import activity
+
+from signoff.activities.worker_deps import Room
+from signoff.contracts import names
+from signoff.contracts.activity_messages import AnswersTask, StoredAnswers
+from signoff.store.questions import Questions
+
+
+class AnswersActivity:
+    """Reads the answers to one question. Raises `StoreUnavailable`, and is tried again."""
+
+    def __init__(self, room: Room) -> None:
+        self._rows = Questions(room.store)
+
+    @activity.defn(name=names.ANSWERS)
+    async def answers(self, task: AnswersTask) -> StoredAnswers:
+        """The decisions of that revision, in the order in which they were taken."""
+        rows = await self._rows.read(task.approval)
+        taken = () if rows is None else rows.answers
+        return StoredAnswers(decisions=tuple(each.vote.decision for each in taken if each.revision == task.revision))

@@ -1,0 +1,55 @@
+"""What the store has of a call's approval, read where the call is run or looked up."""
+
+from collections.abc import Sequence
+
+from signoff.activities.call_journal import now
+from signoff.activities.permit_check import Seating, seating
+from signoff.activities.worker_deps import Room
+from signoff.contracts.approval import ApprovalRequest, Question
+from signoff.contracts.call import Permit, Pinned
+from signoff.contracts.decision import Decision
+from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.policy.compiled_policy import CompiledPolicy
+from signoff.registry.gates.pipeline import Judgement
+from signoff.store.questions import ApprovalRows, Questions
+
+
+class ApprovalReader:
+    """Reads questions and answers by the call that a permit names, never by what the permit says of them."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._rows = Questions(room.store)
+
+    async def of(self, permit: Permit) -> ApprovalRows | None:
+        """Everything of the approval of a call; None where nobody was asked. Raises `StoreUnavailable`."""
+        turn = TurnKey(permit.ctx.tenant, permit.ctx.session, permit.ctx.turn)
+        return await self._rows.read(ApprovalKey(turn, permit.call).id)
+
+    async def of_turn(self, ctx: Pinned) -> Sequence[ApprovalRequest]:
+        """Everything that a turn asked, every revision as it is now, the oldest first. Raises `StoreUnavailable`."""
+        turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
+        return (await self._rows.of_turns([turn])).get(turn, [])
+
+    async def seating(
+        self,
+        permit: Permit,
+        tool: str,
+        found: Judgement,
+        decisions: Sequence[Decision],
+        questions: Sequence[Question] = (),
+    ) -> Seating:
+        """Who may answer for the call of `permit`, judged as `found`, here and now. Raises `StoreUnavailable`."""
+        # Nobody is looked up where nobody answered; else the asker as well, who may be one of them by another entry.
+        named = [permit.ctx.user.user, *(each.subject for each in decisions)] if decisions else []
+        people = await self._room.knowing(permit.ctx.tenant, *named)
+        return seating(self._room.catalog, people, permit.ctx, tool, found, now(), questions)
+
+    def takes_unsigned(self, policy: CompiledPolicy) -> bool:
+        """Whether answers count that nobody signed: in the development profile, or where the policy says so."""
+        return self._room.profile == "development" or (policy.policy is not None and policy.policy.accept_unsigned)
+
+
+def doubts_of(rows: ApprovalRows | None) -> tuple[Question, ...]:
+    """The questions what became of tries of a call."""
+    return () if rows is None else tuple(each for each in rows.questions if each.kind == "in_doubt")

@@ -1,0 +1,250 @@
+"""What activities write down, each before or together with what it records."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection
+from temporalio import activity
+
+from signoff.activities.worker_deps import Room
+from signoff.approvals import audit_events
+from signoff.audit.log import TURNS_KEYS, AuditLog, writing
+from signoff.contracts import names
+from signoff.contracts.activity_messages import RecordTask
+from signoff.contracts.audit import AuditEntry
+from signoff.contracts.call import CallOutcome, Permit
+from signoff.contracts.canonical_json import sha256_hex
+from signoff.contracts.errors import StoreUnavailable
+from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id, parse_workflow_id
+from signoff.contracts.limits import RECORDED_RESULT_CHARS
+from signoff.contracts.names import ACTOR_TURN
+from signoff.policy.compiled_policy import CompiledPolicy
+from signoff.registry.gates.pipeline import Judgement
+from signoff.registry.registry import definition_hash
+from signoff.registry.results.dispatch_record import dispatched, executed, masked
+from signoff.registry.results.tool_result import trim
+from signoff.registry.tool import Tool
+from signoff.store.content_store import to_content
+from signoff.store.questions import ApprovalRows, end_by_word
+from signoff.store.store import Also
+
+
+def now() -> datetime:
+    """The worker's clock."""
+    return datetime.now(UTC)
+
+
+async def hand_over(room: Room, seen: Sequence[AuditEntry]) -> None:
+    """Write what was seen in the turn that this activity is of; nobody else's stream. Raises `StoreUnavailable`.
+
+    Whoever may start workflows may start this activity from one of theirs: what such a one tells is not written.
+    """
+    own = _own(seen)
+    if own:
+        await room.store.run(_ending(own, writing(own)))
+
+
+def _ending(own: Sequence[AuditEntry], also: Also, rows: ApprovalRows | None = None) -> Also:
+    """What takes a turn's word for how its own questions ended, which never lets anything run, and writes `also`.
+
+    `rows` are of the approval that was read before, if one was.
+    """
+    known = {} if rows is None else {rows.latest.id: rows}
+    # An entry of one's own stream may name anybody's approval: a question would be gone that its turn still asks.
+    ended = [entry.data for entry in own if entry.kind == "ending" and _is_own(entry.data.get("approval"))]
+
+    def write(connection: Connection) -> None:
+        # In one order, as each stays locked.
+        for facts in sorted(ended, key=lambda each: str(each["approval"])):
+            approval, revision, state = facts["approval"], facts.get("revision", 0), facts.get("state", "")
+            end_by_word(connection, approval, revision, state, known.get(approval))
+        # Last: it keeps the heads of its streams locked.
+        also(connection)
+
+    return write if ended else also
+
+
+async def write(room: Room, entries: Sequence[AuditEntry]) -> None:
+    """Write what this activity itself saw of its turn. Raises `StoreUnavailable`."""
+    await AuditLog(room.store).append(entries)
+
+
+def _turn() -> TurnKey | None:
+    """The turn that this activity is of; None where none has scheduled it."""
+    info = activity.info()
+    return parse_workflow_id(info.workflow_id or "") if info.workflow_type == ACTOR_TURN else None
+
+
+def _own(seen: Sequence[AuditEntry]) -> list[AuditEntry]:
+    """What a turn says of itself, marked as its word."""
+    turn = _turn()
+    if turn is None:
+        return []
+    # Whoever runs a workflow can say anything here: it must neither pass for what an activity saw, nor keep that out
+    # of the record by taking its key first, nor lie in the record of another tenant.
+    own = [entry.model_copy(update={"tenant": turn.tenant}) for entry in seen if entry.stream == turn.workflow_id]
+    return mark_claims(own)
+
+
+def mark_claims(seen: Sequence[AuditEntry]) -> list[AuditEntry]:
+    """Entries marked as a turn's word, under keys that nothing else has."""
+    return [
+        entry.model_copy(update={"key": f"{TURNS_KEYS}{entry.key}", "data": {**entry.data, "by": "turn"}})
+        for entry in seen
+    ]
+
+
+def _is_own(approval: object) -> bool:
+    """Whether an approval is of a call of the turn that this activity is of."""
+    named, turn = parse_approval_id(approval) if isinstance(approval, str) else None, _turn()
+    return named is not None and named.turn == turn
+
+
+class Ran(NamedTuple):
+    """What the record may hold of a call that ran: its arguments, and the text of its result; None: it is not known."""
+
+    args: Mapping[str, Any]
+    result: str | None
+
+
+class RecordActivity:
+    """Writes down what a turn saw at its end."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+
+    @activity.defn(name=names.RECORD)
+    async def record(self, task: RecordTask) -> None:
+        """Raises `StoreUnavailable`, and is tried again."""
+        await hand_over(self._room, task.audit)
+
+
+class Journal:
+    """The record of one call. Where its tool's policy asks for no more than best effort, nothing but `receive` raises.
+
+    Else what cannot be written raises `StoreUnavailable`, and the activity is tried again.
+    """
+
+    def __init__(self, room: Room, tool: Tool) -> None:
+        self._room = room
+        self._tool = tool
+        self._required = is_required(room.catalog.policies.get(tool.activity))
+        self._owed: list[AuditEntry] = []
+
+    async def receive(self, seen: Sequence[AuditEntry], approval: str) -> None:
+        """Take over what the turn saw before this call: written before, or together with, the next that is written.
+
+        A transaction of its own would be a quarter of the time from a decision to its effect. Only what tells of
+        another question than `approval`, which is this call's, has one: two calls that end each other's questions
+        where they claim their tickets would wait for each other. Raises `StoreUnavailable`.
+        """
+        own = _own(seen)
+        others = any(entry.kind == "ending" and entry.data.get("approval") != approval for entry in own)
+        if self._required and not others:
+            self._owed = own
+        else:
+            # `_keep` may lose what this tool's policy holds cheap; what the turn saw is not of this tool alone.
+            await hand_over(self._room, seen)
+
+    async def settle(self) -> None:
+        """Write what was received and is not written yet."""
+        if self._owed:
+            await self._keep([])
+
+    def settled(self) -> None:
+        """What was received has been written, by what `together` gave."""
+        self._owed = []
+
+    async def refused(self, permit: Permit, why: str, *, vouched: bool = True) -> None:
+        """A turn wanted to run the tool without the right to; where nobody vouches for it, all of that is its word."""
+        seen = [audit_events.refused_to_run(permit, self._tool.name, why, now())]
+        await self._keep(seen if vouched else mark_claims(seen))
+
+    def beginning(self, permit: Permit, found: Judgement, ticket: str) -> list[AuditEntry]:
+        """The handler is about to be called; by a rule or a grant, if nobody was asked."""
+        event = dispatched(self._tool, permit)
+        attempt = "" if ticket else _attempt()
+        begins = audit_events.started(permit, self._tool.name, ticket, now(), found.note, event, attempt)
+        if permit.kind == "approved":
+            return [begins]
+        engines = found.verdict.evaluators if found.verdict is not None else ""
+        definition = definition_hash(self._tool)
+        return [audit_events.allowed(permit, self._tool.name, definition, engines, begins.at), begins]
+
+    async def end(self, permit: Permit, outcome: CallOutcome, ticket: str, ran: Ran | None = None) -> list[AuditEntry]:
+        """What became of the call, and where it ran how it was dispatched; of a specialist all of it (B39).
+
+        Raises `StoreUnavailable` where large arguments cannot be kept.
+        """
+        facts = (
+            {}
+            if ran is None
+            else {
+                **executed(self._tool, permit),
+                **await self._kept(ran, SessionKey(permit.ctx.tenant, permit.ctx.session)),
+            }
+        )
+        attempt = "" if ticket or ran is None else _attempt()
+        return [audit_events.finished(permit, outcome, ticket, now(), facts, attempt)]
+
+    async def _kept(self, ran: Ran, place: SessionKey) -> dict[str, Any]:
+        own: dict[str, Any] = {}
+        if self._tool.scope == "specialist":
+            own = await self._arguments(masked(self._tool, ran.args), place)
+        if ran.result is None:
+            return own
+        cut = trim(ran.result, RECORDED_RESULT_CHARS)
+        return {**own, "result": cut.text, "result_chars": cut.original_chars if cut.truncated else None}
+
+    async def _arguments(self, args: Mapping[str, Any], place: SessionKey) -> dict[str, Any]:
+        try:
+            kept = await to_content(self._room.store, args, place)
+        except StoreUnavailable:
+            if self._required:
+                raise
+            return {}
+        if kept.blob is None:
+            return {"arguments": kept.inline}
+        return {"arguments_kept": {"sha256": kept.blob.sha256, "size": kept.blob.size}}
+
+    def together(self, seen: Sequence[AuditEntry], rows: ApprovalRows | None = None) -> Also | None:
+        """What writes `seen` in the transaction of what it records; None where it is written apart.
+
+        `rows` are what was read before of the call's approval.
+        """
+        return self._written(seen, rows) if self._required else None
+
+    async def apart(self, seen: Sequence[AuditEntry]) -> None:
+        """Write what is not written together with something else."""
+        if not self._required:
+            await self._keep(seen)
+
+    async def alone(self, seen: Sequence[AuditEntry]) -> None:
+        """Write what has no transaction to be written in."""
+        await self._keep(seen)
+
+    async def _keep(self, seen: Sequence[AuditEntry]) -> None:
+        if not (self._owed or seen):
+            return
+        try:
+            await self._room.store.run(self._written(seen))
+            self._owed = []
+        except StoreUnavailable as error:
+            if self._required:
+                raise
+            activity.logger.warning("%s goes on without its record: %s", self._tool.name, error.message)
+
+    def _written(self, seen: Sequence[AuditEntry], rows: ApprovalRows | None = None) -> Also:
+        return _ending(self._owed, writing([*self._owed, *seen]), rows)
+
+
+def _attempt() -> str:
+    """What tells this run of a handler apart from others of the same call: without a ticket it may run again."""
+    info = activity.info()
+    return f"/{sha256_hex([info.workflow_run_id or '', info.activity_id, info.attempt])[:16]}"
+
+
+def is_required(policy: CompiledPolicy | None) -> bool:
+    """Whether calls under this policy, or under none, must not run without their record."""
+    return policy is None or policy.policy is None or policy.policy.audit == "required"

@@ -1,0 +1,438 @@
+"""Local activity `signoff.gate`: a whole batch through the gates, once; its result is what history keeps."""
+
+import asyncio
+import dataclasses
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from temporalio import activity
+
+from signoff.activities.approval_reader import ApprovalReader
+from signoff.activities.call_journal import now, write
+from signoff.activities.grant_use import Remembered, frozen
+from signoff.activities.permit_check import doubted, expired
+from signoff.activities.question_writer import QuestionWriter, Subject, edit_problem
+from signoff.activities.run_state import ended
+from signoff.activities.secret_values import secrets_of
+from signoff.activities.tool_hooks import answered, past, unavailable
+from signoff.activities.usage_check import spent
+from signoff.activities.worker_deps import Room
+from signoff.approvals import audit_events
+from signoff.approvals.card_notes import of_fallback, why_again
+from signoff.approvals.digest import call_digest, doubt_digest
+from signoff.approvals.doubt_report import happened as told_happened
+from signoff.approvals.earlier_questions import denial_of, ending_of, is_barred, is_bound_to, last_asked
+from signoff.approvals.redaction import without
+from signoff.contracts import names
+from signoff.contracts.activity_messages import GateReply, GateTask, Ruling, RunOptions, Tally
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.audit import AuditEntry
+from signoff.contracts.call import DEFAULT_DENIAL, IN_DOUBT_TEXT, CallOutcome, Permit, Pinned, ToolDenied
+from signoff.contracts.canonical_json import NotCanonical
+from signoff.contracts.content import Content
+from signoff.contracts.grant import Freeze
+from signoff.contracts.ids import SessionKey, TurnKey, is_stand_in
+from signoff.contracts.limits import MAX_TOOLS_AT_ONCE, RESULT_CHARS_PER_BATCH, TURN_RESTS_SECONDS
+from signoff.contracts.message import CallPart
+from signoff.formats.nearest_name import cut
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.policypool import ask_rules
+from signoff.registry.gates.argument_check import as_run
+from signoff.registry.gates.pipeline import Judgement, Known, judge, next_tally
+from signoff.registry.permission import override_hash
+from signoff.registry.registry import definition_hash
+from signoff.registry.tool import Tool
+from signoff.store.content_store import load_in
+from signoff.store.freezes import Freezes
+from signoff.store.tickets import Ticket, ticket_key
+
+_DOUBT_NOTE = "Nobody knows whether this happened: the tool was begun and never answered."
+_ANOTHER_RAN = "under this call something else ran already:"
+_BEGUN_BEFORE = "this very call was begun before, and nobody knows whether it happened"
+_TO_A_MODEL = ". Correct them and call it again"
+_START_SLACK = 15.0
+"""Seconds the server waits beyond a tool's own timeout, which the worker keeps itself."""
+_TOLD_CHARS = 2_000
+"""Of a settled call's words and of its note, each: the rulings of a whole batch are one result."""
+
+
+class _Judged(NamedTuple):
+    call: CallPart
+    args: Any
+    found: Judgement
+    before: Tally
+    action: str
+
+
+class GateActivity:
+    """Judges calls with the worker's catalog. Pure rules, plus loading arguments from the store."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._freezes = Freezes(room.store)
+        self._remembered = Remembered(room)
+        self._questions = QuestionWriter(room)
+        self._approvals = ApprovalReader(room)
+
+    @activity.defn(name=names.GATE)
+    async def gate(self, task: GateTask) -> GateReply:
+        """One ruling a call, in input order. Never fails for what a model wrote."""
+        rulings: list[Ruling] = []
+        doubt = await self._room.doubt(task.ctx)
+        forged = self._room.witness.requester_problem(task.ctx)
+        # Once for the batch: a freeze that comes later is found again where the call is run.
+        freeze = await self._freezes.look(task.ctx.tenant)
+        budget = RESULT_CHARS_PER_BATCH // max(len(task.calls), 1)
+        known = await self._known(task, forged)
+        batch, tally = await self._judged(task, known)
+        if forged:
+            rulings = [_refused(each.call, forged) for each in batch]
+            batch = []
+        # At once: a local activity has no time for the functions of a whole batch one after the other.
+        judged = await asyncio.gather(*(self._answered(task, each, known) for each in batch))
+        secrets = secrets_of(self._room.catalog, ((each.call.tool, each.args) for each in batch))
+        task = task.model_copy(update={"agent_says": without(task.agent_says, secrets)})
+        asked = () if forged else await self._approvals.of_turn(task.ctx)
+        for (call, proposed, _, _, action), found in zip(batch, judged, strict=True):
+            found = _quiet(doubted(found, doubt), secrets)
+            args = found.args(proposed)
+            if task.doubt:
+                rulings.append(await self._doubt(task, call, proposed, found, freeze, asked))
+                continue
+            found = await self._settled_before(task, call, args, found, freeze, asked)
+            ruling = await self._ruling(task, call, args, found, budget, asked)
+            rulings.append(ruling.model_copy(update={"action": action}))
+        # A local activity runs again when its workflow task is lost; entries with the same keys add nothing then.
+        await write(self._room, _told(task, rulings))
+        return GateReply(rulings=tuple(rulings), tally=tally, catalog=self._room.catalog.hash)
+
+    async def _known(self, task: GateTask, forged: str) -> Known:
+        """What the gates are told beside the calls; nobody's functions are asked about a requester that is made up."""
+        if task.doubt:
+            return past(self._room.catalog, task.ctx, task.calls)
+        names = () if forged else tuple(call.tool for call in task.calls if call.tool not in task.withheld)
+        room = self._room
+        away = await unavailable(room.catalog, task.ctx, names, at=room.clock())
+        used = {} if forged else await spent(room.store, room.catalog, task.ctx, task.calls)
+        return Known(unavailable=away.union(task.withheld), backends=room.kinds, spent=used)
+
+    async def _answered(self, task: GateTask, each: _Judged, known: Known) -> Judgement:
+        """What the gates say once everything but people has been asked."""
+        call, args, found, tally, _ = each
+        catalog, dry_run = self._room.catalog, task.dry_run
+        found = await answered(catalog, task.ctx, call, args, tally, found, known, dry_run=dry_run)
+        if task.edit is not None and found.corrected is not None:
+            # What a person wrote and signed is never run as something else.
+            message = f"the tool would not take these arguments as they are. {found.note}"
+            return Judgement(call.call, "settled", "schema", "input_invalid", message, found.tool)
+        if task.edit is not None and found.override:
+            # The edit is its author's yes as well, and nobody has shown them that there is something to override.
+            message = f"the tool does not permit these arguments: {found.override}"
+            return Judgement(call.call, "settled", "permission", "input_invalid", message, found.tool)
+        if task.edit is not None:
+            return dataclasses.replace(found, message=found.message.removesuffix(_TO_A_MODEL))
+        return found
+
+    async def _judged(self, task: GateTask, known: Known) -> tuple[list[_Judged], Tally]:
+        """What the rules say of each call, and the tally after them."""
+        catalog, batch, tally = self._room.catalog, [], task.tally
+        for call in task.calls:
+            args = await load_in(self._room.store, call.args, SessionKey(task.ctx.tenant, task.ctx.session))
+            catalog, dry_run = self._room.catalog, task.dry_run
+            found = await ask_rules(
+                catalog.may_block, judge, catalog, task.ctx, call, args, tally, dry_run=dry_run, known=known
+            )
+            before, tally = tally, next_tally(tally, call, args, found)
+            batch.append(_Judged(call, args, found, before, tally.last_action))
+        return batch, tally
+
+    async def _settled_before(
+        self,
+        task: GateTask,
+        call: CallPart,
+        args: Any,
+        found: Judgement,
+        freeze: Freeze | None,
+        asked: Sequence[ApprovalRequest],
+    ) -> Judgement:
+        """`found` under the tenant's freeze, what people denied in this turn and the answers they had remembered.
+
+        An edit is somebody's own proposal to the others, so no remembered answer answers it, then or later.
+        """
+        # Before remembered answers: no approval in advance holds in a frozen tenant, and no use of one is spent there.
+        if freeze is not None:
+            return frozen(found, freeze.reason, call)
+        if found.kind in ("run", "ask"):
+            denial = denial_of(asked, task.ctx, call.tool, args)
+            if denial is not None:
+                return _denied_before(found, denial, call)
+        if task.edit is not None or task.changed_by:
+            return found
+        barred = is_barred(asked, call.call)
+        if barred and found.kind == "run":
+            # Of a turn that was reset: what people are asked, or have not let run, is not for a rule to say by now.
+            return dataclasses.replace(found, kind="ask")
+        return found if barred else await self._remembered.consulted(task.ctx, call, args, found)
+
+    async def _ruling(
+        self,
+        task: GateTask,
+        call: CallPart,
+        args: Any,
+        found: Judgement,
+        budget: int,
+        asked: Sequence[ApprovalRequest],
+    ) -> Ruling:
+        tool, verdict = found.tool, found.verdict
+        if found.kind not in ("run", "ask") or tool is None or verdict is None:
+            settled = Ruling(call=call.call, verdict="settled", outcome=settled_outcome(found, call))
+            if found.gate != "available" or tool is None or not tool.fallbacks:
+                return settled
+            # What is not there now may be stood in for like what failed.
+            return settled.model_copy(update={"options": self._options(task.ctx, tool, budget, ask=False)})
+        digest = digest_of(task.ctx, call.call, tool, args)
+        # What a person wrote into a call is never run by rule alone, nor corrected unseen where it is judged again.
+        ask = found.kind == "ask" or task.edit is not None or task.changed_by != ""
+        ruling = Ruling(
+            call=call.call,
+            verdict="ask" if ask else "run",
+            digest=digest,
+            rule=verdict.rule,
+            policy_hash=verdict.policy_hash,
+            engines=verdict.evaluators,
+            grant=found.grant,
+            override=override_hash(found.override),
+            options=self._options(task.ctx, tool, budget, ask=ask),
+        )
+        if not ask:
+            return ruling
+        ran, other = await self._ran_before(task, call, digest)
+        if ran is not None:
+            return ruling.model_copy(update={"verdict": "settled", "outcome": ran})
+        if await self._is_over(task.ctx, asked):
+            return _refused(call, "it is too long ago that anything was heard of this turn")
+        again = "" if task.edit is not None else why_again(asked, call.call, definition_hash(tool), verdict.policy_hash)
+        note = "; ".join(filter(None, (self._stands_in(call), again, found.note, other)))
+        about = Subject(call, args, tool, verdict, digest, note, ruling.override)
+        request = await self._asked(task, about)
+        if isinstance(request, CallOutcome):
+            return Ruling(call=call.call, verdict="settled", outcome=request)
+        return ruling.model_copy(update={"request": request})
+
+    async def _is_over(self, ctx: Pinned, asked: Sequence[ApprovalRequest]) -> bool:
+        """Whether a turn was asked for, and last heard of, so long ago that nobody is asked in its requester's name."""
+        now = self._room.clock()
+        if ctx.user.expires_at is None or not expired(ctx.user, now):
+            return False
+        turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
+        tickets = await self._room.store.tickets_of_turn(turn.workflow_id)
+        ran = [at for each in tickets for at in (each.claimed_at, each.finished_at, each.seen_at) if at is not None]
+        heard = max((ctx.user.expires_at, *last_asked(asked), *ran))
+        return heard + timedelta(seconds=TURN_RESTS_SECONDS) < now
+
+    async def _ran_before(self, task: GateTask, call: CallPart, digest: str) -> tuple[CallOutcome | None, str]:
+        """What this very action came to, where it was done already; else words on what this call began.
+
+        A turn that is reset to before an answer asks again, and nobody must deny what has happened.
+        """
+        turn = TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn)
+        tickets = await self._room.store.tickets_of(turn.workflow_id, call.call)
+        done = [each for each in tickets if each.state == "done" and each.outcome is not None]
+        for ticket in done:
+            # One of which nobody knows is for people to say.
+            if ticket.key.partition("/")[0] == digest and ticket.outcome and ticket.outcome.code != "in_doubt":
+                return ticket.outcome, ""
+        live = [each for each in tickets if each.state != "void"]
+        same = [each for each in live if each.key.partition("/")[0] == digest]
+        others = sorted({each.tool for each in live if each not in same})
+        words = (_BEGUN_BEFORE if same else "", f"{_ANOTHER_RAN} {', '.join(others)}" if others else "")
+        return None, "; ".join(filter(None, words))
+
+    async def _doubt(
+        self,
+        task: GateTask,
+        call: CallPart,
+        proposed: Any,
+        found: Judgement,
+        freeze: Freeze | None,
+        asked: Sequence[ApprovalRequest],
+    ) -> Ruling:
+        """The question to people what became of a call. Asked whatever the policy says now: it is about the past.
+
+        It is asked only of what the store says was begun, ended without a word and was not told by people already.
+        """
+        tool, verdict = self._room.catalog.sight(task.ctx).tool(call.tool), found.verdict
+        nobody = Ruling(call=call.call, verdict="settled", outcome=in_doubt(call))
+        if tool is None or not self._room.catalog.approvers(tool.activity, verdict):
+            return nobody
+        # What may have happened was done with the arguments as the tool's own check corrects them.
+        args = as_run(tool, proposed)
+        ticket = await self._begun(task, call, tool, args, asked)
+        if ticket is None:
+            return _refused(call, "nobody has begun this")
+        if ticket.outcome is not None and ticket.outcome.code != "in_doubt":
+            return Ruling(call=call.call, verdict="settled", outcome=ticket.outcome)
+        digest = doubt_digest(task.doubt_of, task.doubt)
+        told = ending_of([each for each in asked if each.call == call.call], digest)
+        if told is not None and told.state == "happened":
+            return nobody.model_copy(update={"outcome": told_happened(call.call, call.tool, told.votes[-1].decision)})
+        if told is not None or freeze is not None:
+            return nobody
+        # People who look at what goes on cannot know how it ends.
+        await ended(self._room.store, ticket.key)
+        request = await self._questions.ask(task, Subject(call, args, tool, verdict, digest, _DOUBT_NOTE))
+        return Ruling(call=call.call, verdict="ask", digest=digest, rule=request.rule, request=request)
+
+    async def _begun(
+        self, task: GateTask, call: CallPart, tool: Tool, args: Any, asked: Sequence[ApprovalRequest]
+    ) -> Ticket | None:
+        """The ticket under which this very call was begun; None where none was, or with other arguments than `args`."""
+        # By the definition of now, or by that of the question by which it ran.
+        same = is_bound_to(asked, task.ctx, task.doubt_of, args)
+        if task.doubt < 1 or not (same or digest_of(task.ctx, call.call, tool, args) == task.doubt_of):
+            return None
+        ticket = await self._room.store.look(ticket_key(task.doubt_of, task.doubt))
+        if ticket is None or ticket.state == "void":
+            return None
+        turn = TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn)
+        own = (turn.workflow_id, call.call, call.tool)
+        return ticket if (ticket.workflow, ticket.call, ticket.tool) == own else None
+
+    async def _asked(self, task: GateTask, about: Subject) -> ApprovalRequest | CallOutcome:
+        """The request of a call about which people are asked, or why it cannot be asked as it was changed."""
+        if task.edit is None:
+            return await self._questions.ask(task, about)
+        edit = await self._questions.edit(task, task.edit, about.tool)
+        if isinstance(edit, str):
+            return _not_asked(about.call, edit)
+        asked = self._room.catalog.approvers(about.tool.activity, about.verdict)
+        problem = edit_problem(edit, asked, task.edit, about.digest)
+        changed = problem or await self._questions.ask_changed(task, about, edit)
+        return _not_asked(about.call, changed) if isinstance(changed, str) else changed
+
+    def _stands_in(self, call: CallPart) -> str:
+        """What the card says of a call that is tried in place of another: of which tools it may be, by the catalog."""
+        if not is_stand_in(call.call):
+            return ""
+        return of_fallback([each.name for each in self._room.catalog.every_tool if call.tool in each.fallbacks])
+
+    def _options(self, ctx: Pinned, tool: Tool, budget: int, *, ask: bool) -> RunOptions:
+        actor = self._room.catalog.actors.get(ctx.actor)
+        aborts = actor is not None and actor.on_failure == "abort_siblings"
+        sequential = actor is not None and actor.mode == "sequential"
+        # What is stopped, or followed by other tools, ends where the history says, and local activities do not.
+        # A use is given back only by an activity that can ask what became of the call.
+        inline = not (ask or aborts or tool.fallbacks or tool.usage_limit is not None)
+        policy = self._room.catalog.policy(tool.activity).policy or ApprovalPolicy()
+        needs_nobody = self._room.catalog.policy(tool.activity).needs_person == "never"
+        return RunOptions(
+            start_to_close=tool.timeout + _START_SLACK,
+            grant_ttl=policy.grant_ttl,
+            idempotent=tool.idempotent,
+            read_only=tool.read_only,
+            # Local activities run twice when a worker is killed, and have no heartbeat by which a lost one is noticed.
+            local=tool.routing == "bypass" and tool.read_only and needs_nobody and inline,
+            task_queue=tool.task_queue,
+            summary=tool.title or tool.name,
+            activity=tool.activity if tool.place else "",
+            budget_chars=min(budget, tool.max_result_chars or budget),
+            return_direct=tool.return_direct,
+            at_once=1 if sequential else MAX_TOOLS_AT_ONCE,
+            exclusive=tool.concurrency == "exclusive",
+            aborts=aborts,
+            attempts=tool.tries,
+            fallbacks=tool.fallbacks,
+        )
+
+
+def _told(task: GateTask, rulings: Sequence[Ruling]) -> list[AuditEntry]:
+    """What is written down of a batch: what is settled. What is asked was written with its row; what runs tells it."""
+    told, at = [], now()
+    for call, ruling in zip(task.calls, rulings, strict=True):
+        if ruling.outcome is not None:
+            told.append(audit_events.settled(task.ctx, call.tool, ruling, ruling.outcome, at))
+    return told
+
+
+def in_doubt(call: CallPart) -> CallOutcome:
+    """The outcome of a call about which nobody can be asked."""
+    return CallOutcome(
+        call=call.call, tool=call.tool, code="in_doubt", gate="execute", value=Content(inline=IN_DOUBT_TEXT)
+    )
+
+
+def digest_of(ctx: Pinned, call: str, tool: Tool, args: Any) -> str:
+    """The call digest as this worker's catalog makes it."""
+    return call_digest(
+        tenant=ctx.tenant,
+        session=ctx.session,
+        turn=ctx.turn,
+        call=call,
+        requester=ctx.user.user,
+        nonce=ctx.user.nonce,
+        tool=tool.name,
+        definition=definition_hash(tool),
+        args=args,
+    )
+
+
+def is_of(permit: Permit, tool: Tool, proposed: Any) -> bool:
+    """Whether `permit` is for `tool` as it is defined now, run with these arguments or what they are corrected to."""
+    try:
+        # What cannot be written in RFC 8785 has no digest, so no permit is for it.
+        return digest_of(permit.ctx, permit.call, tool, as_run(tool, proposed)) == permit.digest
+    except NotCanonical:
+        return False
+
+
+def _refused(call: CallPart, why: str) -> Ruling:
+    text = f"Not executed: {why}."
+    outcome = CallOutcome(call=call.call, tool=call.tool, code="refused", gate="approval", value=Content(inline=text))
+    return Ruling(call=call.call, verdict="settled", outcome=outcome)
+
+
+def settled_outcome(found: Judgement, call: CallPart) -> CallOutcome:
+    """The outcome of a call that no gate let through (or that a dry run stopped)."""
+    denied = None
+    value: Any = cut(found.message, _TOLD_CHARS)
+    if found.code == "denied":
+        by_policy = ToolDenied(source="policy", tool=call.tool, call_id=call.call, reason=found.denied_reason)
+        denied = found.denied or by_policy
+        value = denied.model_dump(mode="json")
+    return CallOutcome(
+        call=call.call,
+        tool=call.tool,
+        code=found.code,
+        gate=found.gate,
+        value=Content(inline=value),
+        rule=found.verdict.rule if found.verdict else "",
+        denied=denied,
+        note=cut(found.note, _TOLD_CHARS),
+    )
+
+
+def _denied_before(found: Judgement, request: ApprovalRequest, call: CallPart) -> Judgement:
+    """The call as the denial of the same action ends it, naming that."""
+    denied = ToolDenied(
+        source="repeat",
+        approval_id=request.id,
+        tool=call.tool,
+        call_id=call.call,
+        decided_by=request.decided_by,
+        reason=request.reason or DEFAULT_DENIAL,
+        decided_at=request.decided_at,
+        level=request.level,
+    )
+    return dataclasses.replace(found, kind="settled", code="denied", message=denied.reason, denied=denied)
+
+
+def _not_asked(call: CallPart, why: str) -> CallOutcome:
+    return CallOutcome(call=call.call, tool=call.tool, code="refused", gate="approval", value=Content(inline=why))
+
+
+def _quiet(found: Judgement, secrets: Collection[str]) -> Judgement:
+    """`found` without the secrets of the batch in its words: a schema's error quotes the value it is about."""
+    if not secrets:
+        return found
+    return dataclasses.replace(found, message=without(found.message, secrets), note=without(found.note, secrets))

@@ -1,0 +1,172 @@
+"""Remembered answers where they are asked and used: the pure rules over the store's rows.
+
+The gateway writes them, with the answer that completes them. Here a grant is only a claim: it holds where the question
+and the signed answers that it names bear it out, so that nobody who can write to the store as a worker can make one.
+"""
+
+import dataclasses
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from signoff.activities.call_journal import now
+from signoff.activities.permit_check import seating
+from signoff.activities.worker_deps import Room
+from signoff.approvals.binding import names
+from signoff.approvals.digest import question_hash
+from signoff.approvals.grant_rules import borne_out, grant_rule, question_of
+from signoff.contracts.approval import Question
+from signoff.contracts.call import Pinned, ToolDenied
+from signoff.contracts.canonical_json import sha256_hex
+from signoff.contracts.decision import Decision
+from signoff.contracts.grant import Grant
+from signoff.contracts.limits import PREDICATES_STEPS
+from signoff.contracts.message import CallPart
+from signoff.people.directory import Directory
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.policypool import ask_rules
+from signoff.registry.gates.grant_match import Remembering
+from signoff.registry.gates.pipeline import Judgement
+from signoff.store.content_store import load
+from signoff.store.grants import Grants
+from signoff.store.questions import Questions
+
+
+class Remembered:
+    """The remembered answers of one room."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._rules = Remembering(room.catalog)
+        self._rows = Grants(room.store)
+        self._questions = Questions(room.store)
+
+    async def consulted(self, ctx: Pinned, call: CallPart, args: Any, found: Judgement) -> Judgement:
+        """`found`, or what a remembered answer makes of a call about which people would be asked: run, or denied.
+
+        Raises `StoreUnavailable`.
+        """
+        policy = None if found.tool is None else self._room.catalog.policy(found.tool.activity).policy
+        if found.kind != "ask" or found.tool is None or policy is None or not policy.allow_remember:
+            return found
+        async for grant in self._applying(ctx, found, args):
+            if grant is None:
+                break
+            if grant.verdict == "approved":
+                return by_grant(found, grant)
+            if await self._repeats(grant, ctx, call):
+                return _denied(found, grant, call)
+        return found
+
+    async def holds(self, name: str, ctx: Pinned, call: CallPart, args: Any, found: Judgement) -> Judgement:
+        """`found`, or the call as the grant `name` lets it run, or as a denial ends it that is remembered beside it.
+
+        That a grant has a use left is seen where it is spent. Raises `StoreUnavailable`.
+        """
+        grant = await self._rows.look(name) if name and found.kind == "ask" else None
+        if grant is None or grant.verdict != "approved" or not await self._applies(grant, ctx, found, args):
+            return found
+        # Whoever names a grant may have passed by the gates, which look for denials first.
+        async for other in self._applying(ctx, found, args):
+            if other is None:
+                return found
+            if other.verdict == "approved":
+                break
+            if await self._repeats(other, ctx, call):
+                return _denied(found, other, call)
+        return by_grant(found, grant)
+
+    async def _applying(self, ctx: Pinned, found: Judgement, args: Any) -> AsyncIterator[Grant | None]:
+        """The remembered answers that apply to a call, denials first; None where the rest may not be asked about."""
+        left = PREDICATES_STEPS
+        for grant in await self._rows.usable(ctx.tenant, ctx.session, found.tool.name if found.tool else ""):
+            # Any approver may leave predicates behind, and all of them are asked about each call: all of them together
+            # may cost so much, and the others do not apply.
+            left -= self._rules.steps(grant, found, args)
+            if left < 0:
+                yield None
+                return
+            if await self._applies(grant, ctx, found, args):
+                yield grant
+
+    async def _repeats(self, denial: Grant, ctx: Pinned, call: CallPart) -> bool:
+        # It ends a call without a ticket, so its use is spent here, once a call; an approval's goes with the claim.
+        return await self._rows.use(denial.id, sha256_hex([ctx.tenant, ctx.session, ctx.turn, call.call]))
+
+    async def _applies(self, grant: Grant, ctx: Pinned, found: Judgement, args: Any) -> bool:
+        # Nobody is sure who asks: as with rules, no approval in advance lets that pass.
+        sure = grant.verdict == "denied" or not await self._room.doubt(ctx)
+        people = await self._room.knowing(ctx.tenant, *grant.people, grant.requester, ctx.user.user)
+        may_block = grant.like.where != ""
+        if not sure or not await ask_rules(may_block, self._rules.applies, grant, ctx, found, args, people):
+            return False
+        given = await self._given(grant)
+        return given is not None and (grant.verdict == "denied" or self._seated(*given, ctx, found, people))
+
+    async def _given(self, grant: Grant) -> tuple[Question, Sequence[Decision]] | None:
+        """The question and the answers that bear `grant` out; None where it is somebody's invention."""
+        rows = await self._questions.read(grant.approval_id)
+        question = None if rows is None else question_of(grant, rows.questions)
+        if rows is None or question is None or not self._vouched(question):
+            return None
+        found = borne_out(grant, question, rows.answers, rows.now, await load(self._room.store, question.args))
+        if found is None:
+            return None
+        asked, decisions = question_hash(question), [vote.decision for vote in found.votes]
+        problem = self._room.witness.decision_problem
+        signed = all(names(each, question, asked) and not problem(each, accept_unsigned=False) for each in decisions)
+        return (question, decisions) if signed else None
+
+    def _vouched(self, question: Question) -> bool:
+        """Whether the gateway signed who asked: an answer for a session serves that person."""
+        asker = question.requester
+        if not (asker.signature or asker.key_id):
+            return self._room.profile == "development"
+        return self._room.verifier.check_asker(question)
+
+    def _seated(
+        self, question: Question, decisions: Sequence[Decision], ctx: Pinned, found: Judgement, people: Directory
+    ) -> bool:
+        """Whether enough of those who approved may decide such a call today, and might decide the one they did."""
+        if found.tool is None:
+            return False
+        policy = self._room.catalog.policy(found.tool.activity).policy or ApprovalPolicy()
+        seats = seating(self._room.catalog, people, ctx, found.tool.activity, found, now(), (question,))
+        # Whom that one question was passed on to, as nobody answered, is not asked about new calls: those are whom the
+        # policy names, and nobody of them has been silent yet.
+        seats = dataclasses.replace(seats, escalates=())
+        return seats.seated(decisions) >= max(question.quorum, policy.quorum)
+
+
+def by_grant(found: Judgement, grant: Grant) -> Judgement:
+    """The call as a remembered approval lets it run."""
+    if found.verdict is None:
+        return found
+    until = f"{grant.expires_at:%Y-%m-%d %H:%M} UTC"
+    why = f"{', '.join(grant.people)} approved calls like this in advance, until {until}"
+    rule = grant_rule(grant.id)
+    verdict = dataclasses.replace(found.verdict, verdict="auto", rule=rule, rule_text=grant.like.where, why=why)
+    return dataclasses.replace(found, kind="run", verdict=verdict, grant=grant.id)
+
+
+def frozen(found: Judgement, reason: str, call: CallPart) -> Judgement:
+    """`found` in a tenant that is frozen: what would run or be asked is denied."""
+    if found.kind == "settled":
+        return found
+    denied = ToolDenied(source="policy", tool=call.tool, call_id=call.call, reason=f"frozen: {reason}")
+    return dataclasses.replace(found, kind="settled", code="denied", message=denied.reason, denied=denied)
+
+
+def _denied(found: Judgement, grant: Grant, call: CallPart) -> Judgement:
+    """The call as a remembered denial ends it, naming the decision it repeats."""
+    denied = ToolDenied(
+        source="repeat",
+        approval_id=grant.approval_id,
+        tool=call.tool,
+        call_id=call.call,
+        decided_by=", ".join(grant.people),
+        decided_at=grant.created_at,
+        **({"reason": grant.reason} if grant.reason else {}),
+    )
+    return dataclasses.replace(
+        found, kind="settled", code="denied", message=denied.reason, denied=denied, grant=grant.id
+    )

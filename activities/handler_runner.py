@@ -1,0 +1,59 @@
+"""A tool's handler at arm's length: whatever it throws ends one call."""
+
+from typing import Any
+
+from temporalio import activity
+
+from signoff.contracts.call import Permit
+from signoff.people.directory import Directory
+from signoff.registry.capabilities import NOTHING_GRANTED, Granted
+from signoff.registry.tool import Tool
+from signoff.registry.tool_context import ToolContext
+
+
+class HandlerEnded(Exception):
+    """A handler tried to end more than its own call: it left the process, or cancelled itself."""
+
+
+async def contained(tool: Tool, args: dict[str, Any], context: ToolContext) -> Any:
+    """What the handler returns or raises; an attempt to end the process is raised as `HandlerEnded`."""
+    try:
+        return await tool.handler(args, context)
+    except (SystemExit, KeyboardInterrupt) as error:
+        # Let through, it would stop the worker with everything it runs, and then the next one that tries.
+        raise HandlerEnded(f"the tool tried to end the process ({type(error).__name__})") from None
+
+
+def context_of(
+    permit: Permit,
+    key: str,
+    budget_chars: int,
+    *,
+    people: Directory,
+    capabilities: Granted = NOTHING_GRANTED,
+) -> ToolContext:
+    """What the handler, or the probe, of a call is told in this activity; `key` is that of its ticket.
+
+    `permit` is one that was proved: whom it names is told to the tool as who decided.
+    """
+    ctx = permit.ctx
+    last = permit.decisions[-1] if permit.decisions else None
+    return ToolContext(
+        actor_name=ctx.actor,
+        session_id=ctx.session,
+        turn_id=ctx.turn,
+        call_id=permit.call,
+        tenant_id=ctx.tenant,
+        user_id=ctx.user.user,
+        person_id=people.person_id(ctx.user.user, ctx.tenant),
+        user=ctx.user,
+        idempotency_key=key,
+        approval_decision="approved" if permit.kind == "approved" else None,
+        approval_reason=last.reason if last else "",
+        decided_by=last.subject if last else "",
+        attempt=activity.info().attempt,
+        result_budget_chars=budget_chars,
+        route=ctx.route,
+        step=ctx.step,
+        capabilities=capabilities,
+    )

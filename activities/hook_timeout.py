@@ -1,0 +1,77 @@
+"""A developer's function that is asked something: it has so long to answer, and can end nothing but itself."""
+
+import asyncio
+import contextlib
+import inspect
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from signoff.activities.handler_runner import HandlerEnded
+
+T = TypeVar("T")
+
+
+async def bounded(asked: Awaitable[T], seconds: float) -> T:
+    """What `asked` gives or raises, `TimeoutError` when it takes longer, `HandlerEnded` when it ends more than itself.
+
+    It is not waited for any longer than that, also where it takes no notice of being cancelled.
+    """
+    task = asyncio.ensure_future(_contained(asked))
+    try:
+        # Not `wait_for`: that waits for what it cancelled to end, which may be never.
+        await asyncio.wait({task}, timeout=seconds)
+    finally:
+        ended = task.done()
+        task.cancel()
+    if not ended:
+        raise TimeoutError(f"no answer within {seconds:g} s")
+    if task.cancelled():
+        raise HandlerEnded("it cancelled itself")
+    return task.result()
+
+
+async def called(function: Callable[..., Any], *given: Any) -> Any:
+    """What `function` returns: awaited if it is async, else run where it holds up nobody."""
+    # An object with an async `__call__` is no coroutine function itself.
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+        return await function(*given)
+    return await _aside(function, *given)
+
+
+async def _contained(asked: Awaitable[T]) -> T:
+    try:
+        return await asked
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise HandlerEnded(f"it tried to end the process ({type(error).__name__})") from None
+
+
+async def _aside(function: Callable[..., Any], *given: Any) -> Any:
+    """`function` in a thread of its own: one that hangs keeps no pool from working and no process from ending."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def tell(value: Any, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(error)
+
+    def run() -> None:
+        value: Any = None
+        failure: BaseException | None = None
+        try:
+            value = function(*given)
+        except StopIteration:
+            # Futures refuse StopIteration: `set_exception` would raise in the loop, and nobody be answered.
+            failure = HandlerEnded("it raised StopIteration")
+        except BaseException as error:
+            # A thread ends silently on SystemExit: whoever waits for it would never hear.
+            failure = error
+        with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits any more.
+            loop.call_soon_threadsafe(tell, value, failure)
+
+    threading.Thread(target=run, name="signoff policy handler", daemon=True).start()
+    return await future

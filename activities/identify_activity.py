@@ -1,0 +1,126 @@
+"""Local activity `signoff.identify`: who answered, and may they, now?"""
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+from temporalio import activity
+
+from signoff.activities.worker_deps import Room
+from signoff.contracts import names
+from signoff.contracts.activity_messages import Authority, IdentifyTask
+from signoff.contracts.decision import Decision
+from signoff.keys.signatures import Verifier
+from signoff.people.authority import Evidence, authority
+from signoff.store.questions import Questions
+
+_UNKEPT: Final = "`remember`: only an answer given through the gateway is remembered"
+_log = logging.getLogger(__name__)
+
+
+class IdentifyActivity:
+    """Looks the author up in the directory at the moment of the decision; never fails."""
+
+    def __init__(self, room: Room, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._room = room
+        self._rows = Questions(room.store)
+        self._clock = clock
+
+    @activity.defn(name=names.IDENTIFY)
+    async def identify(self, task: IdentifyTask) -> Authority:
+        """May the author of this decision decide this request?"""
+        try:
+            evidence = evidence_of(task.decision, self._room.verifier, self._clock())
+            development = self._room.profile == "development"
+            # Nobody is looked up on the word of a forger.
+            named = () if evidence.kind == "forged" else (task.decision.subject, task.requester)
+            people = await self._room.knowing(task.tenant, *named)
+            found = await self._stored(task.decision, evidence)
+            if found is not None:
+                return found
+            if development:
+                return _unkept(task.decision, authority(task, evidence, people, development=True))
+            asked = await self._as_asked(task)
+            return _discreet(_unkept(task.decision, authority(asked, evidence, people, development=False)))
+        except Exception as error:
+            # A directory can be anybody's code, and whatever escapes from here would leave the answer without receipt.
+            _log.warning("who answered %s cannot be known now: %s", task.decision.approval_id, type(error).__name__)
+            return Authority(allowed=False, code="unavailable")
+
+    async def _stored(self, decision: Decision, evidence: Evidence) -> Authority | None:
+        """What the gateway found of the author of an answer that it has taken; None of one that never came by it.
+
+        It decided who was first, and nothing signed leaves it that does not lie in the store.
+        """
+        # The gateway stamps what it takes: whatever has no time, as from Temporal's own UI, came past it.
+        stamped = decision.received_at is not None and evidence.kind != "forged"
+        votes = await self._rows.votes_of(decision.approval_id, decision.delivery_id) if stamped else []
+        for vote in votes:
+            if _is_one(vote.decision, decision):
+                return Authority(
+                    allowed=True,
+                    subject=vote.subject,
+                    person_id=vote.person_id,
+                    name=vote.name,
+                    assurance=vote.assurance,
+                    unsigned=vote.unsigned,
+                    on_behalf=vote.on_behalf,
+                    received_at=vote.at,
+                )
+        if evidence.kind == "signed":
+            return Authority(allowed=False, code="assurance", subject=decision.subject)
+        return None
+
+    async def _as_asked(self, task: IdentifyTask) -> IdentifyTask:
+        """`task` with what the store has of its question: whom it asks, and whether it takes what nobody signed.
+
+        Else a turn that may write any role into its task would be told who has it.
+        """
+        decision = task.decision
+        rows = await self._rows.read(decision.approval_id)
+        question = None if rows is None else rows.revision(decision.revision or rows.latest.revision)
+        if question is None:
+            return task.model_copy(update={"accept_unsigned": False})
+        asked = (*question.approvers, *question.escalate_to)
+        return task.model_copy(
+            update={
+                "approvers": tuple(each for each in task.approvers if each in asked),
+                "requester": question.requester.user,
+                "allow_self": question.allow_self,
+                "min_assurance": question.min_assurance,
+                "accept_unsigned": task.accept_unsigned and question.accept_unsigned,
+                "proposers": question.proposers,
+            }
+        )
+
+
+def _discreet(found: Authority) -> Authority:
+    """`found` without whom the answer names, where nothing comes of it."""
+    if found.allowed:
+        return found
+    return found.model_copy(update={"person_id": "", "name": "", "on_behalf": "", "assurance": "none"})
+
+
+def _unkept(decision: Decision, found: Authority) -> Authority:
+    """`found` of an answer that came past the gateway, which alone remembers: one that wishes that decides nothing."""
+    if decision.remember is None or not found.allowed:
+        return found
+    return found.model_copy(update={"allowed": False, "code": "malformed", "note": _UNKEPT})
+
+
+def _is_one(stored: Decision, given: Decision) -> bool:
+    """Whether two decisions are one answer; a turn names its author as the gateway did."""
+    return stored.model_copy(update={"subject": given.subject}) == given
+
+
+def evidence_of(decision: Decision, verifier: Verifier, now: datetime) -> Evidence:
+    """Check the signature. A key id or a signature alone claims one, too."""
+    if not decision.signature and not decision.key_id:
+        return Evidence("unsigned", now)
+    if not verifier.check_decision(decision):
+        return Evidence("forged", now)
+    received = decision.received_at
+    if received is None or received.tzinfo is None:
+        return Evidence("signed", now)
+    return Evidence("signed", received, received)

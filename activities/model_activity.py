@@ -1,0 +1,288 @@
+"""Activity `signoff.model`: one completion, brought into our own message type, kept, and its calls judged."""
+
+import asyncio
+import dataclasses
+import json
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from signoff.activities.call_journal import hand_over
+from signoff.activities.gate_activity import GateActivity
+from signoff.activities.heartbeat import pulse
+from signoff.activities.models.model_settings import model_settings
+from signoff.activities.secret_values import secrets_of
+from signoff.activities.tool_hooks import withheld
+from signoff.activities.worker_deps import Room
+from signoff.approvals.redaction import value_without, without
+from signoff.contracts import names
+from signoff.contracts.activity_messages import GateReply, GateTask, ModelReply, ModelTask, Response
+from signoff.contracts.completion import Completion, CompletionRequest, ProposedCall
+from signoff.contracts.content import Content
+from signoff.contracts.errors import ConfigError, ModelRefused, ModelUnavailable
+from signoff.contracts.ids import SessionKey, call_id
+from signoff.contracts.limits import (
+    ARGUMENTS_BYTES,
+    CALLS_BYTES_PER_COMPLETION,
+    CALLS_KEPT_PER_COMPLETION,
+    CALLS_PER_COMPLETION,
+    MIB,
+)
+from signoff.contracts.message import CallPart, Message, Part, TextPart, content_of, words_of
+from signoff.contracts.turn import ResponsePart
+from signoff.formats.bounds import out_of_bounds
+from signoff.registry.respond_form import Payload
+from signoff.registry.results.tool_result import render_value
+from signoff.store.completions import Completions
+from signoff.store.content_store import fetch_in, load_in, sealed, to_content
+from signoff.store.store import Blob
+
+GATES_SECONDS: Final = 30.0
+"""How long the gates may take here: as long as in the local activity that the turn asks otherwise."""
+SPARE_SECONDS: Final = 20.0
+"""With less of the attempt left than this and what the gates may take, they are not begun."""
+REPLY_BYTES: Final = MIB
+"""A reply that is larger with its rulings goes without them: the server takes 2 MiB."""
+_NAME_CHARS = 200
+_log = logging.getLogger(__name__)
+
+
+class ModelActivity:
+    """Builds the tool list, asks the model, stores what is bulky, numbers the calls, and has the gates judge them.
+
+    A reply with calls is kept before they are judged. An attempt that comes after one that was lost finds it: nobody
+    pays for a second, and no question is asked about calls that another reply would not have.
+    """
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._gates = GateActivity(room)
+        self._completions = Completions(room.store)
+
+    @activity.defn(name=names.MODEL)
+    async def model(self, task: ModelTask) -> ModelReply:
+        """One completion. Fails with `ConfigError`, `ModelRefused` (final) or `ModelUnavailable` (retried)."""
+        begun = asyncio.get_running_loop().time()
+        try:
+            async with pulse():
+                # Together, as the model takes its time; nothing comes of its answer before this is written.
+                replying = asyncio.ensure_future(self._complete(task))
+                try:
+                    await hand_over(self._room, task.audit)
+                except BaseException:
+                    # Each attempt while the store is away would be paid for.
+                    replying.cancel()
+                    await asyncio.wait({replying})
+                    raise
+                reply = await replying
+                return await self._judged(task, reply, begun) if _has_calls(reply) else reply
+        except (ConfigError, ModelRefused) as error:
+            raise ApplicationError(error.message, type=type(error).__name__, non_retryable=True) from None
+        except ModelUnavailable as error:
+            raise ApplicationError(error.message, type="ModelUnavailable", next_retry_delay=_delay(error)) from None
+
+    async def _complete(self, task: ModelTask) -> ModelReply:
+        info = activity.info()
+        run = info.workflow_run_id or ""
+        before = await self._completions.read(run, task.completion) if run and info.attempt > 1 else None
+        if before is not None:
+            return ModelReply.model_validate_json(before)
+        reply, provider = await self._asked(task)
+        if not (run and _has_calls(reply)):
+            # Nothing is done between such a reply and the end of this activity: it would be kept for nobody.
+            if provider is not None:
+                await self._room.store.put_blob(provider.body)
+            return reply
+        body = reply.model_dump_json().encode()
+        kept = await self._completions.keep(run, task.completion, body, provider)
+        # An attempt that was taken for lost may have answered first: one of them is what the turn hears.
+        return reply if kept is body else ModelReply.model_validate_json(kept)
+
+    async def _judged(self, task: ModelTask, reply: ModelReply, begun: float) -> ModelReply:
+        """`reply` with what the gates say of its calls; without where they cannot say it now, and the turn asks."""
+        span = activity.info().start_to_close_timeout
+        ends = None if span is None else begun + span.total_seconds() - SPARE_SECONDS
+        if ends is not None and ends - asyncio.get_running_loop().time() < GATES_SECONDS:
+            return reply
+        gates = GateTask(
+            ctx=task.ctx,
+            calls=reply.calls,
+            tally=task.tally,
+            dry_run=task.dry_run,
+            agent_says=words_of(reply.message),
+            withheld=reply.withheld,
+        )
+        try:
+            async with asyncio.timeout(GATES_SECONDS):
+                gated: GateReply = await self._gates.gate(gates)
+        except Exception as error:
+            # The model's answer stands whatever becomes of this; what was asked already is the same question again.
+            _log.warning("calls of completion %d are left to their turn: %s", task.completion, type(error).__name__)
+            return reply
+        whole = reply.model_copy(update={"gates": gated})
+        return whole if len(whole.model_dump_json().encode()) <= REPLY_BYTES else reply
+
+    async def _asked(self, task: ModelTask) -> tuple[ModelReply, Blob | None]:
+        """The model's answer, and the provider's own form of it, which is not in the store yet."""
+        room = self._room
+        actor = room.catalog.actor(task.ctx.actor)
+        messages = tuple([await self._inline(message, _place(task)) for message in task.messages])
+        left_out = await withheld(room.catalog, task.ctx, at=room.clock())
+        request = CompletionRequest(
+            model=actor.model,
+            instructions=actor.instructions,
+            messages=messages,
+            provider=tuple([await self._provider(message, _place(task)) for message in task.messages]),
+            tools=room.catalog.offered(actor.name, task.ctx, left_out),
+            settings=model_settings(actor),
+        )
+        completion = self._quiet(messages, await room.driver(actor.model).complete(request))
+        reply, provider = await self._reply(task, completion)
+        return reply.model_copy(update={"withheld": tuple(sorted(left_out))}) if left_out else reply, provider
+
+    async def _reply(self, task: ModelTask, completion: Completion) -> tuple[ModelReply, Blob | None]:
+        room, place = self._room, _place(task)
+        kept = completion.calls[:CALLS_KEPT_PER_COMPLETION]
+        parts: list[Part] = []
+        if completion.text:
+            parts.append(TextPart(text=await self._text(completion.text, place)))
+        budget = CALLS_BYTES_PER_COMPLETION
+        for index, proposed in enumerate(kept, 1):
+            part, used = await self._call(call_id(task.completion, index), proposed, index, budget, place)
+            budget -= used
+            parts.append(part)
+        dropped = len(completion.calls) - len(kept)
+        # The provider's own message cannot be cut, so one with dropped calls is rebuilt from the parts.
+        own = Blob.of(completion.provider) if completion.provider and not dropped else None
+        provider = None if own is None else await sealed(room.store, own.ref, place)
+        response, respond_call, error = await self._response(task, completion, kept)
+        reply = ModelReply(
+            message=Message(role="assistant", parts=tuple(parts), provider=provider),
+            usage=completion.usage,
+            catalog=room.catalog.hash,
+            response=response,
+            respond_call=respond_call,
+            respond_error=error,
+            dropped=dropped,
+            limits=room.catalog.actor(task.ctx.actor).limits,
+        )
+        return reply, own
+
+    def _quiet(self, messages: Sequence[Message], completion: Completion) -> Completion:
+        """`completion` without the secret arguments of its calls, and of earlier ones, in what the agent says.
+
+        Calls but `respond` stay as they are: what people are asked about, and what runs, is what was proposed.
+        """
+        earlier = ((p.tool, p.args.inline) for message in messages for p in message.parts if isinstance(p, CallPart))
+        proposed = ((each.tool, _arguments(each.args)[0]) for each in completion.calls[:CALLS_KEPT_PER_COMPLETION])
+        secrets = secrets_of(self._room.catalog, (*earlier, *proposed))
+        if not secrets:
+            return completion
+        calls = tuple(
+            dataclasses.replace(each, args=value_without(each.args, secrets)) if each.tool == names.RESPOND else each
+            for each in completion.calls
+        )
+        return dataclasses.replace(completion, text=without(completion.text, secrets), calls=calls)
+
+    async def _call(
+        self, call: str, proposed: ProposedCall, index: int, budget: int, place: SessionKey
+    ) -> tuple[CallPart, int]:
+        args, malformed, size = _arguments(proposed.args)
+        surplus = index > CALLS_PER_COMPLETION or size > budget
+        content = await to_content(self._room.store, {} if surplus else args, place)
+        part = CallPart(
+            call=call,
+            provider_call=render_value(proposed.provider_call[:_NAME_CHARS]),
+            tool=render_value(proposed.tool[:_NAME_CHARS]),
+            args=content,
+            malformed="" if surplus else malformed,
+            surplus=surplus,
+        )
+        # What is left out takes no room from the calls after it.
+        return part, 0 if surplus or malformed else size
+
+    async def _response(
+        self, task: ModelTask, completion: Completion, kept: tuple[ProposedCall, ...]
+    ) -> tuple[Response | None, str, str]:
+        """The response, the id of its call, and what was wrong with it (then the response is its raw text)."""
+        for index, proposed in enumerate(kept, 1):
+            if proposed.tool == names.RESPOND:
+                call = call_id(task.completion, index)
+                args, malformed, _ = _arguments(proposed.args)
+                form = self._room.catalog.respond(task.ctx.actor)
+                parsed = malformed or form.parse(args, task.ctx.extra.get("data"))
+                if isinstance(parsed, str):
+                    raw = proposed.args if isinstance(proposed.args, str) else _dumps(proposed.args)
+                    return Response(text=await self._text(completion.text or raw, _place(task))), call, parsed
+                return await self._parsed(parsed, _place(task)), call, ""
+        if kept:
+            return None, "", ""
+        return Response(text=await self._text(completion.text, _place(task))), "", ""
+
+    async def _parsed(self, payload: Payload, place: SessionKey) -> Response:
+        parts = [
+            ResponsePart(type=kind, content=await to_content(self._room.store, content, place))
+            for kind, content in payload.parts
+        ]
+        text = await self._text(payload.text, place)
+        return Response(state=payload.state, text=text, pass_to=payload.pass_to, parts=tuple(parts))
+
+    async def _text(self, text: str, place: SessionKey) -> Content:
+        # A model may write half of a character, which no record can hold.
+        return await to_content(self._room.store, render_value(text), place)
+
+    async def _inline(self, message: Message, place: SessionKey) -> Message:
+        parts: list[Part] = []
+        for part in message.parts:
+            field, content = content_of(part)
+            inline = Content(inline=await load_in(self._room.store, content, place)) if content.blob else content
+            parts.append(part.model_copy(update={field: inline}))
+        return message.model_copy(update={"parts": tuple(parts)})
+
+    async def _provider(self, message: Message, place: SessionKey) -> bytes | None:
+        return await fetch_in(self._room.store, message.provider, place) if message.provider else None
+
+
+def _has_calls(reply: ModelReply) -> bool:
+    """Whether there is something to judge: a completion with a response runs none of the calls beside it."""
+    return reply.response is None and not reply.respond_error and bool(reply.calls)
+
+
+def _place(task: ModelTask) -> SessionKey:
+    return SessionKey(task.ctx.tenant, task.ctx.session)
+
+
+def _delay(error: ModelUnavailable) -> timedelta | None:
+    """How long the provider asked us to wait, if it did; at most two minutes."""
+    seconds = error.context.get("retry_after")
+    # Longer would use up the ten minutes that a completion has in all; shorter would only be refused again.
+    return timedelta(seconds=min(max(seconds, 1.0), 120.0)) if isinstance(seconds, int | float) else None
+
+
+def _arguments(raw: Any) -> tuple[dict[str, Any], str, int]:
+    """The arguments object, why it is none, and its size in bytes of JSON."""
+    if isinstance(raw, str):
+        try:
+            raw = json.loads(raw) if raw.strip() else {}
+        except (ValueError, RecursionError):
+            # `json` recurses: brackets within brackets, a thousandfold, are no ValueError.
+            return {}, "the arguments are not valid JSON; send one JSON object", 0
+    if raw is None:
+        raw = {}
+    if not isinstance(raw, dict):
+        return {}, "the arguments are not a JSON object", 0
+    why = out_of_bounds(raw)
+    if why:
+        return {}, f"the arguments hold {why}; send it as a string or leave it out", 0
+    size = len(json.dumps(raw, ensure_ascii=False, separators=(",", ":")).encode())
+    if size > ARGUMENTS_BYTES:
+        return {}, f"the arguments are {size} bytes, at most {ARGUMENTS_BYTES} are taken", 0
+    return raw, "", size
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True, default=str)

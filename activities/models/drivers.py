@@ -1,0 +1,48 @@
+"""Which driver answers for a model string."""
+
+import importlib
+from collections.abc import Mapping
+
+from signoff.activities.models.model_settings import model_settings
+from signoff.contracts.completion import Driver
+from signoff.contracts.errors import ConfigError
+from signoff.registry.catalog import Catalog
+from signoff.registry.extras import extra_of_model, missing_extra
+
+SCRIPTED = "scripted:"
+_PROVIDER = "signoff.activities.models.pydantic_ai_driver"
+
+
+def build_drivers(catalog: Catalog, *, instead: str = "") -> Mapping[str, Driver]:
+    """A driver for the model of every actor; `instead` names one model that answers for the scripted ones.
+
+    Raises `ConfigError` for a model that cannot be had: a typo, a missing extra, a missing key or secret.
+    """
+    for actor in catalog.actors.values():
+        # For its errors alone: a variable that is not set is found at the start and not in some turn.
+        model_settings(actor)
+    models = dict.fromkeys(actor.model for actor in catalog.actors.values())
+    chosen = {model: instead if instead and model.startswith(SCRIPTED) else model for model in models}
+    return {model: build_driver(name) for model, name in chosen.items()}
+
+
+def build_driver(model: str) -> Driver:
+    """`scripted:module:attribute` names an object that completes; anything else is a provider's `provider:model`."""
+    if model.startswith(SCRIPTED):
+        return _scripted(model)
+    if lacks := missing_extra(extra_of_model(model)):
+        raise ConfigError(f"the model `{model}` {lacks}", field="model", value=model)
+    driver: Driver = importlib.import_module(_PROVIDER).ProviderModel(model)
+    return driver
+
+
+def _scripted(model: str) -> Driver:
+    module_name, _, attribute = model.removeprefix(SCRIPTED).partition(":")
+    try:
+        found = vars(importlib.import_module(module_name))[attribute]
+    except (ImportError, KeyError, ValueError) as error:
+        raise ConfigError(f"the model `{model}` cannot be imported: {error}", field="model", value=model) from None
+    if not hasattr(found, "complete"):
+        raise ConfigError(f"the model `{model}` has no `complete` method", field="model", value=model)
+    driver: Driver = found
+    return driver

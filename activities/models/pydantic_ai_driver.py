@@ -1,0 +1,215 @@
+"""A driver over pydantic-ai's direct model requests: any provider it knows, any OpenAI-compatible address.
+
+Imported only when an actor names such a model: the library takes a second to load.
+"""
+
+import json
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import Any, Final
+
+from pydantic import ValidationError
+from pydantic_ai.direct import model_request
+from pydantic_ai.exceptions import (
+    AgentRunError,
+    ContentFilterError,
+    ModelAPIError,
+    ModelHTTPError,
+    UnexpectedModelBehavior,
+    UserError,
+)
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import Model, ModelRequestParameters, infer_model
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
+
+from signoff.contracts.activity_messages import Offered
+from signoff.contracts.completion import Completion, CompletionRequest, ProposedCall
+from signoff.contracts.content import text_of
+from signoff.contracts.errors import ConfigError, ModelRefused, ModelUnavailable
+from signoff.contracts.message import CallPart, Message, ResultPart
+from signoff.contracts.message import TextPart as Words
+from signoff.contracts.turn import Usage
+
+LIBRARY: Final = "pydantic-ai"
+VERSION: Final = version("pydantic-ai-slim")
+TIMEOUT: Final = 120.0
+"""Seconds for one request to the provider, unless the actor's `model_settings` say otherwise."""
+MAX_TOKENS: Final = 4_096
+# 408 (RFC 9110), 425 (RFC 8470) and 429 (RFC 6585) mean just that; with 409 OpenAI tells of a lock, and its own
+# client tries again as well.
+_TRY_AGAIN: Final = (408, 409, 425, 429)
+
+
+class ProviderModel:
+    """One model of one provider; made at worker start so that a missing key or extra is found there."""
+
+    def __init__(self, name: str, model: Model | None = None) -> None:
+        self._model = model or _find(name)
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        """Ask the provider once. Raises `ModelUnavailable` (429, 5xx, no connection) or `ModelRefused` (other 4xx)."""
+        settings: dict[str, Any] = {"timeout": TIMEOUT, "max_tokens": MAX_TOKENS} | request.settings
+        try:
+            # Entering holds the provider's connections open and leaving the last time closes them.
+            async with self._model:
+                response = await model_request(
+                    self._model,
+                    to_library(request),
+                    model_settings=ModelSettings(**settings),  # type: ignore[typeddict-item]
+                    model_request_parameters=ModelRequestParameters(
+                        function_tools=[_definition(tool) for tool in request.tools]
+                    ),
+                    # Else global instrumentation would decide whether whole conversations go to telemetry.
+                    instrument=False,
+                )
+        except (AgentRunError, UserError) as error:
+            # Providers quote in their errors what they were sent, and Temporal keeps causes in plain text.
+            raise _translated(error) from None
+        return from_library(response)
+
+
+def to_library(request: CompletionRequest) -> list[ModelMessage]:
+    """Our messages as the library's; the provider's own responses are put back where they still load."""
+    found = [
+        _response(message, provider) if message.role == "assistant" else _request(message, request.instructions)
+        for message, provider in zip(request.messages, request.provider, strict=True)
+    ]
+    return list(found)
+
+
+def from_library(response: ModelResponse) -> Completion:
+    """The library's response as ours, with the original kept beside it."""
+    calls = tuple(
+        ProposedCall(tool=part.tool_name, args=part.args, provider_call=part.tool_call_id)
+        for part in response.parts
+        if isinstance(part, ToolCallPart)
+    )
+    text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
+    usage = Usage(
+        input_tokens=response.usage.input_tokens, output_tokens=response.usage.output_tokens, cost=_cost(response)
+    )
+    return Completion(text=text, calls=calls, usage=usage, provider=_pack(response))
+
+
+def _find(name: str) -> Model:
+    try:
+        return infer_model(name)
+    except UserError as error:
+        raise ConfigError(f"the model `{name}` cannot be used: {_sentence(error)}", field="model", value=name) from None
+    except ImportError as error:
+        # Whatever an extra of ours brings was there, or this would not have been tried.
+        raise ConfigError(
+            f"the model `{name}` needs what no extra of Signoff brings: {_sentence(error)}", field="model", value=name
+        ) from None
+    except (ValueError, AssertionError) as error:
+        raise ConfigError(f"there is no model `{name}`: {_sentence(error)}", field="model", value=name) from None
+
+
+def _translated(error: Exception) -> ModelUnavailable | ModelRefused | ConfigError:
+    if isinstance(error, ModelHTTPError):
+        told = f"the model's provider answered {error.status_code}"
+        if error.status_code in _TRY_AGAIN or error.status_code >= 500:
+            return ModelUnavailable(told, retry_after=error.retry_after)
+        return ModelRefused(told, status=error.status_code)
+    if isinstance(error, ModelAPIError):
+        return ModelUnavailable(f"the model's provider did not answer ({type(error).__name__})")
+    if isinstance(error, ContentFilterError):
+        return ModelRefused("the model's provider filtered the conversation")
+    if isinstance(error, UnexpectedModelBehavior):
+        # Answers vary: the next one to the same request may be readable.
+        return ModelUnavailable("the model's provider sent an answer that cannot be read")
+    if isinstance(error, UserError):
+        return ConfigError(_sentence(error))
+    return ModelRefused(f"the model's provider refused ({type(error).__name__})")
+
+
+def _request(message: Message, instructions: str) -> ModelRequest:
+    return ModelRequest(parts=list(_request_parts(message)), instructions=instructions or None)
+
+
+def _request_parts(message: Message) -> Iterator[UserPromptPart | ToolReturnPart]:
+    for part in message.parts:
+        match part:
+            case Words():
+                yield UserPromptPart(content=text_of(part.text))
+            case ResultPart():
+                yield ToolReturnPart(
+                    tool_name=part.tool,
+                    content=_told(part),
+                    # Some providers give calls no id: ours stands in, here and in `_response`, so that both agree.
+                    tool_call_id=part.provider_call or part.call,
+                    outcome="success" if part.code == "ok" else "denied" if part.code == "denied" else "failed",
+                )
+            case CallPart():
+                continue
+
+
+def _told(part: ResultPart) -> Any:
+    """A result as the model reads it, the engine's own words before the tool's."""
+    value = part.value.inline
+    if not part.note:
+        return value
+    return f"{part.note}\n\n{value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+
+
+def _response(message: Message, provider: bytes | None) -> ModelResponse:
+    kept = _unpack(provider) if provider else None
+    if kept is not None:
+        return kept
+    parts: list[TextPart | ToolCallPart] = []
+    for part in message.parts:
+        match part:
+            case Words():
+                parts.append(TextPart(content=text_of(part.text)))
+            case CallPart():
+                call = part.provider_call or part.call
+                parts.append(ToolCallPart(tool_name=part.tool, args=part.args.inline, tool_call_id=call))
+            case ResultPart():
+                continue
+    return ModelResponse(parts=parts)
+
+
+def _pack(response: ModelResponse) -> bytes:
+    body = {
+        "library": LIBRARY,
+        "version": VERSION,
+        "messages": json.loads(ModelMessagesTypeAdapter.dump_json([response])),
+    }
+    # Half a character cannot be encoded: a `?` in its place is better than a turn that ends.
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def _unpack(body: bytes) -> ModelResponse | None:
+    """The response, or None when this version of the library cannot read it any more."""
+    try:
+        # A turn may wait through upgrades of the library: what does not load any more is rebuilt from our own parts.
+        found = ModelMessagesTypeAdapter.validate_python(json.loads(body)["messages"])
+    except (ValueError, KeyError, TypeError, ValidationError):
+        return None
+    return found[0] if len(found) == 1 and isinstance(found[0], ModelResponse) else None
+
+
+def _definition(tool: Offered) -> ToolDefinition:
+    return ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=tool.parameters)
+
+
+def _cost(response: ModelResponse) -> float:
+    try:
+        return float(response.cost().total_price)
+    except (LookupError, ValueError, AssertionError):
+        # The library's list of prices lags behind: a model without one must not end the turn.
+        return 0.0
+
+
+def _sentence(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].removesuffix(".")

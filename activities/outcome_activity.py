@@ -1,0 +1,171 @@
+"""Activity `signoff.outcome`: what became of a call whose activity timed out or was lost?"""
+
+from temporalio import activity
+
+from signoff.activities.approval_reader import ApprovalReader, doubts_of
+from signoff.activities.call_journal import hand_over, mark_claims, now, write
+from signoff.activities.capability_backends import granted
+from signoff.activities.gate_activity import is_of
+from signoff.activities.handler_runner import context_of
+from signoff.activities.permit_check import Caller, approval_of, caller_problem, happened, words_on
+from signoff.activities.probes import Probing, known
+from signoff.activities.result_processor import Results
+from signoff.activities.run_state import ended
+from signoff.activities.stored_permit import probed_by
+from signoff.activities.tool_hooks import judged_past
+from signoff.activities.worker_deps import Room
+from signoff.approvals.audit_events import finished
+from signoff.approvals.doubt_report import happened as told_by
+from signoff.contracts import names
+from signoff.contracts.activity_messages import OutcomeTask, ToolReply
+from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, Permit
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+from signoff.contracts.errors import Refused
+from signoff.contracts.ids import SessionKey
+from signoff.contracts.message import CallPart
+from signoff.registry.gates.argument_check import as_run
+from signoff.registry.results.dispatch_record import executed
+from signoff.registry.tool import Tool
+from signoff.store.content_store import load_in
+from signoff.store.tickets import ticket_key
+
+
+class OutcomeActivity:
+    """Reads the ticket; one that nobody claimed is voided, so that a late worker cannot run it any more.
+
+    Of one that was begun and never told the tool's probe, if it has one, is asked. A person's word that it happened is
+    written to it, so that nobody is asked again whatever becomes of the workflow.
+    """
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+
+    @activity.defn(name=names.OUTCOME)
+    async def outcome(self, task: OutcomeTask) -> ToolReply:
+        """The recorded outcome; `again=lapsed` when nothing ran, `undone` when it came to nothing; or `in_doubt`.
+
+        Neither an outcome nor `again`: the word that it happened is not to be written.
+        """
+        info = activity.info()
+        permit = task.permit
+        # This activity's own type and id say nothing of the call: it is the turn that is checked here.
+        caller = Caller(info.workflow_type or "", info.workflow_id or "", task.tool, permit.call)
+        problem = caller_problem(caller, permit, task.tool)
+        if problem:
+            activity.logger.warning("refused to look up a ticket: %s", problem)
+            self._room.store.count_refusal("unproved")
+            return ToolReply(outcome=_settled(task, "refused", f"Not executed: {problem}."))
+        await hand_over(self._room, task.audit)
+        workflow = info.workflow_id or ""
+        if task.happened is None:
+            reply = await self._found(task, workflow)
+        else:
+            reply = await self._told(task, task.happened)
+        if reply.outcome is not None:
+            key = ticket_key(permit.digest, task.ticket)
+            tool = self._room.catalog.sight(permit.ctx).tool(task.tool)
+            # Not its arguments: nothing here has bound them to the permit.
+            facts = {} if tool is None else executed(tool, permit)
+            seen = [finished(permit, reply.outcome, key, now(), facts)]
+            await write(self._room, seen if await self._is_known(task, workflow) else mark_claims(seen))
+        return reply
+
+    async def _is_known(self, task: OutcomeTask, workflow: str) -> bool:
+        """Whether the store bears out that the call was begun, and the gateway in whose name."""
+        permit = task.permit
+        if self._room.witness.requester_problem(permit.ctx):
+            return False
+        found = await self._room.store.look(ticket_key(permit.digest, task.ticket))
+        # A read has no ticket: that one was begun at all, and lost, nobody but the turn says here.
+        return found is not None and (found.workflow, found.call, found.tool) == (workflow, permit.call, task.tool)
+
+    async def _told(self, task: OutcomeTask, word: Decision) -> ToolReply:
+        """What stands in the ticket once `word` is written there, if it is the word of somebody who may give it."""
+        permit, tool = task.permit, self._room.catalog.sight(task.permit.ctx).tool(task.tool)
+        if tool is None or task.args is None or self._room.witness.requester_problem(permit.ctx):
+            return ToolReply()
+        call = CallPart(call=permit.call, tool=task.tool, args=task.args)
+        args = await load_in(self._room.store, task.args, _place(task))
+        found = await judged_past(self._room.catalog, permit.ctx, call, args)
+        approvals, policy = ApprovalReader(self._room), self._room.catalog.policy(tool.activity)
+        rows = await approvals.of(permit)
+        told = permit.model_copy(update={"doubts": (*permit.doubts, word)})
+        words = words_on(told, rows, task.ticket)
+        seating = await approvals.seating(permit, tool.activity, found, words, doubts_of(rows))
+        if not happened(word, words, policy, self._room.witness, seating):
+            activity.logger.warning("nobody who may say so says that %s happened", tool.name)
+            return ToolReply()
+        key = ticket_key(permit.digest, task.ticket)
+        try:
+            return ToolReply(outcome=await self._room.store.record(key, told_by(permit.call, tool.name, word)))
+        except Refused as error:
+            activity.logger.warning("that %s happened cannot be written: %s", tool.name, error.message)
+            return ToolReply()
+
+    async def _found(self, task: OutcomeTask, workflow: str) -> ToolReply:
+        permit = task.permit
+        tool = self._room.catalog.sight(permit.ctx).tool(task.tool)
+        key = ticket_key(permit.digest, task.ticket)
+        if tool is not None and tool.read_only and await self._asked_of(task, tool):
+            # A lost read has changed nothing, so there is nothing that people could be asked about.
+            failed = _settled(task, "execution_failed", "The tool did not answer in time.")
+            return ToolReply(outcome=await self._gave_up(failed, tool, key))
+        found = await self._room.store.void_unclaimed(
+            key, workflow=workflow, call=permit.call, tool=task.tool, nonce=permit.ctx.user.nonce
+        )
+        told = known(found)
+        if told is None and found.kind == "open":
+            # Looked up while it still runs, it would be said not to have happened, and run again.
+            await ended(self._room.store, key)
+        told = told or (None if tool is None else await self._looked_up(task, tool, key))
+        return told or ToolReply(outcome=_settled(task, "in_doubt", IN_DOUBT_TEXT))
+
+    async def _asked_of(self, task: OutcomeTask, tool: Tool) -> bool:
+        """Whether the tool was asked as it is defined now: by another definition what only reads may have acted."""
+        return task.args is not None and is_of(
+            task.permit, tool, await load_in(self._room.store, task.args, _place(task))
+        )
+
+    async def _gave_up(self, failed: CallOutcome, tool: Tool, key: str) -> CallOutcome:
+        """What stands for a call that only reads, once the use that it took is given back."""
+        if tool.usage_limit is None:
+            return failed
+        try:
+            # Refused where it never claimed its ticket: then it took no use, either.
+            return await self._room.store.record(key, failed)
+        except Refused:
+            return failed
+
+    async def _looked_up(self, task: OutcomeTask, tool: Tool, key: str) -> ToolReply | None:
+        """What the tool's probe finds of the very call that the permit is about."""
+        permit = task.permit
+        if tool.probe is None or task.args is None or self._room.witness.requester_problem(permit.ctx):
+            return None
+        proposed = await load_in(self._room.store, task.args, _place(task))
+        if not is_of(permit, tool, proposed):
+            return None
+        args = as_run(tool, proposed)
+        probing = Probing(self._room, tool, Results(self._room, tool))
+        given = granted(self._room.backends, tool, permit.ctx.tenant)
+        people = self._room.people
+        known_of = await self._proved(permit, tool)
+        context = context_of(known_of, key, task.budget_chars, people=people, capabilities=given)
+        return await probing.reply(known_of, args, context)
+
+    async def _proved(self, permit: Permit, tool: Tool) -> Permit:
+        """`permit` with who approved the call by the store, whatever it claims of that."""
+        approvals, policy = ApprovalReader(self._room), self._room.catalog.policy(tool.activity)
+        rows = await approvals.of(permit) if permit.kind == "approved" else None
+        approval = approval_of(permit, rows, accept_unsigned=approvals.takes_unsigned(policy))
+        return probed_by(permit, approval, policy, self._room.witness)
+
+
+def _settled(task: OutcomeTask, code: str, text: str) -> CallOutcome:
+    return CallOutcome.model_validate(
+        {"call": task.permit.call, "tool": task.tool, "code": code, "gate": "execute", "value": Content(inline=text)}
+    )
+
+
+def _place(task: OutcomeTask) -> SessionKey:
+    return SessionKey(task.permit.ctx.tenant, task.permit.ctx.session)

@@ -1,0 +1,469 @@
+"""The right to run, derived where the effect happens: pure checks over a permit that nobody trusts."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, NamedTuple
+
+from pydantic_core import to_jsonable_python
+
+from signoff.approvals.binding import names
+from signoff.approvals.digest import doubt_digest, question_hash
+from signoff.approvals.earlier_questions import ending_of
+from signoff.contracts.approval import Question
+from signoff.contracts.call import Permit, Pinned
+from signoff.contracts.decision import UNSIGNED, Decision, Verdict, at_least
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.names import ACTOR_TURN
+from signoff.contracts.person import Person, Principal
+from signoff.keys.signatures import Verifier
+from signoff.people.directory import Directory
+from signoff.people.eligibility import Seat, Table, seat_of, table_of
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.policy.compiled_policy import CompiledPolicy
+from signoff.registry.catalog import Catalog
+from signoff.registry.gates.pipeline import DOUBTED_RULE, Judgement
+from signoff.store.questions import ApprovalRows
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who scheduled the activity, as the server says."""
+
+    workflow_type: str
+    workflow_id: str
+    activity_type: str
+    activity_id: str
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What the permit is worth: run; judge anew (`again`); or refuse, with why."""
+
+    kind: Literal["run", "again", "refuse"]
+    why: str = ""
+    again: Literal["", "stale", "policy"] = ""
+
+
+RUN = Standing("run")
+
+
+def turn_problem(caller: Caller, turn: TurnKey | None, what: str, by: str) -> str:
+    """Why `what` was not scheduled by `turn`, which `by` names and None is none; "" when it was."""
+    # Temporal lets any holder of a credential start any activity, by itself or from a workflow of their own.
+    if caller.workflow_type != ACTOR_TURN:
+        return f"{what} runs only inside a turn"
+    if turn is None or caller.workflow_id != turn.workflow_id:
+        return f"{by} names another turn"
+    return ""
+
+
+def caller_problem(caller: Caller, permit: Permit, tool: str) -> str:
+    """Why this activity was not scheduled by the turn its permit names; "" when it was."""
+    problem = turn_problem(caller, _turn(permit), "this tool", "the permit")
+    if problem:
+        return problem
+    if caller.activity_type != tool or caller.activity_id != permit.call:
+        return "the permit names another call"
+    return ""
+
+
+@dataclass(frozen=True)
+class Witness:
+    """By what a signature is checked. Only the development profile takes what nobody signed."""
+
+    verifier: Verifier
+    development: bool
+
+    def requester_problem(self, ctx: Pinned) -> str:
+        """Why the gateway does not vouch for who asked for the turn of `ctx`; "" when it does."""
+        user = ctx.user
+        # A key id alone claims a signature: else leaving that out would make of what is forged what is merely unsigned.
+        if not (user.signature or user.key_id):
+            return "" if self.development else "nobody vouches for who asked"
+        if self.verifier.check_principal(ctx):
+            return ""
+        return "who asked, or for what, is not what the gateway signed for"
+
+    def decision_problem(self, decision: Decision, *, accept_unsigned: bool) -> str:
+        """Why the gateway does not vouch for a decision; "" when it does, or need not."""
+        if not (decision.signature or decision.key_id):
+            return "" if self.development or accept_unsigned else "a decision in the permit is not signed"
+        if not self.verifier.check_decision(decision):
+            return "a decision in the permit is not what the gateway signed"
+        if decision.revision is None or not decision.question_hash:
+            # The gateway signs what a person saw; what names no question would fit any.
+            return "a signed decision in the permit does not say what it is about"
+        return ""
+
+
+class Escalates(NamedTuple):
+    """Whom a question goes to beside those asked first, from which moment on (UTC)."""
+
+    since: datetime
+    to: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Seating:
+    """Who may answer for a call: by the directory, and by every one of `tables`, the present policy's and the
+    question's. `now` is for answers whose time nobody proves. `escalates` adds people to all from a moment on."""
+
+    people: Directory
+    tables: tuple[Table, ...]
+    now: datetime
+    escalates: tuple[Escalates, ...] = ()
+
+    def seated(self, decisions: Sequence[Decision]) -> int:
+        """How many people of `decisions`, whose signatures hold, sit on different seats by the strictest table."""
+        return min(self._at(table, decisions) for table in self.tables)
+
+    def _at(self, table: Table, decisions: Sequence[Decision]) -> int:
+        own: set[str] = set()
+        standing_in: list[Decision] = []
+        for decision in decisions:
+            seat = self._seat(table, decision)
+            if seat.on_behalf:
+                standing_in.append(decision)
+            elif not seat.code:
+                own.add(self._human(decision))
+        # Own seats are taken first: who has answered must not count once more through somebody who stands in for them.
+        return len(own | self._lent(table, standing_in, own))
+
+    def _lent(self, table: Table, decisions: Iterable[Decision], own: set[str]) -> set[str]:
+        """The seats beside `own` ones that those have who stand in for others, one each, in the order they answered."""
+        lent: dict[str, str] = {}
+        for decision in decisions:
+            human = self._human(decision)
+            # Whoever has a seat of their own by another entry needs no second one.
+            if human in lent or human in own:
+                continue
+            taken = own.union(lent.values())
+            seat = self._seat(table, decision, tuple(taken))
+            if seat.on_behalf not in taken:
+                lent[human] = seat.on_behalf
+        return set(lent.values())
+
+    def _human(self, decision: Decision) -> str:
+        return self.people.person_id(decision.subject, self.tables[0].tenant)
+
+    def _seat(self, table: Table, decision: Decision, taken: Sequence[str] = ()) -> Seat:
+        if decision.subject == UNSIGNED and not decision.signature:
+            # Where answers are taken that name nobody, all of them together are one.
+            return Seat()
+        # Delegations and escalations are judged by when the answer was given. Only a signed time is believed.
+        received = decision.received_at if decision.signature else None
+        moment = received if received is not None and received.tzinfo is not None else self.now
+        person = self.people.find(decision.subject, table.tenant)
+        added = tuple(to for each in self.escalates if each.since <= moment for to in each.to)
+        escalated = dataclasses.replace(table, approvers=(*table.approvers, *added)) if added else table
+        return seat_of(person, self.people, escalated, moment, taken)
+
+
+def seating(
+    catalog: Catalog,
+    people: Directory,
+    ctx: Pinned,
+    tool: str,
+    found: Judgement,
+    now: datetime,
+    questions: Sequence[Question] = (),
+) -> Seating:
+    """Who may answer for a call of `tool` that was judged as `found`: whom it asks now, and whom `questions` asked."""
+    policy = catalog.policy(tool).policy or ApprovalPolicy()
+    present = Table(ctx.tenant, catalog.approvers(tool, found.verdict), ctx.user.user, policy.allow_self_approval)
+    asked = [table_of(each) for each in questions]
+    escalates = [each for question in questions if (each := _escalates(question, policy)) is not None]
+    return Seating(people, (present, *dict.fromkeys(asked)), now, tuple(escalates))
+
+
+def _escalates(question: Question, policy: ApprovalPolicy) -> Escalates | None:
+    """When a question escalates, by its row and the store's clock, to those who are still in the policy for that."""
+    to = tuple(each for each in question.escalate_to if each in policy.escalate_to)
+    if to and set(to) <= set(question.approvers):
+        # It had escalated before its arguments were changed, and its editor may be one of those.
+        return Escalates(datetime.min.replace(tzinfo=UTC), to)
+    at_deadline = question.timeout if question.on_timeout == "escalate" else None
+    spans = [span for span in (question.escalate_after, at_deadline) if span is not None]
+    if not to or not spans or question.opened_at is None:
+        return None
+    return Escalates(question.opened_at + timedelta(seconds=min(spans)), to)
+
+
+def believed(ctx: Pinned, person: Person | None, *, development: bool) -> bool:
+    """Whether the directory bears out what a turn says of who asked: tier, roles and attributes.
+
+    Whom it does not know, only development believes.
+    """
+    if person is None:
+        return development
+    user = ctx.user
+    known = person.active and person.tier == user.tier and set(person.roles) == set(user.roles)
+    # What the turn says has been through JSON, so what the directory says goes through it before they are compared.
+    return known and _said_of_user(ctx.extra) == to_jsonable_python(person.attributes)
+
+
+def _said_of_user(extra: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.removeprefix("user."): value for name, value in extra.items() if name.startswith("user.")}
+
+
+def expired(user: Principal, now: datetime) -> bool:
+    """Whether a turn was asked for so long ago that no rule runs its calls any more."""
+    ends = user.expires_at
+    if ends is None:
+        # The gateway always says when. Only the development profile takes what it did not make.
+        return bool(user.signature or user.key_id)
+    return ends.tzinfo is None or ends <= now
+
+
+def doubted(found: Judgement, why: str) -> Judgement:
+    """`found` for a requester in whose name no rule runs a call, for this reason: what would run by rule is asked."""
+    if found.kind != "run" or found.verdict is None or not why:
+        return found
+    verdict = dataclasses.replace(found.verdict, verdict="ask", rule=DOUBTED_RULE, rule_text="", why=why)
+    return dataclasses.replace(found, kind="ask", verdict=verdict)
+
+
+@dataclass(frozen=True)
+class Approval:
+    """What the store has of the approval of one call: its question, and who said yes to that and when (UTC).
+
+    `problem` is why no yes counts; `stale` that it must be asked again. `edited` is the hash of the question whose
+    arguments were changed into these, if they were.
+    """
+
+    question: Question
+    question_hash: str
+    decisions: tuple[Decision, ...]
+    completed_at: datetime | None = None
+    edited: str = ""
+    problem: str = ""
+    stale: str = ""
+
+
+def approval_of(permit: Permit, rows: ApprovalRows | None, *, accept_unsigned: bool) -> Approval | None:
+    """The approval that a permit claims, from the rows alone; None where nobody was ever asked.
+
+    Of the permit's own decisions only those count that claim no signature, and only where such are taken: whatever is
+    signed lies in the store.
+    """
+    asked = [] if rows is None else [each for each in rows.questions if each.kind == "approval"]
+    if rows is None or not asked:
+        return None
+    question = asked[-1]
+    stale = ""
+    if question.revision != permit.revision:
+        stale = "this was asked again"
+    elif question.ended_at is not None and question.ended_as != "unsigned":
+        stale = "this is not asked any more"
+    request = rows.request(question)
+    if any(each.revision < question.revision for each in denied_questions(rows, question.digest)):
+        return Approval(question, request.question_hash, (), problem=_NOT_APPROVED["denied"], stale=stale)
+    if request.state in ("denied", "cancelled", "timed_out") and question.ended_as != "unsigned":
+        return Approval(question, request.question_hash, (), problem=_NOT_APPROVED[request.state], stale=stale)
+    stored = tuple(vote.decision for vote in request.votes if vote.verdict == "approved")
+    times = [each.answered_at for each in rows.answers if any(each.vote.decision is one for one in stored)]
+    raw = tuple(each for each in permit.decisions if not (each.signature or each.key_id)) if accept_unsigned else ()
+    kept = {(each.subject, each.delivery_id) for each in stored}
+    added = tuple(each for each in raw if (each.subject, each.delivery_id) not in kept)
+    old = rows.revision(question.edit_of) if question.edit_of else None
+    edited = "" if old is None else question_hash(old)
+    decisions, completed_at = (*stored, *added), max(times, default=None)
+    return Approval(question, request.question_hash, decisions, completed_at, edited, stale=stale)
+
+
+def denied_questions(rows: ApprovalRows | None, digest: str) -> list[Question]:
+    """The questions about this very action that people denied: no yes, no rule and no grant runs it after that."""
+    asked = () if rows is None else rows.questions
+    same = [each for each in asked if each.kind == "approval" and each.digest == digest]
+    return [each for each in same if rows is not None and rows.request(each).state == "denied"]
+
+
+_NOT_APPROVED = {
+    "denied": "somebody denied this",
+    "cancelled": "this was withdrawn",
+    "timed_out": "nobody approved this in time",
+}
+
+
+def standing(
+    permit: Permit,
+    digest: str,
+    found: Judgement,
+    policy: CompiledPolicy,
+    *,
+    witness: Witness,
+    seating: Seating,
+    approval: Approval | None,
+    now: datetime,
+) -> Standing:
+    """Whether the call may run under the present catalog; `digest` and `found` were computed here and now.
+
+    `approval` is what the store has of it, `now` the store's clock.
+    """
+    # Not refused: a deploy can change a tool under an honest turn, which then asks anew.
+    if permit.digest != digest:
+        return Standing("again", _TOOL_CHANGED, "stale")
+    if permit.kind == "auto":
+        if found.kind == "run":
+            return RUN
+        return Standing("again", "the policy changed before this ran", "policy")
+    if approval is None:
+        return Standing("refuse", "nobody was asked about this")
+    if approval.problem:
+        return Standing("refuse", approval.problem)
+    question, rules = approval.question, policy.policy or ApprovalPolicy()
+    if approval.stale or question.digest != digest:
+        return Standing("again", approval.stale or _TOOL_CHANGED, "stale")
+    tool = found.tool
+    if tool is None or question.secrets != tool.masked_arguments or question.show != rules.show.only:
+        return Standing("again", "what the card shows of this has changed", "stale")
+    mode = rules.edit_mode(read_only=tool.read_only)
+    if question.edit_of and (mode == "off" or (mode == "propose" and not question.proposers)):
+        # Its author's change counts as a yes here, which the policy allows nobody by now.
+        return Standing("again", "the policy on changed arguments is stricter now", "policy")
+    for decision in approval.decisions:
+        problem = "" if _answers(decision, approval) else "a decision is about something else"
+        problem = problem or witness.decision_problem(decision, accept_unsigned=rules.accept_unsigned)
+        if problem:
+            return Standing("refuse", problem)
+    # By the question's own count first: whatever the policy is by now, fewer than that have never approved it.
+    if len(_people(approval)) < question.quorum:
+        return Standing("refuse", _FEW.refused)
+    lacking = _lacking(approval, permit.ctx, rules)
+    if lacking is None:
+        # People leave, roles and delegations end after an answer was counted: those who may answer now are asked.
+        # The larger of the two quorums holds: a policy that was loosened meanwhile releases nothing.
+        if seating.seated(approval.decisions) < max(question.quorum, rules.quorum):
+            return Standing("again", "not everybody who approved this may decide it now", "policy")
+        return _in_time(approval, rules, now)
+    # Under this very policy nobody would have been let answer so.
+    if question.policy_hash == policy.hash:
+        return Standing("refuse", lacking.refused)
+    return Standing("again", lacking.now, "policy")
+
+
+def _answers(decision: Decision, approval: Approval) -> bool:
+    """Whether a decision is somebody's yes to this very question."""
+    question = approval.question
+    if decision.approval_id != question.id or decision.verdict != "approved" or not decision.subject:
+        return False
+    if decision.signature and decision.edited_args is not None and decision.question_hash != approval.edited:
+        # These arguments, but written into another question than the one that this follows.
+        return False
+    return names(decision, question, approval.question_hash)
+
+
+def _in_time(approval: Approval, rules: ApprovalPolicy, now: datetime) -> Standing:
+    """Whether the approval may still be used: by the store's clock, from the answer that completed it."""
+    span = min(approval.question.grant_ttl, rules.grant_ttl)
+    done = approval.completed_at
+    # Of what nobody signed the store knows no time; the server's own limit holds for it.
+    if done is None or now - done <= timedelta(seconds=span):
+        return RUN
+    return Standing("again", f"it was approved more than {span:g} seconds ago and not begun", "policy")
+
+
+def words_on(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[Decision, ...]:
+    """What people said of the try with ticket `number`, whatever it was: from the store, and raw ones of the permit."""
+    words: list[Decision] = []
+    for question in _doubts(permit, rows, number):
+        words += [each for each in _words(permit, rows, question) if each not in words]
+    return tuple(words)
+
+
+def undone_by(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[Decision, ...]:
+    """What people said in the last question about the try with ticket `number`; nothing where that ended otherwise.
+
+    Answers to several questions do not add up: who was asked anew was not shown what others had said. Where anybody
+    said in any of them that it happened, or gave it up, nobody's word that it did not counts any more.
+    """
+    asked = _doubts(permit, rows, number)
+    if rows is None or not asked:
+        return ()
+    requests = [rows.request(each) for each in asked]
+    if ending_of(requests, doubt_digest(permit.digest, number)) is not None or requests[-1].state == "timed_out":
+        return ()
+    return tuple(_words(permit, rows, asked[-1]))
+
+
+def _doubts(permit: Permit, rows: ApprovalRows | None, number: int) -> list[Question]:
+    """The questions what became of the try with ticket `number`, the oldest first."""
+    asked = () if rows is None else rows.questions
+    digest = doubt_digest(permit.digest, number)
+    return [each for each in asked if each.kind == "in_doubt" and each.doubt_of == number and each.digest == digest]
+
+
+def _words(permit: Permit, rows: ApprovalRows | None, question: Question) -> list[Decision]:
+    asked = question_hash(question)
+    raw = (each for each in permit.doubts if not (each.signature or each.key_id) and each.question_hash == asked)
+    # By their hash, and not by the row they lie in: a yes to the call says nothing of a try of it.
+    stored = () if rows is None else (vote.decision for vote in rows.request(question).votes)
+    return [each for each in (*stored, *raw) if names(each, question, asked) and each.approval_id == question.id]
+
+
+def given_up(
+    words: Sequence[Decision], quorum: int, policy: CompiledPolicy, witness: Witness, seating: Seating
+) -> bool:
+    """Whether people said of a try, which nobody knows the end of, that it did not happen.
+
+    To run a call again takes as many of them as to run it.
+    """
+    told = [word for word in words if _says(word, "approved", policy, witness)]
+    # Whatever people were asked again: one who said that it happened, or gave it up, ends it.
+    if any(_says(word, verdict, policy, witness) for word in words for verdict in ("happened", "denied")):
+        return False
+    return seating.seated(told) >= max(quorum, (policy.policy or ApprovalPolicy()).quorum)
+
+
+def happened(
+    word: Decision, words: Sequence[Decision], policy: CompiledPolicy, witness: Witness, seating: Seating
+) -> bool:
+    """Whether somebody who may answer says in `word`, one of `words` on that try, that it happened; one is enough."""
+    return word in words and _says(word, "happened", policy, witness) and seating.seated((word,)) == 1
+
+
+def _says(word: Decision, verdict: Verdict, policy: CompiledPolicy, witness: Witness) -> bool:
+    rules = policy.policy or ApprovalPolicy()
+    said = word.verdict == verdict and word.subject != ""
+    return said and not witness.decision_problem(word, accept_unsigned=rules.accept_unsigned)
+
+
+class _Lack(NamedTuple):
+    refused: str
+    now: str
+    """The same for those who are asked again, because the policy has changed."""
+
+
+_TOOL_CHANGED = "the tool changed while you were asked"
+_FEW = _Lack("too few people have approved this", "more people have to approve this now")
+_OWN = _Lack("who asked for this has approved it", "somebody else than who asked has to approve this now")
+_WEAK = _Lack("who approved this was not identified strongly enough", "this needs a stronger sign-in now")
+
+
+def _lacking(approval: Approval, ctx: Pinned, rules: ApprovalPolicy) -> _Lack | None:
+    """What the present policy, or the question, asks for beyond what the decisions prove."""
+    question, people = approval.question, _people(approval)
+    if len(people) < rules.quorum:
+        return _FEW
+    own = rules.allow_self_approval and question.allow_self
+    if not own and ctx.user.user in people:
+        return _OWN
+    # Anyone can write an assurance into what is unsigned; whether that counts at all was `decision_problem`'s question.
+    signed = [decision for decision in approval.decisions if decision.signature]
+    if not all(
+        at_least(decision.assurance, least)
+        for decision in signed
+        for least in (rules.min_assurance, question.min_assurance)
+    ):
+        return _WEAK
+    return None
+
+
+def _people(approval: Approval) -> set[str]:
+    return {decision.subject for decision in approval.decisions}
+
+
+def _turn(permit: Permit) -> TurnKey:
+    return TurnKey(permit.ctx.tenant, permit.ctx.session, permit.ctx.turn)

@@ -1,0 +1,93 @@
+"""A tool's probe, asked what became of a call of which nobody knows, before people are; the ticket keeps its answer."""
+
+from copy import deepcopy
+from typing import Any, Final
+
+from temporalio import activity
+
+from signoff.activities.call_journal import Journal, Ran, now
+from signoff.activities.capability_backends import handed_out
+from signoff.activities.hook_timeout import bounded
+from signoff.activities.result_processor import Results
+from signoff.activities.worker_deps import Room
+from signoff.approvals import audit_events
+from signoff.contracts.activity_messages import ToolReply
+from signoff.contracts.call import Permit
+from signoff.registry.probe import DidNotHappen, Happened, ProbeAnswer, Unknown
+from signoff.registry.tool import Tool
+from signoff.registry.tool_context import ToolContext
+from signoff.store.tickets import Claim
+
+SECONDS: Final = 10.0
+"""How long a probe has to answer; less than what a tool's activity has left when the tool has used up its own time."""
+HAPPENED_NOTE: Final = "The tool did not answer; it was looked up, and this happened."
+UNDONE_NOTE: Final = "it was looked up, and did not happen"
+
+
+class Probing:
+    """The probe of one tool."""
+
+    def __init__(self, room: Room, tool: Tool, results: Results, seconds: float = SECONDS) -> None:
+        self._store = room.store
+        self._tool = tool
+        self._results = results
+        self._journal = Journal(room, tool)
+        self._seconds = seconds
+
+    async def reply(self, permit: Permit, args: dict[str, Any], context: ToolContext) -> ToolReply | None:
+        """What the probe finds of the call whose claimed ticket is `context.idempotency_key`; None: ask people.
+
+        What it finds is written to the ticket: it is never looked up again, whatever becomes of the workflow.
+        """
+        if self._tool.probe is None:
+            return None
+        answer = await self._answer(args, context)
+        key = context.idempotency_key
+        said = audit_events.probed(permit, self._tool.name, key, _word(answer), now())
+        if isinstance(answer, Happened):
+            budget = context.result_budget_chars
+            secrets = handed_out(context.capabilities)
+            made = await self._results.of(permit, args, answer.result, budget, key, secrets)
+            note = " ".join(filter(None, (HAPPENED_NOTE, made.outcome.note)))
+            outcome = made.outcome.model_copy(update={"note": note})
+            seen = [said, *await self._journal.end(permit, outcome, key, Ran(args, made.kept))]
+            stands = await self._store.record(key, outcome, also=self._journal.together(seen))
+            await self._journal.apart(seen)
+            return ToolReply(outcome=stands)
+        if isinstance(answer, DidNotHappen):
+            found = await self._store.void_claimed(key, also=self._journal.together([said]))
+            await self._journal.apart([said])
+            # Not `undone` for sure: a worker that was only slow may have told its outcome meanwhile, and that stands.
+            return known(found)
+        await self._journal.alone([said])
+        return None
+
+    async def _answer(self, args: dict[str, Any], context: ToolContext) -> ProbeAnswer:
+        if self._tool.probe is None:
+            return Unknown()
+        try:
+            # The probe may do to the arguments what it likes; they are recorded after it.
+            answer: object = await bounded(self._tool.probe(deepcopy(args), context), self._seconds)
+        except Exception as error:
+            # A probe that fails knows nothing: taken for `DidNotHappen`, it would have the tool act twice.
+            activity.logger.warning("the probe of %s failed: %s", self._tool.name, type(error).__name__)
+            return Unknown()
+        if isinstance(answer, Happened | DidNotHappen | Unknown):
+            return answer
+        activity.logger.warning("the probe of %s returned a %s", self._tool.name, type(answer).__name__)
+        return Unknown()
+
+
+def known(found: Claim) -> ToolReply | None:
+    """What a ticket says of a call: its outcome, or that the next ticket may be claimed; None when neither."""
+    if found.kind == "done" and found.outcome is not None:
+        return ToolReply(outcome=found.outcome)
+    if found.kind == "void":
+        return ToolReply(again="lapsed", note="the approval was not used in time")
+    return ToolReply(again="undone", note=UNDONE_NOTE) if found.kind == "undone" else None
+
+
+def _word(answer: ProbeAnswer) -> str:
+    if isinstance(answer, Unknown):
+        return "unknown"
+    return "happened" if isinstance(answer, Happened) else "did_not_happen"

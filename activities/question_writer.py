@@ -1,0 +1,221 @@
+"""What people are asked about a call: its row, written to the store before anybody is told of it."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from signoff.activities.identify_activity import evidence_of
+from signoff.activities.worker_deps import Room
+from signoff.approvals import audit_events, binding
+from signoff.approvals.card import draw_card
+from signoff.approvals.card_notes import of_edit
+from signoff.approvals.digest import digest_mark, question_hash
+from signoff.approvals.request_state import request_of
+from signoff.audit.log import writing
+from signoff.contracts.activity_messages import GateTask
+from signoff.contracts.approval import ApprovalRequest, CardRow, Question
+from signoff.contracts.call import Pinned
+from signoff.contracts.canonical_json import canonical_json
+from signoff.contracts.decision import Decision
+from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
+from signoff.contracts.message import CallPart
+from signoff.keys.signature_form import context_digest
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.policy.compiled_policy import PolicyVerdict
+from signoff.registry.gates.pipeline import UNREMEMBERED_RULES
+from signoff.registry.registry import definition_hash
+from signoff.registry.tool import Tool
+from signoff.store.content_store import load, to_content
+from signoff.store.questions import ApprovalRows, Questions
+from signoff.store.store import Also
+
+_CHANGED = "the tool changed while you were asked; approve or deny, it is asked anew"
+_OTHERS = "with these arguments other people decide; deny, and have it asked anew"
+_NOT_THIS = "this was asked again; open it once more"
+_NOT_ANY_MORE = "somebody answered this meanwhile, or it is over; open it once more"
+
+
+class Edit(NamedTuple):
+    """A change of arguments that was found good: who made it, to which question, and what its card showed."""
+
+    old: ApprovalRequest
+    delivery: str
+    subject: str
+    name: str
+    before: tuple[CardRow, ...]
+
+
+class Subject(NamedTuple):
+    """What a question is about: the call as it will run, and what the gates said of it."""
+
+    call: CallPart
+    args: Mapping[str, Any]
+    tool: Tool
+    verdict: PolicyVerdict | None
+    digest: str
+    note: str
+    override: str = ""
+
+
+class QuestionWriter:
+    """Writes the questions of one worker; every row goes in with its entry in the record."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._rows = Questions(room.store)
+
+    async def ask(self, task: GateTask, about: Subject) -> ApprovalRequest:
+        """Ask about a call; the request has revision, code and times from the store. Raises `StoreUnavailable`."""
+        asked = await self._ask(task, about, None)
+        if asked is None:
+            raise RuntimeError(f"what is no change of arguments is always asked: {about.call.call}")
+        return asked
+
+    async def ask_changed(self, task: GateTask, about: Subject, edit: Edit) -> ApprovalRequest | str:
+        """Ask about a call in the place of the question that `edit` changed, or say why not."""
+        return await self._ask(task, about, edit) or _NOT_ANY_MORE
+
+    async def _ask(self, task: GateTask, about: Subject, edit: Edit | None) -> ApprovalRequest | None:
+        question = await self._question(task, about)
+        if edit is not None:
+            question = _after_edit(question, edit)
+        declaration = about.tool.declaration
+        card = draw_card(question, declaration, about.args, digest_mark(about.digest, self._room.mark_key))
+        edited = {} if edit is None else {"edited_by": edit.subject, "edited_name": edit.name, "before": edit.before}
+
+        def shown(asked: Question) -> ApprovalRequest:
+            return request_of(asked, card).model_copy(update=edited)
+
+        new: list[ApprovalRequest] = []
+
+        def also(asked: Question) -> Also:
+            new[:] = [shown(asked)]
+            return writing([audit_events.asked(new[0], asked.opened_at or self._room.clock())])
+
+        asked = await self._rows.ask(question, canonical_json(declaration), also, spent=task.spent)
+        # Its hash takes a while: once a question is enough.
+        return new[0] if new else None if asked is None else shown(asked)
+
+    async def rows(self, ctx: Pinned, call: str) -> ApprovalRows | None:
+        """Everything that people were asked about a call, and what they answered."""
+        return await self._rows.read(ApprovalKey(TurnKey(ctx.tenant, ctx.session, ctx.turn), call).id)
+
+    async def edit(self, task: GateTask, decision: Decision, tool: Tool | None) -> Edit | str:
+        """The change that `decision` makes of the question it answers, or why there is none.
+
+        The turn's word for who changed what counts for nothing here: the decision itself is checked.
+        """
+        approval = ApprovalKey(TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn), task.calls[0].call).id
+        rows = await self._rows.read(approval)
+        old = None if rows is None else rows.revision(decision.revision or 1)
+        if rows is None or old is None or decision.approval_id != approval:
+            return _NOT_THIS
+        evidence = evidence_of(decision, self._room.verifier, self._room.clock())
+        signed = evidence.kind == "signed"
+        if evidence.kind == "forged" or not (signed or old.accept_unsigned or self._room.profile == "development"):
+            return "nobody vouches for who changed this"
+        if decision.question_hash not in ((question_hash(old),) if signed else ("", question_hash(old))):
+            return _NOT_THIS
+        if old.edit == "off":
+            return "arguments cannot be changed here; deny and say what to change"
+        if tool is None or definition_hash(tool) != old.definition:
+            return _CHANGED
+        delivery = decision.delivery_id
+        if rows.latest.revision != old.revision and (rows.latest.edit_of, rows.latest.edit_delivery) != (
+            old.revision,
+            delivery,
+        ):
+            return _NOT_THIS
+        # Whatever is signed lies in the store: one that does not, or counts for nothing, is nobody's answer any more.
+        taken = [each for each in rows.answers if each.revision == old.revision and not each.void]
+        if signed and not any(each.vote.decision.delivery_id == delivery for each in taken):
+            return _NOT_ANY_MORE
+        people = await self._room.knowing(task.ctx.tenant, decision.subject)
+        person = people.find(decision.subject, task.ctx.tenant)
+        name = "" if person is None else person.name
+        before = await self._shown(old, tool)
+        return Edit(_standing(rows, old, self._room.clock()), delivery, decision.subject, name, before)
+
+    async def _shown(self, old: Question, tool: Tool) -> tuple[CardRow, ...]:
+        return draw_card(old, tool.declaration, await load(self._room.store, old.args), "").rows
+
+    async def _question(self, task: GateTask, about: Subject) -> Question:
+        call, args, tool, verdict, digest, note, override = about
+        catalog, ctx = self._room.catalog, task.ctx
+        policy = catalog.policy(tool.activity).policy or ApprovalPolicy()
+        doubt = task.doubt > 0
+        return Question(
+            id=ApprovalKey(TurnKey(ctx.tenant, ctx.session, ctx.turn), call.call).id,
+            kind="in_doubt" if doubt else "approval",
+            tenant=ctx.tenant,
+            session=ctx.session,
+            turn=ctx.turn,
+            actor=ctx.actor,
+            call=call.call,
+            requester=ctx.user,
+            channel=ctx.channel,
+            context=context_digest(ctx),
+            tool=tool.name,
+            definition=definition_hash(tool),
+            args=await to_content(self._room.store, args, SessionKey(ctx.tenant, ctx.session)),
+            digest=digest,
+            doubt_of=task.doubt,
+            secrets=tool.masked_arguments,
+            show=policy.show.only,
+            rule="in_doubt" if doubt else verdict.rule if verdict else "",
+            rule_text="" if doubt or verdict is None else verdict.rule_text or verdict.why,
+            policy_hash=verdict.policy_hash if verdict else "",
+            override=override,
+            approvers=catalog.approvers(tool.activity, verdict),
+            quorum=policy.quorum,
+            veto=policy.veto,
+            allow_self=policy.allow_self_approval,
+            # Neither other arguments nor a word about the next time say what has happened.
+            edit="off" if doubt else policy.edit_mode(read_only=tool.read_only),
+            allow_remember=not doubt and policy.allow_remember and _is_rememberable(verdict),
+            confirm="" if doubt else policy.confirm,
+            min_assurance=policy.min_assurance,
+            accept_unsigned=policy.accept_unsigned,
+            level=verdict.level if verdict and verdict.level == "admin" else policy.level,
+            timeout=policy.timeout,
+            grant_ttl=policy.grant_ttl,
+            remind_after=policy.remind_after,
+            escalate_after=policy.escalate_after,
+            escalate_to=policy.escalate_to,
+            on_timeout=policy.on_timeout,
+            notify=catalog.channels.notified(policy.notify),
+            agent_says=task.agent_says,
+            note=note,
+        )
+
+
+def _standing(rows: ApprovalRows, old: Question, now: datetime) -> ApprovalRequest:
+    # What time has brought to the old question by now goes on with the new one.
+    return rows.request(old, max(now, rows.now))
+
+
+def _after_edit(question: Question, edit: Edit) -> Question:
+    """`question` as it follows the one that was changed: who could decide that by escalation still can."""
+    old = edit.old
+    kept: dict[str, Any] = {"edit_of": old.revision, "edit_delivery": edit.delivery, "agent_says": old.agent_says}
+    kept["note"] = "; ".join(filter(None, (of_edit(edit.name or edit.subject), question.note)))
+    if old.edit == "propose":
+        kept["proposers"] = (edit.subject,)
+    if not old.escalated:
+        return question.model_copy(update=kept)
+    everybody = tuple(dict.fromkeys((*question.approvers, *old.escalate_to)))
+    return question.model_copy(update=kept | {"approvers": everybody, "escalate_after": None})
+
+
+def edit_problem(edit: Edit, question_approvers: tuple[str, ...], decision: Decision, digest: str) -> str:
+    """Why the changed call cannot take the place of the one that was asked; "" where it can."""
+    if not set(edit.old.approvers).difference(edit.old.escalate_to) <= set(question_approvers):
+        return _OTHERS
+    args = decision.edited_args
+    if args is None or binding.digest_with(edit.old)(args) != digest:
+        return "these are not the arguments that were signed for; try again"
+    return ""
+
+
+def _is_rememberable(verdict: PolicyVerdict | None) -> bool:
+    return verdict is None or verdict.rule not in UNREMEMBERED_RULES

@@ -1,0 +1,53 @@
+"""The framework's own tool `read_rest`, as a worker runs it."""
+
+import dataclasses
+from typing import Any, Final
+
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.limits import RESULT_BYTES
+from signoff.contracts.names import READ_REST
+from signoff.registry.results.tool_result import ToolFailure
+from signoff.registry.tool import Tool
+from signoff.registry.tool_context import ToolContext
+from signoff.store.store import Store
+from signoff.store.truncated_results import Rests
+
+_MOST: Final = RESULT_BYTES
+"""No text has more characters than this."""
+
+
+def bound(tool: Tool, store: Store) -> Tool:
+    """`tool`, which where it is `read_rest` reads from this store."""
+    if tool.name != READ_REST:
+        return tool
+
+    async def read(args: dict[str, Any], context: ToolContext) -> str | ToolFailure:
+        return await read_rest(store, args, context)
+
+    return dataclasses.replace(tool, handler=read)
+
+
+async def read_rest(store: Store, args: dict[str, Any], context: ToolContext) -> str | ToolFailure:
+    """A line that says what is shown, and the piece: together no longer than the call's budget.
+
+    The handle must be of the very turn that asks. Raises `StoreUnavailable`.
+    """
+    turn, start = TurnKey(context.tenant_id, context.session_id, context.turn_id), int(args["start"])
+    # Words around the piece count as well, or the end of each piece would be cut off once more.
+    chars = context.result_budget_chars - len(_words("", start, _MOST, _MOST, _MOST))
+    piece = await Rests(store).read(turn, args["handle"], start, chars)
+    if piece is None:
+        return ToolFailure("there is no such handle in this turn; use it exactly as it was told", "input_invalid")
+    if start >= piece.total:
+        return ToolFailure(f"the text has {piece.total} characters; start below that", "input_invalid")
+    return _words(piece.text, start, start + len(piece.text), piece.total, piece.next_start)
+
+
+def _words(text: str, start: int, end: int, total: int, next_start: int | None) -> str:
+    more = "this is its end" if next_start is None else f"go on with start={next_start}"
+    return f"Characters {start} to {end} of {total}; {more}\n{text}"
+
+
+def how_to_read_on(handle: str, start: int) -> str:
+    """What an actor that has the tool is told beside a result that was cut at `start`."""
+    return f'The rest is read by {READ_REST}(handle="{handle}", start={start}).'

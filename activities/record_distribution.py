@@ -1,0 +1,116 @@
+"""A record on its way: each destination its own view, all at once; the model's alone can fail the call (B34, N20)."""
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import Any, Final, NamedTuple
+
+from temporalio import activity
+
+from signoff.activities.hook_timeout import bounded, called
+from signoff.activities.worker_deps import Room
+from signoff.approvals.redaction import HIDDEN
+from signoff.contracts.call import Permit
+from signoff.registry.results.annotated_record import AnnotatedRecord, Field, Filter, copied, read_by
+from signoff.registry.results.destinations import AUDIT, LLM_SESSION, Delivery, Destination, Undelivered
+from signoff.registry.tool import Tool
+
+SECONDS: Final = 5.0
+"""How long one destination has to make its view and to take it; they are all waited for at the same time."""
+GATE: Final = "distribute"
+"""The gate of a call that ran and of whose record no view for the model could be made."""
+_TOLD_SECONDS: Final = 1.0
+
+
+class Views(NamedTuple):
+    """What is left for us of a distributed record, as plain data; `model` is None where its filter failed."""
+
+    model: dict[str, Any] | None
+    audit: dict[str, Any]
+
+
+class Distributing:
+    """The records of one tool."""
+
+    def __init__(self, room: Room, tool: Tool) -> None:
+        self._distribution = room.catalog.distribution
+        self._tool = tool
+
+    async def views(self, permit: Permit, record: AnnotatedRecord) -> Views:
+        """The model's view and the one that is recorded, without giving the record to anybody else."""
+        model, audit = await asyncio.gather(self._ours(LLM_SESSION, permit, record), self._ours(AUDIT, permit, record))
+        return Views(model, _names(record) if audit is None else audit)
+
+    async def distribute(self, permit: Permit, record: AnnotatedRecord, key: str) -> Views:
+        """The same, and every sink has its view, or had its time for it.
+
+        A worker that is lost before this returns has not recorded the call: whoever runs it again delivers again.
+        """
+        sinks = [self._delivered(each, permit, record, key) for each in self._distribution.sinks(self._tool)]
+        views: Views
+        views, _ = await asyncio.gather(self.views(permit, record), asyncio.gather(*sinks))
+        return views
+
+    async def _ours(self, name: str, permit: Permit, record: AnnotatedRecord) -> dict[str, Any] | None:
+        view = self._distribution.view(self._tool, name)
+        if view is None:
+            return None
+        found = await self._guarded(name, permit, _viewed(view, record))
+        return None if found is None else found.values
+
+    async def _delivered(self, to: Destination, permit: Permit, record: AnnotatedRecord, key: str) -> None:
+        await self._guarded(to.name, permit, self._deliver(to, permit, record, key))
+
+    async def _deliver(self, to: Destination, permit: Permit, record: AnnotatedRecord, key: str) -> None:
+        view, ctx = self._distribution.view(self._tool, to.name), permit.ctx
+        if view is None or to.sink is None:
+            return
+        await to.sink(
+            Delivery(
+                destination=to.name,
+                record=read_by(await _viewed(view, record), to.reads),
+                tool=self._tool.name,
+                call_id=permit.call,
+                actor_name=ctx.actor,
+                tenant_id=ctx.tenant,
+                session_id=ctx.session,
+                turn_id=ctx.turn,
+                idempotency_key=key,
+            )
+        )
+
+    async def _guarded(self, name: str, permit: Permit, work: Awaitable[Any]) -> Any:
+        """What `work` gives in its time; None, and somebody is told, when it fails."""
+        try:
+            return await bounded(work, SECONDS)
+        except Exception as error:
+            # By its class alone: its words may hold what the destination was not to get, or the log.
+            why = f"no answer within {SECONDS:g} s" if isinstance(error, TimeoutError) else type(error).__name__
+            await self._tell(name, permit, why)
+            return None
+
+    async def _tell(self, name: str, permit: Permit, why: str) -> None:
+        observer = self._distribution.observer
+        activity.logger.warning("the record of %s did not reach %s: %s", self._tool.name, name, why)
+        if observer is None:
+            return
+        told = Undelivered(name, self._tool.name, permit.call, permit.ctx.tenant, permit.ctx.turn, why)
+        try:
+            await bounded(called(observer, told), _TOLD_SECONDS)
+        except Exception as error:
+            activity.logger.warning("the observer of deliveries failed: %s", type(error).__name__)
+
+
+async def _viewed(view: Filter, record: AnnotatedRecord) -> AnnotatedRecord:
+    """What a filter makes of a copy of the record: nobody can change what others get. Raises what goes wrong."""
+    found: object = await called(view, copied(record))
+    if not isinstance(found, AnnotatedRecord):
+        raise TypeError("a filter gives a record")
+    # A filter may keep what it returned, and change it later.
+    return copied(found)
+
+
+def _names(record: AnnotatedRecord) -> dict[str, Any]:
+    """All that is recorded where the filter for it failed: which fields there were."""
+    fields: object = record.fields
+    names = [name for name in fields if isinstance(name, str)] if isinstance(fields, Mapping) else []
+    return AnnotatedRecord({name: Field(HIDDEN) for name in names}).values

@@ -1,0 +1,315 @@
+"""What a handler, or a probe in its place, gave as a call's one outcome: checked, shortened, cut, fenced and kept."""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, TypeVar
+
+from temporalio import activity
+
+from signoff.activities.read_rest_tool import how_to_read_on
+from signoff.activities.record_distribution import GATE, Distributing, Views
+from signoff.activities.worker_deps import Room
+from signoff.approvals.redaction import secret_values, value_without, without
+from signoff.contracts.call import CallCode, CallOutcome, Permit
+from signoff.contracts.canonical_json import nesting
+from signoff.contracts.content import Content
+from signoff.contracts.errors import StoreUnavailable
+from signoff.contracts.ids import SessionKey, TurnKey, completion_of
+from signoff.contracts.limits import MAX_NESTING, RESULT_BYTES
+from signoff.contracts.updates import UPDATE, UPDATE_FAILED
+from signoff.registry.results.annotated_record import AnnotatedRecord, copied
+from signoff.registry.results.output_check import output_problem
+from signoff.registry.results.reducers import reduced
+from signoff.registry.results.tool_result import (
+    Handed,
+    ReducerInput,
+    Result,
+    ToolFailure,
+    ToolResult,
+    handed_result,
+    jsonable,
+    render_value,
+    trim,
+)
+from signoff.registry.results.untrusted_text import fenced
+from signoff.registry.results.update_check import accepted
+from signoff.registry.tool import Tool
+from signoff.store.content_store import json_bytes, to_content
+from signoff.store.truncated_results import Rests
+
+T = TypeVar("T")
+
+STORE_PAUSE = 1.0
+OUTPUT: Final = "output"
+"""The gate of a call that ran and whose result does not fit its tool's output schema."""
+_NAMES_CHARS: Final = 200
+
+
+UNTOLD: Final = (
+    "`{}` ran and what it does has happened, but no view of its result could be made for you. "
+    "Do not call it again for that; tell the user."
+)
+
+
+class Made(NamedTuple):
+    """An outcome, and the text of the result as the record may hold it; None where it holds none."""
+
+    outcome: CallOutcome
+    kept: str | None = None
+
+
+class Results:
+    """Outcomes of one tool. `pause` is how many seconds it waits before it asks a store again that did not answer."""
+
+    def __init__(self, room: Room, tool: Tool, pause: float = STORE_PAUSE) -> None:
+        self._room = room
+        self._store = room.store
+        self._rests = Rests(room.store)
+        self._tool = tool
+        self._distributing = Distributing(room, tool)
+        self._pause = pause
+
+    async def of(
+        self,
+        permit: Permit,
+        args: Mapping[str, Any],
+        value: Any,
+        budget_chars: int,
+        key: str = "",
+        secrets: Collection[str] = (),
+    ) -> Made:
+        """The outcome of the permitted call, which returned `value`; `key` is that of its ticket, if it has one.
+
+        `secrets` is what its handler was given of a provider; neither these nor secret arguments are in the outcome.
+        """
+        hushed = secret_values(args, self._tool.masked_arguments).union(secrets)
+        result = value if isinstance(value, ToolResult | ToolFailure) else ToolResult(value)
+        if isinstance(value, Handed):
+            # Not what its output schema is about: that comes later.
+            result = handed_result(value, self._tool.name)
+            outcome = await self._shown(permit, args, result, "", budget_chars)
+            return Made(outcome.model_copy(update={"handed": True}), self._kept(result.value))
+        if isinstance(result, ToolFailure):
+            failure = replace(result, message=without(render_value(result.message), hushed))
+            return Made(await self._told(permit, args, failure, budget_chars), self._kept(failure.message))
+        if isinstance(result.value, AnnotatedRecord):
+            return await self._of_record(permit, args, result, budget_chars, key or permit.digest, hushed)
+        # Against the schema as it was returned: `[hidden]` may not fit it.
+        problem = without(output_problem(self._tool, result), hushed)
+        result = _quiet(result, hushed)
+        whole = result.value if problem and result.structured is None else result.structured
+        outcome = await self._shown(permit, args, replace(result, structured=whole), problem, budget_chars)
+        return Made(outcome, self._kept(result.value))
+
+    async def failed(
+        self, permit: Permit, args: Mapping[str, Any], text: str, budget_chars: int, secrets: Collection[str] = ()
+    ) -> Made:
+        """The outcome of a call that failed with these words, without its secrets, as in `of`."""
+        return await self.of(permit, args, ToolFailure(text), budget_chars, secrets=secrets)
+
+    async def _of_record(
+        self,
+        permit: Permit,
+        args: Mapping[str, Any],
+        result: ToolResult,
+        budget_chars: int,
+        key: str,
+        hushed: Collection[str],
+    ) -> Made:
+        """The outcome of a call that returned a record: of the model's view alone, once every sink has its own."""
+        problem, views = await self._distributed(permit, result, result.value, key)
+        problem, model = without(problem, hushed), _hidden(views.model, hushed)
+        kept = render_value(_hidden(views.audit, hushed))
+        result = _quiet(replace(result, value=None), hushed)
+        if model is None and not problem:
+            failure = await self._told(permit, args, ToolFailure(UNTOLD.format(self._tool.name)), budget_chars)
+            return Made(failure.model_copy(update={"gate": GATE, "cost": _usd(result.cost)}), kept)
+        structured = model if result.structured is None else result.structured
+        shown = replace(result, value=model, structured=structured)
+        return Made(await self._shown(permit, args, shown, problem, budget_chars), kept)
+
+    async def _distributed(
+        self, permit: Permit, result: ToolResult, record: AnnotatedRecord, key: str
+    ) -> tuple[str, Views]:
+        """What is wrong with the record by its schema, and our views; only where nothing is do others have theirs."""
+        try:
+            record = copied(record)
+        except Exception as error:
+            activity.logger.warning("%s returned no right record: %s", self._tool.name, type(error).__name__)
+            return "", Views(None, {})
+        problem = output_problem(self._tool, replace(result, value=record))
+        if problem:
+            return problem, await self._distributing.views(permit, record)
+        return "", await self._distributing.distribute(permit, record, key)
+
+    def _kept(self, value: Any) -> str | None:
+        """What the record holds of a result that is no annotated record: only specialists' (B39)."""
+        return render_value(value) if self._tool.scope == "specialist" else None
+
+    async def _shown(
+        self, permit: Permit, args: Mapping[str, Any], result: ToolResult, problem: str, budget_chars: int
+    ) -> CallOutcome:
+        """The outcome of a call that returned `result`, or had this wrong with it by its output schema."""
+        if problem:
+            outcome = await self._told(permit, args, ToolFailure(problem), budget_chars)
+            outcome = outcome.model_copy(update={"gate": OUTPUT})
+        else:
+            outcome = await self._told(permit, args, result, budget_chars)
+            outcome = await self._updated(permit, args, result, outcome, budget_chars)
+        structured = await self._structured(result.structured, _place(permit))
+        return outcome.model_copy(update={"structured": structured, "cost": _usd(result.cost)})
+
+    async def _updated(
+        self, permit: Permit, args: Mapping[str, Any], result: ToolResult, outcome: CallOutcome, budget_chars: int
+    ) -> CallOutcome:
+        """`outcome` with what the tool wishes to change; of a tool that may change something, what of it counts (F44).
+
+        What does not fit makes the call a failure: what it did has happened, and the model must not do it again.
+        """
+        data, context = self._object("data", result.data_update), self._object("context", result.context_update)
+        wished = {
+            "data_update": await self._wish(data, _place(permit)),
+            "context_update": await self._wish(context, _place(permit)),
+        }
+        catalog = self._room.catalog
+        scopes = catalog.scopes.get(permit.ctx.actor)
+        if not self._tool.updates or scopes is None or (data is None and context is None):
+            return outcome.model_copy(update=wished)
+        found = accepted(self._tool, scopes, catalog.fields, permit.ctx, data or {}, context or {})
+        if found.ignored:
+            names = ", ".join(found.ignored)[:_NAMES_CHARS]
+            activity.logger.warning("an update of %s is left out, nothing declares it: %s", self._tool.name, names)
+        if found.problem:
+            failure = ToolFailure(UPDATE_FAILED.format(self._tool.name, found.problem))
+            failed = await self._told(permit, args, failure, budget_chars)
+            return failed.model_copy(update={"gate": UPDATE})
+        return outcome.model_copy(update=wished | {"updates": found.updates if found.updates.names else None})
+
+    async def patiently(self, keep: Callable[[], Awaitable[T]]) -> T:
+        """What `keep` returns, once the store answers."""
+        # The effect has happened; giving up here would leave it in doubt, so this waits for the store.
+        while True:
+            try:
+                return await keep()
+            except StoreUnavailable:
+                activity.logger.warning("the outcome of %s waits for the store", self._tool.name)
+                await asyncio.sleep(self._pause)
+
+    async def _told(self, permit: Permit, args: Mapping[str, Any], result: Result, budget_chars: int) -> CallOutcome:
+        """The outcome with the text of `result` as the model reads it: reduced, then cut, then fenced (N11)."""
+        tool = self._tool
+        text = self._short(permit, args, result)
+        cut = trim(text, budget_chars)
+        # Fenced last: a fence that the cut takes away stays open, and what follows reads as the tool's output.
+        told = fenced(cut.text, tool.name) if tool.untrusted_output else cut.text
+        rest, note = await self._rest(permit, text, budget_chars) if cut.truncated else ("", "")
+        return CallOutcome(
+            call=permit.call,
+            tool=tool.name,
+            code=result.code if isinstance(result, ToolFailure) else "ok",
+            gate="execute",
+            value=await self._content(told, _place(permit)),
+            truncated=cut.truncated,
+            original_chars=cut.original_chars,
+            rest=rest,
+            note=note,
+        )
+
+    def _short(self, permit: Permit, args: Mapping[str, Any], result: Result) -> str:
+        """The text of `result`, which holds no secret any more, as its reducer leaves it."""
+        plain: Result
+        if isinstance(result, ToolFailure):
+            plain = ToolFailure(render_value(result.message), result.code)
+        else:
+            plain = ToolResult(render_value(result.value), result.structured, result.cost)
+        reducer = self._room.catalog.reducers.get(self._tool.name)
+        short = reduced(reducer, plain, ReducerInput(args, completion_of(permit.call)))
+        return render_value(short.message if isinstance(short, ToolFailure) else short.value)
+
+    async def _rest(self, permit: Permit, text: str, start: int) -> tuple[str, str]:
+        """The handle to the whole of `text`, and what an actor that can use it is told."""
+        ctx = permit.ctx
+        turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
+        # Waited for: else the model would be told of a handle that leads nowhere.
+        handle = await self.patiently(lambda: self._rests.keep(turn, self._tool.name, text))
+        actor = self._room.catalog.actors.get(ctx.actor)
+        return handle, how_to_read_on(handle, start) if actor is not None and actor.read_rest else ""
+
+    async def _content(self, value: Any, place: SessionKey) -> Content:
+        return await self.patiently(lambda: to_content(self._store, value, place))
+
+    async def _wish(self, value: dict[str, Any] | None, place: SessionKey) -> Content | None:
+        return None if value is None else await self._content(value, place)
+
+    def _object(self, what: str, value: Any) -> dict[str, Any] | None:
+        """A wish to change what a conversation holds; what is no plain JSON object is warned of and left out (F44)."""
+        if value is None:
+            return None
+        plain = _plain(value)
+        # What JSON would change on its way, such as a date, would come back as something the tool never wrote.
+        if isinstance(value, Mapping) and _same(plain, value) and len(json_bytes(plain)) <= RESULT_BYTES:
+            return dict(plain)
+        activity.logger.warning("the %s update of %s is no plain JSON object: left out", what, self._tool.name)
+        return None
+
+    async def _structured(self, value: Any, place: SessionKey) -> Content | None:
+        if value is None:
+            return None
+        plain = _plain(value)
+        if len(json_bytes(plain)) <= RESULT_BYTES:
+            return await self._content(plain, place)
+        activity.logger.warning("the structured result of %s is over %d bytes: left out", self._tool.name, RESULT_BYTES)
+        return None
+
+
+def _quiet(result: ToolResult, secrets: Collection[str]) -> ToolResult:
+    """`result` without the secrets: before a reducer or the cut takes a piece of one, whose rest is not found then."""
+    if not secrets:
+        return result
+    return replace(
+        result,
+        value=_hidden(result.value, secrets),
+        structured=_hidden(result.structured, secrets),
+        data_update=_hidden(result.data_update, secrets),
+        context_update=_hidden(result.context_update, secrets),
+    )
+
+
+def _hidden(value: Any, secrets: Collection[str]) -> Any:
+    return value if value is None or not secrets else value_without(_plain(value), secrets)
+
+
+def plain_outcome(call: str, tool: str, code: CallCode, text: str) -> CallOutcome:
+    """An outcome with words for the model."""
+    return CallOutcome(call=call, tool=tool, code=code, gate="execute", value=Content(inline=text))
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON data that a record can hold; what is nested too deeply for one is only named."""
+    plain = jsonable(value)
+    return f"<{type(value).__name__}>" if nesting(plain) > MAX_NESTING else plain
+
+
+def _same(plain: Any, value: Any) -> bool:
+    try:
+        return bool(plain == value)
+    except Exception:
+        # What a tool returned may hold anything, also what does not let itself be compared.
+        return False
+
+
+def _usd(cost: Any) -> float:
+    # The effect has happened: a cost that is no number must not turn its result into an error.
+    try:
+        usd = float(cost) if isinstance(cost, int | float) else 0.0
+    except Exception:
+        # Also one that is too large to be any cost.
+        return 0.0
+    # Nor give a budget back what it never had.
+    return max(0.0, usd) if math.isfinite(usd) else 0.0
+
+
+def _place(permit: Permit) -> SessionKey:
+    return SessionKey(permit.ctx.tenant, permit.ctx.session)

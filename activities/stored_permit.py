@@ -1,0 +1,66 @@
+"""The permit of a call as the gates and the store bear it out: by nothing else go its record and its handler."""
+
+from signoff.activities.permit_check import Approval, Witness, words_on
+from signoff.contracts.call import Permit
+from signoff.contracts.decision import Decision
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.policy.compiled_policy import CompiledPolicy
+from signoff.registry.gates.pipeline import Judgement
+from signoff.store.questions import ApprovalRows
+
+
+def proved(permit: Permit, found: Judgement, approval: Approval | None) -> Permit:
+    """`permit` with the rule and the answers by which its call may run here and now.
+
+    What it claims itself of who decided, and by which rule, is whatever the caller wrote there.
+    """
+    if permit.kind == "approved":
+        return _answered(permit, approval)
+    verdict = found.verdict
+    said = {"rule": verdict.rule, "policy_hash": verdict.policy_hash} if verdict is not None else {}
+    return _bare(permit).model_copy(update={**said, "grant": found.grant})
+
+
+def probed_by(permit: Permit, approval: Approval | None, policy: CompiledPolicy, witness: Witness) -> Permit:
+    """`permit` with the answers to its call that are vouched for, where nobody derives its right to run any more."""
+    if approval is None:
+        return _bare(permit).model_copy(update={"kind": "auto"})
+    vouched = tuple(each for each in approval.decisions if _vouched(each, policy, witness))
+    return _answered(permit, approval).model_copy(update={"decisions": vouched})
+
+
+def undone(
+    permit: Permit, rows: ApprovalRows | None, ticket: int, policy: CompiledPolicy, witness: Witness
+) -> tuple[Decision, ...]:
+    """The answers, vouched for, that tries of a call before the one with number `ticket` did not happen."""
+    asked = () if rows is None else rows.questions
+    numbers = sorted({each.doubt_of for each in asked if each.kind == "in_doubt" and each.doubt_of < ticket})
+    said = (word for number in numbers for word in words_on(permit, rows, number))
+    return tuple(each for each in said if each.verdict == "approved" and _vouched(each, policy, witness))
+
+
+def _answered(permit: Permit, approval: Approval | None) -> Permit:
+    bare = _bare(permit)
+    if approval is None:
+        return bare
+    question = approval.question
+    known = {
+        "approval_id": question.id,
+        "revision": question.revision,
+        "quorum": question.quorum,
+        "rule": question.rule,
+        "policy_hash": question.policy_hash,
+        "override": question.override,
+        "decisions": approval.decisions,
+    }
+    return bare.model_copy(update=known)
+
+
+def _bare(permit: Permit) -> Permit:
+    """`permit` without what it claims; that answers are not signed is seen where they are taken."""
+    return Permit(kind=permit.kind, call=permit.call, digest=permit.digest, ctx=permit.ctx)
+
+
+def _vouched(decision: Decision, policy: CompiledPolicy, witness: Witness) -> bool:
+    accepts = (policy.policy or ApprovalPolicy()).accept_unsigned
+    return decision.subject != "" and not witness.decision_problem(decision, accept_unsigned=accepts)

@@ -1,0 +1,176 @@
+"""A tool's own functions are asked here: whether it is there, whether a call of it is permitted. No answer is a no."""
+
+import asyncio
+import copy
+import dataclasses
+import logging
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from signoff.activities.hook_timeout import bounded, called
+from signoff.activities.policy_handlers import heard
+from signoff.approvals.redaction import secret_values, without
+from signoff.contracts.activity_messages import Tally
+from signoff.contracts.call import Pinned
+from signoff.contracts.message import CallPart
+from signoff.formats.hours import is_open
+from signoff.policypool import ask_rules
+from signoff.registry.availability import Occasion, occasion_of
+from signoff.registry.catalog import Catalog
+from signoff.registry.gates.pipeline import Judgement, Known, judge
+from signoff.registry.permission import Permission, read_permission
+from signoff.registry.scopes.route import Select
+from signoff.registry.tool import Tool
+
+SECONDS: Final = 2.0
+"""How long each of them has to answer."""
+_REASON_CHARS: Final = 500
+
+logger = logging.getLogger("signoff.activities")
+
+
+async def unavailable(
+    catalog: Catalog, ctx: Pinned, names: Iterable[str], seconds: float = SECONDS, *, at: datetime | None = None
+) -> frozenset[str]:
+    """The names of those tools that are not there `at` a moment, now if none is given. Never raises.
+
+    Those outside of their hours are not; all others are asked, at once. Only tools that the actor of `ctx` could see
+    are asked: of the others nobody learns anything.
+    """
+    sight = catalog.sight(ctx)
+    found = (sight.tool(name) for name in dict.fromkeys(names))
+    asked = [tool for tool in found if tool is not None and (tool.available is not None or tool.hours)]
+    if not asked:
+        return frozenset()
+    occasion, moment = occasion_of(ctx), at or datetime.now(UTC)
+    asked = [tool for tool in asked if sight.offers(tool)]
+    closed = frozenset(tool.name for tool in asked if tool.hours and not is_open(tool.hours, moment))
+    asked = [tool for tool in asked if tool.name not in closed]
+    answers = await asyncio.gather(*(_is_available(tool, occasion, seconds) for tool in asked))
+    return closed.union(tool.name for tool, there in zip(asked, answers, strict=True) if not there)
+
+
+async def withheld(catalog: Catalog, ctx: Pinned, *, at: datetime | None = None) -> frozenset[str]:
+    """The names of the tools that the model is not told of: not there now, or not chosen. Never raises."""
+    seen = await ask_rules(catalog.may_block, catalog.sight(ctx).visible)
+    away, others = await asyncio.gather(
+        unavailable(catalog, ctx, (tool.name for tool in seen), at=at), _not_selected(catalog, ctx, seen)
+    )
+    return away | others
+
+
+async def permission_of(tool: Tool, args: Any, ctx: Pinned, seconds: float = SECONDS) -> Permission:
+    """What the tool's permission check says of a call with these arguments. Never raises."""
+    if tool.check_permissions is None:
+        return Permission.allow()
+    try:
+        # A copy: what the check is shown is not what runs.
+        said = await bounded(called(tool.check_permissions, copy.deepcopy(args), occasion_of(ctx)), seconds)
+        answer, why = read_permission(said), f"the permission check returned a {type(said).__name__}"
+    except TimeoutError:
+        answer, why = None, f"the permission check gave no answer within {seconds:g} s"
+    except Exception as error:
+        answer, why = None, f"the permission check failed ({type(error).__name__})"
+    if answer is None:
+        logger.warning("tool %s: %s", tool.name, why)
+        return Permission.deny(why)
+    # Hidden before it is cut: half of a secret would not be found.
+    reason = without(answer.reason, secret_values(args, tool.masked_arguments))[:_REASON_CHARS]
+    return dataclasses.replace(answer, reason=reason)
+
+
+async def answered(
+    catalog: Catalog,
+    ctx: Pinned,
+    call: CallPart,
+    args: Any,
+    tally: Tally,
+    found: Judgement,
+    known: Known,
+    *,
+    dry_run: bool = False,
+) -> Judgement:
+    """`found` with what the tool's permission check and its policy's handler say, where they are to be asked.
+
+    `tally` and `known` are those with which it was found. Never raises.
+    """
+    if found.kind == "question" and found.tool is not None:
+        permission = await permission_of(found.tool, found.args(args), ctx)
+        known = dataclasses.replace(known, permission=permission)
+        found = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, tally, dry_run=dry_run, known=known)
+    return await heard(catalog, ctx, call, args, found)
+
+
+async def judged(
+    catalog: Catalog,
+    ctx: Pinned,
+    call: CallPart,
+    args: Any,
+    backends: frozenset[str],
+    *,
+    at: datetime | None = None,
+) -> Judgement:
+    """What all gates say of one call by itself, asking whomever there is to ask but people. Never raises.
+
+    How often its tool was used is not looked at: whether its ticket takes a use is what counts.
+    """
+    away = await unavailable(catalog, ctx, (call.tool,), at=at)
+    known = Known(unavailable=away, backends=backends, spent={})
+    # With an empty tally: repeats were counted when the whole batch was judged.
+    found = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
+    return await answered(catalog, ctx, call, args, Tally(), found, known)
+
+
+def past(catalog: Catalog, ctx: Pinned, calls: Iterable[CallPart]) -> Known:
+    """What the gates are told of calls that may have happened: whether they could be made now is not the question."""
+    sight = catalog.sight(ctx)
+    tools = (sight.tool(call.tool) for call in calls)
+    kinds = frozenset(kind for tool in tools if tool is not None for kind in tool.capabilities.kinds)
+    return Known(backends=kinds, permission=Permission.allow(), spent={})
+
+
+async def judged_past(catalog: Catalog, ctx: Pinned, call: CallPart, args: Any) -> Judgement:
+    """What the rules say of a call that may have happened: whom it asks. Never raises."""
+    known = past(catalog, ctx, (call,))
+    found = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
+    return await heard(catalog, ctx, call, args, found)
+
+
+async def _not_selected(catalog: Catalog, ctx: Pinned, seen: Sequence[Tool]) -> frozenset[str]:
+    """The names of `seen` that a function of the actor, route or step does not choose, the framework's own aside."""
+    position = catalog.sight(ctx).position
+    if position is None or not position.selects:
+        return frozenset()
+    chosen = await asyncio.gather(*(_selected(select, ctx) for select in position.selects))
+    names = {tool.name for tool in seen if not tool.always_include}
+    return frozenset(name for name in names if not all(name in each for each in chosen))
+
+
+async def _selected(select: Select, ctx: Pinned) -> frozenset[str]:
+    data = ctx.extra.get("data")
+    try:
+        given = copy.deepcopy(data) if isinstance(data, dict) else {}
+        said: object = await bounded(called(select, occasion_of(ctx), given), SECONDS)
+    except Exception as error:
+        # No choice is no tool: all of them would be more than anybody meant to show.
+        logger.warning("no tool is chosen: `select` of actor %s failed (%s)", ctx.actor, type(error).__name__)
+        return frozenset()
+    if isinstance(said, list | tuple | set | frozenset) and all(isinstance(name, str) for name in said):
+        return frozenset(said)
+    logger.warning("no tool is chosen: `select` of actor %s returned a %s", ctx.actor, type(said).__name__)
+    return frozenset()
+
+
+async def _is_available(tool: Tool, occasion: Occasion, seconds: float) -> bool:
+    if tool.available is None:
+        return True
+    try:
+        said: object = await bounded(called(tool.available, occasion), seconds)
+    except Exception as error:
+        logger.warning("tool %s is not available: `available` failed (%s)", tool.name, type(error).__name__)
+        return False
+    # Not by its truth: a forgotten `await`, or the text "no", would be true.
+    if said is not True and said is not False:
+        logger.warning("tool %s is not available: `available` returned a %s", tool.name, type(said).__name__)
+    return said is True

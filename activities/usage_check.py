@@ -1,0 +1,64 @@
+"""The uses that calls of limited tools would take (F18): looked at by the gates, taken with the call's ticket."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from signoff.contracts.call import Pinned
+from signoff.contracts.message import CallPart
+from signoff.contracts.usage import Use, used_up
+from signoff.registry.catalog import Catalog
+from signoff.registry.scopes.position import home
+from signoff.registry.tool import Tool
+from signoff.store.store import Store
+from signoff.store.usage_counts import Usage
+
+
+def use_of(catalog: Catalog, tool: Tool, ctx: Pinned, call: str) -> Use | None:
+    """The use that a call takes; None of a tool without a limit."""
+    if tool.usage_limit is None:
+        return None
+    return Use(tool.usage_limit, ctx.tenant, _counted(catalog, tool), ctx.user.user, ctx.session, ctx.turn, call)
+
+
+async def spent(store: Store, catalog: Catalog, ctx: Pinned, calls: Sequence[CallPart]) -> dict[str, str]:
+    """Why calls cannot be made now, by their ids, as their tools were used too often. Raises `StoreUnavailable`."""
+    sight = catalog.sight(ctx)
+    found = ((call.call, sight.tool(call.tool)) for call in calls)
+    limited = [
+        (call, tool, use) for call, tool in found if tool is not None and (use := use_of(catalog, tool, ctx, call))
+    ]
+    if not limited:
+        return {}
+    times = await Usage(store).look([use for _, _, use in limited])
+    return {
+        call: used_up(tool.name, use.limit, again)
+        for (call, tool, use), again in zip(limited, times, strict=True)
+        if again is not None
+    }
+
+
+def _counted(catalog: Catalog, tool: Tool) -> str:
+    """Under which name its uses are counted: its activity, or its name where it is the registry's tool elsewhere.
+
+    Else a tool could be used as often again in each step and route that refers to it. For the same reason a shadow
+    counts with what it stands over, and one tool that an actor has at several places with the first of them.
+    """
+    limited = [each for each in _obeyed(catalog, tool) if each.usage_limit is not None]
+    if limited:
+        return _counted(catalog, limited[-1])
+    registered = catalog.registry.resolve(tool.name)
+    if registered is not None and _same(registered, tool):
+        return tool.name
+    owner, _, _ = home(tool)
+    twins = (each for each in catalog.named(tool.name) if home(each)[0] == owner and _same(each, tool))
+    return min((each.activity for each in twins), default=tool.activity)
+
+
+def _obeyed(catalog: Catalog, tool: Tool) -> tuple[Tool, ...]:
+    found = catalog.scopes.get(home(tool)[0])
+    return () if found is None else found.over.get(tool.activity, ())
+
+
+def _same(one: Tool, another: Tool) -> bool:
+    """Whether two are one tool at two places; what it stands over there may mask more of its arguments."""
+    return one.site == another.site and one == dataclasses.replace(another, place=one.place, secrets=one.secrets)

@@ -1,0 +1,86 @@
+"""What every activity of one worker shares."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal
+
+from signoff.activities.permit_check import Witness, believed, expired
+from signoff.contracts.call import Pinned
+from signoff.contracts.completion import Driver
+from signoff.contracts.errors import ConfigError
+from signoff.keys.signatures import Verifier
+from signoff.people.directory import Directory
+from signoff.people.vouched_directory import VouchedDirectory, joined_logins, vouched_people
+from signoff.registry.capabilities import Backend
+from signoff.registry.catalog import Catalog
+from signoff.store.store import Store
+from signoff.store.vouched_people import VouchedPeople
+
+Profile = Literal["development", "production"]
+
+
+def utc_now() -> datetime:
+    """Now, by this machine."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Room:
+    """One catalog, one store, one directory; `mark_key` makes the short digest that cards show.
+
+    `people` are those declared; `knowing` knows those as well for whom a login vouched. A room without a `verifier`
+    believes no signature. `backends` are by kind of capability; a tool that declares another does not run here.
+    `clock` tells whether it is within the hours of a tool.
+    """
+
+    catalog: Catalog
+    store: Store
+    people: Directory
+    drivers: Mapping[str, Driver]
+    mark_key: bytes
+    profile: Profile = "development"
+    verifier: Verifier = field(default_factory=Verifier)
+    backends: Mapping[str, Backend] = field(default_factory=dict)
+    clock: Callable[[], datetime] = utc_now
+
+    def driver(self, model: str) -> Driver:
+        """The driver of an actor's model string. Raises `ConfigError` when there is none."""
+        driver = self.drivers.get(model)
+        if driver is None:
+            raise ConfigError(f"no driver for the model `{model}`", field="model", value=model)
+        return driver
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of capability that this worker has."""
+        return frozenset(self.backends)
+
+    @property
+    def witness(self) -> Witness:
+        """By what signatures are checked here."""
+        return Witness(self.verifier, development=self.profile == "development")
+
+    async def knowing(self, tenant: str, *ids: str) -> Directory:
+        """The directory as it is now for a question about the people `ids`.
+
+        Whoever of them is not declared is looked up among those whom logins vouched for, whose signatures are checked.
+        Raises `StoreUnavailable`: that somebody cannot be looked up does not make them a stranger.
+        """
+        unknown = tuple({each for each in ids if each and self.people.find(each, tenant) is None})
+        if not unknown:
+            return self.people
+        rows = await VouchedPeople(self.store).find(tenant, unknown)
+        known = vouched_people(rows, self.people, self.verifier, datetime.now(UTC))
+        return VouchedDirectory(self.people, known, joined_logins(rows, self.people, self.verifier))
+
+    async def doubt(self, ctx: Pinned) -> str:
+        """Why no rule lets a call of `ctx` pass without a person; "" when rules may.
+
+        Its requester is not who the directory says, or asked too long ago. Raises `StoreUnavailable`.
+        """
+        people = await self.knowing(ctx.tenant, ctx.user.user)
+        person = people.find(ctx.user.user, ctx.tenant)
+        if not believed(ctx, person, development=self.profile == "development"):
+            return "who asked for this is not, or no longer, who the directory says"
+        return "it is too long ago that this was asked for" if expired(ctx.user, self.clock()) else ""

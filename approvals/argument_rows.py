@@ -1,0 +1,248 @@
+"""A call's arguments laid flat: one leaf a value, named by its path and labelled by its schema."""
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from signoff.contracts.limits import CARD_VALUE_CHARS
+from signoff.formats.visible_text import Line, scalar_line
+
+JOINED_CHARS: Final = 120
+"""A list is one row only if it is at most this long, so that no item hides behind a cut."""
+NAME_CHARS: Final = 80
+UNDECLARED: Final = "⟦not declared⟧"
+"""Stands at the end of the label of an argument that the tool's schema does not name."""
+_MAX_HOPS = 8
+# A name in quotes, as JSON writes it, or all up to the next dot.
+_STEP = re.compile(r'"(?:[^"\\]|\\.)*"(?=\.|$)|[^.]*')
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_EMPTY: Mapping[str, Any] = {}
+
+
+class Leaf(NamedTuple):
+    """One value to show. `name` is its dotted path (indices from 0), which is no other value's: see `step`.
+
+    `dotted` is the same with every key as it stands, `bare` that without indices; both may be those of several values.
+    `top` is the argument it belongs to. `value` is a scalar, a short list of scalars, an empty container,
+    or anything at all when `secret`. `declared` unless it is, or lies in, a key that the schema does not name.
+    """
+
+    name: str
+    dotted: str
+    bare: str
+    top: str
+    label: str
+    value: Any
+    schema: Mapping[str, Any]
+    secret: bool
+    declared: bool = True
+
+
+def leaves(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str]) -> Iterator[Leaf]:
+    """Every value of `args` in order, nested ones by dotted names; what is secret is not opened."""
+    # No recursion: how deeply arguments are nested is up to whoever wrote them.
+    stack = list(reversed(_children(None, args, resolve(schema, schema), schema, secrets)))
+    while stack:
+        leaf = stack.pop()
+        if leaf.secret or not _opens(leaf.value):
+            yield leaf
+        else:
+            stack.extend(reversed(_children(leaf, leaf.value, leaf.schema, schema, secrets)))
+
+
+def value_line(value: Any, limit: int) -> Line:
+    """A value on one line of at most `limit` characters; a container that does not fit says how much it holds."""
+    if not isinstance(value, Mapping | list | tuple):
+        return scalar_line(value, limit)
+    if not value:
+        return Line("⟦empty⟧", 0)
+    joined = None if isinstance(value, Mapping) else _joined(value)
+    if joined is None or len(joined) > limit:
+        return Line(plural(len(value), "value"), 0)
+    return Line(joined, len(joined))
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 value`, `2 values`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def is_secret(name: str, secrets: Collection[str]) -> bool:
+    """Whether the dotted `name`, or an argument it lies in, is among `secrets`; indices are disregarded."""
+    parts = steps(name)
+    bare = [part for part in parts if not _is_index(part)]
+    return any(".".join(path[:end]) in secrets for path in (parts, bare) for end in range(1, len(path) + 1))
+
+
+def find(args: Mapping[str, Any], name: str, absent: Any) -> Any:
+    """The value at the dotted `name`, or `absent`."""
+    value: Any = args
+    # Step by step only: were a key `a.b` found by `a.b` as well, a model could put it beside the `b` in `a` that runs.
+    for each in steps(name):
+        if isinstance(value, Mapping) and each in value:
+            value = value[each]
+        elif isinstance(value, list | tuple) and _is_index(each) and int(each) < len(value):
+            value = value[int(each)]
+        else:
+            return absent
+    return value
+
+
+def step(key: str) -> str:
+    """A key as one step of a dotted name: in quotes, as JSON writes it, where it would not read as one step, or would
+    read as an index."""
+    plain = key and "." not in key and '"' not in key and not _is_index(key)
+    return key if plain else json.dumps(key, ensure_ascii=False)
+
+
+def steps(name: str) -> list[str]:
+    """The keys and indices that a dotted name is made of."""
+    found: list[str] = []
+    at = 0
+    while at <= len(name):
+        matched = _STEP.match(name, at)
+        written = "" if matched is None else matched[0]
+        found.append(_unquoted(written))
+        at += len(written) + 1
+    return found
+
+
+def humanise(name: str) -> str:
+    """`totalCost` and `total_cost` as `Total cost`; words in capitals stay."""
+    spaced = _CAMEL.sub(" ", name[: 2 * NAME_CHARS]).replace("_", " ").replace("-", " ")
+    words = " ".join(word if word.isupper() and len(word) > 1 else word.lower() for word in spaced.split())
+    return words[:1].upper() + words[1:]
+
+
+def resolve(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`schema` with local references and single alternatives (`X | null`) followed; `{}` when it cannot be read."""
+    # Bounded, as references can go round in a circle.
+    for _ in range(_MAX_HOPS):
+        if not isinstance(schema, Mapping):
+            return _EMPTY
+        key = next((key for key in ("$ref", "anyOf", "oneOf", "allOf") if key in schema), None)
+        if key is None:
+            return schema
+        rest = {name: value for name, value in schema.items() if name != key}
+        target = _target(schema[key], root) if key == "$ref" else _only(schema[key])
+        schema = {**target, **rest} if isinstance(target, Mapping) else rest
+    return _EMPTY
+
+
+def format_of(leaf: Leaf) -> str:
+    """The schema's `format`, else its `type`, else the value's own JSON type."""
+    declared = leaf.schema.get("format") or leaf.schema.get("type")
+    if isinstance(declared, list | tuple):
+        declared = next((kind for kind in declared if kind != "null"), None)
+    return declared[:NAME_CHARS] if isinstance(declared, str) else _json_type(leaf.value)
+
+
+def _children(
+    parent: Leaf | None, value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], secrets: Collection[str]
+) -> list[Leaf]:
+    if parent is not None and not isinstance(value, Mapping):
+        return [_item(parent, index, item, schema, root, secrets) for index, item in enumerate(value)]
+    properties = schema.get("properties")
+    known = properties if isinstance(properties, Mapping) else _EMPTY
+    found = []
+    for key, item in value.items():
+        below = resolve(known.get(key, schema.get("additionalProperties")), root)
+        name = step(key) if parent is None else f"{parent.name}.{step(key)}"
+        dotted = key if parent is None else f"{parent.dotted}.{key}"
+        bare = key if parent is None else f"{parent.bare}.{key}"
+        # A schema that names nothing says nothing of any key; one that types the others has declared them so.
+        unnamed = bool(known) and key not in known and not isinstance(schema.get("additionalProperties"), Mapping)
+        declared = not unnamed and (parent is None or parent.declared)
+        label = label_of(key, below) if parent is None else f"{parent.label} / {label_of(key, below)}"
+        top = key if parent is None else parent.top
+        # The end of a label tells values apart; kept whole, labels would grow with each level of nesting.
+        label = label[-4 * NAME_CHARS :]
+        secret = dotted in secrets or bare in secrets
+        found.append(Leaf(name, dotted, bare, top, label, item, below, secret, declared))
+    return found
+
+
+def _item(
+    parent: Leaf, index: int, item: Any, schema: Mapping[str, Any], root: Mapping[str, Any],
+    secrets: Collection[str],
+) -> Leaf:  # fmt: skip
+    prefix = schema.get("prefixItems")
+    listed = prefix[index] if isinstance(prefix, list | tuple) and index < len(prefix) else schema.get("items")
+    dotted = f"{parent.dotted}.{index}"
+    label = f"{parent.label} {index + 1}"
+    return Leaf(
+        f"{parent.name}.{index}", dotted, parent.bare, parent.top, label, item, resolve(listed, root),
+        dotted in secrets, parent.declared,
+    )  # fmt: skip
+
+
+def _opens(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return bool(value)
+    return isinstance(value, list | tuple) and bool(value) and _joined(value) is None
+
+
+def _joined(items: Sequence[Any]) -> str | None:
+    """Scalars on one line, or None where that would be long or ambiguous."""
+    if len(items) > JOINED_CHARS or any(isinstance(item, Mapping | list | tuple) for item in items):
+        return None
+    texts = [scalar_line(item, CARD_VALUE_CHARS).text for item in items]
+    joined = ", ".join(texts)
+    # An item that holds a comma would read as two.
+    return joined if len(joined) <= JOINED_CHARS and not any("," in text for text in texts) else None
+
+
+def label_of(key: str, schema: Mapping[str, Any]) -> str:
+    """What people call the argument `key` of this (resolved) schema: its title where that says more than the name."""
+    title = schema.get("title")
+    # pydantic titles every field by itself (`totalCost` -> `Totalcost`); a name reads better than that.
+    if isinstance(title, str) and title.strip() and title != key.replace("_", " ").title():
+        return title
+    return humanise(key) or key
+
+
+def _target(reference: Any, root: Mapping[str, Any]) -> Any:
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return None
+    found: Any = root
+    for part in reference[2:].split("/"):
+        if not isinstance(found, Mapping):
+            return None
+        # `~1` first, as RFC 6901 (section 4) has it: the other way round `~01` would become `/` instead of `~1`.
+        found = found.get(part.replace("~1", "/").replace("~0", "~"))
+    return found
+
+
+def _only(alternatives: Any) -> Any:
+    if not isinstance(alternatives, list | tuple):
+        return None
+    real = [one for one in alternatives if not (isinstance(one, Mapping) and one.get("type") == "null")]
+    return real[0] if len(real) == 1 else None
+
+
+def _unquoted(written: str) -> str:
+    if not written.startswith('"'):
+        return written
+    try:
+        read = json.loads(written)
+    except ValueError:
+        return written
+    return read if isinstance(read, str) else written
+
+
+def _is_index(part: str) -> bool:
+    # `int` takes digits of any script, and raises for texts of more than 4,300 of them.
+    return part.isascii() and part.isdecimal() and len(part) <= 6
+
+
+def _json_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    if value is None:
+        return "null"
+    return "object" if isinstance(value, Mapping) else "array"

@@ -1,0 +1,494 @@
+"""What is written down of a turn: pure builders, from what is known to entries for the audit log.
+
+No entry holds an argument or a result, but for those of specialists: they are bound by digest. Keys are made of what
+happened alone, so that a retry, a replay or a second witness of the same thing adds nothing.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from signoff.approvals.edit_diff import changes
+from signoff.contracts.activity_messages import Authority, Ruling
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.audit import AuditEntry, AuditKind
+from signoff.contracts.call import CallOutcome, Permit, Pinned
+from signoff.contracts.canonical_json import NotCanonical, sha256_hex
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id
+from signoff.contracts.names import DEFAULT_TENANT
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.turn import Heard
+
+UNWRITABLE: Final = "unwritable"
+_TOLD_CHARS: Final = 200
+"""Characters of what somebody wrote without anybody having checked it."""
+_SHORT: Final = 16
+"""Hex digits of a digest in a key."""
+
+
+def admin_stream(tenant: str) -> str:
+    """The stream of acts that belong to no turn."""
+    return f"admin/{tenant}"
+
+
+def turn_stream(ctx: Pinned) -> str:
+    """The stream of a turn: its workflow id."""
+    return TurnKey(ctx.tenant, ctx.session, ctx.turn).workflow_id
+
+
+def asked(request: ApprovalRequest, at: datetime) -> AuditEntry:
+    """People are asked, for the first time or anew. An edit is told by who made it and which arguments changed."""
+    revised = request.revision > 1 and request.kind == "approval"
+    kind: AuditKind = "in_doubt" if request.kind == "in_doubt" else "revision" if revised else "request"
+    return _of_request(
+        request,
+        kind,
+        f"request/{request.id}/{request.revision}/{request.digest[:_SHORT]}",
+        at,
+        request.edited_by or request.requester.user,
+        code=request.code,
+        digest=request.digest,
+        definition=request.definition,
+        card=fingerprint(request.card.model_dump(mode="json")),
+        rule=request.rule,
+        policy_hash=request.policy_hash,
+        approvers=list(request.approvers),
+        quorum=request.quorum,
+        min_assurance=request.min_assurance,
+        grant_ttl=request.grant_ttl,
+        requester=request.requester.user,
+        note=request.card.note,
+        edited_by=request.edited_by,
+        changed=[each.name for each in changes(request.before, request.card.rows)] if request.edited_by else [],
+    )
+
+
+def settled(ctx: Pinned, tool: str, ruling: Ruling, outcome: CallOutcome, at: datetime) -> AuditEntry:
+    """The gates ended a call without asking anybody."""
+    denied = outcome.denied
+    return _of_turn(
+        ctx,
+        "verdict",
+        f"verdict/{outcome.call}/{outcome.code}/{ruling.digest[:_SHORT]}",
+        at,
+        call=outcome.call,
+        tool=tool,
+        code=outcome.code,
+        gate=outcome.gate,
+        source=denied.source if denied is not None else "",
+        rule=ruling.rule or outcome.rule,
+        policy_hash=ruling.policy_hash,
+        engines=ruling.engines,
+        grant=ruling.grant,
+    )
+
+
+def allowed(permit: Permit, tool: str, definition: str, engines: str, at: datetime) -> AuditEntry:
+    """Nobody is asked: a rule, or an answer that was remembered, lets a call run."""
+    return _of_turn(
+        permit.ctx,
+        "grant" if permit.grant else "auto",
+        f"allowed/{permit.call}/{permit.digest[:_SHORT]}",
+        at,
+        call=permit.call,
+        tool=tool,
+        digest=permit.digest,
+        definition=definition,
+        rule=permit.rule,
+        policy_hash=permit.policy_hash,
+        engines=engines,
+        grant=permit.grant,
+    )
+
+
+def started(
+    permit: Permit,
+    tool: str,
+    ticket: str,
+    at: datetime,
+    note: str = "",
+    facts: Mapping[str, Any] | None = None,
+    attempt: str = "",
+) -> AuditEntry:
+    """A handler is about to be called, with this right to run, proved. `ticket` is empty for a read of its own right.
+
+    `attempt` tells the runs of such a read apart.
+    `note` is what was done to the arguments, or let pass of them; `facts` say more, such as the event that it is.
+    """
+    return _of_turn(
+        permit.ctx,
+        "execution",
+        f"execution/{permit.call}/{ticket or permit.digest}{attempt}",
+        at,
+        call=permit.call,
+        tool=tool,
+        ticket=ticket,
+        permit=permit.kind,
+        digest=permit.digest,
+        revision=permit.revision,
+        rule=permit.rule,
+        policy_hash=permit.policy_hash,
+        grant=permit.grant,
+        decisions=[_decided(decision) for decision in permit.decisions],
+        doubts=[_decided(decision) for decision in permit.doubts],
+        note=note,
+        **(facts or {}),
+    )
+
+
+def finished(
+    permit: Permit,
+    outcome: CallOutcome,
+    ticket: str,
+    at: datetime,
+    facts: Mapping[str, Any] | None = None,
+    attempt: str = "",
+) -> AuditEntry:
+    """What became of a call that was run, or was refused where it should have run; `facts` say more of one that ran.
+
+    `attempt` tells the runs of a call without a ticket apart.
+    """
+    kind: AuditKind = "in_doubt" if outcome.code == "in_doubt" else "outcome"
+    what = f"{ticket or permit.digest}{attempt}/{outcome.code}"
+    return _of_turn(
+        permit.ctx,
+        kind,
+        f"outcome/{permit.call}/{what}",
+        at,
+        call=outcome.call,
+        tool=outcome.tool,
+        code=outcome.code,
+        gate=outcome.gate,
+        ticket=ticket,
+        value=_digest(outcome.value),
+        structured="" if outcome.structured is None else _digest(outcome.structured),
+        cost=outcome.cost,
+        duration_ms=outcome.duration_ms,
+        truncated=outcome.truncated,
+        updates=[] if outcome.updates is None else list(outcome.updates.names),
+        **(facts or {}),
+    )
+
+
+def untaken(ctx: Pinned, call: str, tool: str, names: Sequence[str], why: str, at: datetime) -> AuditEntry:
+    """What a call changed of the context was not taken: the caller has said it (`given`), or it was too much (`full`).
+
+    Tells names, never values.
+    """
+    return _of_turn(ctx, "outcome", f"untaken/{call}", at, call=call, tool=tool, untaken=why, updates=list(names))
+
+
+def probed(permit: Permit, tool: str, ticket: str, said: str, at: datetime) -> AuditEntry:
+    """The tool's probe was asked what became of a call: `happened`, `did_not_happen` or `unknown`."""
+    return _of_turn(
+        permit.ctx,
+        "in_doubt",
+        f"probe/{permit.call}/{ticket}/{said}",
+        at,
+        call=permit.call,
+        tool=tool,
+        ticket=ticket,
+        probe=said,
+        digest=permit.digest,
+    )
+
+
+def refused_to_run(permit: Permit, tool: str, why: str, at: datetime) -> AuditEntry:
+    """A tool's activity did not take its permit for a right to run; once a call and reason.
+
+    Neither by whom it was allegedly approved, nor once for each digest: both are what the caller wrote into the permit.
+    """
+    return _of_turn(
+        permit.ctx,
+        "execution",
+        f"refused/{permit.call}/{fingerprint(why)[:_SHORT]}",
+        at,
+        call=permit.call,
+        tool=tool,
+        refused=why,
+        permit=permit.kind,
+        digest=permit.digest,
+    )
+
+
+def attempt(
+    decision: Decision, receipt: Receipt, at: datetime, authority: Authority | None = None, *, witness: str = ""
+) -> AuditEntry:
+    """Somebody tried to decide, and this is what became of it. `authority` is who they turned out to be.
+
+    `witness` `gateway` is one that knows them itself, and looks at no signature.
+
+    The same delivery with the same answer is one attempt, whoever reports it.
+    """
+    who = authority or Authority(allowed=False)
+    decision = _bounded(decision)
+    # Raw messages have no delivery id: two that say the same are told apart by their time alone.
+    delivery = decision.delivery_id or f"{at.isoformat()}/{fingerprint(decision.model_dump(mode='json'))[:_SHORT]}"
+    answer = f"{receipt.status}/{receipt.code}" if receipt.code else receipt.status
+    return _of_approval(
+        decision.approval_id,
+        "attempt",
+        f"attempt/{delivery}/{decision.approval_id}/{decision.revision or 1}/{answer}",
+        at,
+        who.subject or decision.subject,
+        verdict=decision.verdict,
+        revision=decision.revision or 1,
+        question_hash=decision.question_hash,
+        # None is left out of an entry; False would be written down of every answer.
+        edited=decision.edited_args is not None or None,
+        remember=None if decision.remember is None else fingerprint(decision.remember.model_dump(mode="json")),
+        reason=decision.reason,
+        channel=decision.channel,
+        assurance=who.assurance if authority else decision.assurance,
+        on_behalf=who.on_behalf,
+        witness=witness,
+        unsigned=None if witness else who.unsigned if authority else not decision.signature,
+        key_id=decision.key_id,
+        signature=decision.signature,
+        received_at=None if decision.received_at is None else decision.received_at.isoformat(),
+        status=receipt.status,
+        receipt=receipt.code,
+        message=receipt.message,
+        votes=receipt.votes,
+        needed=receipt.needed,
+    )
+
+
+def turned_away(receipt: Receipt, at: datetime, *, subject: str, channel: str, body: Any, tenant: str) -> AuditEntry:
+    """What came in was no decision at all, or named nothing; `body`, whatever it was, is bound by its hash."""
+    seen = fingerprint(body)
+    return _of_approval(
+        receipt.approval_id,
+        "attempt",
+        f"turned-away/{at.isoformat()}/{seen[:_SHORT]}",
+        at,
+        subject,
+        tenant=tenant,
+        body=seen,
+        channel=channel,
+        status=receipt.status,
+        receipt=receipt.code,
+        message=receipt.message,
+    )
+
+
+def ended(request: ApprovalRequest, at: datetime) -> AuditEntry:
+    """A request has come to its end: approved, denied, happened, timed out, cancelled or lapsed."""
+    return _of_request(
+        request,
+        "ending",
+        f"ending/{request.id}/{request.revision}/{request.state}",
+        at,
+        request.decided_by,
+        state=request.state,
+        digest=request.digest,
+        channel=request.decided_channel,
+        reason=request.reason,
+        votes=[
+            {
+                "subject": vote.subject,
+                "on_behalf": vote.on_behalf,
+                "verdict": vote.verdict,
+                "assurance": vote.assurance,
+                "unsigned": vote.unsigned,
+                "key_id": vote.decision.key_id,
+            }
+            for vote in request.votes
+        ],
+    )
+
+
+def reached(request: ApprovalRequest, what: str, at: datetime) -> AuditEntry:
+    """Time brought a reminder or an escalation, or put the deadline off."""
+    return _of_request(
+        request,
+        "delivery",
+        f"{what}/{request.id}/{request.revision}/{at.isoformat()}",
+        at,
+        "",
+        event=what,
+        approvers=list(request.approvers),
+        expires_at=None if request.expires_at is None else request.expires_at.isoformat(),
+    )
+
+
+def carried(request: ApprovalRequest, event: str, card: str, at: datetime, facts: Mapping[str, Any]) -> AuditEntry:
+    """What became of the card that one person was sent on a channel: `sent`, `failed`, `closed` and the like.
+
+    `card` is its token; each event of it is told once, but for those that `facts` number by an `attempt`.
+    """
+    key = f"{event}/{card}/{facts.get('attempt', 1)}"
+    return _of_request(request, "delivery", key, at, "", event=event, **facts)
+
+
+def opened(approval_id: str, subject: str, channel: str, at: datetime, *, link: str) -> AuditEntry:
+    """A link that was sent to somebody was opened, by whom, or what, ever; told once for each link."""
+    key = f"opened/{approval_id}/{link}"
+    return _of_approval(approval_id, "delivery", key, at, subject, event="opened", channel=channel, link=link)
+
+
+def begun(tenant: str, session: str, turn: str, at: datetime, *, subject: str, **facts: Any) -> AuditEntry:
+    """A turn was asked for."""
+    return _of_life(tenant, session, turn, "begun", at, subject, facts)
+
+
+def heard(tenant: str, session: str, turn: str, event: Heard) -> AuditEntry:
+    """What reached a turn's session before it began. `subject` is who that says it is from; nobody vouches for it."""
+    moment = f"{event.at.isoformat()}/{event.body[:_SHORT]}"
+    facts = event.model_dump(mode="json", include={"id", "status", "code", "body"})
+    return AuditEntry(
+        stream=TurnKey(tenant, session, turn).workflow_id,
+        key=f"heard/{event.what}/{event.id}/{event.status}/{event.code}/{moment}",
+        kind="turn" if event.what == "turn" else "attempt",
+        at=event.at,
+        tenant=tenant,
+        subject=event.subject,
+        data=_filled({"session": session, "heard": event.what, **facts, "more": event.more or None}),
+    )
+
+
+def stop(key: TurnKey, subject: str, at: datetime, *, refused: bool = False) -> AuditEntry:
+    """Somebody asked the gateway to stop a turn; whether they may, it knows itself."""
+    facts = {"stop": "refused" if refused else "asked", "channel": "gateway"}
+    return _of_life(*key, f"stop/{at.isoformat()}", at, subject, facts)
+
+
+def over(tenant: str, session: str, turn: str, at: datetime, *, state: str, error: str = "") -> AuditEntry:
+    """A turn has ended; `error` is the code of what ended it."""
+    return _of_life(tenant, session, turn, "ended", at, "", {"ended": state, "error": error})
+
+
+def act(
+    tenant: str, name: str, subject: str, at: datetime, *, kind: AuditKind = "admin", key: str = "", **facts: Any
+) -> AuditEntry:
+    """Something that belongs to no turn: a freeze, a grant taken back, people or policies changed."""
+    return AuditEntry(
+        stream=admin_stream(tenant),
+        key=key or f"{name}/{at.isoformat()}/{fingerprint(facts)[:_SHORT]}",
+        kind=kind,
+        at=at,
+        tenant=tenant,
+        subject=subject,
+        data={"act": name, **_filled(facts)},
+    )
+
+
+def fingerprint(value: Any) -> str:
+    """sha-256 of any JSON value; of what is none, of nothing that could be guessed: `UNWRITABLE`."""
+    try:
+        return sha256_hex(value)
+    except NotCanonical:
+        return UNWRITABLE
+
+
+def _bounded(decision: Decision) -> Decision:
+    """Without the length of what nobody has checked; its reason has a limit of its own."""
+    return decision.model_copy(
+        update={
+            "approval_id": _cut(decision.approval_id),
+            "question_hash": decision.question_hash[:_TOLD_CHARS],
+            "subject": decision.subject[:_TOLD_CHARS],
+            "channel": decision.channel[:_TOLD_CHARS],
+            "delivery_id": _cut(decision.delivery_id),
+            "key_id": decision.key_id[:_TOLD_CHARS],
+            "signature": decision.signature[:_TOLD_CHARS],
+        }
+    )
+
+
+def _cut(name: str) -> str:
+    """`name`, or its beginning with its hash where it is long: of two that differ at their end neither hides the other.
+
+    What is cut is longer than all that is not, so nobody can write one that looks like it.
+    """
+    if len(name) <= _TOLD_CHARS:
+        return name
+    return f"{name[:_TOLD_CHARS]}~{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()}"
+
+
+def _digest(content: Content) -> str:
+    return content.blob.sha256 if content.blob is not None else fingerprint(content.inline)
+
+
+def _decided(decision: Decision) -> Mapping[str, Any]:
+    return {
+        "subject": decision.subject,
+        "revision": decision.revision or 1,
+        "delivery_id": decision.delivery_id,
+        "key_id": decision.key_id,
+    }
+
+
+def _of_request(
+    request: ApprovalRequest, kind: AuditKind, key: str, at: datetime, subject: str, **facts: Any
+) -> AuditEntry:
+    return AuditEntry(
+        # A request of an old history may name no session; without one it is the turn's id.
+        stream=TurnKey(request.tenant, request.session or request.turn, request.turn).workflow_id,
+        key=key,
+        kind=kind,
+        at=at,
+        tenant=request.tenant,
+        subject=subject,
+        data=_filled(
+            {"approval": request.id, "revision": request.revision, "call": request.call, "tool": request.tool, **facts}
+        ),
+    )
+
+
+def _of_life(
+    tenant: str, session: str, turn: str, what: str, at: datetime, subject: str, facts: Mapping[str, Any]
+) -> AuditEntry:
+    return AuditEntry(
+        stream=TurnKey(tenant, session, turn).workflow_id,
+        key=f"turn/{what}",
+        kind="turn",
+        at=at,
+        tenant=tenant,
+        subject=subject,
+        data=_filled(facts),
+    )
+
+
+def _of_turn(ctx: Pinned, kind: AuditKind, key: str, at: datetime, *, call: str, **facts: Any) -> AuditEntry:
+    approval = ApprovalKey(TurnKey(ctx.tenant, ctx.session, ctx.turn), call).id
+    return AuditEntry(
+        stream=turn_stream(ctx),
+        key=key,
+        kind=kind,
+        at=at,
+        tenant=ctx.tenant,
+        subject=ctx.user.user,
+        data=_filled({"approval": approval, "call": call, **facts}),
+    )
+
+
+def _of_approval(
+    approval_id: str,
+    kind: AuditKind,
+    key: str,
+    at: datetime,
+    subject: str,
+    *,
+    tenant: str = DEFAULT_TENANT,
+    **facts: Any,
+) -> AuditEntry:
+    """In the stream of the turn that the id names; in the tenant's own when it names none."""
+    named = parse_approval_id(approval_id)
+    return AuditEntry(
+        stream=named.turn.workflow_id if named is not None else admin_stream(tenant),
+        key=key,
+        kind=kind,
+        at=at,
+        tenant=named.turn.tenant if named is not None else tenant,
+        subject=subject,
+        data=_filled({"approval": approval_id, **facts}),
+    )
+
+
+def _filled(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what says nothing."""
+    return {name: value for name, value in facts.items() if value not in ("", None, [], ())}

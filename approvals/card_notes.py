@@ -1,0 +1,47 @@
+"""What a card says of why it is asked, in Signoff's own words, from what the store and the catalog have."""
+
+from collections.abc import Iterable, Sequence
+
+from signoff.contracts.approval import ApprovalRequest
+
+TOOL_CHANGED = "the tool changed while you were asked"
+POLICY_CHANGED = "the policy changed while you were asked"
+NOT_RUN = "this was answered before, and has not run"
+
+
+def why_again(requests: Iterable[ApprovalRequest], call: str, definition: str, policy_hash: str) -> str:
+    """Why people are asked again about `call` under this definition and policy; "" where that says nothing.
+
+    `requests` are those of its turn, every revision, the oldest first.
+    """
+    asked = [each for each in requests if each.call == call and each.kind == "approval"]
+    if asked and _waits(asked[-1]) and _under(asked[-1], definition, policy_hash):
+        # It is this very question, which an activity that is tried twice must find again word for word.
+        asked.pop()
+    if not asked:
+        return ""
+    before = asked[-1]
+    if before.definition != definition:
+        return TOOL_CHANGED
+    if before.policy_hash != policy_hash:
+        return POLICY_CHANGED
+    # Whom a raw message was an answer by only the turn knows.
+    return NOT_RUN if before.state in ("approved", "lapsed") or before.ended_as == "unsigned" else ""
+
+
+def of_edit(name: str) -> str:
+    """Who changed the arguments, by the name that the directory has for them, or by their id."""
+    return f"{name} changed the arguments"
+
+
+def of_fallback(tools: Sequence[str]) -> str:
+    """In place of which tools a call may be tried; "" where it stands in for none."""
+    return f"this is a fallback of {', '.join(f'`{each}`' for each in tools)}" if tools else ""
+
+
+def _waits(request: ApprovalRequest) -> bool:
+    return request.state == "pending" and request.ended_at is None
+
+
+def _under(request: ApprovalRequest, definition: str, policy_hash: str) -> bool:
+    return (request.definition, request.policy_hash) == (definition, policy_hash)

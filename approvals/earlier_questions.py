@@ -1,0 +1,76 @@
+"""What people were asked before in a turn, and what that says of a call which comes now. Pure rules."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from signoff.approvals.digest import call_digest
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.call import Pinned
+from signoff.contracts.canonical_json import NotCanonical
+
+
+def denial_of(
+    requests: Iterable[ApprovalRequest], ctx: Pinned, tool: str, args: Mapping[str, Any]
+) -> ApprovalRequest | None:
+    """The request in which somebody denied this very action, under whatever call of the turn; None where nobody did."""
+    denied = (each for each in requests if each.kind == "approval" and each.state == "denied" and each.tool == tool)
+    return next((each for each in denied if _is_about(each, ctx, args)), None)
+
+
+def is_barred(requests: Iterable[ApprovalRequest], call: str) -> bool:
+    """Whether no rule and no remembered answer may run `call`, as people are asked about it or have not let it run.
+
+    `requests` are every revision, the oldest first. Where the turn gave up an answer that it had, or asks the question
+    no longer, the call is judged as one of which nobody was asked.
+    """
+    asked = [each for each in requests if each.call == call and each.kind == "approval"]
+    if not asked:
+        return False
+    latest = asked[-1]
+    if latest.state == "pending":
+        # Of a raw message only the turn knows what it said.
+        return latest.ended_as is None
+    # `lapsed` is said of a yes alone: a turn that says so of what was withdrawn revives nothing.
+    withdrawn = latest.state == "cancelled" and latest.ended_as in (None, "lapsed")
+    return withdrawn or latest.state in ("denied", "timed_out")
+
+
+def is_bound_to(requests: Iterable[ApprovalRequest], ctx: Pinned, digest: str, args: Mapping[str, Any]) -> bool:
+    """Whether people were asked about the call with this digest, with these arguments."""
+    return any(each.digest == digest and _is_about(each, ctx, args) for each in requests)
+
+
+def ending_of(requests: Iterable[ApprovalRequest], digest: str) -> ApprovalRequest | None:
+    """The request in which people said for good what became of a try: that it happened, or that it is given up.
+
+    `digest` is what answers about that try are bound to.
+    """
+    about = (each for each in requests if each.kind == "in_doubt" and each.digest == digest)
+    return next((each for each in about if each.state in ("happened", "denied")), None)
+
+
+def last_asked(requests: Iterable[ApprovalRequest]) -> Iterable[datetime]:
+    """When people were asked and answered, and until when they were or are waited for (UTC)."""
+    moments = (at for each in requests for at in (each.opened_at, each.decided_at, each.expires_at))
+    return (at for at in moments if at is not None)
+
+
+def _is_about(request: ApprovalRequest, ctx: Pinned, args: Mapping[str, Any]) -> bool:
+    """Whether a request of this turn was about these arguments: its digest is made again, with those in place of its
+    own."""
+    try:
+        digest = call_digest(
+            tenant=ctx.tenant,
+            session=ctx.session,
+            turn=ctx.turn,
+            call=request.call,
+            requester=ctx.user.user,
+            nonce=ctx.user.nonce,
+            tool=request.tool,
+            definition=request.definition,
+            args=args,
+        )
+    except NotCanonical:
+        return False
+    return digest == request.digest

@@ -1,0 +1,139 @@
+"""Remembered answers: what people asked to be remembered, and to which calls it applies. Pure rules."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal
+
+from signoff.approvals.request_state import StoredAnswer, request_at
+from signoff.contracts.approval import ApprovalRequest, Question, Vote
+from signoff.contracts.canonical_json import NotCanonical, sha256_hex
+from signoff.contracts.decision import Decision, Remember, Verdict
+from signoff.contracts.grant import Grant, Like
+from signoff.contracts.limits import MAX_REMEMBERED_SECONDS, MAX_REMEMBERED_USES
+
+GRANT_RULE: Final = "grant:"
+_ID_CHARS: Final = 16
+_ROUNDED: Final = timedelta(milliseconds=1)
+"""How far a moment in the store may lie from the one it was made of."""
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """What the answers to one question want remembered: `votes` are all whose answer it is, the last one last."""
+
+    verdict: Literal["approved", "denied"]
+    wish: Remember
+    votes: tuple[Vote, ...]
+
+    @property
+    def people(self) -> tuple[str, ...]:
+        """Whose answer it is."""
+        return tuple(dict.fromkeys(vote.decision.subject for vote in self.votes))
+
+    @property
+    def since(self) -> datetime:
+        """When the last of them answered (UTC)."""
+        return self.votes[-1].at
+
+
+def agreed(request: ApprovalRequest) -> Agreed | None:
+    """What is to be remembered of a request that answers have settled; None where nothing is."""
+    if not request.allow_remember or request.kind != "approval":
+        return None
+    if request.state == "approved":
+        votes = tuple(vote for vote in request.votes if vote.verdict == "approved")
+        wish = agreed_wish([vote.decision for vote in votes], request.quorum)
+        return None if wish is None else Agreed("approved", wish, votes)
+    if request.state == "denied" and request.veto:
+        # One no ends it, so it is one person's.
+        votes = tuple(vote for vote in request.votes if vote.verdict == "denied")[-1:]
+        wish = votes[0].decision.remember if votes and votes[0].decision.subject else None
+        return None if wish is None else Agreed("denied", wish, votes)
+    return None
+
+
+def like_of(question: Question, wish: Remember, args: Mapping[str, Any]) -> Like:
+    """Which calls are like that of `question`, whose arguments are `args`. Raises `NotCanonical`."""
+    where = wish.where.strip()
+    return Like(
+        tenant=question.tenant,
+        session=question.session if wish.scope == "session" else "",
+        tool=question.tool,
+        definition=question.definition,
+        where=where,
+        exact="" if where else likeness(question.tool, question.definition, args),
+        rule=question.rule,
+        policy_hash=question.policy_hash,
+    )
+
+
+def question_of(grant: Grant, questions: Iterable[Question]) -> Question | None:
+    """The question, among those of the approval that `grant` names, whose answers it claims to come of."""
+    return next((each for each in questions if grant_id(each.id, each.revision, grant.verdict) == grant.id), None)
+
+
+def borne_out(
+    grant: Grant, question: Question, answers: Iterable[StoredAnswer], now: datetime, args: Mapping[str, Any]
+) -> Agreed | None:
+    """What the answers to `question`, whose arguments are `args`, make of `grant`; None where it says anything else.
+
+    The caller checks the signatures. Who can write grants could else let any call run.
+    """
+    # How the question ended later takes no answer back that was given before.
+    found = agreed(request_at(question.model_copy(update={"ended_at": None, "ended_as": None}), answers, now))
+    if found is None or found.verdict != grant.verdict or grant.requester != question.requester.user:
+        return None
+    try:
+        like = like_of(question, found.wish, args)
+    except NotCanonical:
+        return None
+    ends = found.since + timedelta(seconds=found.wish.seconds) + _ROUNDED
+    bounded = grant.uses <= found.wish.uses and grant.expires_at <= ends
+    return found if bounded and (grant.like, grant.people) == (like, found.people) else None
+
+
+def likeness(tool: str, definition: str, args: Mapping[str, Any]) -> str:
+    """The digest of a call without its turn and number: what `exactly these arguments` means.
+
+    Raises `NotCanonical` for arguments that RFC 8785 cannot write.
+    """
+    return sha256_hex({"v": 1, "tool": tool, "definition": definition, "args": dict(args)})
+
+
+def grant_id(approval_id: str, revision: int, verdict: Verdict) -> str:
+    """The id of what an answer left behind: the same each time it is written, so that it is written once."""
+    return f"g{sha256_hex([approval_id, revision, verdict])[: _ID_CHARS - 1]}"
+
+
+def grant_rule(grant: str) -> str:
+    """The rule that a call ran by: `grant:<id>`."""
+    return f"{GRANT_RULE}{grant}"
+
+
+def wish_problem(wish: Remember) -> str:
+    """Why an answer cannot be remembered for so long or so often; "" when it can."""
+    if not 0 < wish.seconds <= MAX_REMEMBERED_SECONDS:
+        days = MAX_REMEMBERED_SECONDS / 86_400
+        return f"`remember.seconds`: more than 0, and {MAX_REMEMBERED_SECONDS:.0f} ({days:.0f} days) at most"
+    if not 1 <= wish.uses <= MAX_REMEMBERED_USES:
+        return f"`remember.uses`: 1 to {MAX_REMEMBERED_USES}"
+    return ""
+
+
+def agreed_wish(decisions: Sequence[Decision], quorum: int) -> Remember | None:
+    """What everybody who approved wants remembered; None unless that is one thing, wanted by all of a quorum.
+
+    Of different lengths and counts the smallest hold. The caller has checked whose decisions these are.
+    """
+    wishes = [decision.remember for decision in decisions]
+    people = {decision.subject for decision in decisions}
+    # Calls yet to come must not hang on somebody who cannot be named or looked up.
+    if "" in people or len(people) < max(quorum, 1):
+        return None
+    kept = [wish for wish in wishes if wish is not None]
+    if len(kept) != len(wishes) or len({(wish.scope, wish.where.strip()) for wish in kept}) != 1:
+        return None
+    return kept[0].model_copy(
+        update={"seconds": min(wish.seconds for wish in kept), "uses": min(wish.uses for wish in kept)}
+    )

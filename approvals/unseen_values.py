@@ -1,0 +1,72 @@
+"""Unseen values of a card: what it does not draw, where every value can be read instead, and what proves that it was.
+
+A card has little room. Whoever approves a call whose card is not whole has to have opened every value of that very
+question before: here is what those values are, in pages, and the proof that an answer over the API sends back.
+"""
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from signoff.approvals.argument_rows import Leaf, leaves, value_line
+from signoff.approvals.redaction import arguments_without, secret_values
+from signoff.contracts.canonical_json import sha256_hex
+from signoff.contracts.limits import ARGUMENTS_BYTES, VALUES_PER_PAGE
+from signoff.formats.visible_text import NEWLINE, one_line
+
+_ROOM: Final = 16 * ARGUMENTS_BYTES
+"""More characters than arguments have, each of them as the longest mark."""
+FILE_CHARS: Final = 2_000
+"""From here on a text is told with its size and its hash, by which it can be compared with a file."""
+SEEN_CHARS: Final = 12
+"""So much of the proof people copy in a terminal, which sends all of it."""
+SEEN_NEEDED: Final = "its card does not draw every value: read all of them first"
+
+
+class Value(NamedTuple):
+    """One value in full: its dotted name, its label, and its text with marks for whatever is invisible.
+
+    `size` is in bytes of UTF-8 and `sha256` that of those bytes, for long texts alone.
+    """
+
+    name: str
+    label: str
+    text: str
+    secret: bool = False
+    size: int = 0
+    sha256: str = ""
+
+
+def every_value(
+    args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str], texts: Collection[str] = ()
+) -> list[Value]:
+    """Every value of a call in its order, in full; secret ones say only that they are there.
+
+    `texts` are values of secret arguments that no other value repeats, beside those of `args` themselves.
+    """
+    shown = arguments_without(args, secrets, secret_values(args, secrets).union(texts))
+    return [_value(leaf) for leaf in leaves(shown, schema, secrets)]
+
+
+def pages_of(values: Sequence[Value]) -> list[Sequence[Value]]:
+    """The values in pages of `VALUES_PER_PAGE`; one page at least."""
+    return [values[at : at + VALUES_PER_PAGE] for at in range(0, len(values), VALUES_PER_PAGE)] or [()]
+
+
+def seen_hash(question_hash: str, shown: Any) -> str:
+    """What somebody who was given every value of a question sends back with a yes: sha-256 in hex.
+
+    `shown` are the arguments as they were given, with masks for what is secret.
+    """
+    return sha256_hex([question_hash, shown])
+
+
+def _value(leaf: Leaf) -> Value:
+    name, label = one_line(leaf.name, _ROOM).text or "⟦empty⟧", one_line(leaf.label, _ROOM).text
+    if leaf.secret:
+        return Value(name, label, "hidden", secret=True)
+    text = value_line(leaf.value, _ROOM).text.replace(NEWLINE, f"{NEWLINE}\n")
+    if not isinstance(leaf.value, str) or len(leaf.value) < FILE_CHARS:
+        return Value(name, label, text)
+    raw = leaf.value.encode("utf-8", "surrogatepass")
+    return Value(name, label, text, size=len(raw), sha256=hashlib.sha256(raw).hexdigest())

@@ -1,0 +1,149 @@
+"""A turn's record as a trace of `agentack`, the published checker of approval controls (trace schema 2).
+
+Every question to people is an action of its own, `<approval id>/<revision>/<digest>`, and what ran without one is
+`<approval id>`; all of one call share an intent. The record holds no arguments, so an action's parameters are the
+digest that binds them: a request has the one that was shown, an execution the one that ran. A question that was
+replaced counts as denied, as nothing may run on it. What the gates ended without asking anybody is no action here: the
+format has no refusal that nobody was asked about.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from signoff.approvals.digest import doubt_digest
+from signoff.audit.record import Record
+from signoff.audit.retention import RETIRED
+from signoff.contracts.errors import Refused
+
+SCHEMA: Final = 2
+_OPERATION: Final = "call"
+_SHORT: Final = 16
+
+Event = dict[str, Any]
+
+
+def trace(records: Sequence[Record]) -> list[str]:
+    """The lines of one trace, each one JSON object, of one turn's records in their order; none of no record.
+
+    Raises `Refused` for a record that cannot be read, and where older ones were retired.
+    """
+    turn = _Turn()
+    events = [event for record in records for event in turn.events(record)]
+    if records:
+        events.append(_event(records[-1], "session_end", reason="the end of the record"))
+    return [json.dumps(event, ensure_ascii=False, separators=(",", ":")) for event in events]
+
+
+@dataclass(frozen=True)
+class _Question:
+    """A request as it was shown: the action's id and form, and for how long an approval of it is good, in seconds."""
+
+    approval: str
+    action_id: str
+    action: Mapping[str, Any]
+    lasts: float | None
+
+    @property
+    def names(self) -> Event:
+        return {"action_id": self.action_id, "approval_id": self.action_id, "intent_id": self.approval}
+
+
+@dataclass
+class _Turn:
+    """What was asked so far: by action id, those without an answer, and the approved one of a call that has not run."""
+
+    asked: dict[str, _Question] = field(default_factory=dict)
+    waiting: list[_Question] = field(default_factory=list)
+    approved: dict[str, _Question] = field(default_factory=dict)
+
+    def events(self, record: Record) -> Iterator[Event]:
+        """What one record says, as the checker reads it."""
+        facts = record.facts
+        if record.kind == RETIRED:
+            raise Refused(f"the first {record.seq - 1} records of `{record.stream}` were retired")
+        if "too_long" in facts:
+            raise Refused(f"record {record.seq} of `{record.stream}` was too long to be kept whole")
+        if record.kind in ("request", "revision") or (record.kind == "in_doubt" and "approvers" in facts):
+            yield from self._asked(record, facts)
+        elif record.kind == "ending":
+            yield from self._ended(record, facts)
+        elif record.kind in ("auto", "grant"):
+            names = {"action_id": facts["approval"], "intent_id": facts["approval"]}
+            yield _event(record, "action_proposed", **names, action=_action(facts, facts["digest"]))
+        elif record.kind == "execution" and "refused" not in facts:
+            self.approved.pop(facts["approval"], None)
+            yield _event(record, "action_executed", **_executed(facts))
+        elif record.kind == "outcome" and facts["approval"] in self.approved:
+            # The gates ended it where it should have run: the tool is gone, a rule denies it now, the tenant is frozen.
+            question = self.approved.pop(facts["approval"])
+            yield _event(record, "action_blocked", **question.names, reason=facts["code"])
+
+    def _asked(self, record: Record, facts: Mapping[str, Any]) -> Iterator[Event]:
+        action_id = _action_id(facts["approval"], facts["revision"], facts["digest"])
+        question = _Question(facts["approval"], action_id, _action(facts, facts["digest"]), facts.get("grant_ttl"))
+        if action_id in self.asked:
+            return
+        self.asked[action_id] = question
+        self.waiting.append(question)
+        proposed = {name: value for name, value in question.names.items() if name != "approval_id"}
+        yield _event(record, "action_proposed", **proposed, action=question.action)
+        yield _event(record, "approval_requested", **question.names, action=question.action)
+
+    def _ended(self, record: Record, facts: Mapping[str, Any]) -> Iterator[Event]:
+        question = self.asked.get(_action_id(facts["approval"], facts["revision"], facts["digest"]))
+        if question is None:
+            return
+        state = str(facts["state"])
+        if state == "lapsed":
+            self.approved.pop(question.approval, None)
+            yield _event(record, "action_blocked", **question.names, reason=state)
+            return
+        # Whatever else was asked about this call, this answer has taken its place.
+        for other in [each for each in self.waiting if each.approval == question.approval and each != question]:
+            yield from _denied(record, other, f"replaced by revision {facts['revision']}")
+        self.waiting = [each for each in self.waiting if each.approval != question.approval]
+        if state == "approved":
+            self.approved[question.approval] = question
+            expiry = {} if question.lasts is None else {"expires_at": _later(record.at, question.lasts)}
+            yield _event(record, "approval_decision", **question.names, decision="allow", **expiry)
+        else:
+            yield from _denied(record, question, state)
+
+
+def _denied(record: Record, question: _Question, why: str) -> Iterator[Event]:
+    yield _event(record, "approval_decision", **question.names, decision="deny")
+    yield _event(record, "action_blocked", **question.names, reason=why)
+
+
+def _executed(facts: Mapping[str, Any]) -> Event:
+    """An execution by the question it ran on: the call's own, or the one what became of its last try."""
+    approval, digest, revision = facts["approval"], facts["digest"], facts.get("revision", 1)
+    permit = {"action_id": approval, "intent_id": approval}
+    # A call that was in doubt runs again on the later of two answers: the call's own, or the one about its last try.
+    doubted = max((each["revision"] for each in facts.get("doubts", ())), default=0)
+    if doubted > (revision if facts["permit"] == "approved" else 0):
+        revision, digest = doubted, doubt_digest(digest, int(str(facts["ticket"]).partition("/")[2]) - 1)
+    elif facts["permit"] != "approved":
+        return permit | {"action": _action(facts, digest)}
+    action_id = _action_id(approval, revision, digest)
+    return permit | {"action_id": action_id, "approval_id": action_id, "action": _action(facts, digest)}
+
+
+def _action_id(approval: str, revision: int, digest: str) -> str:
+    """Two people may change a call at once, and both changes are revision 2."""
+    return f"{approval}/{revision}/{digest[:_SHORT]}"
+
+
+def _action(facts: Mapping[str, Any], digest: str) -> Event:
+    return {"tool": facts["tool"], "operation": _OPERATION, "parameters": {"digest": digest}}
+
+
+def _event(record: Record, kind: str, **fields: Any) -> Event:
+    return {"schema_version": SCHEMA, "type": kind, "timestamp": record.at, "session_id": record.stream, **fields}
+
+
+def _later(at: str, seconds: float) -> str:
+    return (datetime.fromisoformat(at) + timedelta(seconds=seconds)).isoformat(timespec="microseconds")

@@ -1,0 +1,58 @@
+"""Calls of the past as the record knows them: which were asked, which ran by rule, and what people said."""
+
+from collections.abc import AsyncIterator
+
+from signoff.audit.log import AuditLog
+from signoff.audit.record import Record
+from signoff.contracts.frozen_model import Shape
+
+
+class PastCall(Shape):
+    """One call that was asked or ran by rule. `became` is `auto`, or how its request ended; empty while it waits.
+
+    `digest` binds its arguments, which the record does not hold; `definition` is the tool's at the time.
+    """
+
+    stream: str
+    call: str
+    tool: str
+    at: str
+    digest: str
+    definition: str
+    became: str = ""
+    by: str = ""
+
+
+async def past_calls(log: AuditLog, since: str, *, tenant: str) -> list[PastCall]:
+    """The calls since a text of `moment_text`, by turn. A request that was asked anew counts once, as it was last."""
+    kinds = ("request", "revision", "auto", "ending")
+    found: dict[tuple[str, str], PastCall] = {}
+    async for record in _known(log.records(tenant=tenant, since=since, kinds=kinds)):
+        _take(found, record)
+    return list(found.values())
+
+
+async def _known(records: AsyncIterator[Record]) -> AsyncIterator[Record]:
+    async for record in records:
+        if "call" in record.facts:
+            yield record
+
+
+def _take(found: dict[tuple[str, str], PastCall], record: Record) -> None:
+    facts = record.facts
+    place = record.stream, str(facts["call"])
+    if record.kind == "ending":
+        asked = found.get(place)
+        # Another digest is an ending of an older revision, and says nothing of what was asked last.
+        if asked is not None and facts.get("digest") == asked.digest:
+            found[place] = asked.model_copy(update={"became": str(facts.get("state", "")), "by": record.subject})
+        return
+    found[place] = PastCall(
+        stream=record.stream,
+        call=str(facts["call"]),
+        tool=str(facts.get("tool", "")),
+        at=record.at,
+        digest=str(facts.get("digest", "")),
+        definition=str(facts.get("definition", "")),
+        became="auto" if record.kind == "auto" else "",
+    )

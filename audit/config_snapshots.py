@@ -1,0 +1,185 @@
+"""What stands while processes run, people and policies, written down where it differs from what was last written.
+
+A file that changes while nothing runs is seen at the next start, one that changes meanwhile at the next look: the
+record says from what to what, by hash, and the names of what was added, removed and changed. Who changed a file, the
+file does not say.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final, Literal
+
+from sqlalchemy import Connection, select
+
+from signoff.approvals.audit_events import act, admin_stream, fingerprint
+from signoff.audit.log import AuditLog
+from signoff.audit.record import Record
+from signoff.contracts.canonical_json import canonical_json
+from signoff.contracts.errors import Refused, SignoffError
+from signoff.contracts.names import DEFAULT_TENANT
+from signoff.contracts.person import Person
+from signoff.people.directory import Directory
+from signoff.registry.catalog import Catalog
+from signoff.registry.registry import definition_hash
+from signoff.store.store import Store
+from signoff.store.tables import AUDIT_RECORDS
+
+LOOK_SECONDS: Final = 1.0
+"""How often people are compared with what was last written; a directory of a file looks at it as often."""
+NAMES_TOLD: Final = 100
+"""Names of each kind that one record lists; the counts and hashes are of all."""
+_PAGE: Final = 50
+_log = logging.getLogger(__name__)
+
+Standing = Literal["people", "policy"]
+
+
+async def note_catalog(store: Store, catalog: Catalog, where: str) -> bool:
+    """Write down the policies, rules and tools of `catalog` unless `where` had the same; whether something differed.
+
+    Raises `StoreUnavailable`.
+    """
+    return await _note(store, "policy", where, DEFAULT_TENANT, _parts_of(catalog), catalog=catalog.hash)
+
+
+async def note_people(store: Store, people: Directory, where: str) -> bool:
+    """Write down everybody, tenant by tenant, unless `where` had the same people; whether somebody differed.
+
+    Raises `StoreUnavailable`, and what the directory raises.
+    """
+    everybody = people.all()
+    begins = admin_stream("")
+    known = [name.removeprefix(begins) for name in await AuditLog(store).streams() if name.startswith(begins)]
+    differs = False
+    for tenant in sorted({*known, *(person.tenant for person in everybody)}):
+        here = (person for person in everybody if person.tenant == tenant)
+        parts = {person.id: fingerprint(person.model_dump(mode="json")) for person in here}
+        differs = await _note(store, "people", where, tenant, parts) or differs
+    return differs
+
+
+@asynccontextmanager
+async def people_followed(
+    store: Store, people: Directory, where: str, *, every: float = LOOK_SECONDS
+) -> AsyncIterator[None]:
+    """Write down, until the block ends, whom this process knows and each change that it takes up.
+
+    While the store is away nothing is written, and the next look makes up for it. Never ends the block.
+    """
+    seen = await _looked(store, people, where, None)
+    following = asyncio.create_task(_follow(store, people, where, seen, every))
+    try:
+        yield
+    finally:
+        following.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await following
+
+
+async def _follow(store: Store, people: Directory, where: str, seen: tuple[Person, ...] | None, every: float) -> None:
+    while True:
+        await asyncio.sleep(every)
+        seen = await _looked(store, people, where, seen)
+
+
+async def _looked(
+    store: Store, people: Directory, where: str, seen: tuple[Person, ...] | None
+) -> tuple[Person, ...] | None:
+    """Whom there was to write down when all of it was written; `seen` as long as it is not."""
+    try:
+        everybody = people.all()
+        if everybody != seen:
+            await note_people(store, people, where)
+    except SignoffError as error:
+        _log.warning("the people of %s are not written down: %s", where, error.message)
+        return seen
+    except Exception as error:
+        # A directory can be anybody's code.
+        _log.warning("the people of %s are not written down: %s", where, type(error).__name__)
+        return seen
+    return everybody
+
+
+async def _note(store: Store, kind: Standing, where: str, tenant: str, parts: Mapping[str, str], **facts: Any) -> bool:
+    last = await _last(store, kind, where, tenant)
+    before = "" if last is None else str(last.facts.get("after", ""))
+    # A tenant of which nothing was ever said and nobody is known: no record to begin with.
+    if last is None and not parts:
+        return False
+    # Before the record that names it: one that says how it was must be able to show it.
+    blob = await store.put_blob(canonical_json(dict(parts)))
+    if blob.sha256 == before:
+        return False
+    # Named after the record before it: processes that see the same change at once write it once.
+    key = f"{kind}/{where}/{0 if last is None else last.seq}/{blob.sha256[:16]}"
+    told = act(
+        tenant,
+        f"{kind} in force",
+        "",
+        datetime.now(UTC),
+        kind=kind,
+        key=key,
+        where=where,
+        before=before,
+        after=blob.sha256,
+        count=len(parts),
+        **facts,
+        **_difference(await _parts_before(store, before), parts),
+    )
+    return await AuditLog(store).append([told]) == 1
+
+
+async def _last(store: Store, kind: Standing, where: str, tenant: str) -> Record | None:
+    """The newest record of this kind that `where` wrote; one that somebody touched is passed over."""
+    columns = [AUDIT_RECORDS.c[name] for name in Record.model_fields]
+    wanted = (
+        select(*columns)
+        .where(AUDIT_RECORDS.c.stream == admin_stream(tenant), AUDIT_RECORDS.c.kind == kind)
+        .order_by(AUDIT_RECORDS.c.seq.desc())
+        .limit(_PAGE)
+    )
+    page = wanted
+    while rows := await store.run(partial(_rows, query=page)):
+        for record in rows:
+            # What somebody touched is the verifier's to report; here it only means an older one to compare with.
+            with contextlib.suppress(Refused):
+                if record.facts.get("where") == where:
+                    return record
+        page = wanted.where(AUDIT_RECORDS.c.seq < rows[-1].seq)
+    return None
+
+
+def _rows(connection: Connection, query: Any) -> list[Record]:
+    return [Record.model_construct(**row._mapping) for row in connection.execute(query)]
+
+
+async def _parts_before(store: Store, sha256: str) -> dict[str, str] | None:
+    body = await store.get_blob(sha256) if sha256 else None
+    found: dict[str, str] | None = None if body is None else json.loads(body)
+    return found
+
+
+def _difference(before: Mapping[str, str] | None, now: Mapping[str, str]) -> dict[str, list[str]]:
+    """The names of what differs; nothing where it is not known what was before."""
+    if before is None:
+        return {}
+    changed = [name for name in sorted(now) if name in before and before[name] != now[name]]
+    names = {"added": sorted(now.keys() - before.keys()), "removed": sorted(before.keys() - now.keys())}
+    return {kind: each[:NAMES_TOLD] for kind, each in {**names, "changed": changed}.items()}
+
+
+def _parts_of(catalog: Catalog) -> dict[str, str]:
+    return {
+        **{f"tool {tool.activity}": definition_hash(tool) for tool in catalog.every_tool},
+        **{f"policy {name}": policy.hash for name, policy in catalog.policies.items()},
+        "rules": catalog.rules.hash,
+        "approvers": fingerprint(list(catalog.default_approvers)),
+        # Actors and context fields as well.
+        "catalog": catalog.hash,
+    }

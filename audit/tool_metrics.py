@@ -1,0 +1,56 @@
+"""How each tool did, out of the record: runs, failures by code, time and cost (F21)."""
+
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterable
+
+from pydantic import Field
+
+from signoff.audit.record import Record
+from signoff.contracts.frozen_model import Shape
+
+ENDINGS = ("outcome", "in_doubt")
+"""The kinds of records that tell what became of a run."""
+
+
+class ToolMetrics(Shape):
+    """One tool: `failed` counts what did not end `ok`, by code; times in milliseconds, cost in USD, both of all runs.
+
+    A call that never came to run, such as a denied one, is none.
+    """
+
+    tool: str
+    runs: int = 0
+    ok: int = 0
+    failed: dict[str, int] = Field(default_factory=dict)
+    mean_ms: float = 0.0
+    longest_ms: int = 0
+    cost: float = 0.0
+
+
+async def tool_metrics(records: AsyncIterable[Record]) -> list[ToolMetrics]:
+    """What the records say of each tool, by name. Raises `Refused` for a record that was changed."""
+    codes: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    times: defaultdict[str, list[int]] = defaultdict(list)
+    costs: defaultdict[str, float] = defaultdict(float)
+    async for record in records:
+        facts = record.facts
+        # What a tool's probe said is a record of that kind as well, and no run.
+        if record.kind not in ENDINGS or "code" not in facts:
+            continue
+        tool = str(facts["tool"])
+        codes[tool][str(facts["code"])] += 1
+        times[tool].append(int(facts["duration_ms"]))
+        costs[tool] += float(facts["cost"])
+    return [_of(tool, codes[tool], times[tool], costs[tool]) for tool in sorted(codes)]
+
+
+def _of(tool: str, codes: Counter[str], times: list[int], cost: float) -> ToolMetrics:
+    return ToolMetrics(
+        tool=tool,
+        runs=len(times),
+        ok=codes["ok"],
+        failed={code: codes[code] for code in sorted(codes) if code != "ok"},
+        mean_ms=round(sum(times) / len(times), 1),
+        longest_ms=max(times),
+        cost=cost,
+    )

@@ -1,0 +1,254 @@
+"""The verifier: is every record there that was written, unchanged, in its place? Needs no database and no gateway."""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from signoff.audit.checkpoints import Checkpoint, Head
+from signoff.audit.log import CHAIN
+from signoff.audit.record import FIRST, Record
+from signoff.audit.retention import begins, stands_for
+from signoff.keys.signatures import Verifier
+
+Fault = Literal["changed", "missing", "reordered", "truncated", "unsigned", "unreadable"]
+
+
+class Finding(NamedTuple):
+    """The first thing that is not as it was written. `seq` is 0 where it concerns no one record."""
+
+    fault: Fault
+    stream: str
+    seq: int
+    message: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was verified. `covered_at` is when the last checkpoint was made; `uncovered` counts the records since then,
+    of which the last ones of a stream could be missing without a trace. `headless` are the streams of which the store's
+    own account knew nothing: begun since it was read, or somebody took their heads away, see `with_heads`."""
+
+    finding: Finding | None
+    streams: int = 0
+    records: int = 0
+    checkpoints: int = 0
+    covered_at: datetime | None = None
+    uncovered: int = 0
+    headless: tuple[str, ...] = ()
+
+
+class _Claim(NamedTuple):
+    """Somebody's word for the hash of one record."""
+
+    hash: str
+    by: str
+
+
+@dataclass
+class _Ledger:
+    """What is known before the first record is read: what checkpoints and heads say of each stream."""
+
+    claims: defaultdict[str, dict[int, _Claim]] = field(default_factory=lambda: defaultdict(dict))
+    covered: dict[str, int] = field(default_factory=dict)
+    number: int = 0
+    previous: str = FIRST
+    at: datetime | None = None
+    hashes: dict[int, str] = field(default_factory=dict)
+
+    def claim(self, head: Head, by: str) -> None:
+        # The first word stands: checkpoints are read before heads, and who can write rows can write heads.
+        self.claims[head.stream].setdefault(head.seq, _Claim(head.hash, by))
+
+
+async def verify(
+    records: AsyncIterator[Record],
+    checkpoints: AsyncIterator[Checkpoint],
+    verifier: Verifier,
+    *,
+    heads: Iterable[Head] | None = None,
+    kept: Checkpoint | None = None,
+) -> Report:
+    """Check records (by stream and number), the chain of checkpoints before them, and what the two say of each other.
+
+    `heads` is the store's own account, read before the records, or None for an export; `kept` a checkpoint that was
+    kept elsewhere. What a checkpoint covers cannot be changed, taken out, exchanged or cut off unseen; of what was
+    written after the last one, the end of a stream can be, by somebody who may write to the database.
+    """
+    # Checkpoints before records: each stream is held against all that is known of it, one at a time in memory.
+    ledger = _Ledger()
+    finding = await _read_checkpoints(ledger, checkpoints, verifier) or _check_kept(ledger, kept, verifier)
+    heads = None if heads is None else tuple(heads)
+    finding = finding or _read_heads(ledger, heads or ())
+    headed = {head.stream for head in heads or ()}
+    streams = count = uncovered = 0
+    # A stream of which every record was taken away has no record to fail at: it is what is left here.
+    missing = set(ledger.claims)
+    seen: set[str] = set()
+    if finding is None:
+        async for stream in _grouped(records):
+            name = stream[0].stream
+            if name in seen:
+                words = f"the records of `{name}` do not stand together"
+                finding = Finding("reordered", name, stream[0].seq, words)
+                break
+            seen.add(name)
+            missing.discard(name)
+            finding = _check_chain(stream, verifier) or _check_claims(stream, ledger.claims.get(name, {}))
+            if finding is not None:
+                break
+            streams += 1
+            count += len(stream)
+            # From a retired stream only what is still there counts.
+            uncovered += stream[-1].seq - max(ledger.covered.get(name, 0), stream[0].seq - 1)
+    if finding is None and missing:
+        name = min(missing)
+        by = next(iter(ledger.claims[name].values())).by
+        finding = Finding("truncated", name, 1, f"all records of `{name}` are missing, which {by} knows of")
+    there = seen | ({CHAIN} if ledger.number else set())
+    headless = () if heads is None else tuple(sorted(there - headed))
+    return Report(finding, streams, count, ledger.number, ledger.at, uncovered, headless)
+
+
+def with_heads(report: Report, heads: Iterable[Head]) -> Report:
+    """`report`, with what it found without a head held against the store's account as it is now.
+
+    A stream that began meanwhile has one: it is written together with the first record.
+    """
+    known = {head.stream for head in heads}
+    lost = next((name for name in report.headless if name not in known), None)
+    if lost is None or report.finding is not None:
+        return report
+    words = f"the store's own account of how far `{lost}` has come is missing: its last records could be, too"
+    return dataclasses.replace(report, finding=Finding("missing", lost, 0, words))
+
+
+def verify_stream(stream: list[Record], head: Head | None, verifier: Verifier) -> Finding | None:
+    """Check one stream by itself: its chain, and its end by the store's own account.
+
+    `verifier` is asked where older records were retired.
+    """
+    if not stream:
+        return None
+    claims = {} if head is None else {head.seq: _Claim(head.hash, "the head of its stream")}
+    return _check_chain(stream, verifier) or _check_claims(stream, claims)
+
+
+async def _read_checkpoints(
+    ledger: _Ledger, checkpoints: AsyncIterator[Checkpoint], verifier: Verifier
+) -> Finding | None:
+    async for checkpoint in checkpoints:
+        statement = checkpoint.statement
+        expected = ledger.number + 1
+        if statement.number != expected:
+            fault: Fault = "missing" if statement.number > expected else "reordered"
+            return Finding(fault, CHAIN, expected, f"checkpoint {expected} is not where it belongs")
+        if statement.previous != ledger.previous:
+            words = f"checkpoint {expected} does not follow the one before it: one of the two was exchanged"
+            return Finding("changed", CHAIN, expected, words)
+        if not checkpoint.holds(verifier):
+            words = f"checkpoint {expected} is not signed by a known key `{checkpoint.key_id}`, or was changed"
+            return Finding("unsigned", CHAIN, expected, words)
+        for head in statement.heads:
+            ledger.claim(head, f"checkpoint {expected}")
+            ledger.covered[head.stream] = head.seq
+        ledger.number, ledger.previous, ledger.at = expected, statement.hash, statement.made_at
+        ledger.hashes[expected] = statement.hash
+    return None
+
+
+def _check_kept(ledger: _Ledger, kept: Checkpoint | None, verifier: Verifier) -> Finding | None:
+    if kept is None:
+        return None
+    number = kept.statement.number
+    if not kept.holds(verifier):
+        return Finding("unsigned", CHAIN, number, f"the checkpoint {number} that was kept is not signed by a known key")
+    if number not in ledger.hashes:
+        words = f"the checkpoint {number} that was kept is not here: the record was cut off before it"
+        return Finding("truncated", CHAIN, number, words)
+    if ledger.hashes[number] != kept.statement.hash:
+        return Finding("changed", CHAIN, number, f"checkpoint {number} is not the one that was kept")
+    return None
+
+
+def _read_heads(ledger: _Ledger, heads: Iterable[Head]) -> Finding | None:
+    given = {head.stream: head for head in heads}
+    chain = given.pop(CHAIN, None)
+    if chain is not None and chain.seq > ledger.number:
+        return Finding("truncated", CHAIN, chain.seq, f"checkpoint {chain.seq} was written and is missing")
+    for head in given.values():
+        # At 0 it was locked, and nothing was written: there is no record to know.
+        if head.seq:
+            ledger.claim(head, "the head of its stream")
+    return None
+
+
+def _check_chain(stream: list[Record], verifier: Verifier) -> Finding | None:
+    """The first record that is not where, or what, it was written as."""
+    name, prev = stream[0].stream, FIRST
+    # Only signed: else whoever writes a record of that kind could cut off all that was before it.
+    if (start := begins(stream[0])) > 1:
+        if not stands_for(stream[0], verifier):
+            words = f"record {start} of `{name}` stands for those before it, and no known key signed that"
+            return Finding("unsigned", name, start, words)
+        prev = stream[0].prev
+    numbers = {record.seq for record in stream}
+    for expected, record in enumerate(stream, start):
+        if record.seq != expected:
+            if record.seq > expected and expected not in numbers:
+                return Finding("missing", name, expected, f"record {expected} of `{name}` is missing")
+            words = f"record {record.seq} of `{name}` stands where record {expected} belongs"
+            return Finding("reordered", name, expected, words)
+        # Place, then content, then link: a broken link alone does not say which of the two was touched, or how.
+        if record.computed() != record.hash:
+            return _displaced(stream, record)
+        if record.prev != prev:
+            words = f"record {expected} of `{name}` does not follow the one before it: one of the two was rewritten"
+            return Finding("changed", name, expected, words)
+        prev = record.hash
+    return None
+
+
+def _displaced(stream: list[Record], record: Record) -> Finding:
+    """Why a record has not the hash of its place: it was written for another place, or something in it was changed."""
+    name, seq, start = record.stream, record.seq, begins(stream[0])
+    # Further than the end: of a stream with records taken out, the last ones have higher numbers than its length.
+    places = range(start, start + len(stream) + 100)
+    true = next((other for other in places if record.computed(other) == record.hash), None)
+    if true is None:
+        return Finding("changed", name, seq, f"record {seq} of `{name}` was changed after it was written")
+    if any(each.computed(seq) == each.hash for each in stream):
+        words = f"record {true} of `{name}` was put in the place of record {seq}"
+        return Finding("reordered", name, seq, words)
+    words = f"record {seq} of `{name}` is missing: what stands there was written as record {true}"
+    return Finding("missing", name, seq, words)
+
+
+def _check_claims(stream: list[Record], claims: dict[int, _Claim]) -> Finding | None:
+    name, first, last = stream[0].stream, stream[0].seq, stream[-1].seq
+    hashes = {first - 1: stream[0].prev} | {record.seq: record.hash for record in stream}
+    for seq, claim in sorted(claims.items()):
+        if seq > last:
+            words = f"`{name}` ends with record {last}, but {claim.by} knows of record {seq}: its end was cut off"
+            return Finding("truncated", name, last + 1, words)
+        # What was retired before the last retired record has no hash here any more; that one is bound by it.
+        if hashes.get(seq, claim.hash) != claim.hash:
+            words = (
+                f"record {seq} of `{name}` is not the one that {claim.by} knows: it, or one before it, was rewritten"
+            )
+            return Finding("changed", name, seq, words)
+    return None
+
+
+async def _grouped(records: AsyncIterator[Record]) -> AsyncIterator[list[Record]]:
+    """The records of one stream at a time, as they stand together."""
+    stream: list[Record] = []
+    async for record in records:
+        if stream and record.stream != stream[0].stream:
+            yield stream
+            stream = []
+        stream.append(record)
+    if stream:
+        yield stream

@@ -1,0 +1,137 @@
+"""Channels made from what a manifest declares. One that cannot be made says what it lacks; the others open anyway."""
+
+import importlib
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from signoff import channels
+from signoff.channels.base import Channel, Means
+from signoff.contracts.errors import ConfigError
+from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.keys.secret_references import with_secrets
+from signoff.registry.manifest.channel_sections import ChannelDeclared
+from signoff.store.store import Store
+
+KEY: Final = "channel/"
+"""With a channel's name after it, the name of the store's key that only this channel is given."""
+KINDS: Final[Mapping[str, str]] = {
+    "apprise": "apprise",
+    "email": "mail.email",
+    "slack": "slack.slack",
+    "telegram": "telegram.telegram",
+    "twilio": "twilio.twilio",
+    "webhook": "webhook",
+    "whatsapp": "whatsapp.whatsapp",
+}
+"""The module of each kind below `signoff.channels`. Named, as a look for them would import every vendor's library."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a channel is not there, in one sentence that says what to do."""
+
+    channel: str
+    what: str
+
+
+async def open_channels(
+    declared: Iterable[ChannelDeclared],
+    store: Store,
+    *,
+    public_url: str,
+    clock: Callable[[], datetime],
+    environment: Mapping[str, str] = os.environ,
+) -> tuple[dict[str, Channel], list[Problem]]:
+    """The channels that can be made, by name, and why the others cannot. Raises `StoreUnavailable`.
+
+    Secrets are read from `environment`, where the manifest refers to them. Nothing is asked of any vendor.
+    """
+    opened: dict[str, Channel] = {}
+    problems: list[Problem] = []
+    for each in declared:
+        # Not caught below: without the store none can be opened, and that is no fault of the channel.
+        secret = await store.secret_key(KEY + each.name)
+        try:
+            made = channel_class(each.kind)
+            means = Means(each.name, read_options(made, each.options, environment), public_url, clock, secret)
+            opened[each.name] = made(means)
+        except ConfigError as error:
+            problems.append(Problem(each.name, error.message))
+        except Exception as error:
+            # Adapters are anybody's code, and their errors may hold a secret.
+            problems.append(Problem(each.name, f"it cannot be made: {type(error).__name__}"))
+    return opened, problems
+
+
+def channel_class(kind: str) -> type[Channel]:
+    """The class of a kind: `CHANNEL` of its module in `KINDS`, or of the module that the kind names.
+
+    Raises `ConfigError`.
+    """
+    name = kind if "." in kind else f"{channels.__name__}.{KINDS.get(kind, kind)}"
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # The kind itself is missing; any other name is that of a package which its module wants.
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise _unknown(kind) from None
+        why = f"it needs the Python module `{error.name}`, which is not installed"
+        raise ConfigError(f"kind `{kind}`: {why}", field="kind", value=kind) from error
+    # An import runs whatever the module says, and one may even end the process; the other channels open anyway.
+    except (Exception, SystemExit) as error:
+        why = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise ConfigError(f"kind `{kind}`: its module cannot be imported: {why}", field="kind", value=kind) from error
+    found: Any = vars(module).get("CHANNEL")
+    if found is None and "." not in kind:
+        raise _unknown(kind)
+    if not (isinstance(found, type) and issubclass(found, Channel)):
+        why = f"module `{name}` has no `CHANNEL` that is a class of channel; end it in `CHANNEL = YourChannel`"
+        raise ConfigError(f"kind `{kind}`: {why}", field="kind", value=kind)
+    return found
+
+
+def read_options(made: type[Channel], options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+    """The options of a channel with its secrets in place, checked. Raises `ConfigError`, without any value."""
+
+    def read(variable: str) -> str:
+        value = environment.get(variable, "")
+        if not value:
+            raise ConfigError(f"it needs the environment variable `{variable}`, which is not set", variable=variable)
+        return value
+
+    given = with_secrets(options, read)
+    try:
+        made.options.model_validate(given)
+    except ValidationError as error:
+        # Pydantic's own message quotes what it was given, which by now holds the secrets.
+        found = error.errors(include_url=False, include_input=False, include_context=False)
+        raise ConfigError("; ".join(_sentence(made.options, each) for each in found[:5]), field="options") from None
+    return given
+
+
+def known_kinds() -> tuple[str, ...]:
+    """The kinds that are there without anybody's own module, by name."""
+    return tuple(sorted(KINDS))
+
+
+def _sentence(options: type[BaseModel], error: ErrorDetails) -> str:
+    path = ".".join(map(str, error["loc"]))
+    if error["type"] == "missing":
+        return f"it lacks the option `{path}`"
+    if error["type"] == "extra_forbidden":
+        near = did_you_mean(path, options.model_fields) if len(error["loc"]) == 1 else ""
+        return f"there is no option {shown(path)}{near}"
+    return f"option `{path}`: {error['msg'].removeprefix('Value error, ')}" if path else error["msg"]
+
+
+def _unknown(kind: str) -> ConfigError:
+    known = known_kinds()
+    near = did_you_mean(kind, known) or f"; known: {', '.join(f'`{each}`' for each in known)}"
+    own = "; a channel of your own is named by its module, `package.module`"
+    return ConfigError(f"there is no kind of channel {shown(kind)}{near}{own}", field="kind", value=kind)

@@ -1,0 +1,351 @@
+"""What a written answer says: yes, no, or nothing that could be counted on.
+
+A yes is one only if everything that was written anew says so: words of decision, courtesies, greetings, the request's
+code and its effect repeated, and nothing else. One word more may be a condition, and whoever asks again loses a minute
+where whoever guesses loses money. A no needs less: one clear no, and no yes beside it.
+
+Pure: it knows neither the store nor any channel. What a mail has besides its body is read by `mail_footers.py`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Final, Literal
+
+from signoff.channels.inbound.answer_tokens import LINE_CHARS, Token, fold, tokens
+from signoff.channels.inbound.answer_vocabulary import (
+    ADDRESSED,
+    ALIASES,
+    APPROVE,
+    COURTESIES,
+    DENY,
+    GREETINGS,
+    JOINTS,
+    NO,
+    NOT_ENGLISH,
+    PRAISE,
+    YES,
+)
+from signoff.channels.mail.reserve_words import RESERVE
+from signoff.contracts.decision import Verdict
+from signoff.contracts.limits import ANSWER_LINES
+
+READ_CHARS: Final = 64 * 1024
+"""What is longer is not read to its end."""
+_LONGEST: Final = 6
+"""Words of the longest phrase."""
+_NAMED: Final = 2
+"""Words that a greeting may say to name somebody."""
+_UNFINISHED: Final = (",", ":", ";", "-", "\u2013", "\u2014", "\u3001", "\uff0c")
+# What some program shows as the end of a line is one here, or a line would be longer than what was seen.
+_LINE_ENDS: Final = dict.fromkeys(map(ord, "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), "\n")
+
+Why = Literal["", "empty", "question", "more", "two", "unknown"]
+"""Why an answer decides nothing: there is nothing, it asks something, a decision has more beside it, it says yes and
+no, or it is other words altogether."""
+Answer = Literal["approved", "denied"]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What was made of a text. `verdict` is None where `why` says so. `code` is a short code as `read_code` gives it.
+
+    `comment` is what stands beside a denial, or the whole text where nothing was decided. `unread` is the first line
+    that could be anything, where it alone stands in the way of a yes. `effects` are the codes of the requests whose
+    effect was repeated. `footer` is what stood below a sign-off and was not known, or was known only because the code
+    was given: see `mail_footers.py`.
+    """
+
+    verdict: Verdict | None
+    code: str = ""
+    comment: str = ""
+    why: Why = ""
+    unread: str = ""
+    effects: frozenset[str] = frozenset()
+    footer: str = ""
+
+
+@dataclass(frozen=True)
+class Sender:
+    """Who wrote an answer, as far as reading it depends on that.
+
+    `names` are what they are called. `effects` are the effects of the requests that are open for them, by code.
+    `footers` are the digests of what may stand below their sign-off; `asked` those that they were asked about, each
+    with the code of the request that they were answering.
+    """
+
+    locale: str = "en"
+    names: tuple[str, ...] = ()
+    effects: Mapping[str, str] = field(default_factory=dict)
+    footers: frozenset[str] = frozenset()
+    asked: frozenset[tuple[str, str]] = frozenset()
+
+
+Part = Literal["approved", "denied", "courtesy", "greeting", "addressed", "joint"]
+
+
+@dataclass(frozen=True)
+class Phrases:
+    """The phrases of one language and English, folded. `commands` are denials that a reason may follow."""
+
+    parts: Mapping[str, Part]
+    commands: frozenset[str]
+
+
+@dataclass
+class _Body:
+    """What was found while a body is read."""
+
+    yes: list[str] = field(default_factory=list)
+    no: bool = False
+    no_anywhere: bool = False
+    asks: bool = False
+    good: bool = False
+    bad: bool = False
+    unread: str = ""
+    codes: dict[str, None] = field(default_factory=dict)
+    effects: set[str] = field(default_factory=set)
+    words: bool = False
+    reason: list[str] = field(default_factory=list)
+
+
+def read(text: str, sender: Sender) -> Said:
+    """What a text says that is wholly an answer. Never raises; the work grows with its length alone."""
+    said = read_lines(lines_of(text), sender, cut=len(text) > READ_CHARS)
+    if said.verdict == "approved" and is_unfinished(text):
+        return Said(None, said.code, text.strip(), "more", text.strip()[:LINE_CHARS], said.effects)
+    return said
+
+
+def is_unfinished(text: str) -> bool:
+    """Whether a text ends where its sentence does not: what is still to come may be a condition."""
+    return text.rstrip().endswith(_UNFINISHED)
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text, as every program shows them."""
+    return text[:READ_CHARS].translate(_LINE_ENDS).strip().split("\n")
+
+
+def read_lines(lines: Sequence[str], sender: Sender, *, cut: bool = False) -> Said:
+    """The same, of lines; where there is more than is read, nothing decides."""
+    text = "\n".join(lines).strip()
+    phrases = phrases_of(sender.locale)
+    body = _Body()
+    for line in lines[:ANSWER_LINES]:
+        if line.strip():
+            _read_line(line.strip(), phrases, sender, body)
+    code = next(iter(body.codes)) if len(body.codes) == 1 else ""
+    effects = frozenset(body.effects)
+
+    def unsaid(why: Why, unread: str = "") -> Said:
+        return Said(None, code, text, why, unread, effects)
+
+    if cut or len(lines) > ANSWER_LINES:
+        return unsaid("more")
+    if body.asks and not body.no:
+        return unsaid("question")
+    if body.yes and (body.no_anywhere or body.bad):
+        return unsaid("two")
+    if body.no and body.good:
+        return unsaid("two")
+    if body.no and len(body.codes) < 2:
+        return Said("denied", code, "\n".join(body.reason).strip(), effects=effects)
+    if not body.words:
+        return unsaid("unknown" if text else "empty")
+    if not body.yes:
+        return unsaid("more" if body.no_anywhere else "unknown")
+    if body.unread:
+        return unsaid("more", body.unread)
+    if len(set(body.yes)) < len(body.yes) or len(body.codes) > 1:
+        # `Yes yes` is what people say who do not mean it.
+        return unsaid("more")
+    return Said("approved", code, effects=effects)
+
+
+def decision_words(locale: str) -> dict[str, Answer]:
+    """Every phrase that decides for somebody of `locale`, as it is compared: without case and accents."""
+    parts = phrases_of(locale).parts
+    return {phrase: part for phrase, part in parts.items() if part in ("approved", "denied")}
+
+
+def phrases_of(locale: str) -> Phrases:
+    """The phrases that somebody of `locale` may use: those of their language, and English."""
+    language = locale.replace("_", "-").partition("-")[0].lower()
+    return _phrases(ALIASES.get(language, language))
+
+
+@cache
+def reserve_words() -> frozenset[str]:
+    """The words of every language by which something may be taken back or limited, folded."""
+    return frozenset(fold(word) for words in RESERVE.values() for word in words.split())
+
+
+def name_words(names: Sequence[str]) -> frozenset[str]:
+    """The words of which somebody's names are made, folded."""
+    pieces = (piece.strip(".,;:()\"'") for name in names for piece in name[:LINE_CHARS].replace("-", " ").split())
+    return frozenset(filter(None, map(fold, pieces)))
+
+
+@cache
+def _phrases(language: str) -> Phrases:
+    parts: dict[str, Part] = {}
+    commands: set[str] = set()
+    tables: tuple[tuple[Mapping[str, str], Part], ...] = (
+        (JOINTS, "joint"),
+        (ADDRESSED, "addressed"),
+        (COURTESIES, "courtesy"),
+        (GREETINGS, "greeting"),
+        (YES, "approved"),
+        (NO, "denied"),
+        (APPROVE, "approved"),
+        (DENY, "denied"),
+    )
+    # Never all languages at once: what agrees in one denies in another. Their own comes last, so that it wins.
+    for spoken in dict.fromkeys(("en", language)):
+        for table, part in tables:
+            for phrase in table.get(spoken, "").split(", "):
+                # As a line with it is read: `s'il te plaît` is three words there too.
+                folded = " ".join(token.text for token in tokens(phrase) if token.kind == "word")
+                if not folded or (spoken == "en" and folded in NOT_ENGLISH.get(language, ())):
+                    continue
+                parts[folded] = part
+                if table is DENY:
+                    commands.add(folded)
+    return Phrases(parts, frozenset(commands))
+
+
+def _read_line(line: str, phrases: Phrases, sender: Sender, body: _Body) -> None:
+    """Read one line into `body`."""
+    pieces = tokens(line, sender.effects)
+    asks = any(piece.kind == "ask" for piece in pieces)
+    pieces, repeated = _without_effects(pieces, sender)
+    body.effects |= repeated
+    clauses = _clauses(pieces)
+    clean = not asks and not any(piece.kind == "odd" for piece in pieces)
+    understood = clean
+    denies = False
+    for at, clause in enumerate(clauses):
+        parts, whole = _parts_of(clause, phrases, sender, first=at == 0)
+        denied = "denied" in parts.values()
+        understood = understood and whole
+        body.yes += [phrase for phrase, part in parts.items() if part == "approved"]
+        body.yes += [phrase for phrase in parts if phrase.endswith("\0")]
+        body.no_anywhere = body.no_anywhere or denied
+        denies = denies or (clean and denied and whole)
+    # What follows the command and its code is the reason, whatever marks stand in it.
+    plain = not asks and not any(piece.kind == "odd" for piece in pieces[:1])
+    denies = denies or (plain and _commands(pieces, phrases))
+    body.asks = body.asks or asks
+    praised = any(piece.kind == "good" and piece.text in PRAISE for piece in pieces)
+    body.good = body.good or (praised and (denies or not clauses))
+    body.bad = body.bad or any(piece.kind == "bad" for piece in pieces)
+    body.words = body.words or any(piece.kind in ("word", "odd", "ask") for piece in pieces)
+    body.codes |= {piece.text: None for piece in pieces if piece.kind == "code"}
+    if not understood and not body.unread:
+        body.unread = line
+    _keep_reason(line, pieces, phrases, body, denies=denies, understood=understood)
+
+
+def _clauses(pieces: Sequence[Token]) -> list[list[Token]]:
+    """The words and codes of a line, cut where it pauses."""
+    clauses: list[list[Token]] = [[]]
+    for piece in pieces:
+        if piece.kind in ("pause", "ask"):
+            clauses.append([])
+        elif piece.kind in ("word", "code"):
+            clauses[-1].append(piece)
+    return [clause for clause in clauses if clause]
+
+
+def _parts_of(
+    clause: Sequence[Token], phrases: Phrases, sender: Sender, *, first: bool
+) -> tuple[dict[str, Part], bool]:
+    """The phrases of a clause, each once, and whether it is made of nothing else. A second yes ends in a NUL."""
+    found: dict[str, Part] = {}
+    whole, at = True, 0
+    words = [piece.text if piece.kind == "word" else "" for piece in clause]
+    own = name_words(sender.names) - reserve_words()
+    greeted, names = False, 0
+    while at < len(words):
+        phrase, part = _phrase_at(words, at, phrases.parts)
+        if phrase:
+            again = phrase in found and part == "approved"
+            found[f"{phrase}\0" if again else phrase] = part or "courtesy"
+            # Whom one greets is named only right behind the greeting.
+            greeted = part == "greeting" or (greeted and part == "addressed")
+            whole = whole and (part != "addressed" or greeted)
+            at += len(phrase.split())
+            # `Yes and` has not been said to its end.
+            joins = 0 < at < len(words) and _phrase_at(words, at, phrases.parts)[1] in (
+                "approved",
+                "denied",
+                "courtesy",
+            )
+            whole = whole and (part != "joint" or joins)
+            continue
+        # `Hi Ana Sousa,` names somebody, and so does `hi ana,`; `Hi reduce it,` does not.
+        named = greeted and first and words[at].isalpha() and words[at] not in reserve_words()
+        named = named and names < _NAMED and (clause[at].capital or len(words) == at + 1 == 2)
+        names += named
+        whole = whole and (not words[at] or words[at] in own or named)
+        at += 1
+    return found, whole
+
+
+def _phrase_at(words: Sequence[str], at: int, parts: Mapping[str, Part]) -> tuple[str, Part | None]:
+    # The longest first: `not approved` is one decision, and no `approved` with something before it.
+    for length in range(min(len(words) - at, _LONGEST), 0, -1):
+        phrase = " ".join(words[at : at + length])
+        part = parts.get(phrase)
+        if part is not None:
+            return phrase, part
+    return "", None
+
+
+def _without_effects(pieces: Sequence[Token], sender: Sender) -> tuple[tuple[Token, ...], set[str]]:
+    """A line without the effects of open requests that it repeats word for word, and whose they are."""
+    left, found = tuple(pieces), set[str]()
+    for code, effect in sender.effects.items():
+        wanted = [token.text for token in tokens(effect) if token.kind != "pause"]
+        at = _place_of(wanted, left)
+        if at is not None:
+            left, found = left[: at[0]] + left[at[1] :], found | {code}
+    return left, found
+
+
+def _place_of(wanted: Sequence[str], pieces: Sequence[Token]) -> tuple[int, int] | None:
+    """Where the words of an effect stand in a line, in their order and with nothing but pauses between them."""
+    solid = [at for at, piece in enumerate(pieces) if piece.kind != "pause"]
+    texts = [pieces[at].text for at in solid]
+    # One word is no effect repeated: it may be any word.
+    for start in range(len(texts) - len(wanted) + 1 if len(wanted) > 1 else 0):
+        if texts[start : start + len(wanted)] == list(wanted):
+            return solid[start], solid[start + len(wanted) - 1] + 1
+    return None
+
+
+def _commands(pieces: Sequence[Token], phrases: Phrases) -> bool:
+    """Whether a line begins with a denial and its code, whatever reason follows."""
+    words = [piece for piece in pieces if piece.kind in ("word", "code")]
+    texts = [piece.text if piece.kind == "word" else "" for piece in words]
+    for length in range(min(len(texts) - 1, _LONGEST), 0, -1):
+        if " ".join(texts[:length]) in phrases.commands:
+            return words[length].kind == "code"
+    return False
+
+
+def _keep_reason(
+    line: str, pieces: Sequence[Token], phrases: Phrases, body: _Body, *, denies: bool, understood: bool
+) -> None:
+    """Keep of a line what may be the reason of a denial: all that is not the denial itself."""
+    body.no = body.no or denies
+    if denies and understood:
+        return
+    chunks = line.split()
+    if denies and _commands(pieces, phrases):
+        # As many chunks as the command has words, and its code.
+        coded = next(at for at, chunk in enumerate(chunks) if any(t.kind == "code" for t in tokens(chunk)))
+        body.reason.append(" ".join(chunks[coded + 1 :]))
+    else:
+        body.reason.append(line)

@@ -1,0 +1,481 @@
+"""What comes of an answer: who gave it, which request it is about, what it says, and what they are told.
+
+Answers are heard from the store, where the way in has kept them: whatever is down meanwhile, each is heard at last,
+and decides once.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal, Protocol
+
+from pydantic import ValidationError
+
+from signoff.approvals.audit_events import carried
+from signoff.channels.base import Channel
+from signoff.channels.envelopes import Heard, Reply, Status
+from signoff.channels.inbound.answer_parser import Said, Sender, read
+from signoff.channels.inbound.receiver import Record
+from signoff.channels.inbound.reply_sender import replied
+from signoff.channels.inbound.target import Asked, Codes, Pointed, note_of, open_requests, pointed, read_note
+from signoff.channels.inbound.unknown_senders import Strangers
+from signoff.channels.mail.footers import footer_digest, read_mail_answer
+from signoff.channels.outbound.card_text import How
+from signoff.channels.outbound.receipt_text import not_understood, receipt_words, which_one
+from signoff.channels.outbound.sender import next_channel
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.decision import Assurance, Verdict
+from signoff.contracts.errors import Unavailable
+from signoff.contracts.ids import show_code
+from signoff.contracts.limits import REASON_CHARS
+from signoff.contracts.person import Person
+from signoff.contracts.receipt import Receipt
+from signoff.people.directory import Directory
+from signoff.people.eligibility import seat_of, table_of
+from signoff.store.delivery_queue import Deliveries
+from signoff.store.footer_hashes import Footers
+from signoff.store.inbound_queue import ArrivalRow, Arrivals
+from signoff.store.leases import LEASE_SECONDS
+from signoff.store.store import Store
+from signoff.texts.catalogue import ENGLISH, text
+from signoff.texts.formatter import voice_of
+
+TICK_SECONDS: Final = 0.5
+AT_ONCE: Final = 16
+"""On one channel, answers of so many people are decided at the same time; those of one person one after the other."""
+CLAIMED: Final = 4 * AT_ONCE
+"""So much of a channel is claimed before anything of it is done; no channel waits for what another one has claimed."""
+LONGEST_WAIT: Final = 300.0
+CHOICES: Final = 10
+"""Requests that are listed when it is asked which one was meant."""
+KEPT: Final = timedelta(days=400)
+"""For how long it is known what came in: longer than any request is open, and than any vendor repeats itself."""
+STRANGERS_KEPT: Final = timedelta(days=30)
+LATE: Final = timedelta(days=1)
+"""So long after a request's last deadline, what could not be decided is given up."""
+MISREADINGS: Final = 10
+"""How often something is tried that fails for no reason of the world's, before it is left."""
+_SWEEP_EVERY: Final = timedelta(hours=1)
+_UNKNOWN_CARD_TRIES: Final = 5
+_BEFORE_THE_END: Final = 5.0
+"""Seconds of a claim in which what came of an answer is written down, and nobody is told anything any more."""
+_WINDOW: Final = "trigger_id"
+"""What in `Heard.where` lets a channel open a window instead of answering in words."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a person answered on a channel. `channel` is its kind, `delivery` is the answer's own name, `received_at`
+    when it came in. `again`: it may have been sent before, so that only who can tell what became of it is asked."""
+
+    person: Person
+    verdict: Verdict
+    reason: str
+    channel: str
+    assurance: Assurance
+    delivery: str
+    received_at: datetime
+    again: bool = False
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What was made of an arrival: `result` is None where that is to be seen later. `reply` is told `where`."""
+
+    result: dict[str, Any] | None = None
+    reply: Reply | None = None
+    where: Mapping[str, Any] = field(default_factory=dict)
+    state: Literal["done", "dropped"] = "done"
+    forgotten: bool = False
+
+
+class Desk(Codes, Protocol):
+    """Where requests are decided: the gateway's, or a test's."""
+
+    async def decide(self, asked: Asked, answered: Answered) -> Receipt:
+        """Decide what somebody was asked, in the revision that they were shown. Raises `Unavailable`.
+
+        `pending` and `unavailable` are asked about again; the same `delivery` counts once.
+        """
+        ...
+
+    async def link(self, request: ApprovalRequest, person: Person, channel: str) -> str:
+        """An address at which this person can read the request, and decide it once they are signed in."""
+        ...
+
+
+class Hearing:
+    """Hears what came in by `channels`. Several processes over one store share the work."""
+
+    def __init__(
+        self,
+        store: Store,
+        channels: Mapping[str, Channel],
+        directory: Directory,
+        desk: Desk,
+        record: Record,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._arrivals = Arrivals(store)
+        self._deliveries = Deliveries(store)
+        self._footers = Footers(store)
+        self._channels = channels
+        self._directory = directory
+        self._desk = desk
+        self._record = record
+        self._clock = clock
+        self._woken = asyncio.Event()
+        self._swept: datetime | None = None
+        self._seats: dict[str, asyncio.Semaphore] = {}
+        self._strangers = {name: Strangers(name, record, clock) for name in channels}
+        self._queues: dict[str, deque[tuple[ArrivalRow, float]]] = {}
+        self._speakers: dict[str, asyncio.Task[None]] = {}
+
+    def wake(self) -> None:
+        """There may be something new."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Hear whatever comes in, until cancelled; what is under way then is anybody's again at once."""
+        failures = 0
+        try:
+            while True:
+                # Before looking: what comes in while we look wakes us again.
+                self._woken.clear()
+                try:
+                    heard = await self._claim()
+                    await self._sweep()
+                    failures = 0
+                except Unavailable as error:
+                    failures += 1
+                    _log.warning("what came in by channels cannot be looked at now: %s", error.message)
+                    await asyncio.sleep(backoff(failures))
+                    continue
+                if not heard:
+                    await self._rest()
+        finally:
+            await self._leave()
+
+    async def step(self) -> int:
+        """Hear what is due now; how much that was. Raises `StoreUnavailable`."""
+        heard = await self._claim()
+        while self._speakers:
+            await asyncio.wait(self._speakers.values())
+        return heard
+
+    async def _claim(self) -> int:
+        """Begin to hear what is due, as much as there is room for; how much that was."""
+        queued = Counter(row.channel for queue in self._queues.values() for row, _ in queue)
+        # What such a channel were given on top would lie here until its claim runs out, and each claim is a try.
+        full = [name for name, rows in queued.items() if rows >= CLAIMED]
+        # Read before the store is asked, so that by our clock a claim ends no later than by the store's.
+        claimed = asyncio.get_running_loop().time()
+        rows = await self._arrivals.claim(CLAIMED, full)
+        for row in rows:
+            speaker = _speaker(row)
+            self._queues.setdefault(speaker, deque()).append((row, claimed))
+            if speaker not in self._speakers:
+                self._speakers[speaker] = asyncio.create_task(self._hear_all(speaker))
+        return len(rows)
+
+    async def _hear_all(self, speaker: str) -> None:
+        """Hear what one person says, in their order; nobody waits for anybody else."""
+        queue = self._queues[speaker]
+        try:
+            while queue:
+                # It stays in the queue while it is heard: `_leave` gives back whatever is still there.
+                await self._hear(*queue[0])
+                queue.popleft()
+            # Nothing is awaited since the queue was seen empty, so `_claim` cannot have put anything into it.
+            del self._queues[speaker]
+        finally:
+            del self._speakers[speaker]
+
+    async def _leave(self) -> None:
+        # A copy, as each of them takes itself out when it ends.
+        speaking = list(self._speakers.values())
+        for task in speaking:
+            task.cancel()
+        await asyncio.gather(*speaking, return_exceptions=True)
+        left = [row for queue in self._queues.values() for row, _ in queue]
+        self._queues, self._speakers = {}, {}
+        for row in left:
+            await self._given_back(row)
+
+    async def _given_back(self, row: ArrivalRow) -> None:
+        """Let a claimed arrival be anybody's, now."""
+        with contextlib.suppress(Unavailable):
+            await self._arrivals.later(row.key, 0)
+
+    async def _rest(self) -> None:
+        try:
+            async with asyncio.timeout(TICK_SECONDS):
+                await self._woken.wait()
+        except TimeoutError:
+            return
+
+    async def _sweep(self) -> None:
+        now = self._clock()
+        if self._swept is None or now - self._swept >= _SWEEP_EVERY:
+            self._swept = now
+            await self._arrivals.sweep(KEPT)
+            await self._arrivals.sweep(STRANGERS_KEPT, what="stranger")
+            await self._footers.sweep(KEPT)
+
+    async def _hear(self, row: ArrivalRow, claimed: float) -> None:
+        """Hear one arrival, and write down what came of it or when it is heard again. Never raises but to be ended."""
+        try:
+            async with self._seats.setdefault(row.channel, asyncio.Semaphore(AT_ONCE)):
+                if asyncio.get_running_loop().time() >= claimed + LEASE_SECONDS / 2:
+                    # Before somebody else may take it: heard twice at once, it would be answered twice.
+                    await self._given_back(row)
+                    return
+                made = await self._made_of(row)
+            result = made.result
+            if made.reply is not None:
+                # Whoever is told something slowly takes nobody's seat.
+                until = claimed + LEASE_SECONDS - _BEFORE_THE_END
+                answered = await replied(self._channels[row.channel], made.where, made.reply, until)
+                result = None if result is None else {**result, "answered": answered}
+            if made.forgotten:
+                # Of a flood not even the key is kept, or the store would grow by whatever anybody sends.
+                await self._arrivals.forget(row.key)
+            elif result is not None:
+                await self._arrivals.done(row.key, result, state=made.state)
+            # The sweep passes over what is not settled: without an end here it would lie in the store for ever.
+            elif self._clock() - row.received_at < KEPT:
+                await self._arrivals.later(row.key, backoff(row.attempts))
+            else:
+                await self._arrivals.done(row.key, {"what": "given up"}, state="dropped")
+        # The world's failures are not counted, or a long outage would lose answers; only our own are, below.
+        except Unavailable as error:
+            _log.info("%r is heard later: %s", row.key, error.message)
+            await self._again(row)
+        # Anything else is a fault for this one message. It may neither end its speaker's task nor be tried for ever.
+        except Exception as error:
+            _log.exception("%r could not be heard", row.key)
+            await self._again(row, type(error).__name__ if row.attempts >= MISREADINGS else "")
+
+    async def _again(self, row: ArrivalRow, failure: str = "") -> None:
+        try:
+            if failure:
+                await self._arrivals.done(row.key, {"what": "failed", "why": failure}, state="dropped")
+            else:
+                await self._arrivals.later(row.key, backoff(row.attempts))
+        except Unavailable:
+            # It is claimed for a minute, and then anybody's again.
+            _log.warning("the store does not take what is to become of %r", row.key)
+
+    async def _made_of(self, row: ArrivalRow) -> _Made:
+        """What came of an arrival, whoever is still to be told of it."""
+        channel = self._channels.get(row.channel)
+        if channel is None:
+            # It may be back after the next start; until then this is looked at ever more rarely.
+            return _Made()
+        try:
+            if row.kind == "status":
+                return _Made(await self._reported(channel, Status.model_validate_json(row.body), row.attempts))
+            heard = Heard.model_validate_json(row.body)
+        except ValidationError:
+            return _Made({"what": "unreadable"})
+        return await self._said(channel, heard, row)
+
+    async def _reported(self, channel: Channel, status: Status, attempts: int) -> dict[str, Any] | None:
+        card = await self._deliveries.state(channel.name, status.vendor_id, status.state, status.code, status.told)
+        if card is None:
+            # Vendors report a message before their answer to its sending is written down here; these tries take 15 s.
+            return None if attempts < _UNKNOWN_CARD_TRIES else {"what": status.state, "token": ""}
+        if status.state == "failed":
+            await self._failed(channel, status)
+        return {"what": status.state, "token": card.token, "state": card.state}
+
+    async def _failed(self, channel: Channel, status: Status) -> None:
+        """What the vendor took and could not deliver: the person's next channel takes over, and the record says so."""
+        # A list is one message for several cards. What was read, or is over, has not failed.
+        for card in await self._deliveries.by_vendor(channel.name, [status.vendor_id]):
+            if card.state == "failed" and card.ended_at is None:
+                await next_channel(self._deliveries, card)
+                facts = {"person": card.person, "channel": card.channel, "code": card.code, "told": card.told}
+                await self._record([carried(card.request, "failed", card.token, self._clock(), facts)])
+
+    async def _said(self, channel: Channel, heard: Heard, row: ArrivalRow) -> _Made:
+        person = await self._who(channel, heard)
+        if person is None:
+            return await self._stranger(channel, heard)
+        said = _read(heard, await self._sender(channel, heard, person, row))
+        if row.about is not None and said.verdict is not None:
+            # It may be decided already, and what is open now is not what was open then.
+            return await self._decided(channel, heard, person, said, read_note(row.about), row)
+        about = await pointed(self._deliveries, self._desk, channel, person, heard, said.code, row.received_at)
+        if about.lent and any(self._seated(person, asked.request) for asked in about.asked):
+            about = replace(about, certain=False)
+        if said.effects and not {asked.request.code for asked in about.asked} <= said.effects:
+            # What was repeated is another request's.
+            about = replace(about, certain=False)
+        if said.verdict is None or not about.certain:
+            return await self._question(channel, heard, person, said, about)
+        asked = about.asked[0]
+        request = asked.request
+        # A template has buttons where its card should have none, and words can be written below any card.
+        typed = request.confirm == "type" or request.kind == "in_doubt"
+        unseen = said.verdict == "approved" and not asked.whole
+        if request.state == "pending" and (typed or unseen) and self._seated(person, request):
+            language = voice_of(person, self._clock()).language
+            link = await self._desk.link(request, person, channel.kind)
+            why = text("reply.link_only" if typed else "reply.unseen", language)
+            words = f"{why} {text('reply.see', language, link=link)}"
+            told = Reply(text=words, language=language)
+            return _Made({"what": "link", "person": person.id}, told, heard.where)
+        # Noted before it is decided: after a crash in between, the next try must not be about what is shown by then.
+        asked = read_note(await self._arrivals.note(row.key, note_of(asked)))
+        return await self._decided(channel, heard, person, said, asked, row)
+
+    async def _decided(
+        self, channel: Channel, heard: Heard, person: Person, said: Said, asked: Asked, row: ArrivalRow
+    ) -> _Made:
+        """What came of an answer that names one request."""
+        assert said.verdict is not None
+        link = await self._desk.link(asked.request, person, channel.kind)
+        receipt = await self._desk.decide(asked, _answered(channel, person, said.verdict, said.comment, row))
+        voice = voice_of(person, self._clock())
+        words = receipt_words(receipt, voice, link, code=asked.request.code)
+        reply = Reply(text=words, receipt=receipt, language=voice.language)
+        facts = {"person": person.id, "approval": receipt.approval_id}
+        if receipt.code == "unavailable" and self._clock() >= _over(asked.request, row) + LATE:
+            return _Made({"what": "given up", **facts, "code": receipt.code}, reply, heard.where, state="dropped")
+        if receipt.status == "pending" or receipt.code == "unavailable":
+            # It is kept and tried again, of which somebody is told once.
+            kept = Receipt(status="pending", approval_id=asked.request.id, verdict=said.verdict)
+            told = Reply(
+                text=receipt_words(kept, voice, code=asked.request.code), receipt=kept, language=voice.language
+            )
+            return _Made(None, told if row.about is None else None, heard.where)
+        if said.footer and receipt.status in ("accepted", "counted"):
+            await self._footers.confirm(person.tenant, person.id, footer_digest(said.footer))
+        made = {"what": "decided", **facts, "status": receipt.status, "code": receipt.code}
+        return _Made(_given(made), reply, heard.where)
+
+    async def _who(self, channel: Channel, heard: Heard) -> Person | None:
+        """The one active person who is that identity: in the tenant of the card, else in whichever tenant it is."""
+        card = await self._deliveries.by_token(heard.token) if heard.token else None
+        # An identity is one person's within a tenant alone. Without a card to say which, two people are nobody.
+        everywhere = dict.fromkeys(person.tenant for person in self._directory.all())
+        tenants = everywhere if card is None else (card.tenant,)
+        found = [self._directory.by_identity(channel.identity, heard.identity, tenant) for tenant in tenants]
+        people = [person for person in found if person is not None and person.active]
+        return people[0] if len(people) == 1 else None
+
+    async def _stranger(self, channel: Channel, heard: Heard) -> _Made:
+        """Nobody we know: told so once a day, and nothing of what there is."""
+        met = await self._strangers[channel.name].met(heard.identity)
+        reply = Reply(text=text("reply.stranger", ENGLISH)) if met == "new" else None
+        return _Made({"what": "stranger"}, reply, _in_words(heard.where), forgotten=met == "many")
+
+    async def _question(self, channel: Channel, heard: Heard, person: Person, said: Said, about: Pointed) -> _Made:
+        """What somebody is asked whose answer decides nothing; only of requests that they may decide."""
+        voice = voice_of(person, self._clock())
+        found = {asked.request.id: asked.request for asked in about.asked if self._seated(person, asked.request)}
+        requests = list(found.values())[:CHOICES]
+        where = heard.where if requests and about.certain else _in_words(heard.where)
+        if not requests:
+            # The same words for what is others' and for what there is not: by asking, nobody finds out which it is.
+            told = "receipt.unknown" if said.code or heard.token else "reply.none"
+            reply = Reply(text=text(told, voice.language))
+        elif about.certain or (said.verdict is None and len(requests) == 1):
+            link = await self._desk.link(requests[0], person, channel.kind)
+            # With the code they say that they mean this request, and that the rest says nothing.
+            coded = bool(said.unread) or not (heard.token or heard.vendor_ids)
+            how: How = "text" if coded else "reply"
+            if said.footer:
+                await self._footers.ask(person.tenant, person.id, footer_digest(said.footer), requests[0].code)
+            told = not_understood(requests[0], voice, link, how=how, unread=said.unread, footer=bool(said.footer))
+            reply = Reply(text=told)
+        else:
+            reply = Reply(text=which_one(requests, voice), choices=tuple(show_code(each.code) for each in requests))
+        reply = reply.model_copy(update={"language": voice.language})
+        return _Made(_given({"what": "asked", "person": person.id, "why": said.why}), reply, where)
+
+    async def _sender(self, channel: Channel, heard: Heard, person: Person, row: ArrivalRow) -> Sender:
+        """Who wrote an answer, with all that reading it depends on."""
+        if heard.verdict is not None:
+            return Sender(person.locale)
+        requests = await open_requests(self._deliveries, channel, person, row.received_at)
+        mail = heard.form == "mail"
+        footers = await self._footers.of(person.tenant, person.id) if mail else ()
+        # A mail's address is one of its writer's names too: `ana.sousa@example.org`.
+        names = (
+            (person.name, heard.name, heard.identity.partition("@")[0].replace(".", " ")) if mail else (person.name,)
+        )
+        return Sender(
+            locale=person.locale,
+            names=names,
+            effects={request.code: request.card.effect for request in requests},
+            footers=frozenset(each.digest for each in footers if each.known),
+            asked=frozenset((each.digest, each.code) for each in footers),
+        )
+
+    def _seated(self, person: Person, request: ApprovalRequest) -> bool:
+        table = table_of(request)
+        return not seat_of(person, self._directory, table, self._clock()).code
+
+
+def backoff(attempts: int) -> float:
+    """Seconds until the next try: 1, 2, 4, ... up to 5 minutes."""
+    return float(min(LONGEST_WAIT, 2 ** min(max(attempts, 1) - 1, 20)))
+
+
+def _speaker(row: ArrivalRow) -> str:
+    """Whose answers, or what cards' states, are to be heard in their order."""
+    if row.kind == "status":
+        return f"{row.channel}/status"
+    try:
+        return f"{row.channel}:{Heard.model_validate_json(row.body).identity}"
+    except ValidationError:
+        return row.key
+
+
+def _read(heard: Heard, sender: Sender) -> Said:
+    """What was said: by a button, else in words."""
+    if heard.verdict is not None:
+        return Said(heard.verdict, "", heard.reason or heard.text.strip())
+    if heard.unclear:
+        return Said(None, "", heard.text, "empty" if heard.unclear == "nothing" else "more")
+    if heard.form == "mail":
+        return read_mail_answer(heard.text.split("\n"), heard.below.split("\n"), sender)
+    return read(heard.text, sender)
+
+
+def _answered(channel: Channel, person: Person, verdict: Verdict, reason: str, row: ArrivalRow) -> Answered:
+    return Answered(
+        person=person,
+        verdict=verdict,
+        reason=reason if len(reason) <= REASON_CHARS else reason[: REASON_CHARS - 1] + "…",
+        channel=channel.kind,
+        assurance=channel.assurance,
+        # Part of an Update's id, by which a retry counts once; vendors' keys may be of any length.
+        delivery=hashlib.sha256(row.key.encode()).hexdigest()[:32],
+        received_at=row.received_at,
+        again=row.attempts > 1,
+    )
+
+
+def _over(request: ApprovalRequest, row: ArrivalRow) -> datetime:
+    """When the time of a request is over at the latest: its deadline may be put off once."""
+    once = timedelta(seconds=request.timeout)
+    return (request.expires_at or row.received_at + once) + once
+
+
+def _in_words(where: Mapping[str, Any]) -> dict[str, Any]:
+    """Where somebody is answered in words: no window is opened for who has nothing to say in it."""
+    return {name: value for name, value in where.items() if name != _WINDOW}
+
+
+def _given(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Those facts that say something."""
+    return {name: value for name, value in facts.items() if value}

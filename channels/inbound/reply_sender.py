@@ -1,0 +1,44 @@
+"""Answers to those who said something: tried three times, in bounded time. What was decided stands, told or not."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from signoff.channels.base import Channel, NotDelivered
+from signoff.channels.envelopes import Reply
+
+TOTAL_SECONDS: Final = 25.0
+"""How long all tries of one reply take at most; far less than a claim, so that nobody else answers meanwhile."""
+_PAUSES: Final = (0.5, 2.0)
+_log = logging.getLogger(__name__)
+
+
+async def replied(channel: Channel, where: Mapping[str, Any], reply: Reply, until: float) -> bool:
+    """Whether `reply` is out, at `until` of the loop's clock at the latest."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout_at(min(until, loop.time() + TOTAL_SECONDS)):
+            return await _tried(channel, where, reply)
+    except TimeoutError:
+        _log.warning("an answer on `%s` did not get out in time", channel.name)
+        return False
+
+
+async def _tried(channel: Channel, where: Mapping[str, Any], reply: Reply) -> bool:
+    for pause in (*_PAUSES, None):
+        try:
+            await channel.answer(where, reply)
+        except NotDelivered as error:
+            _log.warning("an answer on `%s` did not get out: %s", channel.name, error.message)
+            # A pause beyond our own end would only be cut off there.
+            if not error.again or pause is None or error.after > TOTAL_SECONDS:
+                return False
+            await asyncio.sleep(max(pause, error.after))
+        except Exception as error:
+            # Adapters are anybody's code, and what was decided stands.
+            _log.warning("an answer on `%s` did not get out: %s", channel.name, type(error).__name__)
+            return False
+        else:
+            return True
+    return False

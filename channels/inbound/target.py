@@ -1,0 +1,173 @@
+"""Which request an answer is about: the one its card names, else the one whose code it says, else the only one."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+from signoff.channels.base import Channel
+from signoff.channels.envelopes import PARTIAL, Heard
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.person import Person
+from signoff.store.delivery_queue import Deliveries, DeliveryRow
+
+UNKNOWN: Final = "unknown"
+"""The hash of what is not known: no request has it, so that nothing is decided by it."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One revision of a request, as somebody was asked; its hash is `UNKNOWN` where nobody knows what they saw.
+
+    `whole` unless what they saw does not give every value of it: then it is approved elsewhere.
+    """
+
+    request: ApprovalRequest
+    revision: int
+    question_hash: str
+    whole: bool = True
+
+
+def note_of(asked: Asked) -> dict[str, Any]:
+    """What is written down of `asked`, as JSON, before it is decided."""
+    return {
+        "request": asked.request.model_dump(mode="json"),
+        "revision": asked.revision,
+        "question_hash": asked.question_hash,
+        "whole": asked.whole,
+    }
+
+
+def read_note(note: Mapping[str, Any]) -> Asked:
+    """What `note_of` wrote down."""
+    return Asked(
+        ApprovalRequest.model_validate(note["request"]), note["revision"], note["question_hash"], note["whole"]
+    )
+
+
+@dataclass(frozen=True)
+class Pointed:
+    """What an answer can be about. Only where it is `certain` is that the one of `asked` that is meant.
+
+    `lent`: it is by words alone, in answer to somebody else's card, whose address anybody may have given them as that
+    for another answer. Who could decide by it is asked for the code.
+    """
+
+    asked: tuple[Asked, ...]
+    certain: bool
+    lent: bool = False
+
+
+class Codes(Protocol):
+    """Finds requests that were not told by a card."""
+
+    async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
+        """Those with this short code, waiting or decided, that `person` may decide. Raises `Unavailable`."""
+        ...
+
+
+async def pointed(
+    deliveries: Deliveries, codes: Codes, channel: Channel, person: Person, heard: Heard, code: str, at: datetime
+) -> Pointed:
+    """What `heard`, said by `person` with the short code `code` or none, is about. Raises `Unavailable`.
+
+    `at` is when it came in, by the store's clock: however late it is heard, it is about what was shown by then.
+    """
+    if not heard.token and not heard.vendor_ids:
+        if code:
+            return await _by_code(deliveries, codes, channel, person, code, at)
+        return await _open(deliveries, channel, person, at)
+    rows = await _named(deliveries, channel, person, heard)
+    if not code and not rows:
+        # A card that is gone is about nothing; another message may be about anything that waits, even where that is
+        # one request alone.
+        return Pointed(() if heard.token else (await _open(deliveries, channel, person, at)).asked, certain=False)
+    if not code:
+        lent = heard.verdict is None and any(row.person != person.id for row in rows)
+        return Pointed(_shown(rows), certain=len(rows) == 1 and rows[0].kind != "digest", lent=lent)
+    agreeing = [row for row in rows if row.request.code == code]
+    if agreeing:
+        return _one_of(_shown(agreeing))
+    coded = await _by_code(deliveries, codes, channel, person, code, at)
+    # A code that is not its card's: nobody can say which is meant. A list has none, so what is written counts.
+    of_one = bool(rows) and rows[0].kind != "digest"
+    return Pointed((*_shown(rows), *coded.asked), certain=False) if of_one else coded
+
+
+async def open_requests(
+    deliveries: Deliveries, channel: Channel, person: Person, at: datetime
+) -> Sequence[ApprovalRequest]:
+    """The requests that waited for a person on this channel when something came in."""
+    return [row.request for row in await _out(deliveries, channel, person, at)]
+
+
+async def _named(deliveries: Deliveries, channel: Channel, person: Person, heard: Heard) -> list[DeliveryRow]:
+    """The cards that an answer names: by our own name, else by the vendor's, those to this very person first."""
+    row = await deliveries.by_token(heard.token) if heard.token else None
+    # A token counts on the channel by which it went out. Elsewhere somebody copied it, and it names nothing.
+    if heard.token and (row is None or row.channel != channel.name):
+        return []
+    if row is not None and row.kind != "digest":
+        found = [row]
+    else:
+        found = await deliveries.by_vendor(channel.name, heard.vendor_ids if row is None else [row.vendor_id])
+        # Of a list, what is over is not asked about any more.
+        found = [each for each in found if each.kind != "digest" or each.ended_at is None]
+    # Whoever answers may not even be asked about another tenant's card, though its token is right.
+    here = [each for each in found if each.tenant == person.tenant]
+    return [each for each in here if each.person == person.id] or here
+
+
+async def _open(deliveries: Deliveries, channel: Channel, person: Person, at: datetime) -> Pointed:
+    """What waited for a person on this channel.
+
+    Who was told of it by a list alone has not read what it asks; nor perhaps has anybody read what is being sent.
+    """
+    rows = await _out(deliveries, channel, person, at)
+    alone = len(rows) == 1 and rows[0].kind != "digest" and rows[0].sent_at is not None
+    return Pointed(_shown(rows), certain=alone)
+
+
+async def _by_code(
+    deliveries: Deliveries, codes: Codes, channel: Channel, person: Person, code: str, at: datetime
+) -> Pointed:
+    out = [row for row in await _out(deliveries, channel, person, at) if row.sent_at is not None]
+    rows = [row for row in out if row.request.code == code]
+    if not rows:
+        return _one_of([await _as_told(deliveries, person, each, at) for each in await codes.with_code(person, code)])
+    # Of a request that was asked again, whoever writes its code means it as it is now.
+    return _one_of(_shown({row.approval: row for row in sorted(rows, key=lambda row: row.revision)}.values()))
+
+
+async def _out(deliveries: Deliveries, channel: Channel, person: Person, at: datetime) -> list[DeliveryRow]:
+    found: dict[str, DeliveryRow] = {}
+    for address in person.identities.get(channel.identity, ()):
+        for row in await deliveries.open_for(channel.name, address, at):
+            # The same address may be another person in another tenant.
+            if (row.tenant, row.person) == (person.tenant, person.id):
+                found[row.token] = row
+    return list(found.values())
+
+
+async def _as_told(deliveries: Deliveries, person: Person, request: ApprovalRequest, at: datetime) -> Asked:
+    """A request as its newest card told this person of it; without any card, what names no revision means the first."""
+    rows = [row for row in await deliveries.of_request(request.id) if row.person == person.id]
+    rows = [row for row in rows if row.sent_at is not None and row.sent_at <= at]
+    if rows:
+        return _as_shown(max(rows, key=lambda row: row.revision))
+    shown = request.question_hash if request.revision == 1 else UNKNOWN
+    return Asked(request, 1, shown, request.card.whole)
+
+
+def _shown(rows: Iterable[DeliveryRow]) -> tuple[Asked, ...]:
+    return tuple(_as_shown(row) for row in rows)
+
+
+def _as_shown(row: DeliveryRow) -> Asked:
+    """What a card showed. A request that was over when it was asked again keeps its number, and nothing else of it."""
+    shown = row.request.question_hash if row.request.revision == row.revision else UNKNOWN
+    return Asked(row.request, row.revision, shown, row.request.card.whole and PARTIAL not in row.handle)
+
+
+def _one_of(asked: Sequence[Asked]) -> Pointed:
+    return Pointed(tuple(asked), certain=len(asked) == 1)

@@ -1,0 +1,59 @@
+"""Those whom the directory does not know: told so once a day, and no flood of them fills a store."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+from signoff.approvals.audit_events import act, fingerprint
+from signoff.channels.inbound.receiver import Record
+from signoff.contracts.names import DEFAULT_TENANT
+
+AN_HOUR: Final = 100
+"""What strangers say on one channel in an hour is kept so often; the rest is only counted."""
+Met = Literal["new", "seen", "many"]
+"""Whether somebody is told that they are not known: `new`. What is one of too `many` is not kept."""
+_IDENTITY_CHARS: Final = 200
+
+
+class Strangers:
+    """Those met on one channel by this process."""
+
+    def __init__(self, channel: str, record: Record, clock: Callable[[], datetime]) -> None:
+        self._channel = channel
+        self._record = record
+        self._clock = clock
+        self._hour = 0
+        self._kept = 0
+        self._uncounted = 0
+
+    async def met(self, identity: str) -> Met:
+        """Meet somebody; the record says so once a day, and how many were not written down before.
+
+        Raises `StoreUnavailable`.
+        """
+        now = self._clock()
+        hour = int(now.timestamp()) // 3600
+        if hour != self._hour:
+            self._hour, self._kept = hour, 0
+        if self._kept >= AN_HOUR:
+            self._uncounted += 1
+            return "many"
+        self._kept += 1
+        more = self._uncounted
+        seen = act(
+            DEFAULT_TENANT,
+            "stranger",
+            "",
+            now,
+            kind="attempt",
+            key=f"stranger/{self._channel}/{fingerprint(identity)[:16]}/{now.astimezone(UTC):%Y-%m-%d}",
+            channel=self._channel,
+            identity=identity[:_IDENTITY_CHARS],
+            more_before=more or None,
+        )
+        # The record is shared by all processes and takes a key once: it says whether this is the first time today.
+        if not await self._record([seen]):
+            return "seen"
+        # Not set to 0: others may have been turned away while this was written.
+        self._uncounted -= more
+        return "new"

@@ -1,0 +1,184 @@
+"""What a mail means for us: whose answer it is to which card, that it was returned, or nothing.
+
+Which card is meant is told only by what the sender himself has signed: who has an old mail of his cannot lend its
+`yes` to another card. What proves too little is asked about, or sent to the inbox, and decides nothing.
+"""
+
+import hashlib
+import logging
+import re
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from signoff.channels.envelopes import Heard, Received, Status
+from signoff.channels.mail.authentication_results import ResultsServer
+from signoff.channels.mail.authenticity import Authenticity, Evidence, authenticate
+from signoff.channels.mail.body import content_type
+from signoff.channels.mail.dns_names import KnownTxt
+from signoff.channels.mail.header import Header, split_mail
+from signoff.channels.mail.no_reply import answers_go_nowhere, reads_nothing
+from signoff.channels.mail.raw_mail import Arrived
+from signoff.channels.mail.reply_addresses import ReplyAddresses
+from signoff.channels.mail.reply_reader import MAX_MAIL, MailSaid, read_mail
+
+UNNAMED: Final = "<nothing>"
+"""Instead of the id of a mail: it surely replies to no card of ours, and so is never about the only one without its
+code."""
+_REPORT_BYTES: Final = 64 * 1024
+_FAILED: Final = re.compile(rb"^action:[ \t]{0,20}failed", re.IGNORECASE | re.MULTILINE)
+_CODE: Final = re.compile(rb"^status:[ \t]{0,20}([45]\.\d{1,3}\.\d{1,3})", re.IGNORECASE | re.MULTILINE)
+_WHY: Final = re.compile(rb"^diagnostic-code:[ \t]{0,20}([^\r\n]{1,200})", re.IGNORECASE | re.MULTILINE)
+_KEPT_IDS: Final = 20
+_SUBJECT_CHARS: Final = 300
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A mail of which only its sender's proof is open. `size` is in bytes, `claimed` the cards it says it is about."""
+
+    said: MailSaid
+    evidence: Evidence
+    claimed: tuple[str, ...]
+    body_hash: str
+    unanswered: bool
+    size: int
+
+
+@dataclass(frozen=True)
+class MailEar:
+    """Hears mail for one channel. Its sender is proved as `authenticate` says, by DKIM where there is no `server`.
+
+    `own` is the address that our mail is from; `keeps_ids` whether it reaches people with the ids that we gave it.
+    """
+
+    replies: ReplyAddresses
+    own: str
+    server: ResultsServer | None
+    keeps_ids: bool = True
+
+    def examine(self, arrived: Arrived) -> Examined | Received:
+        """What can be seen of a mail without asking anybody, the same work whoever sent it. Raises `Malformed`."""
+        said, header, body = _read(arrived.raw)
+        # The address that a mail came to decides nothing: it shows that whoever sent it has seen a card of ours.
+        claimed = self.replies.tokens((*arrived.recipients, *said.recipients, *said.delivered))
+        # Before any key is looked up: what a machine writes can decide nothing, so nothing has to be proved.
+        if said.automatic:
+            return self._returned(arrived.raw, claimed)
+        # Our own mail that a forwarder or a list brings back: an answer to it would come here again.
+        if said.sender == self.own or self.replies.is_ours(said.sender):
+            return Received()
+        evidence = authenticate(arrived.raw, provider=arrived.verdict, server=self.server)
+        unanswered = answers_go_nowhere(header)
+        return Examined(said, evidence, claimed, hashlib.sha256(body).hexdigest(), unanswered, len(arrived.raw))
+
+    def conclude(self, mail: Examined, txt: KnownTxt) -> Received:
+        """What a mail holds for us, now that the names of its evidence are looked up."""
+        said, proof = mail.said, mail.evidence.judge(txt)
+        key = _key(mail, proof)
+        if proof.why:
+            return Received(heard=(_unproved(key, mail),))
+        token, ids = self._about(said, proof)
+        if not token and "message-id" not in proof.surely:
+            # With the card's code in it, it could be sent again as another mail.
+            return Received(heard=(_unproved(key, mail),))
+        heard = Heard(
+            key=key,
+            identity=proof.sender,
+            token=token,
+            vendor_ids=ids,
+            text="\n".join(said.above),
+            below="\n".join(said.below),
+            form="mail",
+            unclear=said.unclear,
+            name=said.name,
+            where={**_where(said), "token": token},
+        )
+        return Received(heard=(heard,))
+
+    def _about(self, said: MailSaid, proof: Authenticity) -> tuple[str, tuple[str, ...]]:
+        """The token of the one card that is meant, and ids of mails it replies to; never neither.
+
+        A mail that names no card needs its code: an old `yes` would else be lent to whatever is open now.
+        """
+        if self.keeps_ids and said.references and not self.replies.tokens_of_ids(said.references[:1]):
+            # A `yes` to somebody's own question, whatever address for answers that gave.
+            return "", (UNNAMED,)
+        tokens = self.replies.tokens(proof.recipients)
+        if len(tokens) == 1:
+            return tokens[0], ()
+        # A plus address that names no card may be anybody's, even another deployment's.
+        to_us = self.replies.bare in proof.recipients
+        # Both, also where one is missing: who sends an old mail again could add the one that is not signed.
+        replies_surely = bool(said.references) and {"in-reply-to", "references"} <= proof.surely
+        if tokens or not to_us or not replies_surely:
+            return "", (UNNAMED,)
+        return next(iter(self.replies.tokens_of_ids(said.references)), ""), said.references[:_KEPT_IDS]
+
+    def _returned(self, raw: bytes, claimed: tuple[str, ...]) -> Received:
+        """A machine's mail says at most that a card of ours did not arrive. Only who was sent one knows its address."""
+        header, body = split_mail(raw)
+        report = body[:_REPORT_BYTES]
+        if len(claimed) != 1 or content_type(header) != "multipart/report" or not _FAILED.search(report):
+            return Received()
+        code, why = _CODE.search(report), _WHY.search(report)
+        status = Status(
+            key=f"returned/{claimed[0]}",
+            vendor_id=self.replies.message_id(claimed[0]),
+            state="failed",
+            code=code[1].decode("ascii") if code else "",
+            told=why[1].decode("utf-8", "replace") if why else "",
+        )
+        return Received(statuses=(status,))
+
+
+def _read(raw: bytes) -> tuple[MailSaid, Header, bytes]:
+    """What a mail says, its header and its body. Raises `Malformed` where not even the header can be read."""
+    header, body = split_mail(raw)
+    try:
+        return read_mail(raw), header, body
+    # Whatever a stranger wrote into it: who has a card of ours is told that it decided nothing, not left to wait.
+    except Exception as error:
+        if len(raw) > MAX_MAIL:
+            raise
+        _log.warning("the text of a mail cannot be read: %s", type(error).__name__)
+    bare = b"".join(f"{name}: {value}\n".encode() for name, value in header.fields if not name.startswith("content-"))
+    return replace(read_mail(bare + b"\n"), unclear="unreadable"), header, body
+
+
+def _key(mail: Examined, proof: Authenticity) -> str:
+    """One for the same mail however often it comes and whatever is added to it on the way; by its sender alone.
+
+    Nobody can use up the key of a mail of somebody else's. Where its id is not sure it may get others, and is then
+    only heard if what is sure names its one card.
+    """
+    said, header = mail.said, mail.evidence.header
+    if "message-id" in proof.surely and said.message_id:
+        own = [said.message_id]
+    else:
+        names = sorted(proof.surely & {"date", "subject", "to", "cc", "in-reply-to", "references"})
+        own = [*(f"{name}:{value}" for name in names for value in header.all(name)), mail.body_hash]
+    # Apart from what is proved: who forges a mail could else use up the key of the true one that is still on its way.
+    sure = "proved" if not proof.why else f"claimed/{said.message_id}"
+    told = "\0".join((sure, said.sender, *own))
+    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+def _unproved(key: str, mail: Examined) -> Heard:
+    """Nobody's: its identity is none that a person can have. Who has a card of ours is told so, others nothing."""
+    said = mail.said
+    where: dict[str, Any] = {"unproved": True}
+    # Else whoever is named as the sender of a forged mail would be sent one by us.
+    if mail.claimed and said.sender and not mail.unanswered:
+        where = {**_where(said), "unproved": True}
+    return Heard(key=key, identity=f"{said.sender or '?'} (not proved)", vendor_ids=(UNNAMED,), where=where)
+
+
+def _where(said: MailSaid) -> dict[str, Any]:
+    return {
+        # Nobody reads what is sent there, and where a machine does, two of them write for ever.
+        "to": "" if reads_nothing(said.sender) else said.sender,
+        "subject": said.subject[:_SUBJECT_CHARS],
+        "message_id": said.message_id,
+        "references": list(reversed(said.references))[-_KEPT_IDS:],
+    }

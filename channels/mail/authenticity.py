@@ -1,0 +1,184 @@
+"""Whether a mail comes from whom its From names: DMARC, by one of three means, and never by what the mail says itself.
+
+A forwarder and a mailing list break signatures; such a mail decides nothing, however well it is meant.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from signoff.channels.base import Malformed
+from signoff.channels.mail.authentication_results import Result, ResultsServer
+from signoff.channels.mail.body_hash import BodyHashes
+from signoff.channels.mail.dkim_signature import Signature, flaw, holds, signatures
+from signoff.channels.mail.dmarc import may_not_sign, walked_names
+from signoff.channels.mail.dns_names import KnownTxt, dns_name, reaches
+from signoff.channels.mail.header import Header, mailboxes, only_sender, split_mail
+from signoff.contracts.limits import MAIL_SIGNATURES_TRIED
+
+_ONCE: Final = frozenset(
+    {
+        *("from", "sender", "reply-to", "to", "cc", "subject", "date", "message-id", "in-reply-to", "references"),
+        *("mime-version", "content-type", "content-transfer-encoding"),
+    }
+)
+"""Fields of which a mail has one at most (RFC 5322): of two, a signature covers one and a reader sees the other."""
+
+_By = Literal["provider", "results", "dkim"]
+
+
+@dataclass(frozen=True)
+class ProviderVerdict:
+    """What a mail provider found, in its own words: `pass` in any case is one. Only from a verified request of it.
+
+    `envelope_from` is the address of MAIL FROM, which SPF is about.
+    """
+
+    dmarc: str
+    spf: str = ""
+    envelope_from: str = ""
+
+
+@dataclass(frozen=True)
+class Authenticity:
+    """Whether `sender`, in lower case, sent the mail; `why` says what is missing, and is empty if he did.
+
+    `surely` names the header fields, in lower case, that nobody can have changed or lent to another mail: only by
+    them, and the body, may one say what the mail is about. `recipients` are To and Cc where those are among them.
+    Who has an old signed mail of the sender can send it again to any address, but cannot change these.
+    """
+
+    sender: str
+    by: Literal["provider", "results", "dkim", ""]
+    why: str = ""
+    surely: frozenset[str] = frozenset()
+    recipients: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a mail holds for its sender: a verdict, or signatures whose keys have to be looked up first.
+
+    `names` are all that the DNS has to be asked for, none where nothing there would change the verdict.
+    """
+
+    verdict: Authenticity
+    header: Header = field(default_factory=lambda: Header(()))
+    head: bytes = b""
+    signed: tuple[Signature, ...] = ()
+    names: tuple[str, ...] = ()
+
+    @property
+    def domain(self) -> str:
+        """The sender's, as he claims it."""
+        return self.verdict.sender.partition("@")[2]
+
+    def judge(self, txt: KnownTxt) -> Authenticity:
+        """The verdict, now that `names` are looked up. Never raises."""
+        if not self.signed:
+            return self.verdict
+        whys = [self._unproven(signature, txt) for signature in self.signed]
+        covers = [signature.covers for signature, why in zip(self.signed, whys, strict=True) if not why]
+        if not covers:
+            return Authenticity(self.verdict.sender, "", whys[0])
+        # All of these hold, so what any of them covers is the sender's own.
+        return _authentic(self.header, self.verdict.sender, "dkim", frozenset.union(*covers))
+
+    def _unproven(self, signature: Signature, txt: KnownTxt) -> str:
+        """Why `signature` does not prove that the sender's domain sent the mail; nothing if it does."""
+        above = "" if signature.domain == self.domain else may_not_sign(signature.domain, self.domain, txt)
+        return above or holds(self.head, signature, txt)
+
+
+def authenticate(
+    raw: bytes, *, provider: ProviderVerdict | None = None, server: ResultsServer | None = None, dkim: bool = True
+) -> Evidence:
+    """Judge by the first means that is given, and by it alone: the provider's verdict, the Authentication-Results of
+    our own mail `server`, or with `dkim` the signatures. Hashes the body, and so takes a while. Never raises.
+    """
+    try:
+        header, body = split_mail(raw)
+    except Malformed as error:
+        return Evidence(Authenticity("", "", error.message))
+    sender, unclear = only_sender(header)
+    if unclear:
+        return Evidence(Authenticity("", "", unclear))
+    twice = next((name for name in sorted(_ONCE) if len(header.all(name)) > 1), "")
+    if twice:
+        return Evidence(Authenticity(sender, "", f"several fields `{twice}`"))
+    if provider is not None:
+        return Evidence(_by_provider(header, sender, provider), header)
+    if server is not None:
+        return Evidence(_by_results(header, sender, server), header)
+    if dkim:
+        return _by_dkim(raw, header, body, sender)
+    return Evidence(Authenticity(sender, "", "nothing is set up that proves who sends"))
+
+
+def _by_provider(header: Header, sender: str, verdict: ProviderVerdict) -> Authenticity:
+    if verdict.dmarc.strip().lower() != "pass":
+        return Authenticity(sender, "", "DMARC did not pass")
+    spf = verdict.envelope_from if verdict.spf.strip().lower() == "pass" else ""
+    return _passed(header, sender, "provider", envelope=spf)
+
+
+def _by_results(header: Header, sender: str, server: ResultsServer) -> Authenticity:
+    results = server.results(header)
+    if results is None:
+        return Authenticity(sender, "", "no `Received` of our mail server is in the mail")
+    dmarc = [result for result in results if result.method == "dmarc"]
+    if not dmarc:
+        return Authenticity(sender, "", "our mail server has not said whether DMARC passed")
+    domain = sender.partition("@")[2]
+    # A verdict is about the From that the server read; of another domain it says nothing about the one read here.
+    if any(each.value != "pass" or each.properties.get("header.from") != domain for each in dmarc):
+        return Authenticity(sender, "", "DMARC did not pass")
+    return _passed(header, sender, "results", envelope=_envelope([each for each in results if each.method == "spf"]))
+
+
+def _envelope(spf: list[Result]) -> str:
+    """The domain of MAIL FROM for which SPF passed; nothing where any result of SPF says otherwise."""
+    # Of HELO alone it is told too. That says nothing of who sends, except where it failed.
+    told = [each for each in spf if "smtp.mailfrom" in each.properties or each.value not in ("pass", "none")]
+    domains = {each.properties.get("smtp.mailfrom", "").rpartition("@")[2] for each in told}
+    return domains.pop() if len(domains) == 1 and all(each.value == "pass" for each in told) else ""
+
+
+def _passed(header: Header, sender: str, by: _By, *, envelope: str) -> Authenticity:
+    """DMARC passed. By SPF for `envelope`, the sender's own server brought the mail; else only what a signature covers
+    is theirs."""
+    domain = sender.partition("@")[2]
+    # A domain above may be anybody's, such as `co.uk`, and who has an old mail of the sender's could bring it again.
+    if dns_name(envelope.strip("<> ").rpartition("@")[2]) == domain:
+        return _authentic(header, sender, by, frozenset(name for name, _ in header.fields))
+    # Which signature passed is not known. Who sends an old mail again can add to them, not take the true one out.
+    near = [found.covers for found in signatures(header.all("dkim-signature")) if _akin(found.domain, domain)]
+    return _authentic(header, sender, by, frozenset.intersection(*near) if near else frozenset())
+
+
+def _by_dkim(raw: bytes, header: Header, body: bytes, sender: str) -> Evidence:
+    domain = sender.partition("@")[2]
+    found = signatures(header.all("dkim-signature"))
+    aligned = [signature for signature in found if reaches(signature.domain, domain)]
+    # The sender's very own first, for which no record of DMARC is asked.
+    tried = sorted(aligned, key=lambda signature: signature.domain != domain)[:MAIL_SIGNATURES_TRIED]
+    hashes = BodyHashes(body)
+    flaws = [flaw(signature, hashes) for signature in tried]
+    signed = tuple(signature for signature, why in zip(tried, flaws, strict=True) if not why)
+    if not signed:
+        return Evidence(Authenticity(sender, "", flaws[0] if flaws else "no signature of the sender's domain"))
+    keys = [signature.key_name for signature in signed]
+    walk = walked_names(domain) if any(signature.domain != domain for signature in signed) else ()
+    head = raw.replace(b"\r\n", b"\n").partition(b"\n\n")[0].replace(b"\n", b"\r\n")
+    verdict = Authenticity(sender, "", "the keys of its signatures are not looked up")
+    return Evidence(verdict, header, head, signed, tuple(dict.fromkeys((*keys, *walk))))
+
+
+def _akin(domain: str, other: str) -> bool:
+    """Whether two names may be of one organisation; taken too widely here, it only takes fields away."""
+    return domain.split(".")[-2:] == other.split(".")[-2:]
+
+
+def _authentic(header: Header, sender: str, by: _By, surely: frozenset[str]) -> Authenticity:
+    named = (value for name in ("to", "cc") if name in surely for value in header.all(name))
+    recipients = tuple(dict.fromkeys(address for value in named for address in mailboxes(value).addresses))
+    return Authenticity(sender, by, "", surely, recipients)

@@ -1,0 +1,204 @@
+"""E-mail: cards that are read and answered in any mail client, each with its reminders and its end in one thread.
+
+A mail decides only if its sender is proved by DMARC, all that is new in it is wholly an answer, and it goes to
+the address that its card gave, or says the card's code. Links only show.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any, ClassVar, Final
+
+from signoff.channels.base import Channel, Forged, Malformed, Means, Options, Take
+from signoff.channels.envelopes import Closed, Finding, Notice, Raw, Received, Reply, Sent
+from signoff.channels.mail.answer import Examined, MailEar
+from signoff.channels.mail.authentication_results import ResultsServer
+from signoff.channels.mail.dns_names import Names, TxtLookup, known, lookup_txt
+from signoff.channels.mail.imap import fetch, try_mailbox
+from signoff.channels.mail.letter import Letter, Stationery
+from signoff.channels.mail.lmtp import serve
+from signoff.channels.mail.options import EmailOptions, InboundOptions, is_here
+from signoff.channels.mail.provider_requests import MailShape, mail_shape
+from signoff.channels.mail.raw_mail import Arrived, Fetched
+from signoff.channels.mail.reply_addresses import ReplyAddresses
+from signoff.channels.mail.reply_reader import MAX_MAIL
+from signoff.channels.mail.smtp import knock, send
+from signoff.channels.mail.sns import NOTICE_BYTES
+from signoff.channels.mail.verification_queue import MailQueue
+from signoff.contracts.limits import MIB
+from signoff.texts.catalogue import ENGLISH, text
+
+_REMEMBERED: Final = 10_000
+"""Answers that are remembered, so that none is given twice."""
+
+
+class Email(Channel):
+    """See the module. `txt` looks up names for DKIM."""
+
+    kind: ClassVar[str] = "email"
+    identity: ClassVar[str] = "email"
+    options: ClassVar[type[Options]] = EmailOptions
+    room: int = MAX_MAIL * 4 // 3 + MIB
+    """The longest mail that is read, as Base64 in somebody's JSON."""
+
+    def __init__(self, means: Means, txt: TxtLookup = lookup_txt) -> None:
+        super().__init__(means)
+        options = EmailOptions.model_validate(means.options)
+        self._smtp = options.smtp
+        # Validated it would be refused: who declares `inbound` has to name one way.
+        self._inbound = options.inbound or InboundOptions.model_construct()
+        self._replies = ReplyAddresses(options.answered_at, means.secret)
+        self._paper = Stationery(
+            options.address,
+            options.sender_name,
+            self._replies,
+            answers=options.inbound is not None,
+            bounces=options.bounces_come_back,
+        )
+        named = options.authserv_id
+        self._server = ResultsServer(named, options.received_by) if named else None
+        self._ear = MailEar(self._replies, options.address, self._server, keeps_ids=options.smtp.keeps_ids)
+        self._names = Names(txt)
+        self._queue = MailQueue()
+        webhook = self._inbound.webhook
+        self._shape: MailShape | None = None if webhook is None else mail_shape(webhook)
+        if webhook is not None and webhook.shape == "ses":
+            # What SNS signs is inside the JSON, so that a stranger's is parsed as well: no more than SNS ever brings.
+            self.room = NOTICE_BYTES
+        self._answered: OrderedDict[tuple[str, ...], None] = OrderedDict()
+
+    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+        """See `Channel`."""
+        letter = self._paper.card(notice, before, self.means.clock())
+        await self._send(letter)
+        # A reminder leaves the card what it is: its end goes into the first mail's thread.
+        if before is not None:
+            return before
+        return Sent(vendor_id=letter.message_id, handle={"to": letter.to, "subject": letter.subject})
+
+    async def close(self, sent: Sent, closed: Closed) -> None:
+        """See `Channel`: one mail in the thread."""
+        await self._send(self._paper.closing(sent, closed, str(sent.handle.get("to", "")), self.means.clock()))
+
+    async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:
+        """See `Channel`. Nobody is told of one card twice that nothing was decided: no two machines write for ever."""
+        if where.get("unproved"):
+            link = self.means.public_url
+            # Whatever was to be said of a card is not for somebody who may have made the sender up.
+            reply = Reply(text=text("mail.unproved", ENGLISH, link=link))
+        once = self._about(where, reply)
+        if not where.get("to") or once in self._answered:
+            return
+        await self._send(self._paper.answer(where, reply, self.means.clock()))
+        # Noted only now: what could not be sent is not told yet.
+        if once:
+            self._answered[once] = None
+        if len(self._answered) > _REMEMBERED:
+            self._answered.popitem(last=False)
+
+    def _about(self, where: Mapping[str, Any], reply: Reply) -> tuple[str, ...]:
+        """What an answer is, among those that nobody is given twice; nothing for what decided something.
+
+        Of what is about no card, one a day.
+        """
+        receipt = reply.receipt
+        if receipt is not None and receipt.status in ("accepted", "counted"):
+            return ()
+        told = ("asked",) if receipt is None else (receipt.approval_id, receipt.status, receipt.code)
+        about = str(where.get("token", "")) or f"{self.means.clock():%Y-%m-%d}"
+        return (str(where.get("to", "")), about, *told)
+
+    def verify(self, raw: Raw) -> None:
+        """See `Channel`."""
+        # No request over HTTP becomes one; whether the sender is proved is asked in `hear`, as of every mail.
+        if isinstance(raw, Fetched):
+            return
+        if self._shape is None:
+            raise Forged("no mail comes by HTTP here")
+        self._shape.verify(raw, self.means.clock())
+
+    def parse(self, raw: Raw) -> Received:
+        """See `Channel`. Of a mail that only DKIM could prove, nothing is: its keys are looked up by `read` alone."""
+        examined = self._examine(raw)
+        return examined if isinstance(examined, Received) else self._ear.conclude(examined, known({}))
+
+    async def read(self, raw: Raw, threads: Executor) -> Received:
+        """See `Channel`. Between reading and proving a mail the DNS is asked, for which no thread waits."""
+        loop = asyncio.get_running_loop()
+        examined = await loop.run_in_executor(threads, self._verified, raw)
+        if isinstance(examined, Received):
+            return examined
+        evidence = examined.evidence
+        if not evidence.names:
+            return self._ear.conclude(examined, known({}))
+        async with self._queue.turn(evidence.domain, examined.size):
+            found = await self._names.find(evidence.names)
+            received = await loop.run_in_executor(threads, self._ear.conclude, examined, known(found))
+            proved = received.heard[0].where.get("unproved") is None
+            self._queue.note(evidence.domain, proved=proved, silent=None in found.values())
+        return received
+
+    def _verified(self, raw: Raw) -> Examined | Received:
+        self.verify(raw)
+        return self._examine(raw)
+
+    def _examine(self, raw: Raw) -> Examined | Received:
+        if isinstance(raw, Fetched):
+            return self._ear.examine(Arrived(raw.body, raw.recipients))
+        if self._shape is None:
+            raise Malformed("no mail comes by HTTP here")
+        arrived = self._shape.mail(raw)
+        return Received() if arrived is None else self._ear.examine(arrived)
+
+    async def listen(self, take: Take) -> None:
+        """See `Channel`: the mailbox, or the port for our mail server."""
+
+        async def kept(raw: bytes, recipients: tuple[str, ...] = ()) -> Received:
+            return await take(Fetched(raw, at=self.means.clock(), recipients=recipients))
+
+        if self._inbound.imap is not None:
+            await fetch(self._inbound.imap, MAX_MAIL, kept, self._queue.proved)
+        elif self._inbound.lmtp is not None:
+            await serve(self._inbound.lmtp, MAX_MAIL, self._replies.is_ours, kept)
+
+    async def check(self) -> list[Finding]:
+        """See `Channel`."""
+        server = f"{self._smtp.host}:{self._smtp.port} "
+        trouble = await knock(self._smtp, self._replies.domain)
+        findings = [
+            Finding(False, f"{server}does not take our mail: {trouble}", "check `smtp`")
+            if trouble
+            else Finding(True, f"{server}takes our mail")
+        ]
+        return [*findings, *await self._check_inbound()]
+
+    async def _check_inbound(self) -> list[Finding]:
+        imap, lmtp, webhook = self._inbound.imap, self._inbound.lmtp, self._inbound.webhook
+        if imap is not None:
+            trouble = await asyncio.get_running_loop().run_in_executor(None, partial(try_mailbox, imap))
+            told = f"the folder `{imap.folder}` of `{imap.user}` "
+            if trouble:
+                return [Finding(False, f"{told}cannot be read: {trouble}", "check `inbound.imap`")]
+            return [Finding(True, f"{told}can be read")]
+        if lmtp is not None:
+            told = f"answers are expected at {lmtp.host}:{lmtp.port} by {lmtp.protocol}"
+            if self._server is not None and not is_here(lmtp.host):
+                remedy = (
+                    "let nobody but your mail server reach that port, best on 127.0.0.1, or leave out `authserv_id`"
+                )
+                return [Finding(False, f"{told}, where whoever reaches it is believed to be anybody", remedy)]
+            return [Finding(True, told)]
+        if webhook is not None:
+            url = f"{self.means.public_url}/channels/{self.name}"
+            if url.startswith("https://"):
+                return [Finding(True, f"answers are expected at {url}, as {webhook.shape}")]
+            return [Finding(False, f"{url} is reached without TLS", "set the public address to one with https")]
+        return [Finding(True, "mail only tells: there is no `inbound`, so it is answered from its link")]
+
+    async def _send(self, letter: Letter) -> None:
+        await send(self._smtp, letter, self._replies.domain)
+
+
+CHANNEL = Email

@@ -1,0 +1,414 @@
+"""An answer by mail cut into body, sign-off and footer, and what of a footer is known well enough to be passed over.
+
+The body must be wholly an answer (`answers.py`). Below the sign-off may stand what is known to say nothing: a device's
+line, contact lines, a notice of confidentiality, or a block that this sender has confirmed. Anything else is asked
+about once, with its line quoted: it may be a condition, wherever it stands.
+"""
+
+# ruff: noqa: RUF001 (marks of other alphabets look alike)
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Final
+
+from signoff.channels.inbound.answer_parser import (
+    Said,
+    Sender,
+    decision_words,
+    is_unfinished,
+    name_words,
+    phrases_of,
+    read_lines,
+    reserve_words,
+)
+from signoff.channels.inbound.answer_tokens import LINE_CHARS, fold
+from signoff.channels.mail.footer_phrases import (
+    AGAINST,
+    BANNERS,
+    CLOSINGS,
+    COMPANIES,
+    COUNTRIES,
+    DEVICES,
+    EXCUSES,
+    LABELS,
+    NOTICE_WORDS,
+    NOTICES,
+    PARTICLES,
+    STREETS,
+    TITLES,
+    WARNING_WORDS,
+    WARNINGS,
+)
+from signoff.channels.mail.phrases import MOBILE
+from signoff.channels.mail.quotes import is_rule
+from signoff.channels.mail.reserve_words import MONEY_SIGNS
+from signoff.contracts.limits import FOOTER_LINES
+
+_NOTICE_CHARS: Final = 4_000
+_NOTICE_LEAST: Final = 2
+_SHORT_WORDS: Final = 12
+"""A block of fewer words that could be a condition is never remembered: what was meant once may be meant again."""
+_COMPANY_WORDS: Final = 3
+_SENT: Final = ("sent from ", "sent via ", "sent with ", "sent using ")
+_CONTACT_WORDS: Final = 14
+_URL: Final = re.compile(r"<?(?:https?://|www\.)[^\s<>]{1,300}>?|[\w-]{1,60}(?:\.[\w-]{1,60}){1,5}(?:/[^\s]{0,200})?")
+_MAIL: Final = re.compile(r"<?(?:mailto:)?[\w.+%-]{1,80}@[\w-]{1,60}(?:\.[\w-]{1,60}){1,5}>?|(?<!\S)@\w{2,30}\b")
+_NUMBER: Final = re.compile(r"\+?[\d()/.–-]*\d[\d()/.–-]*")
+_GROUPED: Final = re.compile(r"\(?\d{3}\)?[-./]\d{3}[-./]\d{3,4}")
+_POSTAL: Final = re.compile(r"\d{4,6}(?:-\d{3,4})?|[A-Z]{1,2}\d[A-Z\d]?|\d[A-Z]{2}|[A-Z]{1,3}-\d{4,6}")
+_NUMBERED: Final = re.compile(
+    r"\b(iphone|ipad|pixel|galaxy|note|redmi|mi|oneplus|ios|android|windows|outlook) \d{1,2}\b"
+)
+_STREET_ENDS: Final = ("straße", "strasse", "str.", "platz", "weg", "allee", "gasse", "ring", "ufer", "damm")
+_SENTENCE: Final = re.compile(r"(?<=[.!?:;])\s+")
+_TIGHT: Final = " \t*_~|·•,;:.-–—()[]<>\"'“”/📧📱☎🌐📍✉📞🏢\ufe0f"
+"""Marks at the ends of a word that say nothing: those of drawing, and the pictures that people put before numbers."""
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """One mail's lines."""
+
+    body: tuple[str, ...]
+    footer: tuple[str, ...]
+    """From behind the sign-off on."""
+
+
+def read_mail_answer(above: Sequence[str], below: Sequence[str], sender: Sender) -> Said:
+    """What a mail says: `above` its quote, and `below` it, where mostly nothing stands but what a server adds."""
+    cut = _cut(_without_banners(above), sender)
+    said = read_lines(cut.body, sender)
+    if said.verdict == "denied":
+        return _denied(said, cut, below, sender)
+    whole = "\n".join([*above, *below]).strip()
+    if said.verdict is None:
+        return replace(said, comment=whole)
+    if not any(cut.footer) and is_unfinished("\n".join(cut.body)):
+        return Said(None, said.code, whole, "more", next(filter(None, reversed(cut.body))), said.effects)
+    footer, under = _text(cut.footer), _text(below)
+    for block, lines in ((footer, cut.footer), (under, below)):
+        unread = unknown_line(lines, sender)
+        if unread and not _is_known(block, sender, said.code):
+            return Said(None, said.code, whole, "more", unread, said.effects, _to_remember(block, sender))
+    # Known only because the code was given: from now on it is known of this sender.
+    new = [each for each in (footer, under) if each and footer_digest(each) not in sender.footers]
+    confirmed = next((each for each in new if _is_known(each, sender, said.code)), "")
+    return replace(said, footer=_to_remember(confirmed, sender))
+
+
+def unknown_line(lines: Sequence[str], sender: Sender) -> str:
+    """The first line of a footer that may say anything; nothing where all of it is known to say nothing."""
+    if len(lines) > FOOTER_LINES:
+        return next(filter(None, lines), "…")
+    for paragraph in _paragraphs(lines):
+        if _is_notice(" ".join(paragraph)):
+            continue
+        for at, line in enumerate(paragraph):
+            # A notice may follow somebody's address without a blank line between them.
+            if at and _is_notice(" ".join(paragraph[at:])):
+                break
+            if not _says_nothing(line, sender):
+                return line
+    return ""
+
+
+def _denied(said: Said, cut: _Cut, below: Sequence[str], sender: Sender) -> Said:
+    """A no stands whatever is below it, but for a yes."""
+    yes = {phrase for phrase, verdict in decision_words(sender.locale).items() if verdict == "approved"}
+    unread = unknown_line([*cut.footer, "", *below], sender)
+    if unread and any(fold(line.strip(_TIGHT)) in yes for line in (*cut.footer, *below) if len(line) <= LINE_CHARS):
+        return Said(None, said.code, "\n".join([*cut.body, *cut.footer, *below]).strip(), "two", unread)
+    return said
+
+
+def _cut(lines: Sequence[str], sender: Sender) -> _Cut:
+    for at, line in enumerate(lines):
+        if not line:
+            continue
+        # A server's notice follows a blank line, and needs no sign-off above it.
+        alone = at > 0 and not lines[at - 1]
+        if _is_dashes(line) or _begins_device(line):
+            # The line itself may hold more than the device's words.
+            return _Cut(tuple(lines[:at]), tuple(lines[at:]))
+        # Courtesy may come first, and a name may be greeted: a decision has to stand above a sign-off of words.
+        if any(lines[:at]) and (_closes(line, sender) or _is_own_name(line, sender)):
+            return _Cut(tuple(lines[:at]), tuple(lines[at + 1 :]))
+        if alone and any(lines[:at]) and _is_notice(_paragraph_at(lines, at)):
+            return _Cut(tuple(lines[:at]), tuple(lines[at:]))
+    return _Cut(tuple(lines), ())
+
+
+def _without_banners(lines: Sequence[str]) -> list[str]:
+    """The lines without what a company's server wrote above them."""
+    left = list(lines)
+    while left:
+        if not left[0]:
+            left.pop(0)
+            continue
+        folded = left[0][: LINE_CHARS * 2].casefold()
+        banner = next((each for each in BANNERS if folded.startswith(each)), "")
+        rest = left[0][len(banner) :].strip(" -–—:")
+        if banner and (not rest or banner[0] in "[*("):
+            left[0] = rest
+            continue
+        paragraph = next(iter(_paragraphs(left)), [])
+        if not _is_warning(" ".join(paragraph)):
+            return left
+        left = left[len(paragraph) :]
+    return left
+
+
+def _is_warning(text: str) -> bool:
+    folded = text[:_NOTICE_CHARS].casefold().lstrip("*_ ")
+    return folded.startswith(WARNINGS) and _each_sentence_has(text, WARNING_WORDS)
+
+
+def _is_notice(text: str) -> bool:
+    """Whether a paragraph is a notice: it begins like one, and no sentence of it speaks of anything else."""
+    if len(text) > _NOTICE_CHARS:
+        return False
+    folded = fold(text.lstrip("*_[(- "))
+    told = len(_words(text) & NOTICE_WORDS) >= _NOTICE_LEAST
+    return told and folded.startswith(_openings()) and _each_sentence_has(text, NOTICE_WORDS)
+
+
+def _each_sentence_has(text: str, words: frozenset[str]) -> bool:
+    sentences = [each for each in _SENTENCE.split(text[:_NOTICE_CHARS]) if any(map(str.isalnum, each))]
+    told = _decisions() | AGAINST
+    for sentence in sentences:
+        found = _words(sentence)
+        # A heading such as `Disclaimer:` is a sentence of its own here.
+        if not (words & found) or told & found or not MONEY_SIGNS.isdisjoint(sentence):
+            return False
+    return bool(sentences)
+
+
+def _closes(line: str, sender: Sender) -> bool:
+    """Whether a line is wholly a closing phrase, alone or with the sender's own name."""
+    if len(line) > LINE_CHARS:
+        return False
+    folded = " ".join(fold(line).replace(",", " ").strip(_TIGHT + "!").split())
+    if folded in _closings():
+        return True
+    head, _, name = line.partition(",")
+    ends = fold(head).strip(_TIGHT + "!") in _closings()
+    return ends and bool(name.strip()) and _is_own_name(name.strip(), sender)
+
+
+def _is_own_name(line: str, sender: Sender) -> bool:
+    words = fold(line.strip(_TIGHT)).replace("-", " ").split() if len(line) <= LINE_CHARS else []
+    own = _own(sender)
+    if not words or len(words) > 6:
+        return False
+    return all(_is_named(word.strip(_TIGHT), own) for word in words) and any(len(word) > 1 for word in words)
+
+
+def _is_named(word: str, own: frozenset[str]) -> bool:
+    """Whether a word is one of the sender's names, or its beginning: `Alex`, `A`."""
+    if word in own:
+        return True
+    return word.isalpha() and any(name.startswith(word) for name in own) and (len(word) == 1 or len(word) >= 3)
+
+
+def _own(sender: Sender) -> frozenset[str]:
+    return name_words(sender.names) - reserve_words()
+
+
+def _says_nothing(line: str, sender: Sender) -> bool:
+    """Whether a line of a footer is one of those that are known by their form."""
+    if not line or is_rule(line) or _is_dashes(line):
+        return True
+    if len(line) > LINE_CHARS:
+        return False
+    return _closes(line, sender) or _is_own_name(line, sender) or _is_device(line) or _is_contact(line, sender)
+
+
+def _is_dashes(line: str) -> bool:
+    return line in ("--", "-- ", "—", "–", "__", "---", "***")
+
+
+def _begins_device(line: str) -> bool:
+    """Whether a line begins as that of a telephone or a mail program does, whatever it goes on with."""
+    return line[:LINE_CHARS].lstrip("*_[( ").casefold().startswith((*MOBILE, *_SENT))
+
+
+def _is_device(line: str) -> bool:
+    """The line of a telephone or a mail program: its beginning, and behind it nothing but names of such things."""
+    if len(line) > LINE_CHARS:
+        return False
+    folded = line.lstrip("*_[( ").casefold()
+    if not _begins_device(line):
+        return False
+    for excuse in EXCUSES:
+        folded = folded.replace(excuse, " ")
+    words = _NUMBERED.sub(r"\1", _URL.sub(" ", folded.replace("’", "'"))).replace("<", " ").replace(">", " ").split()
+    return all(_names_device(fold(word.strip(_TIGHT))) for word in words)
+
+
+def _names_device(word: str) -> bool:
+    if not word or word in DEVICES or word.partition("'")[0] in DEVICES or word in _opening_words():
+        return True
+    # Of a model's name: letters and digits together.
+    word = word.replace("-", "")
+    return word.isalnum() and any(map(str.isdigit, word)) and any(map(str.isalpha, word)) and len(word) <= 10
+
+
+def _is_contact(line: str, sender: Sender) -> bool:
+    """A line of name, title, company, numbers or addresses, each word of it known to be part of one."""
+    if not MONEY_SIGNS.isdisjoint(line.replace("<", "").replace(">", "")):
+        return False
+    bare = _URL.sub(_kept_word, _MAIL.sub(" ", line))
+    addressed = bare != line
+    pieces = [piece for piece in _URL.sub(_kept_word, _MAIL.sub(" ", line)).split() if piece.strip(_TIGHT)]
+    # All of it was addresses.
+    if not pieces:
+        return True
+    words = [fold(piece.strip(_TIGHT)) for piece in pieces]
+    own = _own(sender)
+    reserved = reserve_words() | _decisions()
+    plain = [word for word in words if word]
+    if len(plain) > _CONTACT_WORDS or any(word in reserved for word in plain):
+        return False
+    return (
+        _is_numbers(pieces, words, own, addressed=addressed)
+        or _is_title(pieces, words, own)
+        or _is_company(pieces, words)
+        or _is_place(pieces)
+    )
+
+
+def _kept_word(found: re.Match[str]) -> str:
+    """An address is taken out; `No.5` and `GmbH.Co` are none."""
+    text = found[0].lower()
+    known = text.startswith(("http", "www.", "<http", "<www")) or text.rsplit(".", 1)[-1].partition("/")[0] in _DOMAINS
+    return " " if known else found[0]
+
+
+_DOMAINS: Final = frozenset(
+    """
+    com org net edu gov io ai app dev co eu de at ch fr es it pt br uk us ca mx ar nl be se no dk fi pl cz info biz
+    example test cloud tech in au nz jp cn ie lu li
+    """.split()  # noqa: SIM905
+)
+
+
+def _is_numbers(pieces: Sequence[str], words: Sequence[str], own: frozenset[str], *, addressed: bool) -> bool:
+    """`Tel. +49 30 1234 - 0`: labels, and digits enough for a number that somebody calls."""
+    digits = sum(char.isdigit() for piece in pieces for char in piece)
+    if not digits and not addressed:
+        return False
+    labelled = any(word in LABELS for word in words)
+    # A label without any number stood before an address, which was taken out.
+    if digits and digits < 6 and not any("ext" in word for word in words):
+        return False
+    known = (word in LABELS or word in own or not word for word in words)
+    alone = any(piece.startswith(("+", "(", "00", "0")) for piece in pieces)
+    spelled = all(each or _NUMBER.fullmatch(piece.strip(",;:|")) for each, piece in zip(known, pieces, strict=True))
+    grouped = digits >= 9 and any(_GROUPED.fullmatch(piece.strip(",;:|")) for piece in pieces)
+    return spelled and (labelled or grouped or (digits >= 7 and alone))
+
+
+def _is_title(pieces: Sequence[str], words: Sequence[str], own: frozenset[str]) -> bool:
+    """`Head of Finance`, also `CEO at Example`: titles and departments, and behind them a company's name."""
+    at = next((at for at, word in enumerate(words) if word in ("at", "@") and at), len(words))
+    named = [piece for piece in pieces[at + 1 :] if piece.strip(_TIGHT + "!")]
+    if len(named) > _COMPANY_WORDS or not all(_is_capital(piece) for piece in named):
+        return False
+    words = words[:at]
+    parts = [part for word in words for part in re.split(r"[/&|-]", word) if part]
+    known = all(part in TITLES or part in PARTICLES or _is_named(part, own) for part in parts)
+    return known and any(part in TITLES for part in parts)
+
+
+def _is_company(pieces: Sequence[str], words: Sequence[str]) -> bool:
+    """`Example Trading GmbH & Co. KG`: a short name of capital letters, with what only companies have at its end."""
+    if len(words) > 8 or not any(word in COMPANIES for word in words):
+        return False
+    return all(_is_capital(piece) or word in COMPANIES for piece, word in zip(pieces, words, strict=True))
+
+
+def _is_place(pieces: Sequence[str]) -> bool:
+    """`Musterstraße 5, 10115 Berlin`: names, numbers, and something that only an address has."""
+    if len(pieces) > 12 or not all(_is_capital(piece) or any(map(str.isdigit, piece)) for piece in pieces):
+        return False
+    words = [fold(piece.strip(_TIGHT)) for piece in pieces]
+    streets = STREETS | COUNTRIES
+    named = any(word in streets or word.endswith(tuple(map(fold, _STREET_ENDS))) for word in words)
+    postal = any(_POSTAL.fullmatch(piece.strip(",;.")) for piece in pieces)
+    cities = sum(piece[:1].isalpha() for piece in pieces)
+    return named or (postal and cities >= 1)
+
+
+def _is_capital(piece: str) -> bool:
+    bare = piece.strip(_TIGHT)
+    return not bare or bare[:1].isupper() or fold(bare) in PARTICLES
+
+
+def _is_known(block: str, sender: Sender, code: str) -> bool:
+    """Whether a block is one that this sender has confirmed, or confirms with this very answer by its code."""
+    digest = footer_digest(block)
+    return digest in sender.footers or (bool(code) and (digest, code) in sender.asked)
+
+
+def _to_remember(block: str, sender: Sender) -> str:
+    """`block` if it may be remembered: not where it is a few words that could be a condition, or decides."""
+    found = _words(block)
+    short = len(block.split()) < _SHORT_WORDS
+    decides = any(phrase in fold(block).split("\n") for phrase in decision_words(sender.locale))
+    return "" if decides or (short and found & reserve_words()) else block
+
+
+def _text(lines: Sequence[str]) -> str:
+    return "\n".join(filter(None, lines))
+
+
+def footer_digest(block: str) -> str:
+    """How a block is remembered, of whose text nothing is kept; nothing for an empty one."""
+    return hashlib.sha256(block.encode("utf-8", "surrogatepass")).hexdigest() if block else ""
+
+
+def _words(text: str) -> frozenset[str]:
+    pieces = re.split(r"[\s/()\[\]<>,;:.!?\"“”|]+", text[:_NOTICE_CHARS])
+    return frozenset(fold(piece.strip("*_-'’")) for piece in pieces if piece)
+
+
+def _paragraphs(lines: Sequence[str]) -> list[list[str]]:
+    found: list[list[str]] = [[]]
+    for line in lines:
+        if line:
+            found[-1].append(line)
+        elif found[-1]:
+            found.append([])
+    return [each for each in found if each]
+
+
+def _paragraph_at(lines: Sequence[str], at: int) -> str:
+    return " ".join(next(iter(_paragraphs(lines[at:])), []))
+
+
+@cache
+def _opening_words() -> frozenset[str]:
+    return frozenset(fold(word) for phrase in MOBILE for word in phrase.split())
+
+
+@cache
+def _openings() -> tuple[str, ...]:
+    return tuple(fold(each.strip()) for table in NOTICES.values() for each in table.split("|"))
+
+
+@cache
+def _closings() -> frozenset[str]:
+    return frozenset(fold(each.strip()) for table in CLOSINGS.values() for each in table.split(", "))
+
+
+@cache
+def _decisions() -> frozenset[str]:
+    """Single words that decide in one of the six languages: none of them is part of a footer."""
+    phrases = (phrase for locale in CLOSINGS for phrase in phrases_of(locale).parts.items())
+    return frozenset(phrase for phrase, part in phrases if part in ("approved", "denied") and phrase.isalpha()) - {
+        # A company's notice says that nobody may, and `no` stands before a number.
+        *("no", "non", "refuse", "nega", "autorizado", "autorizada", "autorise"),
+    }

@@ -1,0 +1,240 @@
+"""Answers that lie in a mailbox: what is unread is taken, and then marked as read; IDLE says at once what is new.
+
+The mailbox is for answers alone: what somebody reads in it before us is not taken.
+"""
+
+import asyncio
+import contextlib
+import imaplib
+import logging
+import re
+import ssl
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Final
+
+from imap_tools import BaseMailBox, MailBox, MailBoxStartTls, MailBoxUnencrypted, MailMessageFlags
+from imap_tools.errors import ImapToolsError
+
+from signoff.channels.base import Forged, Malformed
+from signoff.channels.mail.header import only_sender, part_header
+from signoff.channels.mail.options import ImapOptions
+from signoff.contracts.errors import Unavailable
+from signoff.contracts.limits import MAIL_FETCHED_AT_ONCE, MAIL_SORTED
+
+LOOK_SECONDS: Final = 60
+"""After so long the mailbox is looked into though nothing was said to be new."""
+DEAF_SECONDS: Final = 10
+"""And so often where the server never says so."""
+_POLL_SECONDS: Final = 1
+_END_SECONDS: Final = 5.0
+_HAND_SECONDS: Final = 60.0
+_log = logging.getLogger(__name__)
+
+Take = Callable[[bytes], Awaitable[object]]
+_Hand = Callable[[bytes], "Future[None]"]
+_UID: Final = re.compile(rb"\bUID (\d+)")
+
+
+async def fetch(options: ImapOptions, room: int, take: Take, first: Callable[[str], bool]) -> None:
+    """Take mail of at most `room` bytes until cancelled. What is refused is not offered again; what cannot be kept is.
+
+    Mails of several senders' domains are taken at the same time, those of one in their order, and domains that are
+    `first` before others. Raises `Unavailable` when the mailbox cannot be reached.
+    """
+    loop = asyncio.get_running_loop()
+    over = threading.Event()
+
+    def hand(raw: bytes) -> "Future[None]":
+        return asyncio.run_coroutine_threadsafe(_taken(take, raw), loop)
+
+    # A thread of its own: it waits for the mailbox as long as the process runs.
+    thread = ThreadPoolExecutor(1, "signoff-imap")
+    working = loop.run_in_executor(thread, _work, options, room, hand, first, over)
+    try:
+        # A thread goes on when its future is cancelled: it is told by `over`, and then waited for.
+        await asyncio.shield(working)
+    finally:
+        over.set()
+        await asyncio.wait([working], timeout=_END_SECONDS)
+        if working.done():
+            # Looked at, or asyncio complains later of an error that nobody asked for.
+            working.exception()
+        thread.shutdown(wait=False)
+
+
+def try_mailbox(options: ImapOptions) -> str:
+    """Sign in and open the folder; nothing where that works, else why not. Blocks."""
+    try:
+        with _opened(options):
+            return ""
+    except Unavailable as error:
+        return error.message
+
+
+async def _taken(take: Take, raw: bytes) -> None:
+    with contextlib.suppress(Forged, Malformed):
+        await take(raw)
+
+
+def _work(options: ImapOptions, room: int, hand: _Hand, first: Callable[[str], bool], over: threading.Event) -> None:
+    late: set[str] = set()
+    try:
+        with _opened(options) as box:
+            while not over.is_set():
+                look = _Look(box, room, hand, over, late)
+                # Another look after so many: what has come meanwhile of domains that are first waits for no flood.
+                if not look.take(_sorted(box, box.uids("UNSEEN")[:MAIL_SORTED], first)):
+                    _wait(box, over)
+    except (ImapToolsError, imaplib.IMAP4.error, OSError) as error:
+        raise Unavailable(f"the mailbox cannot be read: {type(error).__name__}") from error
+
+
+def _sorted(box: BaseMailBox, uids: list[str], first: Callable[[str], bool]) -> list[tuple[str, str]]:
+    """The mails, by UID, with the domain that each claims to be from; of domains that are `first` before others."""
+    if not uids:
+        return []
+    # By UID: the numbers that IMAP gives by position shift when somebody takes a mail away.
+    _, found = box.client.uid("FETCH", ",".join(uids), "(UID BODY.PEEK[HEADER.FIELDS (FROM)])")
+    domains: dict[str, str] = {}
+    for told in found:
+        if isinstance(told, tuple) and (uid := _UID.search(told[0])) is not None:
+            header = part_header(bytes(told[1]).replace(b"\r\n", b"\n"))
+            domains[uid[1].decode("ascii")] = only_sender(header)[0].partition("@")[2]
+    claimed = [(uid, domains.get(uid, "")) for uid in uids]
+    return sorted(claimed, key=lambda mail: not first(mail[1]))
+
+
+@dataclass
+class _Look:
+    """One look into the mailbox: mails that are taken at the same time, one of a sender's domain."""
+
+    box: BaseMailBox
+    room: int
+    hand: _Hand
+    over: threading.Event
+    late: set[str]
+    busy: dict["Future[None]", tuple[str, str, float]] = field(default_factory=dict)
+    """What is being taken: its UID, its sender's domain, and until when it is waited for."""
+
+    def take(self, mails: list[tuple[str, str]]) -> bool:
+        """Take the first of them; whether there are more than that."""
+        now, more = mails[: 4 * MAIL_FETCHED_AT_ONCE], mails[4 * MAIL_FETCHED_AT_ONCE :]
+        while (now or self.busy) and not self.over.is_set():
+            busy = {domain for _, domain, _ in self.busy.values()}
+            ready = next((mail for mail in now if mail[1] not in busy), None)
+            if ready is not None and len(self.busy) < MAIL_FETCHED_AT_ONCE:
+                now.remove(ready)
+                self._begin(*ready)
+            else:
+                self._settle()
+        return bool(more)
+
+    def _begin(self, uid: str, domain: str) -> None:
+        # The size is asked for first, so that a mail without bounds is never loaded.
+        size = _size(self.box, uid)
+        raw = _mail(self.box, uid) if size is not None and size <= self.room else None
+        if size is None or (raw is None and size <= self.room):
+            return  # Somebody has taken it away meanwhile.
+        if raw is None:
+            _log.warning("a mail of more than %d bytes is left in the mailbox", self.room)
+            self.box.flag(uid, [MailMessageFlags.SEEN], True)
+        else:
+            self.busy[self.hand(raw)] = (uid, domain, time.monotonic() + _HAND_SECONDS)
+
+    def _settle(self) -> None:
+        """Wait for one that is taken, or for the end of the time of one that is not. What cannot be kept raises."""
+        until = min(until for _, _, until in self.busy.values())
+        seconds = min(_POLL_SECONDS, max(0.0, until - time.monotonic()))
+        done, _ = wait(self.busy, timeout=seconds, return_when=FIRST_COMPLETED)
+        for taken in done:
+            uid, _, _ = self.busy.pop(taken)
+            taken.result()
+            # Marked only now: after a crash before this line the mail comes again, and by its key counts once.
+            self.late.discard(uid)
+            self.box.flag(uid, [MailMessageFlags.SEEN], True)
+        for taken, (uid, _, until) in list(self.busy.items()):
+            if time.monotonic() >= until:
+                del self.busy[taken]
+                taken.cancel()
+                self._give_up(uid)
+
+    def _give_up(self, uid: str) -> None:
+        """One that takes too long holds up no other: it is tried once more at the next look."""
+        if uid not in self.late:
+            self.late.add(uid)
+            return
+        self.late.discard(uid)
+        _log.error("a mail that twice took more than %g s is left in the mailbox, flagged", _HAND_SECONDS)
+        self.box.flag(uid, [MailMessageFlags.SEEN, MailMessageFlags.FLAGGED], True)
+
+
+def _size(box: BaseMailBox, uid: str) -> int | None:
+    """Bytes of a mail; None if it is gone."""
+    _, sized = box.client.uid("FETCH", uid, "(RFC822.SIZE)")
+    told = next((line for line in sized if isinstance(line, bytes)), b"").partition(b"RFC822.SIZE ")[2]
+    return int(told.split(b")")[0].split()[0]) if told else None
+
+
+def _mail(box: BaseMailBox, uid: str) -> bytes | None:
+    """The mail as it lies there; None if it is gone. The package's own reader takes minutes for what one can send.
+
+    Nothing is marked by that.
+    """
+    _, found = box.client.uid("FETCH", uid, "(BODY.PEEK[])")
+    return next((bytes(part[1]) for part in found if isinstance(part, tuple)), None)
+
+
+def _wait(box: BaseMailBox, over: threading.Event) -> None:
+    """Until something is new, it is time to look anyway, or all is over."""
+    # Asked for after signing in: what was told before may differ (RFC 3501).
+    _, told = box.client.capability()
+    if b"IDLE" not in told[-1].upper().split():
+        over.wait(DEAF_SECONDS)
+        # NOOP is how a server that pushes nothing is asked for new mail (RFC 3501).
+        box.client.noop()
+        return
+    with box.idle as idle:
+        # By the second, since only between two polls is it seen that all is over. Servers may end an IDLE of 30 minutes
+        # (RFC 2177): a minute stays well below.
+        for _ in range(LOOK_SECONDS // _POLL_SECONDS):
+            if over.is_set() or any(b"EXISTS" in line for line in idle.poll(timeout=_POLL_SECONDS)):
+                return
+
+
+@contextlib.contextmanager
+def _opened(options: ImapOptions) -> Iterator[BaseMailBox]:
+    """The folder, signed in to. Raises `Unavailable`."""
+    box: BaseMailBox | None = None
+    try:
+        try:
+            box = _connected(options)
+            box.login(options.user, options.password, options.folder)
+        except (ImapToolsError, imaplib.IMAP4.error, OSError) as error:
+            # What the server says may repeat what it was sent.
+            raise Unavailable(f"the mailbox cannot be opened: {type(error).__name__}") from None
+        yield box
+    finally:
+        if box is not None:
+            _leave(box)
+
+
+def _leave(box: BaseMailBox) -> None:
+    with contextlib.suppress(ImapToolsError, imaplib.IMAP4.error, OSError):
+        box.logout()
+    # Where the server has gone, nothing else closes the socket.
+    with contextlib.suppress(OSError):
+        box.client.shutdown()
+
+
+def _connected(options: ImapOptions) -> BaseMailBox:
+    host, port, seconds = options.host, options.port, options.timeout_seconds
+    if options.tls == "none":
+        return MailBoxUnencrypted(host, port, timeout=seconds)
+    context = ssl.create_default_context()
+    if options.tls == "starttls":
+        return MailBoxStartTls(host, port, timeout=seconds, ssl_context=context)
+    return MailBox(host, port, timeout=seconds, ssl_context=context)

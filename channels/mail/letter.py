@@ -1,0 +1,197 @@
+"""Our mail: cards, how they ended, and answers, each as text and as HTML that say the same.
+
+Every header is made here from what is ours or was checked, so that nothing anybody wrote can begin a field.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from email.header import Header
+from email.headerregistry import Address, BaseHeader, HeaderRegistry, UnstructuredHeader
+from email.message import EmailMessage
+from email.policy import SMTP, Policy
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from signoff.channels.base import NotDelivered
+from signoff.channels.envelopes import Closed, Notice, Reply, Sent
+from signoff.channels.mail.header import plain_address
+from signoff.channels.mail.quotes import END, MARK
+from signoff.channels.mail.reply_addresses import ReplyAddresses
+from signoff.channels.outbound.card_text import card_words
+from signoff.channels.outbound.receipt_text import closing_text, closing_words
+from signoff.formats.visible_text import one_line
+from signoff.texts.catalogue import text
+from signoff.texts.formatter import shown_again, voice_of
+
+SUBJECT_CHARS: Final = 180
+_REFERENCES: Final = 20
+# Some ids are strangers': without blanks and angle brackets each stays one id, and each fits the 998 characters that
+# RFC 5322 gives a line.
+_ID: Final = re.compile(r"<[!-;=?-~]{1,250}>")
+_REPLIES: Final = ("re:", "aw:", "sv:", "antw:", "rif:", "res:")
+
+
+class _Ids(UnstructuredHeader, BaseHeader):
+    """Message ids, one a line: the standard library makes encoded words of long ones, which then name nothing."""
+
+    def fold(self, *, policy: Policy) -> str:
+        return f"{self.name}: {f'{policy.linesep} '.join(str(self).split())}{policy.linesep}"
+
+
+class _Line(UnstructuredHeader, BaseHeader):
+    """A line of text: the standard library's newer writer loses blanks between words that are not ASCII."""
+
+    def fold(self, *, policy: Policy) -> str:
+        charset = "us-ascii" if self.isascii() else "utf-8"
+        written = Header(str(self), charset, maxlinelen=76, header_name=self.name)
+        return f"{self.name}: {written.encode(linesep=policy.linesep)}{policy.linesep}"
+
+
+def _registry() -> HeaderRegistry:
+    registry = HeaderRegistry()
+    registry.map_to_type("subject", _Line)
+    for name in ("message-id", "in-reply-to", "references"):
+        registry.map_to_type(name, _Ids)
+    return registry
+
+
+_POLICY: Final = SMTP.clone(header_factory=_registry())
+_TEMPLATES: Final = Environment(
+    loader=FileSystemLoader(Path(__file__).parent / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+@dataclass(frozen=True)
+class Letter:
+    """One mail that is ready to go: `sender` and `to` are those of its envelope."""
+
+    sender: str
+    to: str
+    message_id: str
+    subject: str
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Stationery:
+    """Whose mail it is. `answers`: mail comes back to `replies`; otherwise cards are answered from their links.
+
+    `bounces`: mail that cannot be delivered comes back there too.
+    """
+
+    address: str
+    name: str
+    replies: ReplyAddresses
+    answers: bool
+    bounces: bool
+
+    def card(self, notice: Notice, before: Sent | None, now: datetime) -> Letter:
+        """A card, or a reminder in its thread. Raises `NotDelivered` for an address that is none."""
+        voice = voice_of(notice.person, now)
+        words = card_words(notice, voice, how="reply" if self.answers else "link")
+        what = {"ask": "", "remind": f"remind{notice.request.reminded}", "digest": "digest"}[notice.kind]
+        opens = text("button.open", voice.language)
+        page = self._page("mail_card.html", voice.language, words=words, open=opens)
+        subject, thread = shown_again(words.subject, SUBJECT_CHARS), _ids(())
+        if before is not None:
+            subject, thread = _answering(str(before.handle.get("subject") or subject)), _ids([before.vendor_id])
+        # The same id however often it is sent: where a try that failed did arrive, the second can be told for its copy.
+        draft = _Draft(notice.address, self.replies.message_id(notice.token, what), subject, thread, now)
+        return self._letter(draft, notice.token, voice.language, words.text, page)
+
+    def closing(self, sent: Sent, closed: Closed, address: str, now: datetime) -> Letter:
+        """How it ended, in the thread of its card. Raises `NotDelivered`."""
+        voice = voice_of(closed.person, now)
+        told = closing_text(closed, voice)
+        page = self._page("mail_text.html", voice.language, told=told)
+        subject = _answering(str(sent.handle.get("subject") or closing_words(closed.request, voice)))
+        identity = self.replies.message_id(closed.token, f"closed.{closed.request.revision}")
+        draft = _Draft(address, identity, subject, _ids([sent.vendor_id]), now)
+        return self._letter(draft, closed.token, voice.language, told, page)
+
+    def answer(self, where: Mapping[str, Any], reply: Reply, now: datetime) -> Letter:
+        """An answer to a mail, in its thread. Raises `NotDelivered`."""
+        token = str(where.get("token", ""))
+        thread = _ids([*where.get("references", ()), where.get("message_id", "")])
+        # Not random: an answer that is sent again is the same mail.
+        named = hashlib.sha256("\0".join((*thread, reply.text)).encode()).hexdigest()[:20]
+        identity = self.replies.message_id(token, f"answer.{named}") if token else f"<{named}@{self.replies.domain}>"
+        subject = _answering(one_line(str(where.get("subject", "")) or "Signoff", SUBJECT_CHARS).text)
+        page = self._page("mail_text.html", reply.language, told=reply.text)
+        draft = _Draft(str(where["to"]), identity, subject, thread, now)
+        return self._letter(draft, token, reply.language, reply.text, page, automatic="auto-replied")
+
+    def _letter(
+        self, draft: "_Draft", token: str, language: str, told: str, page: str, automatic: str = "auto-generated"
+    ) -> Letter:
+        to = plain_address(draft.to)
+        if not to:
+            raise NotDelivered("the address is none that mail can be sent to", code="address", again=False)
+        mail = EmailMessage(_POLICY)
+        mail["From"] = Address(self.name, addr_spec=self.address)
+        mail["To"] = Address(addr_spec=to)
+        back = self.replies.address(token) if token else ""
+        if self.answers and back:
+            mail["Reply-To"] = Address(addr_spec=back)
+        # An encoded word that somebody wrote would be read as what it hides.
+        subject = draft.subject.replace("=?", "= ?")
+        mail["Subject"] = subject
+        mail["Date"] = draft.now
+        mail["Message-ID"] = draft.message_id
+        if draft.thread:
+            mail["In-Reply-To"] = draft.thread[-1]
+            mail["References"] = " ".join(draft.thread)
+        mail["Auto-Submitted"] = automatic
+        # Not `All`: that would suppress bounces too, by which it is known that a card did not arrive.
+        mail["X-Auto-Response-Suppress"] = "OOF, AutoReply"
+        whole = "\n\n".join(filter(None, (self._above(language), told, self._end())))
+        mail.set_content(f"{whole}\n", cte="quoted-printable")
+        mail.add_alternative(page, subtype="html", cte="quoted-printable")
+        # With the token in the envelope's sender, a bounce names its card by the address that it goes to.
+        bounced_to = back if self.bounces and self.answers else self.address
+        # An answer comes from nobody, so that no two machines can write to each other for ever (RFC 3834).
+        sender = "" if automatic == "auto-replied" else bounced_to
+        return Letter(sender, to, draft.message_id, subject, mail.as_bytes())
+
+    def _page(self, template: str, language: str, **context: Any) -> str:
+        return _page(template, language, above=self._above(language), end=self._end(), **context)
+
+    def _end(self) -> str:
+        """Our last line: what stands below it is not ours."""
+        return END if self.answers else ""
+
+    def _above(self, language: str) -> str:
+        """The line that ends what is read of a reply: what stands below it is ours, however it is quoted."""
+        return f"{MARK} {text('mail.above', language)} {MARK[::-1]}" if self.answers else ""
+
+
+@dataclass(frozen=True)
+class _Draft:
+    to: str
+    message_id: str
+    subject: str
+    thread: Sequence[str]
+    now: datetime
+
+
+def _page(template: str, language: str, **context: Any) -> str:
+    return _TEMPLATES.get_template(template).render(language=language, **context)
+
+
+def _ids(written: Sequence[Any]) -> tuple[str, ...]:
+    """Those of `written` that are message ids as we may write them, the last twenty."""
+    good = [each for each in written if isinstance(each, str) and _ID.fullmatch(each)]
+    return tuple(dict.fromkeys(good))[-_REFERENCES:]
+
+
+def _answering(subject: str) -> str:
+    return subject if subject.lower().startswith(_REPLIES) else f"Re: {subject}"

@@ -1,0 +1,172 @@
+"""The options of the e-mail channel: how mail goes out, how answers come in, and who vouches for their senders."""
+
+from email.utils import parseaddr
+from ipaddress import ip_address
+from typing import Final, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from signoff.channels.base import Options
+from signoff.channels.mail.header import mailboxes, plain_address
+
+LOCAL_CHARS: Final = 14
+"""Of a local part's 64 octets, those that a token and what proves it leave to the name of the mailbox."""
+# People's replies then name an id that we never saw, so that it cannot be asked whether they reply to a card at all.
+_REWRITING: Final = (".amazonaws.com", ".postmarkapp.com")
+
+
+class SmtpOptions(Options):
+    """The server that takes our mail."""
+
+    host: str = Field(min_length=1, description="The mail server, such as smtp.example.com.")
+    port: int = Field(587, ge=1, le=65_535, description="587 with `starttls`, 465 with `tls`.")
+    tls: Literal["starttls", "tls", "none"] = Field("starttls", description="How the connection is made secret.")
+    user: str = Field("", description="Who signs in there; nobody does if it is empty.")
+    password: str = Field("", description="The password of `user`, env:NAME.")
+    rewrites_ids: bool = Field(
+        False, description="Whether it gives our mail ids of its own, as Amazon's and Postmark's are known to do."
+    )
+    # Below the 30 s that a delivery has in all (`carrying.py`), so that a silent server is named as the cause.
+    timeout_seconds: float = Field(20.0, gt=0, le=25, description="How long the server is waited for.")
+
+    @model_validator(mode="after")
+    def _no_open_password(self) -> Self:
+        _keep_secret(self.tls, self.password, self.host)
+        return self
+
+    @property
+    def keeps_ids(self) -> bool:
+        """Whether people's replies name our mail by the ids that we gave it."""
+        return not self.rewrites_ids and not self.host.lower().endswith(_REWRITING)
+
+
+class ImapOptions(Options):
+    """A mailbox for answers alone: what is unread in it is taken and marked as read."""
+
+    host: str = Field(min_length=1, description="The IMAP server.")
+    port: int = Field(993, ge=1, le=65_535, description="993 with `tls`, 143 with `starttls`.")
+    tls: Literal["starttls", "tls", "none"] = Field("tls", description="How the connection is made secret.")
+    user: str = Field(min_length=1, description="Whose mailbox it is.")
+    password: str = Field(min_length=1, description="The password of `user`, env:NAME.")
+    folder: str = Field("INBOX", min_length=1, description="The folder into which answers are sorted.")
+    timeout_seconds: float = Field(20.0, gt=0, le=60, description="How long the server is waited for.")
+
+    @model_validator(mode="after")
+    def _no_open_password(self) -> Self:
+        _keep_secret(self.tls, self.password, self.host)
+        return self
+
+
+class LmtpOptions(Options):
+    """A port on which our own mail server hands answers in. Who can reach it can say anything: keep it private."""
+
+    host: str = Field("127.0.0.1", min_length=1, description="The address that is listened on.")
+    port: int = Field(ge=1, le=65_535, description="The port.")
+    protocol: Literal["lmtp", "smtp"] = Field("lmtp", description="What the mail server speaks.")
+
+
+class MailWebhookOptions(Options):
+    """Answers that come to `/channels/<name>` by HTTP."""
+
+    shape: Literal["raw", "postmark", "mailgun", "ses"] = Field(
+        "raw", description="Who sends: `raw` is the bare mail, signed as Standard Webhooks."
+    )
+    secret: str = Field("", description="What signs or signs in, env:NAME; `ses` has none.")
+    previous_secret: str = Field("", description="The secret before this one, while both are in use.")
+    user: str = Field("signoff", description="The user beside `secret` in the address that Postmark is given.")
+    topic: str = Field("", description="The ARN of the SNS topic, with `ses`.")
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.shape == "ses" and not self.topic.startswith("arn:"):
+            raise ValueError("with shape `ses` it needs the `topic`, arn:aws:sns:...")
+        if self.shape != "ses" and not self.secret:
+            raise ValueError(f"with shape `{self.shape}` it needs a `secret`")
+        return self
+
+
+class InboundOptions(Options):
+    """How answers come in: by one of the three."""
+
+    imap: ImapOptions | None = None
+    lmtp: LmtpOptions | None = None
+    webhook: MailWebhookOptions | None = None
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        if sum(each is not None for each in (self.imap, self.lmtp, self.webhook)) != 1:
+            raise ValueError("answers come in by exactly one of `imap`, `lmtp` and `webhook`")
+        return self
+
+
+class EmailOptions(Options):
+    """Without `inbound` mail only tells, and is answered from its link."""
+
+    smtp: SmtpOptions
+    sender: str = Field(description="Who the mail is from, such as `Signoff <approvals@example.com>`.")
+    reply_to: str = Field("", description="Where answers go, if not to the sender: approvals@replies.example.com.")
+    bounces_come_back: bool = Field(
+        True, description="Whether mail that cannot be delivered comes back to where answers go, and so is known."
+    )
+    inbound: InboundOptions | None = None
+    authserv_id: str = Field(
+        "", description="As whom our own mail server signs its Authentication-Results; else DKIM is checked here."
+    )
+    received_by: str = Field("", description="As whom it names itself in Received, if otherwise.")
+
+    @field_validator("sender")
+    @classmethod
+    def _one_sender(cls, sender: str) -> str:
+        read = mailboxes(sender)
+        if read.odd or len(read.addresses) != 1 or not sender.isprintable():
+            raise ValueError("a sender looks like `Signoff <approvals@example.com>`")
+        return sender
+
+    @field_validator("reply_to")
+    @classmethod
+    def _bare_address(cls, address: str) -> str:
+        if address and plain_address(address) != address:
+            raise ValueError("an address looks like approvals@replies.example.com, in lower case")
+        return address
+
+    @model_validator(mode="after")
+    def _room_for_a_token(self) -> Self:
+        local = self.answered_at.partition("@")[0]
+        # `ReplyAddresses.is_ours` cuts an address at its first `+`: it would not know a name with one of its own.
+        if self.inbound is not None and (len(local) > LOCAL_CHARS or "+" in local):
+            raise ValueError(f"`{local}` of the address for answers is longer than {LOCAL_CHARS} letters, or has a `+`")
+        if self.received_by and not self.authserv_id:
+            raise ValueError("`received_by` says which server's results count, and without `authserv_id` none do")
+        shape = self.inbound and self.inbound.webhook and self.inbound.webhook.shape
+        if self.authserv_id and shape not in (None, "raw"):
+            raise ValueError(f"`authserv_id` is of your own mail server, and with shape `{shape}` there is none")
+        return self
+
+    @property
+    def address(self) -> str:
+        """The bare address of the sender, in lower case."""
+        return mailboxes(self.sender).addresses[0]
+
+    @property
+    def sender_name(self) -> str:
+        """The name beside it, or nothing."""
+        return parseaddr(self.sender)[0]
+
+    @property
+    def answered_at(self) -> str:
+        """The address for answers, before a token is put into it."""
+        return self.reply_to or self.address
+
+
+def _keep_secret(tls: str, password: str, host: str) -> None:
+    if tls == "none" and password and not is_here(host):
+        raise ValueError("a password is not sent without TLS: set `tls`")
+
+
+def is_here(host: str) -> bool:
+    """Whether only this machine is reached by `host`."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        # Any other name may lead to another machine tomorrow.
+        return host == "localhost"

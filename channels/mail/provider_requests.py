@@ -1,0 +1,152 @@
+"""Mail that is brought by HTTP: what proves who brings it, and where in the request the mail is.
+
+Every shape ends in the bare mail, since only that can be checked for its sender; of what a provider read out of it
+nothing is taken. Postmark has to be set to include raw content, and a route of Mailgun to end in `mime`.
+"""
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from signoff.channels.base import Forged, Malformed
+from signoff.channels.envelopes import Raw
+from signoff.channels.mail.delivery_formats import form_fields, media_type, signed_fields
+from signoff.channels.mail.options import MailWebhookOptions
+from signoff.channels.mail.raw_mail import Arrived
+from signoff.channels.mail.sns import Fetch, SnsTopic, fetched
+from signoff.channels.standard_webhooks import read_secret, verified_id
+
+MAILGUN_SECONDS: Final = 12 * 3_600
+"""For how long Mailgun tries again what it signed, and a little more."""
+_SIGNED: Final = ("timestamp", "token", "signature")
+
+
+class MailShape(ABC):
+    """One way of bringing mail."""
+
+    @abstractmethod
+    def verify(self, raw: Raw, now: datetime) -> None:
+        """Raises `Forged` and nothing else."""
+
+    @abstractmethod
+    def mail(self, raw: Raw) -> Arrived | None:
+        """The mail in a verified request; None where there is none. Raises `Malformed`."""
+
+
+def mail_shape(options: MailWebhookOptions, fetch: Fetch = fetched) -> MailShape:
+    """The shape that the options name. Raises `ConfigError`."""
+    secrets = tuple(each for each in (options.secret, options.previous_secret) if each)
+    makers: Mapping[str, Callable[[], MailShape]] = {
+        "raw": lambda: RawShape(secrets),
+        "postmark": lambda: PostmarkShape(options.user, secrets),
+        "mailgun": lambda: MailgunShape(secrets),
+        "ses": lambda: SesShape(SnsTopic(options.topic, fetch)),
+    }
+    return makers[options.shape]()
+
+
+class RawShape(MailShape):
+    """The bare mail as `message/rfc822`, signed as Standard Webhooks."""
+
+    def __init__(self, secrets: tuple[str, ...]) -> None:
+        self._secrets = [read_secret(each) for each in secrets]
+
+    def verify(self, raw: Raw, now: datetime) -> None:
+        """See `MailShape`."""
+        verified_id(self._secrets, raw.headers, raw.body, now)
+
+    def mail(self, raw: Raw) -> Arrived | None:
+        """See `MailShape`."""
+        if media_type(raw) != "message/rfc822":
+            raise Malformed("the content type is not message/rfc822")
+        return Arrived(raw.body)
+
+
+class PostmarkShape(MailShape):
+    """Postmark's JSON; it signs nothing, so the address that it is given holds a user and a password."""
+
+    def __init__(self, user: str, secrets: tuple[str, ...]) -> None:
+        self._wanted = [b"Basic " + base64.b64encode(f"{user}:{each}".encode()) for each in secrets]
+
+    def verify(self, raw: Raw, now: datetime) -> None:
+        """See `MailShape`."""
+        # As bytes: `compare_digest` raises TypeError for text beyond ASCII, which anybody can send.
+        given = raw.headers.get("authorization", "").encode("utf-8", "replace")
+        if not any(hmac.compare_digest(given, wanted) for wanted in self._wanted):
+            raise Forged("the user and password in the address are not ours")
+
+    def mail(self, raw: Raw) -> Arrived | None:
+        """See `MailShape`."""
+        body = _json_object(raw)
+        whole = body.get("RawEmail")
+        if not isinstance(whole, str) or not whole:
+            raise Malformed("there is no `RawEmail`: have Postmark include raw email content")
+        recipient = body.get("OriginalRecipient")
+        return Arrived(_bytes(whole), (recipient,) if isinstance(recipient, str) else ())
+
+
+class MailgunShape(MailShape):
+    """A route of Mailgun. Its signature leaves the mail open, which therefore has to prove itself."""
+
+    def __init__(self, secrets: tuple[str, ...]) -> None:
+        self._keys = [each.encode() for each in secrets]
+
+    def verify(self, raw: Raw, now: datetime) -> None:
+        """See `MailShape`. Of the form only what is signed is looked for: to read all of it takes seconds."""
+        try:
+            fields = signed_fields(raw, _SIGNED)
+        except Malformed:
+            raise Forged("there is no signature that can be read") from None
+        moment, token, given = (fields.get(name, b"") for name in _SIGNED)
+        # Twelve digits at most: `int` raises ValueError for more than 4,300, and only `Forged` may come out of here.
+        if not re.fullmatch(rb"[0-9]{1,12}", moment) or not 1 <= len(token) <= 200:
+            raise Forged("there is no time or no token that could be signed")
+        if abs(now.timestamp() - int(moment)) > MAILGUN_SECONDS:
+            raise Forged("the message is too old, or a clock is wrong")
+        wanted = [hmac.new(key, moment + token, hashlib.sha256).hexdigest().encode() for key in self._keys]
+        if not any(hmac.compare_digest(given, each) for each in wanted):
+            raise Forged("the signature is by no key that is known here")
+
+    def mail(self, raw: Raw) -> Arrived | None:
+        """See `MailShape`."""
+        fields = form_fields(raw)
+        if not fields.get("body-mime"):
+            raise Malformed("there is no `body-mime`: have the route forward to an address that ends in `mime`")
+        return Arrived(fields["body-mime"], (fields.get("recipient", b"").decode("utf-8", "replace"),))
+
+
+class SesShape(MailShape):
+    """What SES receives, by an SNS topic with the mail in it: SES vouches for the sender, SNS signs all of it."""
+
+    def __init__(self, topic: SnsTopic) -> None:
+        self._topic = topic
+
+    def verify(self, raw: Raw, now: datetime) -> None:
+        """See `MailShape`."""
+        self._topic.verify(raw.body, now)
+
+    def mail(self, raw: Raw) -> Arrived | None:
+        """See `MailShape`."""
+        return self._topic.mail(raw.body)
+
+
+def _json_object(raw: Raw) -> dict[str, Any]:
+    if media_type(raw) != "application/json":
+        raise Malformed("the content type is not application/json")
+    try:
+        body = json.loads(raw.body)
+    except (ValueError, RecursionError):
+        raise Malformed("the body is not JSON") from None
+    if not isinstance(body, dict):
+        raise Malformed("the body is not a JSON object")
+    return body
+
+
+def _bytes(whole: str) -> bytes:
+    return whole.encode("utf-8", "surrogatepass")

@@ -1,0 +1,99 @@
+"""What a mail says: all that its writer wrote anew, above the quote and below it, and whether a person wrote it.
+
+Mail comes from anybody, so all work here grows with the length of the mail and no faster, and any bytes at all are
+either read or `Malformed`. Whether the mail comes from whom it claims is `mail_authenticity.py`'s to say.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from signoff.channels.base import Malformed
+from signoff.channels.mail.auto_reply import automatic_sign
+from signoff.channels.mail.body import Body, written_body
+from signoff.channels.mail.header import Header, mailboxes, message_ids, only_sender, shown, split_mail
+from signoff.channels.mail.html_text import STRUCK, html_lines
+from signoff.channels.mail.quotes import Written, newly_written
+
+MAX_MAIL: Final = 10 * 1024 * 1024
+"""Bytes of a whole mail; a longer one is not read."""
+_DELIVERED: Final = ("delivered-to", "x-original-to", "envelope-to", "x-envelope-to")
+_MAX_ADDRESSES: Final = 200
+_MAX_NAME: Final = 500
+
+
+@dataclass(frozen=True)
+class MailSaid:
+    """What one mail holds for us. Addresses are in lower case, message ids with their angle brackets.
+
+    `above` and `below` are what was newly written above the quote and below it, by line. `unclear` says why none of it
+    may decide: `nothing` written, `too_long`, or `struck` out. `automatic` names the sign by which a machine wrote it;
+    such a mail is never answered and decides nothing. `sender` is empty unless there is exactly one address in exactly
+    one From, and is only a claim. `recipients` are those of To and Cc, `delivered` those of Delivered-To and the like,
+    which our own server adds. `name` is what the sender calls themselves.
+    """
+
+    above: tuple[str, ...]
+    below: tuple[str, ...]
+    unclear: str
+    automatic: str
+    sender: str
+    name: str
+    recipients: tuple[str, ...]
+    delivered: tuple[str, ...]
+    message_id: str
+    references: tuple[str, ...]
+    """Of In-Reply-To, then of References, last first: what it most likely replies to comes first."""
+    subject: str
+
+
+def read_mail(raw: bytes) -> MailSaid:
+    """Read a mail as it came, headers and all. Raises `Malformed`, and nothing else."""
+    if len(raw) > MAX_MAIL:
+        raise Malformed("the mail is too long")
+    header, body = split_mail(raw)
+    sender, _ = only_sender(header)
+    written = _written(written_body(header, body))
+    # Only for reading what stands below an answer: who may answer is known by the address alone.
+    name = shown(mailboxes(header.first("from")[:_MAX_NAME]).around) if sender else ""
+    ids = message_ids(header.first("message-id"))
+    return MailSaid(
+        above=written.above,
+        below=written.below,
+        unclear=written.unclear,
+        automatic=automatic_sign(header),
+        sender=sender,
+        name=" ".join(name.replace("\0", " ").split()),
+        recipients=_addresses(header, "to", "cc"),
+        delivered=_addresses(header, *_DELIVERED),
+        message_id=ids[0] if ids else "",
+        references=_references(header),
+        subject=shown(header.first("subject")),
+    )
+
+
+def _written(body: Body) -> Written:
+    lines = html_lines(body.text) if body.html else body.text.split("\n")
+    written = newly_written(lines, flowed=body.flowed)
+    # What was cut off may take back what stands above it.
+    if body.cut:
+        return replace(written, unclear="too_long")
+    # A client that writes a part without formatting leaves out that something in it is struck out.
+    twin = newly_written(html_lines(body.twin)) if _may_strike(body.twin) else Written()
+    struck = any(STRUCK in line for line in (*twin.above, *twin.below))
+    return replace(written, unclear="struck") if struck else written
+
+
+def _may_strike(document: str) -> bool:
+    folded = document.lower()
+    return any(sign in folded for sign in ("<s>", "<s ", "<strike", "<del", "line-through"))
+
+
+def _addresses(header: Header, *names: str) -> tuple[str, ...]:
+    found = (address for name in names for value in header.all(name) for address in mailboxes(value).addresses)
+    return tuple(dict.fromkeys(found))[:_MAX_ADDRESSES]
+
+
+def _references(header: Header) -> tuple[str, ...]:
+    """Long threads lose their middle, so what counts stands at the end."""
+    found = [*message_ids(header.first("in-reply-to")), *reversed(message_ids(header.first("references")))]
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,183 @@
+"""Mail from Amazon SES by an SNS topic: the signature of SNS, the topic's subscription, and the mail in a notice.
+
+Any customer of Amazon can have SNS sign something, so that only our own topic counts.
+"""
+
+import base64
+import json
+import logging
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import httpx
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+from signoff.channels.base import Forged, Malformed
+from signoff.channels.mail.authenticity import ProviderVerdict
+from signoff.channels.mail.raw_mail import Arrived
+
+Fetch = Callable[[str], bytes]
+"""Reads what stands at a web address of Amazon. Blocks. Raises `OSError`."""
+
+NOTICE_BYTES: Final = 512 * 1024
+"""Twice what SNS takes for one message (256 KiB), as it may be escaped in the JSON around it."""
+_HOST: Final = re.compile(r"sns\.[a-z]{2}(?:-[a-z]{1,12}){1,3}-[0-9]\.amazonaws\.com(?:\.cn)?")
+"""Of a region, and nothing else: `sns.s3-us-west-2.amazonaws.com` is somebody's bucket."""
+_CERTIFICATE: Final = re.compile(rf"https://{_HOST.pattern}/SimpleNotificationService-[0-9a-f]{{1,64}}\.pem")
+_NOTIFICATION: Final = ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
+_SUBSCRIPTION: Final = ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type")
+_SIGNED: Final = {
+    "Notification": _NOTIFICATION,
+    "SubscriptionConfirmation": _SUBSCRIPTION,
+    "UnsubscribeConfirmation": _SUBSCRIPTION,
+}
+# Version 1 is what a topic signs with unless it is set to 2.
+_HASHES: Final = {"1": hashes.SHA1, "2": hashes.SHA256}
+_MAX_FETCHED: Final = 64 * 1024
+_MAX_CERTIFICATES: Final = 8
+_log = logging.getLogger(__name__)
+
+
+def fetched(url: str) -> bytes:
+    """What stands at `url`; redirects are not followed. Raises `OSError`."""
+    try:
+        answer = httpx.get(url, timeout=5.0, follow_redirects=False)
+    except httpx.HTTPError as error:
+        raise OSError(f"`{url}` cannot be read: {type(error).__name__}") from None
+    if answer.status_code != 200 or len(answer.content) > _MAX_FETCHED:
+        raise OSError(f"`{url}` cannot be read: {answer.status_code}")
+    return answer.content
+
+
+class SnsTopic:
+    """One topic, named by its ARN."""
+
+    def __init__(self, arn: str, fetch: Fetch) -> None:
+        self._arn = arn
+        self._fetch = fetch
+        self._certificates: dict[str, x509.Certificate] = {}
+
+    def verify(self, body: bytes, now: datetime) -> None:
+        """Raises `Forged` unless SNS signed it for our topic."""
+        try:
+            notice = _object(body)
+            signed, hashed = _signed(notice)
+            signature = base64.b64decode(_text(notice, "Signature"), validate=True)
+        except (Malformed, ValueError):
+            raise Forged("there is nothing that SNS could have signed") from None
+        # Before the certificate: for another's notice nothing is fetched.
+        if notice.get("TopicArn") != self._arn:
+            raise Forged("it is of another topic")
+        certificate = self._certificate(_text(notice, "SigningCertURL"))
+        key = certificate.public_key()
+        if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
+            raise Forged("the certificate is not valid now")
+        if not isinstance(key, rsa.RSAPublicKey):
+            raise Forged("the certificate's key is of another kind")
+        try:
+            key.verify(signature, signed, padding.PKCS1v15(), hashed)
+        except InvalidSignature:
+            raise Forged("the signature is not by SNS") from None
+
+    def mail(self, body: bytes) -> Arrived | None:
+        """The mail in a verified notice; a subscription is confirmed. Raises `Malformed`."""
+        notice = _object(body)
+        kind = _text(notice, "Type")
+        if kind == "SubscriptionConfirmation":
+            self._subscribe(_text(notice, "SubscribeURL"))
+        return (
+            # JSON can hold half of a surrogate pair; encoded strictly it would raise what is not `Malformed`.
+            _mail(_object(_text(notice, "Message").encode("utf-8", "surrogatepass")))
+            if kind == "Notification"
+            else None
+        )
+
+    def _subscribe(self, url: str) -> None:
+        if not _of_amazon(url):
+            raise Malformed("the address that confirms is not Amazon's")
+        try:
+            self._fetch(url)
+        except OSError as error:
+            raise Malformed(f"the subscription cannot be confirmed: {error}") from None
+        _log.info("the subscription of %s is confirmed", self._arn)
+
+    def _certificate(self, url: str) -> x509.Certificate:
+        known = self._certificates.get(url)
+        if known is not None:
+            return known
+        if not _CERTIFICATE.fullmatch(url):
+            raise Forged("the certificate is not Amazon's")
+        try:
+            # Its chain is not checked: it comes by TLS from a host that is SNS's alone.
+            certificate = x509.load_pem_x509_certificate(self._fetch(url))
+        except (OSError, ValueError):
+            raise Forged("the certificate cannot be read") from None
+        if len(self._certificates) >= _MAX_CERTIFICATES:
+            self._certificates.clear()
+        self._certificates[url] = certificate
+        return certificate
+
+
+def _mail(message: dict[str, Any]) -> Arrived | None:
+    """The mail that SES received; None for its other events. Raises `Malformed`."""
+    if message.get("notificationType") != "Received":
+        return None
+    content, receipt, mail = message.get("content"), message.get("receipt"), message.get("mail")
+    if not isinstance(content, str) or not isinstance(receipt, dict) or not isinstance(mail, dict):
+        raise Malformed("there is no mail in the notice: have the receipt rule's SNS action carry it, in Base64")
+    action = receipt.get("action")
+    encoded = isinstance(action, dict) and str(action.get("encoding", "")).upper() == "BASE64"
+    try:
+        raw = base64.b64decode(content, validate=True) if encoded else content.encode("utf-8", "surrogatepass")
+    except ValueError:
+        raise Malformed("the mail in the notice is not Base64") from None
+    recipients = receipt.get("recipients")
+    named = tuple(each for each in recipients if isinstance(each, str)) if isinstance(recipients, list) else ()
+    verdict = ProviderVerdict(_status(receipt, "dmarcVerdict"), _status(receipt, "spfVerdict"), _text(mail, "source"))
+    return Arrived(raw, named, verdict)
+
+
+def _signed(notice: dict[str, Any]) -> tuple[bytes, hashes.HashAlgorithm]:
+    names = _SIGNED.get(_text(notice, "Type"))
+    hashed = _HASHES.get(_text(notice, "SignatureVersion"))
+    if names is None or hashed is None:
+        raise Malformed("neither the type nor the signature's version is known")
+    # SNS signs the subject only of a notice that has one.
+    lines = (f"{name}\n{_text(notice, name)}\n" for name in names if name != "Subject" or notice.get("Subject"))
+    return "".join(lines).encode("utf-8", "surrogatepass"), hashed()
+
+
+def _of_amazon(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return False
+    # All of the host: a user, a port or a dot after it would lead elsewhere.
+    return parts.scheme == "https" and port is None and _HOST.fullmatch(parts.netloc) is not None
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        raise Malformed("the body is not JSON") from None
+    if not isinstance(found, dict):
+        raise Malformed("the body is not a JSON object")
+    return found
+
+
+def _text(source: dict[str, Any], name: str) -> str:
+    found = source.get(name)
+    return found if isinstance(found, str) else ""
+
+
+def _status(receipt: dict[str, Any], name: str) -> str:
+    found = receipt.get(name)
+    return _text(found, "status") if isinstance(found, dict) else ""

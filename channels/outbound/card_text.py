@@ -1,0 +1,266 @@
+"""A card in words, for channels of text: whole sentences in the language of the person.
+
+Nothing here knows a channel. What comes from a model or a person is untrusted: it stands on one line, invisible
+characters are marks, and each value is cut on its own. Markup is the channel's: escape all that is said here.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from signoff.approvals.card import NOTE_CHARS
+from signoff.channels.envelopes import Notice
+from signoff.contracts.approval import ApprovalRequest, CardRow
+from signoff.contracts.decision import Assurance, at_least
+from signoff.contracts.ids import show_code
+from signoff.contracts.limits import EFFECT_CHARS
+from signoff.formats.visible_text import ELLIPSIS, MISSING, one_line
+from signoff.texts.catalogue import has_text, text
+from signoff.texts.formatter import NAME_CHARS, Voice, moment_words, shown_again, until_words
+
+How = Literal["text", "reply", "buttons", "link", "unseen"]
+"""How a channel takes answers: a message with the code, a reply to the card itself, buttons, or only the link; where a
+card is not whole, nothing but a no (`unseen`)."""
+
+LEAST_CHARS: Final = 400
+"""The least room in which a card says what it has to."""
+_TIGHTER: Final = (120, 60, 24)
+_LEAST_EFFECT: Final = 60
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much a channel has room for, in characters: a whole card as text, one value, the agent's words; and rows.
+
+    Raises `ValueError` for a `whole` below `LEAST_CHARS`.
+    """
+
+    whole: int = 20_000
+    value: int = 500
+    says: int = 1_000
+    rows: int = 60
+
+    def __post_init__(self) -> None:
+        if self.whole < LEAST_CHARS:
+            raise ValueError(f"a card needs room for {LEAST_CHARS} characters, not {self.whole}")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One argument: its label and its value; `note` says that it is cut, and how long it is. Remarks have no label."""
+
+    label: str
+    value: str
+    note: str = ""
+
+    @property
+    def text(self) -> str:
+        """All of it on one line."""
+        told = f"{self.label}: {self.value}" if self.label else self.value
+        return f"{told} ({self.note})" if self.note else told
+
+
+@dataclass(frozen=True)
+class CardWords:
+    """A card part by part, for channels that lay it out themselves; `text` is all of it as plain text.
+
+    Empty parts are not said. `whole` is False where something of the action is not shown; then `incomplete` says so,
+    with the link. `subject` is one line that names it in a list. `decides` is False where only the link can answer, and
+    `approves` also where the card is not whole: then it can be denied here, and is approved where all of it is read.
+    """
+
+    heading: str
+    subject: str
+    code: str
+    effect: str
+    rows: tuple[Line, ...]
+    note: str
+    asked: str
+    rule: str
+    says_lead: str
+    says: str
+    counted: str
+    due: str
+    more: str
+    incomplete: str
+    how: str
+    open: str
+    link: str
+    whole: bool
+    decides: bool
+    approves: bool
+    approve: str
+    deny: str
+
+    @property
+    def text(self) -> str:
+        """The card as plain text, in short paragraphs."""
+        rows = "\n".join(f"- {row.text}" for row in self.rows)
+        says = f"{self.says_lead}\n“{self.says}”" if self.says else ""
+        facts = "\n".join(filter(None, (self.note, self.asked, self.rule)))
+        course = "\n".join(filter(None, (self.counted, self.due, self.more)))
+        ways = "\n".join(filter(None, (self.incomplete, self.how, self.open)))
+        first = f"{self.heading} ({self.code})"
+        return "\n\n".join(filter(None, (first, self.effect, rows, facts, says, course, ways)))
+
+
+def card_words(
+    notice: Notice, voice: Voice, *, how: How, assurance: Assurance = "channel", limits: Limits | None = None
+) -> CardWords:
+    """What a card says; its `text` is at most `limits.whole` characters.
+
+    `how` is how the channel takes answers, and `assurance` the channel's: what it cannot decide says so. Where there is
+    no room, values are cut shorter, then the agent's words and the rule go, then the last arguments; `whole` is then
+    False.
+    """
+    limits = limits or Limits()
+    if how == "link" or notice.kind == "digest" or link_only(notice.request, assurance):
+        how = "link"
+    writer = _Writer(notice, voice, how)
+    fitting = (words for words in writer.attempts(limits) if len(words.text) <= limits.whole)
+    return next(fitting, None) or writer.least(limits.whole)
+
+
+def link_only(request: ApprovalRequest, assurance: Assurance) -> bool:
+    """Whether a channel of that assurance cannot decide a request, so that only the link can."""
+    typed = request.confirm == "type" or request.kind == "in_doubt"
+    return typed or not at_least(assurance, request.min_assurance)
+
+
+def how_words(how: How, request: ApprovalRequest, voice: Voice, link: str) -> str:
+    """How a request is answered."""
+    language = voice.language
+    words = {"approve": text("word.approve", language), "deny": text("word.deny", language)}
+    return text(f"card.how.{how}", language, **words, code=show_code(request.code), link=link)
+
+
+class _Writer:
+    """Writes one card, in more and more narrow forms."""
+
+    def __init__(self, notice: Notice, voice: Voice, how: How) -> None:
+        self.notice = notice
+        self.request = notice.request
+        self.voice = voice
+        self.how = how
+
+    def attempts(self, limits: Limits) -> Iterator[CardWords]:
+        """The card in full, then in less and less room."""
+        rows = min(len(self.request.card.rows), limits.rows)
+        for value in (limits.value, *(each for each in _TIGHTER if each < limits.value)):
+            yield self.words(value, limits.says, rows)
+        # The agent's words go before any argument does: only arguments run.
+        least = min(limits.value, _TIGHTER[-1])
+        yield self.words(least, 0, rows)
+        for kept in range(rows, -1, -1):
+            yield replace(self.words(least, 0, kept), rule="")
+
+    def least(self, room: int) -> CardWords:
+        """What is left where even no argument fits: what it is, and that there is more to read."""
+        short = text("card.incomplete_short", self.voice.language)
+        told = short if self.how == "link" else text("card.incomplete", self.voice.language, link=self.notice.link)
+        bare = replace(self.words(0, 0, 0), rows=(), note="", asked="", rule="", counted="", more="", effect=ELLIPSIS)
+        # Said also of a call without arguments: who asks, and by which rule, is not there.
+        how = self.how if self.how == "link" else "unseen"
+        said = how_words(how, self.request, self.voice, self.notice.link)
+        bare = replace(bare, whole=False, approves=False, incomplete=told, how=said, open="")
+        # An address that is cut leads nowhere.
+        fitting = (bare, replace(bare, due=""), replace(bare, due="", incomplete=short, how="", open=""))
+        words = next((each for each in fitting if len(each.text) + _LEAST_EFFECT <= room), fitting[-1])
+        return replace(words, effect=shown_again(self.request.card.effect, room - len(words.text)))
+
+    def words(self, value: int, says: int, rows: int) -> CardWords:
+        """The card with `rows` arguments of `value` characters each, and `says` characters of the agent's words."""
+        notice, request, voice, language = self.notice, self.request, self.voice, self.voice.language
+        digest = notice.kind == "digest"
+        lines = () if digest else self.lines(value, rows)
+        whole = digest or not (any(line.note or not line.label for line in lines))
+        heading, code, effect = self.heading(), show_code(request.code), shown_again(request.card.effect, EFFECT_CHARS)
+        how = how_words(self.how if whole or self.how == "link" else "unseen", request, voice, notice.link)
+        linked = self.how == "link"
+        incomplete = "" if whole else text("card.incomplete", language, link=notice.link)
+        # The link stands in `how` already.
+        if linked and incomplete:
+            incomplete = text("card.incomplete_short", language)
+        agent = "" if digest else request.card.agent_says
+        return CardWords(
+            heading=heading,
+            subject=text("card.subject", language, heading=heading, effect=effect, code=code),
+            code=code,
+            effect=effect,
+            rows=lines,
+            note=self.note(),
+            asked=self.asked(),
+            rule="" if digest else self.rule(),
+            says_lead=text("card.says", language) if agent and says else "",
+            says=shown_again(agent, says) if agent and says else "",
+            counted=self.counted(),
+            due=self.due(),
+            more=text("card.more", language, n=notice.more) if notice.more else "",
+            incomplete=incomplete,
+            how=how,
+            open="" if linked or incomplete or not notice.link else text("card.open", language, link=notice.link),
+            link=notice.link,
+            whole=whole,
+            decides=not linked,
+            approves=not linked and whole,
+            approve=text("button.approve", language),
+            deny=text("button.deny", language),
+        )
+
+    def heading(self) -> str:
+        language = self.voice.language
+        if self.notice.kind == "digest":
+            return text("card.digest", language, n=self.notice.more + 1)
+        if self.request.kind == "in_doubt":
+            return text("card.doubt", language)
+        return text("card.remind" if self.notice.kind == "remind" else "card.ask", language)
+
+    def lines(self, value: int, rows: int) -> tuple[Line, ...]:
+        every = self.request.card.rows
+        lines = [self.line(row, value) for row in every[:rows]]
+        if rows < len(every):
+            lines.append(Line("", text("card.left_out", self.voice.language, n=len(every) - rows)))
+        return tuple(lines)
+
+    def line(self, row: CardRow, limit: int) -> Line:
+        shown = shown_again(row.value, limit)
+        cut = row.cut or len(shown) < len(row.value)
+        # A row may come cut already; only its own `length` knows how much there was.
+        length = max(row.length, len(row.value))
+        note = text("card.cut", self.voice.language, n=length) if cut else ""
+        return Line(shown_again(row.label or row.name, NAME_CHARS), shown, note)
+
+    def note(self) -> str:
+        request = self.request
+        if request.revision < 2:
+            return ""
+        told = shown_again(request.card.note, NOTE_CHARS) or MISSING
+        return text("card.again", self.voice.language, n=request.revision, note=told)
+
+    def asked(self) -> str:
+        request = self.request
+        who = one_line(request.requester.name or request.requester.user, NAME_CHARS).text
+        actor = one_line(request.actor or request.tool, NAME_CHARS).text
+        return text("card.asked", self.voice.language, actor=actor, who=who)
+
+    def rule(self) -> str:
+        rule = self.request.rule
+        if has_text(f"rule.{rule}"):
+            return text(f"rule.{rule}", self.voice.language)
+        return text("rule.other", self.voice.language, rule=one_line(rule, NAME_CHARS).text) if rule else ""
+
+    def counted(self) -> str:
+        request = self.request
+        if request.quorum < 2:
+            return ""
+        approved = sum(vote.verdict == "approved" for vote in request.votes)
+        return text("card.counted", self.voice.language, n=approved, of=request.quorum)
+
+    def due(self) -> str:
+        request, voice = self.request, self.voice
+        if request.expires_at is None:
+            return ""
+        extended = request.on_timeout == "escalate" and not request.extended
+        key = "card.due.doubt" if request.kind == "in_doubt" else "card.due.extended" if extended else "card.due"
+        when = moment_words(request.expires_at, voice)
+        return text(key, voice.language, when=when, span=until_words(request.expires_at, voice))

@@ -1,0 +1,69 @@
+"""What happens to requests, read from the store: the dispatcher's only source, so that no turn can tell it anything."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+from signoff.approvals import deadlines
+from signoff.approvals.notifications import RequestEvent, events_between
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.errors import NotFound
+from signoff.store.questions import Questions, Touched
+from signoff.store.request_reader import RequestReader
+
+OVERLAP: Final = timedelta(seconds=10)
+"""How far back each look goes: what was written in a transaction that ended late has an earlier time."""
+
+
+class RequestEvents:
+    """Follows the requests of one store. Several of these over one store tell the same, each by itself."""
+
+    def __init__(self, questions: Questions, requests: RequestReader, clock: Callable[[], datetime]) -> None:
+        self._questions = questions
+        self._requests = requests
+        self._clock = clock
+        self._since: datetime | None = None
+        self._known: dict[str, Touched] = {}
+        self._open: dict[str, ApprovalRequest] = {}
+
+    async def poll(self) -> list[RequestEvent]:
+        """What has happened since the last look; at the first, that everything that waits was opened.
+
+        Raises `StoreUnavailable`.
+        """
+        touched, now = await self._questions.touched(self._since)
+        news = {each.approval: None for each in touched if self._known.get(each.approval) != each}
+        news |= {approval: None for approval, request in self._open.items() if self._is_due(request)}
+        found: list[RequestEvent] = []
+        waiting = dict(self._open)
+        for approval in news:
+            before, after = waiting.pop(approval, None), await self._now(approval)
+            if after is None:
+                continue
+            if after.state == "pending":
+                waiting[approval] = after
+            found += events_between(before, after, self._clock())
+        # Only once everything was read: what fails above is looked at again, and nothing of it was told.
+        self._open = waiting
+        self._known = {each.approval: each for each in touched}
+        self._since = now - OVERLAP
+        return found
+
+    async def ending(self, request: ApprovalRequest) -> ApprovalRequest | None:
+        """`request` as it ended, if it is over or was asked again since; else None. Raises `StoreUnavailable`."""
+        now = await self._now(request.id)
+        if now is None:
+            return None
+        over = next((each for each in events_between(request, now, self._clock()) if each.kind == "closed"), None)
+        return None if over is None else over.request
+
+    async def _now(self, approval: str) -> ApprovalRequest | None:
+        """A request as it stands; None where it is not proved."""
+        try:
+            return (await self._requests.load(approval)).request
+        except NotFound:
+            return None
+
+    def _is_due(self, request: ApprovalRequest) -> bool:
+        coming = deadlines.due(request)
+        return coming is not None and coming.at <= self._clock()

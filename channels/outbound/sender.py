@@ -1,0 +1,244 @@
+"""One channel's part of the courier: its cards go out, are repeated, and say in the end how it ended.
+
+Each channel is carried for by itself, so that none waits for another's vendor.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Final, Literal
+
+from signoff.approvals.audit_events import carried
+from signoff.channels.base import Channel, NotDelivered
+from signoff.channels.envelopes import PARTIAL, Closed, Notice, Sent
+from signoff.contracts.audit import AuditEntry
+from signoff.contracts.person import Person
+from signoff.people.directory import Directory
+from signoff.people.eligibility import seat_of, table_of
+from signoff.store.delivery_queue import Deliveries, DeliveryRow
+
+SEND_SECONDS: Final = 30.0
+"""How long one card may take; a claim lasts twice as long."""
+LONGEST_PAUSE: Final = 600.0
+CLOSE_WITHIN: Final = timedelta(hours=24)
+"""For how long it is tried to let a card say that it is over; who opens it later learns it from the link."""
+_AT_ONCE: Final = 20
+"""Cards that are claimed together; more than make a digest, and few enough to be out before the claim ends."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Supplies:
+    """What the courier carries with. `links` gives the address behind a card's link; `record` writes into the record.
+
+    `digest_over` is how many cards for one person at once become one message.
+    """
+
+    deliveries: Deliveries
+    people: Directory
+    links: Callable[[DeliveryRow], Awaitable[str]]
+    record: Callable[[AuditEntry], Awaitable[None]]
+    clock: Callable[[], datetime]
+    digest_over: int
+
+
+class Carrier:
+    """Carries the cards of one channel. No two calls of one method run at the same time."""
+
+    def __init__(self, channel: Channel, supplies: Supplies) -> None:
+        self._channel = channel
+        self._supplies = supplies
+        self._cards = supplies.deliveries
+        self._not_before = supplies.clock()
+
+    @property
+    def name(self) -> str:
+        """The channel's name in the manifest."""
+        return self._channel.name
+
+    async def step(self, pace: float = 0.0) -> int:
+        """Close what is over, then send what is due, `pace` seconds apart; how many messages it was.
+
+        Raises `StoreUnavailable`.
+        """
+        return await self.close() + await self.send(pace)
+
+    async def send(self, pace: float = 0.0) -> int:
+        """Send what is due, `pace` seconds apart; how many messages it was. Raises `StoreUnavailable`."""
+        # Not even claimed: each claim counts as an attempt, and by attempts the pauses grow.
+        if self._supplies.clock() < self._not_before:
+            return 0
+        rows = await self._cards.claim_due(_AT_ONCE, [self.name])
+        wanted = [row for row in rows if await self._still_wanted(row)]
+        loop, done = asyncio.get_running_loop(), 0
+        # What is begun until then may take as long again, and is still out before its claim ends.
+        late = loop.time() + SEND_SECONDS
+        for message in self._messages(wanted):
+            if loop.time() > late or self._supplies.clock() < self._not_before:
+                # Before somebody else may take them: sent twice at once, they would be there twice.
+                for row in message:
+                    await self._cards.failed(row.token, row.code, row.told, again_after=0.0)
+                continue
+            sent = await (self._one(message[0]) if len(message) == 1 else self._digest(message))
+            done += sent
+            if pace:
+                await asyncio.sleep(pace)
+        return done
+
+    def _messages(self, rows: Sequence[DeliveryRow]) -> Iterator[list[DeliveryRow]]:
+        """What goes out together: each by itself, but for too many new ones for one person."""
+        for _, same in groupby(sorted(rows, key=_to_whom), key=_to_whom):
+            group = list(same)
+            asks = [row for row in group if row.kind == "ask" and row.state == "planned"]
+            if len(asks) > self._supplies.digest_over:
+                yield asks
+                group = [row for row in group if row not in asks]
+            yield from ([row] for row in group)
+
+    async def _one(self, row: DeliveryRow) -> int:
+        again = row.state != "planned"
+        before = Sent(vendor_id=row.vendor_id, handle=row.handle) if again else None
+        notice = await self._notice(row, "remind" if again else "ask")
+        # Sent first, then written down: killed in between, it goes out twice under one token, and not never.
+        sent = await self._tried(row, lambda: self._channel.deliver(notice, before))
+        if sent is None:
+            return 0
+        if again:
+            await self._cards.reminded(row.token)
+            await self._told(row, "reminded", vendor_id=sent.vendor_id, attempt=row.request.reminded)
+        else:
+            whole = row.request.card.whole and self._channel.draws_whole(notice)
+            await self._cards.sent(row.token, sent.vendor_id, sent.handle if whole else {**sent.handle, PARTIAL: True})
+            await self._told(row, "sent", vendor_id=sent.vendor_id)
+        return 1
+
+    async def _digest(self, rows: Sequence[DeliveryRow]) -> int:
+        """One message for all of `rows`: each of them is answered from the link, or by its code."""
+        notice = await self._notice(rows[0], "digest", more=len(rows) - 1)
+        sent = await self._tried(rows[0], lambda: self._channel.deliver(notice, None))
+        if sent is None:
+            for row in rows[1:]:
+                await self._cards.failed(row.token, "", "", again_after=1.0)
+            return 0
+        for row in rows:
+            await self._cards.sent(row.token, sent.vendor_id, sent.handle, kind="digest")
+            await self._told(row, "sent", vendor_id=sent.vendor_id, together=len(rows))
+        return 1
+
+    async def close(self) -> int:
+        """Let cards say that they are over; how many do now, or never will. Raises `StoreUnavailable`."""
+        if self._supplies.clock() < self._not_before:
+            return 0
+        rows = await self._cards.to_close(_AT_ONCE, [self.name])
+        # At the same time, since one after the other, each as slow as it may be, they would outlast their claims.
+        closed = await asyncio.gather(*map(self._over, rows))
+        return sum(closed)
+
+    async def _over(self, row: DeliveryRow) -> int:
+        person = self._supplies.people.find(row.person, row.tenant)
+        event, facts = "closed", dict[str, object]()
+        # A digest is about several requests, of which the others may still wait.
+        if row.kind != "digest" and person is not None:
+            link = await self._supplies.links(row)
+            closed = Closed(request=row.request, person=person, token=row.token, link=link)
+            sent = Sent(vendor_id=row.vendor_id, handle=row.handle)
+            try:
+                await self._within(self._channel.close(sent, closed))
+            except NotDelivered as error:
+                since = row.ended_at or row.changed_at
+                if error.again and self._supplies.clock() < since + CLOSE_WITHIN:
+                    await self._cards.failed(row.token, error.code, error.message, again_after=self._pause(row, error))
+                    return 0
+                event, facts = "not closed", {"code": error.code, "told": error.message}
+        await self._cards.closed(row.token)
+        await self._told(row, event, **facts)
+        return 1
+
+    async def _tried(self, row: DeliveryRow, send: Callable[[], Awaitable[Sent]]) -> Sent | None:
+        """What the vendor said, or None where it did not take the card: to be tried again, or the next channel's."""
+        try:
+            return await self._within(send())
+        except NotDelivered as error:
+            pause = self._pause(row, error)
+            deadline = row.request.expires_at
+            # After the deadline it would ask for what nobody can give any more; the next channel may be in time.
+            late = deadline is not None and self._supplies.clock() + timedelta(seconds=pause) >= deadline
+            if error.again and not late:
+                await self._cards.failed(row.token, error.code, error.message, again_after=pause)
+                return None
+            await self._cards.failed(row.token, error.code, error.message, again_after=None)
+            await self._told(row, "failed", code=error.code, told=error.message)
+            await next_channel(self._cards, row)
+            return None
+
+    async def _within(self, sending: Awaitable[Sent | None]) -> Sent:
+        """The answer of the vendor; whatever an adapter raises is a card that did not get out."""
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                return await sending or Sent()
+        except NotDelivered:
+            raise
+        except TimeoutError:
+            raise NotDelivered("the vendor did not answer in time", code="timeout", again=True) from None
+        except Exception as error:
+            _log.exception("channel %s failed", self.name)
+            raise NotDelivered(f"the channel failed: {type(error).__name__}", code="error", again=True) from None
+
+    def _pause(self, row: DeliveryRow, error: NotDelivered) -> float:
+        if error.after:
+            # The vendor speaks of us, not of this card.
+            self._not_before = self._supplies.clock() + timedelta(seconds=min(error.after, LONGEST_PAUSE))
+        # No vendor's word, be it a day or nonsense, puts a card off for longer than our own longest pause.
+        return min(max(error.after, 2.0 ** min(row.attempts - 1, 10)), LONGEST_PAUSE)
+
+    async def _still_wanted(self, row: DeliveryRow) -> bool:
+        """Whether the person is to be told now: they may still answer, and have not read it elsewhere."""
+        request = row.request
+        person = self._supplies.people.find(row.person, row.tenant)
+        table = table_of(request)
+        # By the directory as it is now: who has left since the card was planned is not told what waits.
+        seated = not seat_of(person, self._supplies.people, table, self._supplies.clock()).code
+        if not seated or any(vote.subject == row.person for vote in request.votes):
+            # One acts on cards that are not out yet alone, the other on reminders of those that are.
+            await self._cards.drop(row.token)
+            await self._cards.reminded(row.token)
+            return False
+        if row.state != "planned":
+            return True
+        others = await self._cards.of_request(row.approval, row.revision)
+        # `delivered` does not count: it is in a mailbox, or on a phone that nobody has looked at.
+        if any(each.person == row.person and each.state == "read" for each in others):
+            await self._cards.drop(row.token)
+            return False
+        return True
+
+    async def _notice(self, row: DeliveryRow, kind: Literal["ask", "remind", "digest"], more: int = 0) -> Notice:
+        person = self._supplies.people.find(row.person, row.tenant)
+        return Notice(
+            token=row.token,
+            kind=kind,
+            request=row.request,
+            person=person or Person(id=row.person, tenant=row.tenant),
+            address=row.address,
+            link=await self._supplies.links(row),
+            more=more,
+        )
+
+    async def _told(self, row: DeliveryRow, event: str, **facts: object) -> None:
+        facts = {"person": row.person, "channel": row.channel, **facts}
+        await self._supplies.record(carried(row.request, event, row.token, self._supplies.clock(), facts))
+
+
+async def next_channel(cards: Deliveries, failed: DeliveryRow) -> None:
+    """Let the person's next channel take over at once from one that failed."""
+    rows = await cards.of_request(failed.approval, failed.revision)
+    mine = [row for row in rows if row.person == failed.person and row.state == "planned"]
+    if mine:
+        await cards.hasten(min(mine, key=lambda row: row.due_at).token)
+
+
+def _to_whom(row: DeliveryRow) -> tuple[str, str, str]:
+    return row.tenant, row.person, row.address

@@ -1,0 +1,145 @@
+"""How Slack shows a card, its end and the question for a reason: Block Kit, in plain text wherever a model spoke."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+from signoff.channels.envelopes import Closed, Notice
+from signoff.channels.outbound.card_text import CardWords, Limits, card_words
+from signoff.channels.outbound.receipt_text import closing_text, closing_words
+from signoff.texts.catalogue import text
+from signoff.texts.formatter import Voice
+
+Block: TypeAlias = dict[str, Any]
+
+TEXT_CHARS: Final = 3_000
+"""Of a section."""
+HEADER_CHARS: Final = 150
+BUTTON_CHARS: Final = 75
+FALLBACK_CHARS: Final = 3_000
+"""Of the text that notifications and screen readers take."""
+REASON_CHARS: Final = 1_000
+TITLE_CHARS: Final = 24
+APPROVE: Final = "signoff.approve"
+DENY: Final = "signoff.deny"
+OPEN: Final = "signoff.open"
+CHANGE: Final = "signoff.change"
+REASON: Final = "signoff.reason"
+"""Names of what can be pressed or submitted."""
+LIMITS: Final = Limits(whole=9_000, value=400, says=800, rows=40)
+
+
+def card_blocks(notice: Notice, voice: Voice, public_url: str) -> tuple[str, list[Block]]:
+    """The text and the blocks of a card. A reminder and a list have no buttons that decide: cards have.
+
+    What may be changed is changed in the inbox, at `public_url`, after a sign-in.
+    """
+    words = card_words(notice, voice, how="buttons", limits=LIMITS)
+    decides = words.decides and notice.kind == "ask"
+    several = notice.kind == "digest"
+    # What would be done is what has to be read first; of several things, how many they are.
+    first, second = (words.heading, words.effect) if several else (words.effect, words.heading)
+    blocks: list[Block] = [_header(first), _section(f"{second}\n{words.code}")]
+    # Slack takes no longer header, so that one is cut; below it stands all of it.
+    if len(first) > HEADER_CHARS:
+        blocks.append(_section(first))
+    blocks += [_section(each) for each in _paragraphs(words)]
+    buttons = _decisions(notice.token, words) if decides else []
+    if notice.link:
+        label = text("button.open", voice.language)
+        buttons.append(_button(OPEN, label, url=notice.link))
+    if decides and notice.request.edit != "off":
+        edit = f"{public_url}/approvals/{notice.request.id}/edit"
+        buttons.append(_button(CHANGE, text("button.change", voice.language), url=edit))
+    if buttons:
+        blocks.append({"type": "actions", "block_id": f"signoff.{notice.token}", "elements": buttons})
+    return escaped(words.text)[:FALLBACK_CHARS], blocks
+
+
+def closed_blocks(closed: Closed, voice: Voice) -> tuple[str, list[Block]]:
+    """The text and the blocks of a card that is over: who, when and where, and no button but the link."""
+    told = closing_text(closed, voice)
+    # Without the address: that has a button here.
+    said = closing_text(closed.model_copy(update={"link": ""}), voice)
+    blocks: list[Block] = [_section(each) for each in _cut(said)]
+    if closed.link:
+        button = _button(OPEN, text("button.open", voice.language), url=closed.link)
+        # Another name than before: Slack wants a new one where a message is changed.
+        blocks.append({"type": "actions", "block_id": f"signoff.{closed.token}.over", "elements": [button]})
+    return escaped(told)[:FALLBACK_CHARS] or closing_words(closed.request, voice), blocks
+
+
+def reason_view(token: str, where: dict[str, Any], language: str) -> Block:
+    """The window that asks why somebody denies. It comes back with what it was opened for."""
+    element = {"type": "plain_text_input", "action_id": REASON, "multiline": True, "max_length": REASON_CHARS}
+    return {
+        "type": "modal",
+        "callback_id": DENY,
+        "private_metadata": json.dumps({"token": token, **where}),
+        "title": _plain(text("button.deny", language), TITLE_CHARS),
+        "submit": _plain(text("button.deny", language), TITLE_CHARS),
+        "close": _plain(text("button.back", language), TITLE_CHARS),
+        "blocks": [
+            {
+                "type": "input",
+                "block_id": REASON,
+                "optional": True,
+                "label": _plain(text("button.why", language), BUTTON_CHARS),
+                "element": element,
+            },
+        ],
+    }
+
+
+def escaped(words: str) -> str:
+    """Words that mean nothing but themselves where Slack reads marks."""
+    # `<!channel>` in an argument would call everybody, and `<https://...|here>` hide where it leads.
+    return words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _paragraphs(words: CardWords) -> Iterator[str]:
+    yield from _cut("\n".join(f"{row.text}" for row in words.rows))
+    yield from _cut("\n".join(filter(None, (words.note, words.asked, words.rule))))
+    if words.says:
+        yield from _cut(f"{words.says_lead}\n“{words.says}”")
+    elsewhere = "" if words.approves else words.how
+    yield from _cut("\n".join(filter(None, (words.counted, words.due, words.more, words.incomplete, elsewhere))))
+
+
+def _cut(words: str) -> Iterator[str]:
+    """Sections that end where a line does: what is left of a value would begin the next one as if we said it.
+
+    A line that is longer than a section is one by itself, which is cut with a mark.
+    """
+    section = ""
+    for line in words.split("\n"):
+        longer = f"{section}\n{line}" if section else line
+        if section and len(longer) > TEXT_CHARS:
+            yield section
+            longer = line
+        section = longer
+    if section:
+        yield section
+
+
+def _decisions(token: str, words: CardWords) -> list[Block]:
+    deny = _button(DENY, words.deny, value=token, style="danger")
+    return [_button(APPROVE, words.approve, value=token, style="primary"), deny] if words.approves else [deny]
+
+
+def _button(action: str, label: str, **more: str) -> Block:
+    return {"type": "button", "action_id": action, "text": _plain(label, BUTTON_CHARS), **more}
+
+
+def _header(words: str) -> Block:
+    return {"type": "header", "text": _plain(words, HEADER_CHARS)}
+
+
+def _section(words: str) -> Block:
+    return {"type": "section", "text": _plain(words, TEXT_CHARS)}
+
+
+def _plain(words: str, chars: int) -> Block:
+    shown = words if len(words) <= chars else words[: chars - 1] + "…"
+    # Without `emoji` off, `:white_check_mark:` in an argument would look like a sign of ours.
+    return {"type": "plain_text", "text": shown or "…", "emoji": False}

@@ -1,0 +1,149 @@
+"""What Slack sends: presses, submitted windows, messages to the app. Nothing in it is believed but who sent it.
+
+Slack's own description of the payloads: docs.slack.dev, Interactivity and Events API.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+from signoff.channels.base import Malformed
+from signoff.channels.envelopes import Heard, Raw, Received
+from signoff.channels.slack.blocks import APPROVE, DENY, REASON
+from signoff.channels.slack.text import unescaped, written_text
+
+_FORM: Final = "application/x-www-form-urlencoded"
+_TOKEN_CHARS: Final = 32
+
+
+def read_payload(raw: Raw) -> Received:
+    """What a verified message says. Raises `Malformed`; what is new to us says nothing."""
+    kind = raw.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == _FORM:
+        return interaction(_object(_field(raw.body)))
+    if kind == "application/json":
+        return event(_object(raw.body))
+    raise Malformed("the content type is neither a form nor JSON")
+
+
+def interaction(payload: Mapping[str, Any]) -> Received:
+    """A press of a button, or a window that was submitted."""
+    if payload.get("type") == "block_actions":
+        heard = [_pressed(payload, each) for each in _list(payload, "actions")]
+        return Received(heard=tuple(each for each in heard if each is not None))
+    if payload.get("type") == "view_submission":
+        return _submitted(payload)
+    return Received()
+
+
+def event(body: Mapping[str, Any]) -> Received:
+    """Something that happened: of all of it, what people write to the app."""
+    if body.get("type") == "url_verification":
+        return Received(body=_text(body, "challenge").encode())
+    inner = _map(body, "event")
+    # What the app says comes back as an event, and we would answer ourselves; edits and removals have a subtype.
+    ours = "bot_id" in inner or "subtype" in inner or inner.get("channel_type") != "im"
+    if body.get("type") != "event_callback" or inner.get("type") != "message" or ours:
+        return Received()
+    channel, thread = _text(inner, "channel"), _text(inner, "thread_ts")
+    return Received(
+        heard=(
+            Heard(
+                # Slack brings an event up to four times, under this one name, where it is not answered within 3 s.
+                key=_text(body, "event_id") or f"{channel}:{_text(inner, 'ts')}",
+                # The writer's workspace before that of the app: a guest of Slack Connect has another one.
+                identity=_who(inner.get("team") or body.get("team_id"), inner.get("user")),
+                vendor_ids=(f"{channel}:{thread}",) if thread else (),
+                text=written_text(inner),
+                where={"channel": channel, "user": _text(inner, "user"), "thread": thread or _text(inner, "ts")},
+            ),
+        )
+    )
+
+
+def _pressed(payload: Mapping[str, Any], action: Any) -> Heard | None:
+    """A press that decides, or asks for the window in which a reason is given; a link is opened by the browser."""
+    if not isinstance(action, Mapping) or action.get("action_id") not in (APPROVE, DENY):
+        return None
+    container, user = _map(payload, "container"), _map(payload, "user")
+    channel = _text(container, "channel_id") or _text(_map(payload, "channel"), "id")
+    stamp = _text(container, "message_ts") or _text(_map(payload, "message"), "ts")
+    token = _text(action, "value")[:_TOKEN_CHARS]
+    where = {"response_url": _text(payload, "response_url"), "channel": channel, "user": _text(user, "id")}
+    denies = action["action_id"] == DENY
+    if denies:
+        where |= {"trigger_id": _text(payload, "trigger_id"), "token": token}
+    return Heard(
+        # Slack gives a press no name of its own: this is who pressed what, and when.
+        key=":".join((_team(payload), channel, stamp, where["user"], _text(action, "action_ts"))),
+        identity=_who(_team(payload), user.get("id")),
+        token=token,
+        # A denial counts once its window is submitted: until then whoever pressed may go back.
+        verdict=None if denies else "approved",
+        where=where,
+    )
+
+
+def _submitted(payload: Mapping[str, Any]) -> Received:
+    view, user = _map(payload, "view"), _map(payload, "user")
+    if view.get("callback_id") != DENY:
+        return Received()
+    opened = _object(_text(view, "private_metadata").encode())
+    given = _map(_map(_map(_map(view, "state"), "values"), REASON), REASON)
+    heard = Heard(
+        key=":".join((_team(payload), _text(view, "id"), _text(user, "id"))),
+        identity=_who(_team(payload), user.get("id")),
+        token=_text(opened, "token")[:_TOKEN_CHARS],
+        verdict="denied",
+        reason=unescaped(_text(given, "value")).strip(),
+        where={"channel": _text(opened, "channel"), "user": _text(user, "id")},
+    )
+    return Received(heard=(heard,))
+
+
+def _team(payload: Mapping[str, Any]) -> str:
+    """The workspace of whoever did it. A guest of another one has that one's name, and is nobody of ours."""
+    return _text(_map(payload, "user"), "team_id") or _text(_map(payload, "team"), "id")
+
+
+def _who(team: object, user: object) -> str:
+    if not isinstance(team, str) or not isinstance(user, str) or not team or not user:
+        raise Malformed("it does not say who did it")
+    return f"{team}:{user}"
+
+
+def _field(body: bytes) -> bytes:
+    try:
+        found = parse_qs(body.decode(), strict_parsing=True, max_num_fields=5).get("payload", [])
+    except ValueError:
+        raise Malformed("the form cannot be read") from None
+    # Of two, one reader takes the first and another the last.
+    if len(found) != 1:
+        raise Malformed("the form has not one `payload`")
+    return found[0].encode()
+
+
+def _object(written: bytes) -> Mapping[str, Any]:
+    try:
+        read = json.loads(written)
+    except (ValueError, RecursionError):
+        raise Malformed("the body is not JSON") from None
+    if not isinstance(read, dict):
+        raise Malformed("the body is not a JSON object")
+    return read
+
+
+def _map(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = of.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _list(of: Mapping[str, Any], name: str) -> list[Any]:
+    found = of.get(name)
+    return found if isinstance(found, list) else []
+
+
+def _text(of: Mapping[str, Any], name: str) -> str:
+    found = of.get(name)
+    return found if isinstance(found, str) else ""

@@ -1,0 +1,86 @@
+"""What is sent on Telegram: cards with two buttons, ends and answers, all of it plain text.
+
+Telegram makes links, names and commands of plain text by itself; nothing else in it means anything.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from signoff.channels.envelopes import Closed, Notice
+from signoff.channels.outbound.card_text import CardWords, Limits, card_words
+from signoff.channels.outbound.receipt_text import closing_text
+from signoff.contracts.decision import Assurance, Verdict
+from signoff.formats.visible_text import ELLIPSIS
+from signoff.texts.formatter import Voice
+
+Message: TypeAlias = dict[str, Any]
+
+TEXT_UNITS: Final = 4_096
+ALERT_UNITS: Final = 200
+"""Of what a press of a button is answered with."""
+_VERDICTS: Final[Mapping[str, Verdict]] = {"a": "approved", "d": "denied"}
+_PRESSED: Final = re.compile(r"([ad]):([a-z0-9]{1,32})\Z")
+
+
+def card_message(notice: Notice, voice: Voice, assurance: Assurance) -> Message:
+    """A card. A reminder and a list have no buttons, which nobody would take away: cards have."""
+    words = fitting_words(notice, voice, assurance)
+    message = text_message(words.text)
+    if words.decides and notice.kind == "ask":
+        deny = _button("d", notice.token, words.deny)
+        buttons = [_button("a", notice.token, words.approve), deny] if words.approves else [deny]
+        message["reply_markup"] = {"inline_keyboard": [buttons]}
+    return message
+
+
+def closed_message(closed: Closed, voice: Voice) -> Message:
+    """What a card says once it is over. Without a keyboard of its own the message loses the one that it had."""
+    return text_message(closing_text(closed, voice))
+
+
+def text_message(words: str) -> Message:
+    """Words, cut where they are longer than a message may be."""
+    # Else Telegram fetches the card's link, and shows whatever it finds there.
+    return {"text": cut(words, TEXT_UNITS), "link_preview_options": {"is_disabled": True}}
+
+
+def below(message: int) -> Message:
+    """Where a message stands that is about another one, as long as that is there."""
+    return {"reply_parameters": {"message_id": message, "allow_sending_without_reply": True}}
+
+
+def pressed(data: str) -> tuple[Verdict, str] | None:
+    """What a button of ours says, and of which delivery; None for anybody else's."""
+    found = _PRESSED.match(data)
+    return (_VERDICTS[found[1]], found[2]) if found else None
+
+
+def cut(words: str, limit: int) -> str:
+    """Words, cut to `limit` where they are longer, counted in UTF-16, which no other way of counting exceeds."""
+    shown = words
+    while _units(shown) > limit:
+        over = _units(shown) - limit
+        # A character is one unit or two: by half of what is over it loses hardly too much, and the loop does the rest.
+        shown = shown[: -max(over // 2, 1) - 1] + ELLIPSIS
+    return shown
+
+
+def fitting_words(notice: Notice, voice: Voice, assurance: Assurance) -> CardWords:
+    """The card's words, few enough to fit."""
+    # Limits count characters, of which one has at most two units: half of the room always fits.
+    for whole in (TEXT_UNITS, TEXT_UNITS * 3 // 4, TEXT_UNITS // 2):
+        limits = Limits(whole=whole, value=400, says=600, rows=60)
+        words = card_words(notice, voice, how="buttons", assurance=assurance, limits=limits)
+        if _units(words.text) <= TEXT_UNITS:
+            break
+    return words
+
+
+def _button(does: str, token: str, label: str) -> Message:
+    # Telegram takes 64 bytes here: a letter and the token, which says all that is to be looked up.
+    return {"text": label, "callback_data": f"{does}:{token}"}
+
+
+def _units(words: str) -> int:
+    return len(words.encode("utf-16-le", "surrogatepass")) // 2

@@ -1,0 +1,210 @@
+"""Telegram: cards as messages of a bot, answered by two buttons or in words.
+
+With a `webhook_secret` Telegram brings what people do to `/channels/<name>`, which it is told at start. Without one it
+is fetched by long polling, which needs no address that Telegram can reach.
+"""
+
+import hashlib
+import hmac
+import json
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from pydantic import Field
+
+from signoff.channels.base import Channel, Forged, Malformed, Means, NotDelivered, Options, Take
+from signoff.channels.envelopes import Closed, Finding, Notice, Raw, Received, Reply, Sent
+from signoff.channels.telegram.bot import Bot
+from signoff.channels.telegram.cards import (
+    ALERT_UNITS,
+    below,
+    card_message,
+    closed_message,
+    cut,
+    fitting_words,
+    text_message,
+)
+from signoff.channels.telegram.updates import ALLOWED, read_update, vendor_id
+from signoff.formats.visible_text import one_line
+from signoff.texts.formatter import voice_of
+
+POLL_SECONDS: Final = 50
+"""For how long Telegram holds back its answer while there is nothing to fetch."""
+_GIVEN, _FETCHED = "x-telegram-bot-api-secret-token", "x-signoff-fetched"
+# Telegram has one code, 400, for this and for real refusals, so that its words have to tell them apart.
+_SAME: Final = "message is not modified"
+# Groups have negative numbers: a card there would be everybody's. A person's own is that of the chat with them.
+_PERSON: Final = re.compile(r"[1-9][0-9]{0,18}\Z")
+_TOLD_CHARS: Final = 120
+_log = logging.getLogger(__name__)
+
+
+class TelegramOptions(Options):
+    """One bot. With `webhook_secret` Telegram calls this gateway; without it the gateway asks Telegram."""
+
+    token: str = Field(description="The bot's token, env:NAME.", pattern=r"^[0-9]{1,20}:[A-Za-z0-9_-]{1,100}$")
+    webhook_secret: str = Field(
+        "",
+        description="Any secret of your own, env:NAME, of letters, digits, - and _, by which Telegram shows who it is.",
+        pattern=r"^$|^[A-Za-z0-9_-]{16,256}$",
+    )
+    api_url: str = Field("https://api.telegram.org", description="Where the Bot API is.", pattern=r"^https?://[!-~]+$")
+
+
+class Telegram(Channel):
+    """See the module. People are known by the number that Telegram has for them."""
+
+    kind: ClassVar[str] = "telegram"
+    identity: ClassVar[str] = "telegram"
+    options: ClassVar[type[Options]] = TelegramOptions
+    # Telegram takes some 30 a second of a bot, whomever they are for.
+    per_second: ClassVar[float] = 20.0
+
+    def __init__(self, means: Means) -> None:
+        super().__init__(means)
+        self._options = TelegramOptions.model_validate(means.options)
+        self._bot = Bot(self._options.token, self._options.api_url)
+
+    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+        """See `Channel`."""
+        if not _PERSON.match(notice.address):
+            why = "an identity of Telegram is the number of a person's account, such as 123456789"
+            raise NotDelivered(why, code="address", again=False)
+        chat = int(notice.address)
+        message = card_message(notice, voice_of(notice.person, self.means.clock()), self.assurance)
+        if before is not None:
+            message |= below(before.handle["message"])
+        told = await self._bot.call("sendMessage", {"chat_id": chat, **message})
+        if before is not None:
+            return before
+        number = told.get("message_id") if isinstance(told, dict) else None
+        return Sent(vendor_id=vendor_id(chat, number or 0), handle={"chat": chat, "message": number or 0})
+
+    def draws_whole(self, notice: Notice) -> bool:
+        """See `Channel`."""
+        voice = voice_of(notice.person, self.means.clock())
+        return fitting_words(notice, voice, self.assurance).whole
+
+    async def close(self, sent: Sent, closed: Closed) -> None:
+        """See `Channel`. The message is edited, and its buttons go."""
+        where = {"chat_id": sent.handle["chat"], "message_id": sent.handle["message"]}
+        message = closed_message(closed, voice_of(closed.person, self.means.clock()))
+        try:
+            await self._bot.call("editMessageText", {**where, **message})
+        except NotDelivered as error:
+            if _SAME not in error.message:
+                raise
+            # It was edited before, and nobody heard that it was.
+
+    async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:
+        """See `Channel`. A press is answered above the chat; what does not fit there, or comes late, in the chat."""
+        if where.get("query") and await self._alerted(str(where["query"]), reply.text):
+            return
+        message = {"chat_id": where["chat"], **text_message(reply.text)}
+        if where.get("message"):
+            message |= below(where["message"])
+        await self._bot.call("sendMessage", message)
+
+    def verify(self, raw: Raw) -> None:
+        """See `Channel`. Telegram shows the secret that it was given; what was fetched carries our own signature."""
+        given = raw.headers.get(_FETCHED, "")
+        if given:
+            _same(given, self._own(raw.body))
+            return
+        # Else no secret at all would be the right one.
+        if not self._options.webhook_secret:
+            raise Forged("Telegram does not call this gateway")
+        _same(raw.headers.get(_GIVEN, ""), self._options.webhook_secret)
+
+    def parse(self, raw: Raw) -> Received:
+        """See `Channel`."""
+        return read_update(raw)
+
+    async def listen(self, take: Take) -> None:
+        """See `Channel`: tells Telegram where to call, or fetches where it is not to."""
+        if self._options.webhook_secret:
+            await self._bot.call("setWebhook", self._webhook())
+            return
+        # While a webhook stands nothing can be fetched.
+        await self._bot.call("deleteWebhook", {})
+        after = 0
+        while True:
+            # To ask for what is after an update says that it need not be kept: each was taken in.
+            asked = {"offset": after, "timeout": POLL_SECONDS, "allowed_updates": ALLOWED}
+            updates = await self._bot.call("getUpdates", asked, waits=POLL_SECONDS)
+            for update in updates if isinstance(updates, list) else ():
+                await self._take(update, take)
+                number = update.get("update_id") if isinstance(update, dict) else None
+                after = max(after, number + 1) if isinstance(number, int) else after
+
+    async def check(self) -> list[Finding]:
+        """See `Channel`."""
+        try:
+            bot = await self._bot.call("getMe", {})
+            standing = await self._bot.call("getWebhookInfo", {})
+        except NotDelivered as error:
+            return [Finding(False, f"the bot cannot be asked: {error.message}", "check `token` and `api_url`")]
+        name, url, failed = _told(bot, "username"), _told(standing, "url"), _told(standing, "last_error_message")
+        findings = [Finding(True, f"the bot is @{name}; who is to be reached writes to it first")]
+        wanted = self._webhook()["url"] if self._options.webhook_secret else ""
+        if wanted and not wanted.startswith("https://"):
+            what = f"Telegram calls no address without TLS, such as {wanted}"
+            findings.append(Finding(False, what, "give the gateway an https address, or leave out `webhook_secret`"))
+        elif url != wanted:
+            what = f"Telegram calls {url or 'nobody'}, and is to call {wanted or 'nobody'}"
+            findings.append(Finding(False, what, "start the gateway, which tells it"))
+        elif failed:
+            what = f"Telegram called {url} last with this: {failed}"
+            findings.append(Finding(False, what, "see that the gateway's public address can be reached"))
+        else:
+            findings.append(Finding(True, f"Telegram calls {url}" if url else "what people do is fetched"))
+        return findings
+
+    async def close_down(self) -> None:
+        """See `Channel`."""
+        await self._bot.close()
+
+    async def _alerted(self, query: str, words: str) -> bool:
+        """Whether a press is answered with all of `words`. It waits for an answer only for a while."""
+        shown = cut(words, ALERT_UNITS)
+        try:
+            await self._bot.call("answerCallbackQuery", {"callback_query_id": query, "text": shown, "show_alert": True})
+        except NotDelivered as error:
+            if error.again:
+                raise
+            return False
+        return shown == words
+
+    async def _take(self, update: Any, take: Take) -> None:
+        """Hand in one update. Raises `StoreUnavailable`, and then it is fetched again."""
+        body = json.dumps(update).encode()
+        headers = {_FETCHED: self._own(body), "content-type": "application/json"}
+        try:
+            await take(Raw(body, headers, at=self.means.clock()))
+        except (Forged, Malformed) as error:
+            _log.warning("an update of `%s` cannot be read: %r", self.name, error.message)
+
+    def _webhook(self) -> dict[str, Any]:
+        return {
+            "url": f"{self.means.public_url}/channels/{self.name}",
+            "secret_token": self._options.webhook_secret,
+            "allowed_updates": ALLOWED,
+        }
+
+    def _own(self, body: bytes) -> str:
+        return hmac.new(self.means.secret, body, hashlib.sha256).hexdigest()
+
+
+def _told(of: Any, name: str) -> str:
+    found = of.get(name) if isinstance(of, dict) else None
+    return one_line(found, _TOLD_CHARS).text if isinstance(found, str) and found else ""
+
+
+def _same(given: str, right: str) -> None:
+    if not hmac.compare_digest(given.encode("utf-8", "replace"), right.encode()):
+        raise Forged("it does not come from Telegram")
+
+
+CHANNEL = Telegram

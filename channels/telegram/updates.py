@@ -1,0 +1,130 @@
+"""What Telegram brings: presses of buttons, and what people write to the bot. Only who did it is believed."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from signoff.channels.base import Malformed
+from signoff.channels.envelopes import Heard, Raw, Received
+from signoff.channels.telegram.cards import pressed
+
+# Without `edited_message`: what somebody decided does not change with their words.
+ALLOWED: Final = ("message", "callback_query")
+"""The kinds of update that are asked for."""
+_ELSEWHERE: Final = "elsewhere"
+_ENTITIES: Final = 100
+"""Telegram sends at most so many of a message."""
+_MARKS: Final[Mapping[str, tuple[str, str]]] = {
+    "strikethrough": ("~", "~"),
+    "blockquote": ("> ", ""),
+    "expandable_blockquote": ("> ", ""),
+    "spoiler": ("||", "||"),
+    "code": ("`", "`"),
+    "pre": ("`", "`"),
+    "custom_emoji": ("[", "]"),
+}
+"""What stands around each in text; a picture of somebody's own may show anything."""
+
+
+def read_update(raw: Raw) -> Received:
+    """What a verified update says. Raises `Malformed`; what is new to us says nothing."""
+    if raw.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Malformed("the content type is not JSON")
+    try:
+        update = json.loads(raw.body)
+    except (ValueError, RecursionError):
+        raise Malformed("the body is not JSON") from None
+    if not isinstance(update, dict):
+        raise Malformed("the body is not a JSON object")
+    if isinstance(update.get("callback_query"), dict):
+        return _press(update["callback_query"])
+    return _written(update["message"]) if isinstance(update.get("message"), dict) else Received()
+
+
+def vendor_id(chat: int, message: int) -> str:
+    """How a message is named here: Telegram numbers them in each chat."""
+    return f"{chat}:{message}"
+
+
+def _press(query: Mapping[str, Any]) -> Received:
+    """A press counts as of who pressed, wherever the message stands and whatever chat it says."""
+    data, name = query.get("data"), query.get("id")
+    found = pressed(data) if isinstance(data, str) else None
+    if found is None:
+        return Received()
+    if not isinstance(name, str) or not name:
+        raise Malformed("a press has no name")
+    who = _number(_map(query, "from"), "id")
+    verdict, token = found
+    # The answer goes to the chat with who pressed: where the card stands, others may read.
+    where = {"query": name, "chat": who}
+    return _one(Heard(key=f"press:{name}", identity=str(who), token=token, verdict=verdict, where=where))
+
+
+def _written(message: Mapping[str, Any]) -> Received:
+    """Words to the bot alone: what is said in a group, or passed on, is said to others."""
+    words = message.get("text")
+    passed_on = "forward_origin" in message or "forward_date" in message
+    private = _map(message, "chat").get("type") == "private"
+    if not isinstance(words, str) or not private or passed_on or _map(message, "from").get("is_bot") is True:
+        return Received()
+    who, chat = _number(_map(message, "from"), "id"), _number(_map(message, "chat"), "id")
+    number = _number(message, "message_id")
+    return _one(
+        Heard(
+            # The number of an update is drawn anew after a quiet week; that of a message is not.
+            key=f"message:{vendor_id(chat, number)}",
+            identity=str(who),
+            vendor_ids=_about(message, chat),
+            # A command is sent by touching it wherever it stands, also in what a model wrote.
+            text="" if words.startswith("/") else _marked(words, message.get("entities")),
+            where={"chat": chat, "message": number},
+        )
+    )
+
+
+def _about(message: Mapping[str, Any], chat: int) -> tuple[str, ...]:
+    """The message that this one replies to."""
+    if "external_reply" in message:
+        # To something in another chat, which is none of our cards.
+        return (_ELSEWHERE,)
+    about = _map(message, "reply_to_message")
+    return (vendor_id(chat, _number(about, "message_id")),) if about else ()
+
+
+def _marked(words: str, entities: Any) -> str:
+    """What somebody wrote, with marks where it is struck out, quoted or hidden: Telegram tells these beside it."""
+    # Offsets count units of UTF-16.
+    units = words.encode("utf-16-le", "surrogatepass")
+    found = [each for each in entities if isinstance(each, dict)] if isinstance(entities, list) else []
+    inserts: dict[int, str] = {}
+    for each in found[:_ENTITIES]:
+        opening, closing = _MARKS.get(str(each.get("type")), ("", ""))
+        start, length = each.get("offset"), each.get("length")
+        if opening and isinstance(start, int) and isinstance(length, int):
+            inserts[start] = opening + inserts.get(start, "")
+            inserts[start + length] = inserts.get(start + length, "") + closing
+    pieces: list[str] = []
+    at = 0
+    for place in sorted(inserts):
+        pieces += [units[2 * at : 2 * place].decode("utf-16-le", "replace"), inserts[place]]
+        at = max(at, place)
+    # Of more than are looked at any may strike something out.
+    more = "~" if len(found) > _ENTITIES else ""
+    return "".join(pieces) + units[2 * at :].decode("utf-16-le", "replace") + more
+
+
+def _one(heard: Heard) -> Received:
+    return Received(heard=(heard,))
+
+
+def _map(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = of.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _number(of: Mapping[str, Any], name: str) -> int:
+    found = of.get(name)
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise Malformed(f"it has no `{name}`")
+    return found

@@ -1,0 +1,131 @@
+"""What Twilio brings: forms, each with one message or with what became of one of ours, and how they are signed.
+
+Fields come and go without notice, so whatever comes is signed over; what is new in it means nothing.
+"""
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
+from urllib.parse import parse_qsl, urlsplit
+
+from signoff.channels.base import Malformed
+from signoff.channels.envelopes import Heard, Raw, Received, Status
+from signoff.channels.twilio.errors import meaning
+from signoff.channels.twilio.messages import PREFIX, Via, is_address
+from signoff.channels.whatsapp.messages import pressed
+from signoff.formats.visible_text import one_line
+
+_FORM: Final = "application/x-www-form-urlencoded"
+_FIELDS: Final = 500
+"""So many fields are read; Twilio sends some thirty."""
+_NOTHING: Final = b'<?xml version="1.0" encoding="UTF-8"?><Response/>'
+"""What Twilio is to do about a message: a text here would be sent to who wrote it."""
+_STATES: Final[Mapping[str, Literal["sent", "delivered", "read", "failed"]]] = {
+    "accepted": "sent",
+    "scheduled": "sent",
+    "queued": "sent",
+    "sending": "sent",
+    "sent": "sent",
+    "delivered": "delivered",
+    "read": "read",
+    "undelivered": "failed",
+    "failed": "failed",
+    "canceled": "failed",
+}
+_TYPES: Final = frozenset(("", "text", "button", "interactive"))
+"""Of messages whose words are somebody's answer."""
+_WORDLESS: Final = frozenset(("audio", "contacts", "document", "image", "location", "sticker", "video"))
+_CODE_CHARS: Final = 80
+
+
+def signature(token: str, url: str, fields: Sequence[tuple[str, str]]) -> str:
+    """What Twilio puts beside a form that it posts to `url`: fields by name, those of one name by value, each once."""
+    signed = url + "".join(name + value for name, value in sorted(set(fields)))
+    # SHA-1 is Twilio's choice. That others find collisions of it forges no HMAC.
+    return base64.b64encode(hmac.new(token.encode(), signed.encode(), hashlib.sha1).digest()).decode()
+
+
+def spelled(url: str) -> tuple[str, ...]:
+    """An address as Twilio may sign it: as it is, and with the port or without it."""
+    parts = urlsplit(url)
+    host = parts.netloc.removesuffix(f":{parts.port}")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    spellings = (url, *(parts._replace(netloc=netloc).geturl() for netloc in (host, f"{host}:{port}")))
+    return tuple(dict.fromkeys(spellings))
+
+
+def form_fields(body: bytes) -> list[tuple[str, str]]:
+    """The fields of a form, as they are signed. Raises `ValueError`."""
+    # Strict: else any bytes that are no UTF-8 read as the same character, and share a signature.
+    return parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS)
+
+
+def read_form(raw: Raw, sender: str, via: Via) -> Received:
+    """What a verified form holds for our number `sender`, or for any of ours where it is a Messaging Service.
+
+    Raises `Malformed`; what is new to us becomes an unknown status, and no more.
+    """
+    if raw.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
+        raise Malformed(f"the content type is not {_FORM}")
+    form: dict[str, str] = {}
+    for name, value in form_fields(raw.body):
+        form.setdefault(name, value)
+    key = form.get("MessageSid", "")
+    if not key:
+        raise Malformed("it is about no message")
+    if "MessageStatus" in form:
+        return Received(statuses=(_status(form, key),))
+    made = _message(form, key, sender, via)
+    heard = (made,) if isinstance(made, Heard) else ()
+    statuses = (made,) if isinstance(made, Status) else ()
+    return Received(heard=heard, statuses=statuses, body=_NOTHING, media_type="text/xml")
+
+
+def _message(form: Mapping[str, str], key: str, sender: str, via: Via) -> Heard | Status | None:
+    """Something said, or something that is only written down; None for what was said to another number."""
+    identity = form.get("From", "")
+    if not sender.startswith("MG") and form.get("To", "") != PREFIX[via] + sender:
+        return None
+    button = "ButtonPayload" in form or "ButtonText" in form
+    kind, opted = form.get("MessageType", ""), form.get("OptOutType", "")
+    found = pressed(form.get("ButtonPayload", ""))
+    unknown = button and found is None
+    if unknown or kind not in _TYPES | _WORDLESS or opted in ("STOP", "HELP") or not is_address(identity, via):
+        # To STOP and HELP Twilio has answered already. Who wrote by another way than ours is not known by it.
+        code = one_line(f"{'button' if unknown else kind or 'message'} {opted}".strip(), _CODE_CHARS).text
+        return Status(key=key, vendor_id=key, state="unknown", code=code)
+    verdict, token = found or (None, "")
+    about = form.get("OriginalRepliedMessageSid", "")
+    return Heard(
+        key=key,
+        identity=identity,
+        token=token,
+        vendor_ids=(about,) if about else (),
+        verdict=verdict,
+        text=form.get("Body", "") if found is None and _says(form, kind, opted) else "",
+        where={"to": identity},
+    )
+
+
+def _says(form: Mapping[str, str], kind: str, opted: str) -> bool:
+    """Whether the words are an answer: not below a picture, not somebody else's passed on, and not YES to being sent
+    messages at all."""
+    passed_on = "true" in (form.get("Forwarded", ""), form.get("FrequentlyForwarded", ""))
+    return kind in _TYPES and form.get("NumMedia", "0") in ("", "0") and not opted and not passed_on
+
+
+def _status(form: Mapping[str, str], key: str) -> Status:
+    told = form["MessageStatus"]
+    known, new = _STATES.get(told), one_line(told, _CODE_CHARS).text
+    written = form.get("ErrorCode", "")
+    code = int(written) if written.isascii() and written.isdigit() and len(written) < 9 else 0
+    return Status(
+        # Each state of a message once: Twilio brings them one by one, and some again.
+        key=f"{key}:{new}",
+        vendor_id=key,
+        state=known or "unknown",
+        code=str(code) if code else "" if known else new,
+        told=meaning(code) if code else "",
+    )

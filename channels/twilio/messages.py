@@ -1,0 +1,74 @@
+"""What is sent through Twilio: cards and answers as text, and cards as a template with two buttons.
+
+Twilio cuts a text off at 1,600 characters. How it counts them it does not say: what fits here fits as UTF-16 too.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
+
+from signoff.channels.envelopes import Closed, Notice
+from signoff.channels.outbound.card_text import CardWords, Limits, card_words
+from signoff.channels.outbound.receipt_text import closing_text
+from signoff.channels.whatsapp.messages import plain, template_message, template_words, units
+from signoff.contracts.decision import Assurance
+from signoff.formats.visible_text import ELLIPSIS
+from signoff.texts.formatter import Voice
+
+Via: TypeAlias = Literal["whatsapp", "sms"]
+Fields: TypeAlias = dict[str, str]
+
+BODY_UNITS: Final = 1_600
+PREFIX: Final[Mapping[Via, str]] = {"whatsapp": "whatsapp:", "sms": ""}
+"""What stands before an address on the wire, and so in the directory."""
+_NUMBER: Final = re.compile(r"\+[1-9][0-9]{4,17}\Z")
+_WHATSAPP: Final = re.compile(r"whatsapp:(?:\+[1-9][0-9]{4,17}|[A-Z]{2}\.(?:ENT\.)?[A-Za-z0-9]{1,128})\Z")
+
+
+def is_address(address: str, via: Via) -> bool:
+    """Whether it is how somebody is reached and known there: `+351...`, `whatsapp:+351...`, `whatsapp:PT.1349...`."""
+    return bool((_WHATSAPP if via == "whatsapp" else _NUMBER).match(address))
+
+
+def card_fields(notice: Notice, voice: Voice, assurance: Assurance, via: Via) -> Fields:
+    """A card as text, which says how to answer with its code."""
+    return text_fields(_fitting(notice, voice, assurance).text, via)
+
+
+def fields_draw_whole(notice: Notice, voice: Voice, assurance: Assurance) -> bool:
+    """Whether a card gives every value, in whichever form it is sent."""
+    return _fitting(notice, voice, assurance).whole and template_words(notice, voice, assurance).whole
+
+
+def _fitting(notice: Notice, voice: Voice, assurance: Assurance) -> CardWords:
+    """The card's words, few enough to fit."""
+    for whole in (BODY_UNITS, BODY_UNITS * 3 // 4, BODY_UNITS // 2):
+        limits = Limits(whole=whole, value=300, says=300, rows=40)
+        words = card_words(notice, voice, how="text", assurance=assurance, limits=limits)
+        if units(words.text) <= BODY_UNITS:
+            break
+    return words
+
+
+def template_fields(notice: Notice, voice: Voice, assurance: Assurance, content: str) -> Fields:
+    """The card as a template: four variables as in the one for Meta itself, and the token, which its buttons send."""
+    message = template_message(notice, voice, assurance, "", "")
+    values = [each["text"] for each in message["template"]["components"][0]["parameters"]]
+    # The fifth is the token, which the buttons' ids hold: see `ACTIONS` in `twilio_templates.py`.
+    variables = {str(number): value for number, value in enumerate((*values, notice.token), 1)}
+    return {"ContentSid": content, "ContentVariables": json.dumps(variables)}
+
+
+def closed_fields(closed: Closed, voice: Voice, via: Via) -> Fields:
+    """That a card is over, as a text of its own."""
+    return text_fields(closing_text(closed, voice), via)
+
+
+def text_fields(words: str, via: Via) -> Fields:
+    """Words, cut where they are longer than a message may be."""
+    shown = plain(words) if via == "whatsapp" else words
+    while units(shown) > BODY_UNITS:
+        over = units(shown) - BODY_UNITS
+        shown = shown[: -max(over // 2, 1) - 1] + ELLIPSIS
+    return {"Body": shown}

@@ -1,0 +1,245 @@
+"""WhatsApp or SMS through Twilio: cards as text that is answered with a code, or as a template with two buttons.
+
+One channel speaks one of the two: who writes by SMS is nobody's WhatsApp, though the number be the same. Nothing that
+is sent can be edited: that a request is over is a message of its own.
+"""
+
+import hmac
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, Self
+
+import httpx
+from pydantic import Field, StringConstraints, model_validator
+
+from signoff.channels.base import Channel, Forged, Means, NotDelivered, Options
+from signoff.channels.envelopes import Closed, Finding, Notice, Raw, Received, Reply, Sent
+from signoff.channels.outbound_http import retry_after
+from signoff.channels.twilio.errors import OUTSIDE, refused
+from signoff.channels.twilio.forms import form_fields, read_form, signature, spelled
+from signoff.channels.twilio.messages import (
+    PREFIX,
+    Fields,
+    Via,
+    card_fields,
+    closed_fields,
+    fields_draw_whole,
+    is_address,
+    template_fields,
+    text_fields,
+)
+from signoff.channels.twilio.templates import judged
+from signoff.channels.whatsapp.templates import template_language
+from signoff.contracts.limits import KIB
+from signoff.formats.visible_text import one_line
+from signoff.texts.formatter import voice_of
+
+_SIGNATURE: Final = "x-twilio-signature"
+_JSON: Final = "bodySHA256"
+_SECONDS: Final = 10.0
+_NAME_CHARS: Final = 80
+_KEPT: Final = 10_000
+"""So many answers are remembered, so that who gave one is not told twice."""
+_log = logging.getLogger(__name__)
+
+
+class TwilioOptions(Options):
+    """One sender of one account."""
+
+    via: Via = Field(description="`whatsapp` or `sms`.")
+    account_sid: str = Field(description="The account's SID, which begins with AC.", pattern=r"^AC[0-9a-fA-F]{32}$")
+    # With an empty one anybody could sign.
+    auth_token: str = Field(description="The account's auth token, env:NAME; Twilio signs with it.", min_length=1)
+    sender: str = Field(
+        description="Our number, such as +14155238886, a short code, or the SID of a Messaging Service.",
+        pattern=r"^(\+[1-9][0-9]{4,17}|[0-9]{4,8}|MG[0-9a-fA-F]{32})$",
+    )
+    content_sids: dict[str, Annotated[str, StringConstraints(pattern=r"^HX[0-9a-fA-F]{32}$")]] = Field(
+        default={},
+        description="Approved templates for WhatsApp: a person's locale, and the SID. The first is for all others.",
+    )
+    api_url: str = Field("https://api.twilio.com", description="Where Twilio's API is.", pattern=r"^https?://[!-~]+$")
+    content_url: str = Field(
+        "https://content.twilio.com",
+        description="Where Twilio's Content API is, which `channels check` asks about templates.",
+        pattern=r"^https?://[!-~]+$",
+    )
+
+    @model_validator(mode="after")
+    def _fitting(self) -> Self:
+        if self.content_sids and self.via != "whatsapp":
+            raise ValueError("`content_sids` are for `via: whatsapp`; an SMS has no buttons")
+        return self
+
+
+class Twilio(Channel):
+    """See the module. People are known by their address as Twilio writes it."""
+
+    kind: ClassVar[str] = "twilio"
+    identity: ClassVar[str] = "twilio"
+    options: ClassVar[type[Options]] = TwilioOptions
+    # Twilio signs each field, so that a stranger's form is parsed as well; one with a message is of a few KiB.
+    room: int = 64 * KIB
+
+    def __init__(self, means: Means) -> None:
+        super().__init__(means)
+        self._options = TwilioOptions.model_validate(means.options)
+        if self._options.via == "sms":
+            # Any number can be written into an SMS as its sender.
+            self.assurance = "link"
+        self._address = f"{means.public_url}/channels/{means.name}"
+        self._answered: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._client: httpx.AsyncClient | None = None
+
+    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+        """See `Channel`. A template always may be sent; a text on WhatsApp only to who wrote within 24 hours."""
+        voice, options = voice_of(notice.person, self.means.clock()), self._options
+        if options.content_sids:
+            content = template_language(options.content_sids, notice.person.locale)
+            fields = template_fields(notice, voice, self.assurance, content)
+        else:
+            fields = card_fields(notice, voice, self.assurance, options.via)
+        sent = await self._send(notice.address, fields)
+        return sent if before is None else before
+
+    def draws_whole(self, notice: Notice) -> bool:
+        """See `Channel`."""
+        voice = voice_of(notice.person, self.means.clock())
+        return fields_draw_whole(notice, voice, self.assurance)
+
+    async def close(self, sent: Sent, closed: Closed) -> None:
+        """See `Channel`. Who decided it here has been told; who has not written lately cannot be, on WhatsApp."""
+        to, name = str(sent.handle["to"]), closed.request.id
+        if (name, to) in self._answered and closed.request.decided_by == closed.person.id:
+            return
+        try:
+            await self._send(to, closed_fields(closed, voice_of(closed.person, self.means.clock()), self._options.via))
+        except NotDelivered as error:
+            if error.code != str(OUTSIDE):
+                raise
+            _log.info("nobody is told on `%s` that `%s` is over: it is too long ago", self.name, name)
+
+    async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:
+        """See `Channel`."""
+        to, receipt = str(where["to"]), reply.receipt
+        await self._send(to, text_fields(reply.text, self._options.via))
+        if receipt is not None and receipt.status == "accepted":
+            self._answered[receipt.approval_id, to] = None
+            while len(self._answered) > _KEPT:
+                self._answered.popitem(last=False)
+
+    def verify(self, raw: Raw) -> None:
+        """See `Channel`. Twilio signs the address that it calls and every field of the form, without a time.
+
+        The address is ours as the public knows it, whatever a request says of its host. What Twilio signs as JSON is
+        no message.
+        """
+        query = raw.url.partition("?")[2]
+        # Of such an address no field is signed, so that whoever has seen one could put any form beside it.
+        if raw.method != "POST" or _JSON in query or _JSON in raw.query:
+            raise Forged("Twilio brings messages as forms")
+        try:
+            fields = form_fields(raw.body)
+        except ValueError:
+            raise Forged("it is no form") from None
+        given = raw.headers.get(_SIGNATURE, "").encode("utf-8", "replace")
+        called = spelled(f"{self._address}?{query}" if query else self._address)
+        marks = [signature(self._options.auth_token, url, fields).encode() for url in called]
+        if not any(hmac.compare_digest(given, mark) for mark in marks):
+            raise Forged("it is not signed as it should be")
+
+    def parse(self, raw: Raw) -> Received:
+        """See `Channel`."""
+        return read_form(raw, self._options.sender, self._options.via)
+
+    async def check(self) -> list[Finding]:
+        """See `Channel`."""
+        try:
+            told = await self._call("GET", self._api(".json"))
+        except NotDelivered as error:
+            what = f"Twilio refuses to tell of the account: {error.message} ({error.code})"
+            return [Finding(False, what, "check `account_sid` and `auth_token`")]
+        status, name = (
+            one_line(str(told.get(field) or "?"), _NAME_CHARS).text for field in ("status", "friendly_name")
+        )
+        account = Finding(status == "active", f"the account `{name}` is {status}", "see Twilio's console")
+        return [account, await self._called(), *await self._templates()]
+
+    async def close_down(self) -> None:
+        """See `Channel`."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+    async def _called(self) -> Finding:
+        """Whether Twilio calls us; of WhatsApp and of services it is not asked."""
+        sender, remedy = self._options.sender, f"set {self._address} (POST) as what is called when a message comes in"
+        if self._options.via != "sms" or not sender.startswith("+"):
+            return Finding(True, f"Twilio is to call {self._address} (POST) when a message comes in")
+        try:
+            told = await self._call("GET", self._api("/IncomingPhoneNumbers.json"), PhoneNumber=sender)
+        except NotDelivered as error:
+            return Finding(False, f"Twilio refuses to tell of {sender}: {error.message} ({error.code})", remedy)
+        listed = told.get("incoming_phone_numbers")
+        numbers = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+        if not numbers:
+            return Finding(False, f"the account has no number {sender}", "check `sender`")
+        url = numbers[0].get("sms_url")
+        shown = one_line(str(url or "nobody"), 2 * _NAME_CHARS).text
+        return Finding(url in spelled(self._address), f"when {sender} is written to, Twilio calls {shown}", remedy)
+
+    async def _templates(self) -> list[Finding]:
+        options = self._options
+        if options.via == "whatsapp" and not options.content_sids:
+            return [Finding(True, "without `content_sids` only who has written within 24 hours is sent anything")]
+        return [await self._template(content) for content in dict.fromkeys(options.content_sids.values())]
+
+    async def _template(self, content: str) -> Finding:
+        url = f"{self._options.content_url}/v1/Content/{content}"
+        try:
+            return judged(content, await self._call("GET", url), await self._call("GET", f"{url}/ApprovalRequests"))
+        except NotDelivered as error:
+            what = f"Twilio refuses to tell of the template {content}: {error.message} ({error.code})"
+            return Finding(False, what, "check `content_sids`")
+
+    async def _send(self, address: str, fields: Fields) -> Sent:
+        options = self._options
+        if not is_address(address, options.via):
+            example = f"{PREFIX[options.via]}+351912345678"
+            why = f"an identity of Twilio is written as Twilio does, here such as {example}"
+            raise NotDelivered(why, code="address", again=False)
+        service = options.sender.startswith("MG")
+        ours = {"MessagingServiceSid": options.sender} if service else {"From": PREFIX[options.via] + options.sender}
+        # Twilio takes most of what it cannot deliver, and says so only later, there.
+        form = {"To": address, **ours, "StatusCallback": self._address, **fields}
+        told = await self._call("POST", self._api("/Messages.json"), form)
+        return Sent(vendor_id=str(told.get("sid") or ""), handle={"to": address})
+
+    def _api(self, path: str) -> str:
+        return f"{self._options.api_url}/2010-04-01/Accounts/{self._options.account_sid}{path}"
+
+    async def _call(self, method: str, url: str, form: Fields | None = None, **query: str) -> Mapping[str, Any]:
+        """Twilio's answer. Raises `NotDelivered` with Twilio's own code."""
+        if self._client is None:
+            signed_in = httpx.BasicAuth(self._options.account_sid, self._options.auth_token)
+            self._client = httpx.AsyncClient(auth=signed_in, timeout=_SECONDS, follow_redirects=False)
+        try:
+            response = await self._client.request(method, url, data=form, params=query or None)
+        except httpx.HTTPError as error:
+            why = f"Twilio cannot be reached: {type(error).__name__}"
+            raise NotDelivered(why, code="connection", again=True) from None
+        try:
+            read = response.json()
+        except ValueError:
+            read = {}
+        told: Mapping[str, Any] = read if isinstance(read, dict) else {}
+        # A message that is taken may bring the code of its failure with it.
+        code = told.get("error_code" if response.is_success else "code")
+        if response.is_success and not code:
+            return told
+        after = retry_after(response.headers.get("retry-after", ""))
+        raise refused(code if isinstance(code, int) else None, response.status_code, after)
+
+
+CHANNEL = Twilio

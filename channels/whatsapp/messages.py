@@ -1,0 +1,164 @@
+"""What is sent on WhatsApp: cards with two buttons, texts, and the approved template for who has not written lately.
+
+Limits and shapes are those of Meta's OpenAPI description. How Meta counts characters it does not say: what fits here
+fits as UTF-16 too.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from signoff.channels.envelopes import Closed, Notice
+from signoff.channels.outbound.card_text import LEAST_CHARS, CardWords, Limits, card_words, link_only
+from signoff.channels.outbound.receipt_text import closing_text
+from signoff.contracts.decision import Assurance, Verdict
+from signoff.formats.visible_text import ELLIPSIS
+from signoff.texts.formatter import Voice
+
+Message: TypeAlias = dict[str, Any]
+
+BODY_UNITS: Final = 1_024
+"""Of a message with buttons, and of a template once it is filled in."""
+TEXT_UNITS: Final = 4_096
+TITLE_CHARS: Final = 20
+PARAMETERS: Final = 4
+"""Of the template's body: the code, what would happen, all the rest, and the link."""
+_FIXED_UNITS: Final = 200
+"""Left for the template's own words, in any language."""
+_APPROVE, _DENY = "signoff.approve.", "signoff.deny."
+_VERDICTS: Final[Mapping[str, Verdict]] = {_APPROVE: "approved", _DENY: "denied"}
+_TOKEN: Final = re.compile(r"[a-z0-9]{1,32}\Z")
+_SCOPED: Final = re.compile(r"[A-Z]{2}\.(?:ENT\.)?[A-Za-z0-9]{1,128}\Z")
+_PHONE: Final = re.compile(r"[0-9]{5,20}\Z")
+_MARKUP: Final = re.compile(r"(https?://\S+)|`|(?<![A-Za-z0-9])[*_~]|[*_~](?![A-Za-z0-9])")
+_LOOK_ALIKE: Final = str.maketrans({"*": "\u2217", "_": "\u02cd", "~": "\u223c", "`": "\u02cb"})
+_BETWEEN, _NOT_BETWEEN = "\u25aa", "\u25ab"
+"""Stands between what a template says on one line, and what becomes of it elsewhere."""
+_MANY_SPACES: Final = re.compile(r" {4,}")
+
+
+def recipient(address: str) -> Message | None:
+    """To whom: a business-scoped id has a field of its own, else Meta takes it for a number and loses the message.
+
+    None for what is neither such an id nor a number.
+    """
+    if _SCOPED.match(address):
+        return {"recipient": address}
+    return {"to": address} if _PHONE.match(address) else None
+
+
+def card_message(notice: Notice, voice: Voice, assurance: Assurance) -> Message:
+    """A card with its two buttons; as a text with the link where it cannot be decided here."""
+    if not _decides(notice, assurance):
+        words = _fitting(notice, voice, assurance, TEXT_UNITS, _whole)
+        return text_message(words.text)
+    words = _fitting(notice, voice, assurance, BODY_UNITS, _whole)
+    deny = _button(_DENY + notice.token, words.deny)
+    buttons = [_button(_APPROVE + notice.token, words.approve), deny] if words.approves else [deny]
+    body = {"text": plain(words.text)}
+    return {"type": "interactive", "interactive": {"type": "button", "body": body, "action": {"buttons": buttons}}}
+
+
+def template_message(notice: Notice, voice: Voice, assurance: Assurance, name: str, language: str) -> Message:
+    """The card as an approved template, on one line a parameter. Its buttons are there even where only the link
+    decides, or where it is not whole; whoever presses one that does not count is told so."""
+    words = template_words(notice, voice, assurance)
+    body = {"type": "body", "parameters": [{"type": "text", "text": _parameter(each)} for each in _values(words)]}
+    payloads = (_APPROVE + notice.token, _DENY + notice.token)
+    buttons = [
+        {
+            "type": "button",
+            "sub_type": "quick_reply",
+            "index": str(number),
+            "parameters": [{"type": "payload", "payload": payload}],
+        }
+        for number, payload in enumerate(payloads)
+    ]
+    spoken = {"policy": "deterministic", "code": language}
+    return {"type": "template", "template": {"name": name, "language": spoken, "components": [body, *buttons]}}
+
+
+def template_words(notice: Notice, voice: Voice, assurance: Assurance) -> CardWords:
+    """What a card says that is sent as a template."""
+    return _fitting(notice, voice, assurance, BODY_UNITS - _FIXED_UNITS, lambda words: "".join(_values(words)))
+
+
+def draws_whole(notice: Notice, voice: Voice, assurance: Assurance) -> bool:
+    """Whether a card gives every value, in whichever form it is sent."""
+    free = _fitting(notice, voice, assurance, BODY_UNITS, _whole)
+    return free.whole and template_words(notice, voice, assurance).whole
+
+
+def closed_message(closed: Closed, voice: Voice) -> Message:
+    """That a card is over, as a text of its own."""
+    return text_message(closing_text(closed, voice))
+
+
+def text_message(words: str) -> Message:
+    """Words, cut where they are longer than a message may be."""
+    shown = plain(words)
+    while units(shown) > TEXT_UNITS:
+        over = units(shown) - TEXT_UNITS
+        shown = shown[: -max(over // 2, 1) - 1] + ELLIPSIS
+    return {"type": "text", "text": {"preview_url": False, "body": shown}}
+
+
+def pressed(payload: str) -> tuple[Verdict, str] | None:
+    """What a button of ours says, and of which delivery; None for anybody else's."""
+    for prefix, verdict in _VERDICTS.items():
+        token = payload.removeprefix(prefix)
+        if token != payload and _TOKEN.match(token):
+            return verdict, token
+    return None
+
+
+def plain(words: str) -> str:
+    """Words in which WhatsApp finds no mark to make bold, struck out or code: such a mark becomes one that looks like
+    it. Addresses stay as they are."""
+    return _MARKUP.sub(lambda found: found.group(1) or found.group().translate(_LOOK_ALIKE), words)
+
+
+def units(words: str) -> int:
+    """How long words are in UTF-16, which no other way of counting exceeds."""
+    return len(words.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _decides(notice: Notice, assurance: Assurance) -> bool:
+    return notice.kind != "digest" and not link_only(notice.request, assurance)
+
+
+def _fitting(
+    notice: Notice, voice: Voice, assurance: Assurance, room: int, said: Callable[[CardWords], str]
+) -> CardWords:
+    """The card's words, narrow enough for what is `said` of them to fit in `room`."""
+    for whole in (room, room * 3 // 4, room // 2):
+        limits = Limits(whole=max(whole, LEAST_CHARS), value=300, says=300, rows=40)
+        words = card_words(notice, voice, how="buttons", assurance=assurance, limits=limits)
+        if units(said(words)) <= room:
+            break
+    return words
+
+
+def _whole(words: CardWords) -> str:
+    return words.text
+
+
+def _values(words: CardWords) -> tuple[str, str, str, str]:
+    """A card in the parameters of the template, each of which must say something."""
+    says = f"{words.says_lead} “{words.says}”" if words.says else ""
+    how = "" if words.approves else words.how
+    rows = (row.text for row in words.rows)
+    facts = (words.note, words.asked, words.rule, says, words.counted, words.due, words.more, words.incomplete, how)
+    # No value may look like two: what stands between them stands in none.
+    parts = (part.replace(_BETWEEN, _NOT_BETWEEN) for part in (*rows, *facts) if part)
+    rest = f" {_BETWEEN} ".join(parts) or words.how
+    return words.code, f"{words.heading}: {words.effect}", rest, words.link or ELLIPSIS
+
+
+def _parameter(words: str) -> str:
+    """A value as Meta takes it in a template: no line ends, no tabs, no more than a few spaces on end."""
+    return _MANY_SPACES.sub("   ", plain(words).replace("\n", " ").replace("\t", " "))
+
+
+def _button(name: str, title: str) -> Message:
+    return {"type": "reply", "reply": {"id": name, "title": title}}

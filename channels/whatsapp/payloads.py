@@ -1,0 +1,180 @@
+"""What Meta brings: presses, words, and what became of our messages. Several of each may come at once.
+
+Only messages to our own number are looked at. Nothing in them is believed but what Meta itself vouches for.
+"""
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal
+
+from signoff.channels.base import Malformed
+from signoff.channels.envelopes import Heard, Raw, Received, Status
+from signoff.channels.whatsapp.errors import OUTSIDE, meaning
+from signoff.channels.whatsapp.messages import pressed
+from signoff.channels.whatsapp.window import Window
+from signoff.contracts.decision import Verdict
+from signoff.formats.visible_text import one_line
+
+_WORDLESS: Final = frozenset(("audio", "contacts", "document", "image", "location", "sticker", "video"))
+"""What people send that says nothing we could read: they are told so."""
+_STATES: Final[Mapping[str, Literal["sent", "delivered", "read", "failed"]]] = {
+    "sent": "sent",
+    "delivered": "delivered",
+    "read": "read",
+    "failed": "failed",
+}
+_CODE_CHARS: Final = 80
+_log = logging.getLogger(__name__)
+
+
+def read_payload(raw: Raw, number: str, window: Window) -> Received:
+    """What a verified message holds for the number with the id `number`; who wrote is remembered in `window`.
+
+    Raises `Malformed`; what is new to us becomes an unknown status, and no more.
+    """
+    if raw.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Malformed("the content type is not application/json")
+    try:
+        body = json.loads(raw.body)
+    except (ValueError, RecursionError):
+        raise Malformed("the body is not JSON") from None
+    if not isinstance(body, dict):
+        raise Malformed("the body is not a JSON object")
+    heard: list[Heard] = []
+    statuses: list[Status] = []
+    for value in _values(body, number):
+        for error in _maps(value, "errors"):
+            _log.warning("WhatsApp reports an error: %s", meaning(_number(error, "code")))
+        messages, contacts = _maps(value, "messages"), _maps(value, "contacts")
+        # Of several with one number the first.
+        # A table, as a body may be of 3 MB: to search the contacts for each message would take time in its square.
+        by_number = {_text(each, "wa_id"): each for each in reversed(contacts)}
+        lone = contacts[0] if len(messages) == len(contacts) == 1 else {}
+        for message in messages:
+            made = _message(message, _sender(message, by_number, lone), window)
+            heard += [made] if isinstance(made, Heard) else []
+            statuses += [made] if isinstance(made, Status) else []
+        statuses += [status for each in _maps(value, "statuses") if (status := _status(each, window)) is not None]
+    return Received(heard=tuple(heard), statuses=tuple(statuses))
+
+
+def _values(body: Mapping[str, Any], number: str) -> Iterator[Mapping[str, Any]]:
+    if body.get("object") != "whatsapp_business_account":
+        return
+    for entry in _maps(body, "entry"):
+        for change in _maps(entry, "changes"):
+            value = _map(change, "value")
+            # An app may have several numbers, of which Meta tells all at one address.
+            if change.get("field") == "messages" and _text(_map(value, "metadata"), "phone_number_id") == number:
+                yield value
+
+
+def _message(message: Mapping[str, Any], sender: tuple[str, str], window: Window) -> Heard | Status | None:
+    """One message: something said, or something that is only written down."""
+    key, kind, (scoped, phone) = _text(message, "id"), _text(message, "type"), sender
+    # The scoped id first: a number may be hidden, and one that was given up becomes somebody else's.
+    identity = scoped or phone
+    if not key or not identity:
+        return None
+    # Whatever they sent opens the window, also what says nothing to us.
+    for name in filter(None, sender):
+        window.heard(name, float(_number(message, "timestamp")))
+    # What is written in a group is said to others, and not to us alone.
+    said = None if "group_id" in message else _said(message, kind)
+    if said is None:
+        return Status(key=key, vendor_id=key, state="unknown", code=_unknown_code(message, kind))
+    verdict, token, text = said
+    context = _map(message, "context")
+    about = _text(context, "id")
+    if context.get("forwarded") or context.get("frequently_forwarded"):
+        # Somebody else's words or button, passed on, are nobody's answer.
+        verdict, token, text = None, "", ""
+    return Heard(
+        key=key,
+        identity=identity,
+        token=token,
+        vendor_ids=(about,) if about else (),
+        verdict=verdict,
+        text=text,
+        where={"to": phone or scoped, "message": key},
+    )
+
+
+def _said(message: Mapping[str, Any], kind: str) -> tuple[Verdict | None, str, str] | None:
+    """The verdict, the token and the words of a message; None for what says nothing to us."""
+    if kind == "text":
+        return None, "", _text(_map(message, "text"), "body")
+    if kind in _WORDLESS:
+        return None, "", ""
+    payload = ""
+    if kind == "interactive":
+        payload = _text(_map(_map(message, "interactive"), "button_reply"), "id")
+    elif kind == "button":
+        payload = _text(_map(message, "button"), "payload")
+    # Reactions and edited messages come to nothing here: a thumb below a card is no decision.
+    found = pressed(payload)
+    return None if found is None else (*found, "")
+
+
+def _unknown_code(message: Mapping[str, Any], kind: str) -> str:
+    """What is written down of a message that is new to us, such as `system user_id_update` or `reaction`."""
+    more = _text(_map(message, "system"), "type")
+    return one_line(f"{kind or 'message'} {more}".strip(), _CODE_CHARS).text
+
+
+def _sender(
+    message: Mapping[str, Any], contacts: Mapping[str, Mapping[str, Any]], lone: Mapping[str, Any]
+) -> tuple[str, str]:
+    """The business-scoped id and the number of who sent it; either may be missing.
+
+    `contacts` are by their numbers; the only one beside the only message is its sender unless they name two.
+    """
+    phone = _text(message, "from")
+    fits = not phone or not _text(lone, "wa_id")
+    contact = (contacts.get(phone) if phone else None) or (lone if fits else {})
+    return _text(message, "from_user_id") or _text(contact, "user_id"), phone or _text(contact, "wa_id")
+
+
+def _status(told: Mapping[str, Any], window: Window) -> Status | None:
+    name, state = _text(told, "id"), _text(told, "status")
+    if not name:
+        return None
+    errors = [_number(each, "code") for each in _maps(told, "errors")]
+    if OUTSIDE in errors:
+        for to in ("recipient_id", "recipient_user_id"):
+            window.shut(_text(told, to))
+    known = _STATES.get(state)
+    new = one_line(state, _CODE_CHARS).text
+    return Status(
+        # Meta repeats these for up to 7 days, and not in their order.
+        key=f"{name}:{new}",
+        vendor_id=name,
+        state=known or "unknown",
+        code=str(errors[0]) if errors else "" if known else new,
+        told=meaning(errors[0]) if errors else "",
+    )
+
+
+def _map(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = of.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _maps(of: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    found = of.get(name)
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _text(of: Mapping[str, Any], name: str) -> str:
+    """A string, in which half a character is none."""
+    found = of.get(name)
+    return found.encode("utf-8", "replace").decode() if isinstance(found, str) else ""
+
+
+def _number(of: Mapping[str, Any], name: str) -> int:
+    """A whole number, also as digits; 0 for anything else."""
+    found = of.get(name)
+    if isinstance(found, str) and found.isascii() and found.isdigit() and len(found) < 12:
+        return int(found)
+    return found if isinstance(found, int) and abs(found) < 10**12 else 0

@@ -1,0 +1,52 @@
+"""The template that reaches people who have not written lately: how it has to be, and whether it is.
+
+Meta approves it once a language; its words and its buttons' titles are Meta's to keep, and only the parameters ours.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from signoff.channels.envelopes import Finding
+from signoff.channels.whatsapp.messages import PARAMETERS
+from signoff.formats.visible_text import one_line
+
+_PLACE: Final = re.compile(r"\{\{\s*\w+\s*\}\}")
+_SHOWN: Final = 60
+
+
+def template_language(languages: Mapping[str, str], locale: str) -> str:
+    """Meta's code of the language for a locale: of the locale itself, else of its language, else the first one."""
+    wanted = locale.replace("_", "-").lower()
+    known = {name.replace("_", "-").lower(): code for name, code in languages.items()}
+    return known.get(wanted) or known.get(wanted.partition("-")[0]) or next(iter(languages.values()))
+
+
+def judged(name: str, languages: Sequence[str], answer: Mapping[str, Any]) -> list[Finding]:
+    """Whether the template is there and fits, language by language; `answer` is Meta's list of templates."""
+    listed = answer.get("data")
+    found = {
+        each.get("language"): each
+        for each in (listed if isinstance(listed, list) else [])
+        if isinstance(each, dict) and each.get("name") == name
+    }
+    return [_judged(name, language, found.get(language)) for language in dict.fromkeys(languages)]
+
+
+def _judged(name: str, language: str, template: Mapping[str, Any] | None) -> Finding:
+    what = f"the template `{name}` in `{language}`"
+    if template is None:
+        return Finding(False, f"{what} does not exist", "create it in the WhatsApp Manager, or correct `languages`")
+    status = template.get("status")
+    if status != "APPROVED":
+        shown = one_line(str(status), _SHOWN).text
+        return Finding(False, f"{what} is not approved: {shown}", "see the WhatsApp Manager")
+    raw = template.get("components")
+    parts = [each for each in (raw if isinstance(raw, list) else []) if isinstance(each, dict)]
+    places = {place for each in parts if each.get("type") == "BODY" for place in _PLACE.findall(str(each.get("text")))}
+    buttons = [button for each in parts if each.get("type") == "BUTTONS" for button in each.get("buttons") or ()]
+    kinds = [button.get("type") for button in buttons if isinstance(button, dict)]
+    if len(places) != PARAMETERS or kinds[:2] != ["QUICK_REPLY", "QUICK_REPLY"] or len(kinds) != 2:
+        remedy = f"give its body {PARAMETERS} parameters, and two quick replies: approve first, then deny"
+        return Finding(False, f"{what} has another form", remedy)
+    return Finding(True, f"{what} is approved")

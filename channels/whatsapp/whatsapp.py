@@ -1,0 +1,228 @@
+"""WhatsApp, by Meta's Cloud API: cards with two buttons, answered by a press or in words.
+
+Whoever has written within 24 hours may be sent anything; everybody else only a template that Meta approved. Nothing
+that is sent can be edited: that a request is over is a message of its own, to whom one may be sent.
+"""
+
+import hashlib
+import hmac
+import logging
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+import httpx
+from pydantic import Field
+
+from signoff.channels.base import Channel, Forged, Means, NotDelivered, Options
+from signoff.channels.envelopes import Closed, Finding, Notice, Raw, Received, Reply, Sent
+from signoff.channels.outbound_http import retry_after
+from signoff.channels.whatsapp.errors import OUTSIDE, refused
+from signoff.channels.whatsapp.messages import (
+    Message,
+    card_message,
+    closed_message,
+    draws_whole,
+    recipient,
+    template_message,
+    text_message,
+)
+from signoff.channels.whatsapp.payloads import read_payload
+from signoff.channels.whatsapp.templates import judged, template_language
+from signoff.channels.whatsapp.window import Window
+from signoff.formats.visible_text import one_line
+from signoff.texts.formatter import voice_of
+
+_SIGNATURE: Final = "x-hub-signature-256"
+_SECONDS: Final = 10.0
+_CHALLENGE_CHARS: Final = 200
+_NAME_CHARS: Final = 80
+_log = logging.getLogger(__name__)
+
+
+class WhatsAppOptions(Options):
+    """One number of one business account. Without a `template` only who has written within 24 hours is reached."""
+
+    phone_number_id: str = Field(description="Meta's id of our number, in digits.", pattern=r"^[0-9]{1,30}$")
+    token: str = Field(description="A system user's token, env:NAME.", min_length=1)
+    # With an empty one anybody could sign.
+    app_secret: str = Field(description="The app's secret, env:NAME; Meta signs with it.", min_length=1)
+    verify_token: str = Field(
+        description="Any secret of your own, env:NAME, that Meta is given with the address.", min_length=8
+    )
+    template: str = Field("", description="The name of an approved template, as docs/channels.md has it.")
+    languages: dict[str, str] = Field(
+        default={"en": "en"},
+        description="The template's languages: a person's locale, and Meta's code for it. The first is for all others.",
+        min_length=1,
+    )
+    business_account_id: str = Field(
+        "", description="Meta's id of the business account; with it, `channels check` looks at the template."
+    )
+    version: str = Field("v24.0", description="The version of the Graph API.", pattern=r"^v[0-9]+\.[0-9]+$")
+    graph_url: str = Field("https://graph.facebook.com", description="Where the Graph API is.")
+
+
+class WhatsApp(Channel):
+    """See the module. People are known by their business-scoped id where Meta tells it, else by their number."""
+
+    kind: ClassVar[str] = "whatsapp"
+    identity: ClassVar[str] = "whatsapp"
+    options: ClassVar[type[Options]] = WhatsAppOptions
+    per_second: ClassVar[float] = 20.0
+
+    def __init__(self, means: Means) -> None:
+        super().__init__(means)
+        self._options = WhatsAppOptions.model_validate(means.options)
+        self._window = Window()
+        self._client: httpx.AsyncClient | None = None
+
+    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+        """See `Channel`. To whom the window may be closed the template is sent, which always may be."""
+        voice, template = voice_of(notice.person, self.means.clock()), self._options.template
+        about = before.vendor_id if before is not None else ""
+        sent: Sent | None = None
+        # Without a template it is tried all the same: who wrote before this process began is not known here.
+        if not template or self._window.is_open(notice.address, self.means.clock().timestamp()):
+            sent = await self._free(notice.address, card_message(notice, voice, self.assurance), about, template)
+        if sent is None:
+            language = template_language(self._options.languages, notice.person.locale)
+            message = template_message(notice, voice, self.assurance, template, language)
+            sent = await self._send(notice.address, message, about)
+        return sent if before is None else before
+
+    def draws_whole(self, notice: Notice) -> bool:
+        """See `Channel`."""
+        voice = voice_of(notice.person, self.means.clock())
+        return draws_whole(notice, voice, self.assurance)
+
+    async def close(self, sent: Sent, closed: Closed) -> None:
+        """See `Channel`. Who decided it here has been told; who has not written lately cannot be."""
+        request = closed.request
+        if (request.decided_channel, request.decided_by) == (self.kind, closed.person.id):
+            return
+        message = closed_message(closed, voice_of(closed.person, self.means.clock()))
+        try:
+            await self._send(str(sent.handle["to"]), message, sent.vendor_id)
+        except NotDelivered as error:
+            if error.code != str(OUTSIDE):
+                raise
+            _log.info("nobody is told on `%s` that `%s` is over: it is too long ago", self.name, request.id)
+
+    async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:
+        """See `Channel`."""
+        await self._send(str(where["to"]), text_message(reply.text), str(where.get("message", "")))
+
+    def verify(self, raw: Raw) -> None:
+        """See `Channel`. Meta signs what it brings, without a time; an address it tries by a word that we chose."""
+        if raw.method == "GET":
+            _same(raw.query.get("hub.verify_token", ""), self._options.verify_token)
+            if raw.query.get("hub.mode") != "subscribe":
+                raise Forged("Meta asks nothing else")
+            return
+        mark = hmac.new(self._options.app_secret.encode(), raw.body, hashlib.sha256).hexdigest()
+        _same(raw.headers.get(_SIGNATURE, ""), f"sha256={mark}")
+
+    def parse(self, raw: Raw) -> Received:
+        """See `Channel`."""
+        if raw.method == "GET":
+            challenge = raw.query.get("hub.challenge", "")[:_CHALLENGE_CHARS]
+            return Received(body=challenge.encode("ascii", "ignore"))
+        return read_payload(raw, self._options.phone_number_id, self._window)
+
+    async def check(self) -> list[Finding]:
+        """See `Channel`."""
+        options, remedy = self._options, "check `token` and `phone_number_id`"
+        try:
+            told = await self._call("GET", options.phone_number_id, fields="display_phone_number,verified_name")
+        except NotDelivered as error:
+            return [Finding(False, f"Meta refuses to tell of the number: {error.message} ({error.code})", remedy)]
+        number, name = (
+            one_line(str(told.get(field) or "?"), _NAME_CHARS).text
+            for field in ("display_phone_number", "verified_name")
+        )
+        address = f"{self.means.public_url}/channels/{self.name}"
+        findings = [
+            Finding(True, f"the number is {number} of `{name}`"),
+            Finding(True, f"Meta is to call {address} (the webhook field `messages`)"),
+        ]
+        return findings + await self._templates()
+
+    async def close_down(self) -> None:
+        """See `Channel`."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+    async def _free(self, address: str, message: Message, about: str, template: str) -> Sent | None:
+        """Send what only an open window lets pass; None where it is closed and there is a template instead."""
+        try:
+            return await self._send(address, message, about)
+        except NotDelivered as error:
+            if error.code != str(OUTSIDE) or not template:
+                raise
+            self._window.shut(address)
+            return None
+
+    async def _send(self, address: str, message: Message, about: str) -> Sent:
+        to = recipient(address)
+        if to is None:
+            why = "an identity of WhatsApp is a number in digits alone, or a business-scoped id such as US.1349"
+            raise NotDelivered(why, code="address", again=False)
+        body = {"messaging_product": "whatsapp", "recipient_type": "individual", **to, **message}
+        if about:
+            body["context"] = {"message_id": about}
+        told = await self._call("POST", f"{self._options.phone_number_id}/messages", body)
+        messages = told.get("messages")
+        first = messages[0] if isinstance(messages, list) and messages else {}
+        name = first.get("id") if isinstance(first, dict) else ""
+        return Sent(vendor_id=str(name or ""), handle={"to": address})
+
+    async def _templates(self) -> list[Finding]:
+        options = self._options
+        if not options.template:
+            return [Finding(True, "without a `template` only who has written within 24 hours is sent anything")]
+        if not options.business_account_id:
+            remedy = "give `business_account_id`"
+            return [Finding(False, f"whether the template `{options.template}` is approved is not known", remedy)]
+        path = f"{options.business_account_id}/message_templates"
+        try:
+            told = await self._call(
+                "GET", path, name=options.template, fields="name,language,status,components", limit="200"
+            )
+        except NotDelivered as error:
+            remedy = "check `business_account_id`, and that the token has whatsapp_business_management"
+            return [Finding(False, f"Meta refuses to tell of templates: {error.message} ({error.code})", remedy)]
+        return judged(options.template, list(options.languages.values()), told)
+
+    async def _call(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, **query: str
+    ) -> Mapping[str, Any]:
+        """Meta's answer. Raises `NotDelivered` with Meta's own code."""
+        if self._client is None:
+            self._client = httpx.AsyncClient(timeout=_SECONDS, follow_redirects=False)
+        url = f"{self._options.graph_url}/{self._options.version}/{path}"
+        headers = {"authorization": f"Bearer {self._options.token}"}
+        try:
+            response = await self._client.request(method, url, json=body, params=query or None, headers=headers)
+        except httpx.HTTPError as error:
+            why = f"Meta cannot be reached: {type(error).__name__}"
+            raise NotDelivered(why, code="connection", again=True) from None
+        try:
+            read = response.json()
+        except ValueError:
+            read = {}
+        told: Mapping[str, Any] = read if isinstance(read, dict) else {}
+        if response.is_success and "error" not in told:
+            return told
+        fault = told.get("error")
+        code = fault.get("code") if isinstance(fault, dict) else None
+        after = retry_after(response.headers.get("retry-after", ""))
+        raise refused(code if isinstance(code, int) else None, response.status_code, after)
+
+
+def _same(given: str, right: str) -> None:
+    if not hmac.compare_digest(given.encode("utf-8", "replace"), right.encode()):
+        raise Forged("it is not signed as it should be")
+
+
+CHANNEL = WhatsApp

@@ -1,0 +1,105 @@
+"""`grants list` and `grants revoke`: what people had remembered."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+from rich.console import RenderableType
+from rich.table import Table
+
+from signoff.cli.http.gateway_client import at_gateway, gateway_url
+from signoff.cli.loading import loading
+from signoff.cli.terminal.options import AsJson, Manifest, Operator, Url
+from signoff.cli.terminal.output import Output, run
+from signoff.cli.terminal.tables import clean, span, utc_now
+from signoff.contracts.grant import Grant
+from signoff.contracts.names import DEFAULT_TENANT
+
+Tenant = Annotated[str, typer.Option(help="The tenant it is remembered in; else `main`, or that of the token.")]
+
+app = typer.Typer(help="List and take back answers that are remembered.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command("list")
+def list_grants(
+    every: Annotated[bool, typer.Option("--all", help="Also what is over, used up or taken back.")] = False,
+    tenant: Tenant = "",
+    manifest: Manifest = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what is remembered, newest first."""
+
+    async def body(out: Output) -> int:
+        there = gateway_url(url, manifest, None)
+        if there is None:
+            with loading():
+                from signoff.cli.operating import grants_here  # noqa: PLC0415
+            grants = await grants_here(tenant or DEFAULT_TENANT, manifest, every=every)
+        else:
+            async with at_gateway(there) as gateway:
+                grants = await gateway.listed(Grant, "grants", every=every, tenant=tenant)
+        out.show(grants, grant_table(grants, utc_now()) if grants else "nothing is remembered")
+        return 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def revoke(
+    grant: Annotated[str, typer.Argument(metavar="ID", help="As `signoff grants list` shows it.")],
+    person: Operator = "",
+    tenant: Tenant = "",
+    manifest: Manifest = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take a remembered answer back: from now on people are asked again."""
+
+    async def body(out: Output) -> int:
+        there = gateway_url(url, manifest, None)
+        if there is None:
+            with loading():
+                from signoff.cli.operating import revoked_here  # noqa: PLC0415
+            gone, again = await revoked_here(grant, person, tenant or DEFAULT_TENANT, manifest)
+        else:
+            async with at_gateway(there, person) as gateway:
+                where = gateway.acting | ({"tenant": tenant} if tenant else {})
+                # Asked before: afterwards every one of them is taken back.
+                known = await gateway.listed(Grant, "grants", every=True, tenant=tenant)
+                again = any(each.id == grant and each.revoked_at is not None for each in known)
+                gone = await gateway.call(Grant, "DELETE", f"/v1/grants/{quote(grant, safe='')}", params=where, json={})
+        done = f"was taken back already, by {clean(gone.revoked_by)}" if again else "taken back"
+        out.show(gone, f"{done}: {gone.id}, {_what(gone)}")
+        return 0
+
+    run(body, as_json=as_json)
+
+
+def grant_table(grants: Sequence[Grant], now: datetime) -> RenderableType:
+    """What is remembered, one line each, in the order given."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("Id", "What", "Where", "By", "Left", "Until"):
+        table.add_column(name, no_wrap=name == "Id", overflow="fold")
+    for grant in grants:
+        where = f"session {grant.like.session}" if grant.like.session else "everywhere"
+        table.add_row(grant.id, _what(grant), where, ", ".join(grant.people), _left(grant), _until(grant, now))
+    return table
+
+
+def _what(grant: Grant) -> str:
+    like = f"where {clean(grant.like.where)}" if grant.like.where else "with the same arguments"
+    return f"{grant.verdict}: {grant.like.tool} {like}"
+
+
+def _left(grant: Grant) -> str:
+    return f"{grant.uses_left} of {grant.uses}"
+
+
+def _until(grant: Grant, now: datetime) -> str:
+    if grant.revoked_at is not None:
+        return f"taken back by {clean(grant.revoked_by)}"
+    left = (grant.expires_at - now).total_seconds()
+    return f"{grant.expires_at:%Y-%m-%d %H:%M} UTC ({f'in {span(left)}' if left > 0 else 'over'})"

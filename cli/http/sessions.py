@@ -1,0 +1,169 @@
+"""`chat` and `sessions`: whole conversations in a terminal."""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Annotated, Final, TypeAlias
+
+import typer
+from rich.text import Text
+
+from signoff.cli.desks import Desk, desk_of
+from signoff.cli.terminal.inputs import session_id, spoken
+from signoff.cli.terminal.options import Address, AsJson, Asker, Manifest, Url
+from signoff.cli.terminal.output import Output, run
+from signoff.cli.terminal.tables import answer_lines, clean, content_text, session_table, utc_now
+from signoff.contracts.errors import NotFound
+from signoff.contracts.message import TextPart
+from signoff.contracts.session_messages import SessionTurnView, SessionView
+from signoff.contracts.turn import TurnView
+from signoff.contracts.uuid7 import uuid7
+from signoff.gateway.request_models import SayBody
+
+_PAUSE_SECONDS: Final = 0.5
+_OPEN: Final = ("working", "waiting")
+_FAILED: Final = ("error", "cancelled")
+
+Opened: TypeAlias = AbstractAsyncContextManager[Desk]
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def chat(
+    text: Annotated[
+        str | None, typer.Argument(help="What to say; else every line of standard input is a message.")
+    ] = None,
+    session: Annotated[str, typer.Option(help="The session to go on with; a new one if not given.")] = "",
+    actor: Annotated[str, typer.Option(help="Who is spoken to; whoever the session talks to if not given.")] = "",
+    person: Asker = "",
+    manifest: Manifest = None,
+    address: Address = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Talk to an actor: say something, read what is answered and what waits for people; with --json one line a message.
+
+    A message is over once everything it led to is answered or waits for people: say more meanwhile.
+    """
+    name = session_id(session) or uuid7(utc_now())
+    given = None if text is None else [spoken(text)]
+    failed = False
+    for words in _lines() if given is None else given:
+        # By the id `_heard` knows the turns that answer this message, also where others speak in the same session.
+        said = {"text": words, "id": uuid7(utc_now())} | ({"actor": actor} if actor else {})
+        # An event loop a message: while a person types, Ctrl-C ends the command as everywhere else.
+        opened = desk_of(url, manifest, address, asks=person)
+        try:
+            run(partial(_say, opened=opened, name=name, body=SayBody.model_validate(said)), as_json=as_json)
+        except typer.Exit:
+            failed = True
+    if not as_json:
+        typer.echo(f"session {name}: signoff chat --session {name}")
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def sessions(
+    session: Annotated[str | None, typer.Argument(metavar="[SESSION]", help="One of them, to read it.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="How many.")] = 20,
+    manifest: Manifest = None,
+    address: Address = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the sessions that go on, newest first, or show what was said in one."""
+
+    async def body(out: Output) -> int:
+        async with desk_of(url, manifest, address) as desk:
+            if session is not None:
+                return await _read(out, desk, session)
+            rows = await desk.sessions(limit=limit)
+        empty = 'no session goes on; `signoff chat "..."` begins one'
+        out.show(rows, session_table(rows, utc_now()) if rows else empty)
+        return 0
+
+    run(body, as_json=as_json)
+
+
+async def _say(out: Output, *, opened: Opened, name: str, body: SayBody) -> int:
+    async with opened as desk:
+        receipt = await desk.say(name, body)
+        if receipt.status == "pending":
+            out.show({"session": name, "receipt": receipt, "turns": []}, receipt.message, compact=True)
+            return 0
+        turns = await _heard(out, desk, name, body.id or "")
+    out.show({"session": name, "receipt": receipt, "turns": turns}, compact=True)
+    return int(any(turn.state in _FAILED for turn in turns))
+
+
+async def _heard(out: Output, desk: Desk, name: str, message: str) -> list[TurnView]:
+    """Print what becomes of a message, until everything it led to is answered or waits for people."""
+    told: set[tuple[str, str]] = set()
+    while True:
+        view = await desk.session(name)
+        mine = [turn for turn in view.turns if turn.message_id == message]
+        found = [(turn, await _full(desk, view, turn)) for turn in mine]
+        for turn, full in found:
+            for line in _answers(turn, full):
+                if (turn.turn, line.plain) not in told:
+                    told.add((turn.turn, line.plain))
+                    out.say(line)
+        if _settled(mine):
+            return [full for _, full in found if full is not None]
+        await asyncio.sleep(_PAUSE_SECONDS)
+
+
+def _settled(turns: list[SessionTurnView]) -> bool:
+    """Whether nothing of a message goes on without people; one that was passed on is taken up by another turn."""
+    if not turns or any(turn.state == "working" for turn in turns):
+        return False
+    return turns[-1].state != "passed" or turns[-1].error is not None
+
+
+async def _read(out: Output, desk: Desk, name: str) -> int:
+    view = await desk.session(name)
+    lines: list[Text] = []
+    for turn in view.turns:
+        full = await _full(desk, view, turn) if turn.state in _OPEN else None
+        asked = [part for message in turn.said for part in message.parts if isinstance(part, TextPart)]
+        lines += [Text(f"{clean(turn.requester)}: {content_text(part.text)}") for part in asked]
+        lines += _answers(turn, full)
+    queued = [part for each in view.queued for part in each.message.parts if isinstance(part, TextPart)]
+    lines += [Text(f"not answered yet: {content_text(part.text)}") for part in queued]
+    out.show(view, *lines)
+    return 0
+
+
+def _answers(turn: SessionTurnView, full: TurnView | None) -> list[Text]:
+    """What a turn did and answered; what the session remembers of it where the turn itself is gone or over."""
+    lines = answer_lines(full) if full is not None else []
+    if full is None:
+        lines += [Text(f"{turn.actor}: {content_text(part.content)}") for part in turn.parts]
+    if turn.error is not None and (full is None or full.result is None or full.result.error is None):
+        lines.append(Text(f"error: {clean(turn.error.message)}", style="red"))
+    return lines
+
+
+async def _full(desk: Desk, view: SessionView, turn: SessionTurnView) -> TurnView | None:
+    """A turn with its calls; None for one that has not quite begun, or that the server has forgotten."""
+    try:
+        found = await desk.found(".".join((view.tenant, view.session, turn.turn)))
+    except NotFound:
+        return None
+    return found if isinstance(found, TurnView) else None
+
+
+def _lines() -> Iterator[str]:
+    """What is typed, or piped in, line by line to its end; empty lines say nothing."""
+    while True:
+        if sys.stdin.isatty():
+            typer.echo("> ", nl=False, err=True)
+        line = sys.stdin.readline()
+        if not line:
+            return
+        if line.strip():
+            yield spoken(line.rstrip("\r\n"))

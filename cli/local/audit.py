@@ -1,0 +1,342 @@
+"""`audit`: verify, export and read the record, state how far it has come, and take out what is old."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Final, TextIO
+from urllib.parse import quote
+
+import typer
+from rich.table import Table
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+from signoff.approvals.audit_events import act
+from signoff.audit.agentack_export import trace
+from signoff.audit.checkpoints import Checkpoint, Checkpoints
+from signoff.audit.export import Export, each, exported, read_export, write_checkpoint
+from signoff.audit.log import AuditLog
+from signoff.audit.retention import Retired, retire
+from signoff.audit.stream_report import Line, Telling, find_stream, tell
+from signoff.audit.verifier import Report, verify, verify_stream, with_heads
+from signoff.cli.http.gateway_client import at_gateway, gateway_url
+from signoff.cli.local.installation import account, reach_server, read_running
+from signoff.cli.local.stores import working_store
+from signoff.cli.terminal.options import Address, AsJson, Url
+from signoff.cli.terminal.output import Output, run
+from signoff.cli.terminal.tables import utc_now
+from signoff.contracts.audit import AuditEntry
+from signoff.contracts.errors import ConfigError, Refused, ServerUnavailable
+from signoff.contracts.ids import TurnKey
+from signoff.keys.key_files import read_private, read_public
+from signoff.keys.signatures import Signer, Verifier
+from signoff.settings import load_settings
+from signoff.store.store import Store
+
+app = typer.Typer(help="The record of what happened.", no_args_is_help=True, rich_markup_mode=None)
+
+
+class Form(StrEnum):
+    """What an export is written as."""
+
+    JSONL = "jsonl"
+    AGENTACK = "agentack"
+
+
+_NO_CHECKPOINT: Final = "no checkpoint: whether records were cut off at the end of a turn cannot be told"
+
+
+@app.command("verify")
+def verify_record(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="An export; else this store.")] = None,
+    kept: Annotated[
+        Path | None, typer.Option("--checkpoint", help="A checkpoint that was kept elsewhere.", show_default=False)
+    ] = None,
+    keys: Annotated[
+        Path | None, typer.Option("--keys", help="The file of public keys; else the setting's.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check that no record is missing, changed or out of its place; exit code 1 naming the first that is."""
+
+    async def body(out: Output) -> int:
+        settings = load_settings()
+        verifier = _verifier(keys or settings.public_keys, given=keys is not None)
+        point = None if kept is None else _read_checkpoint(kept)
+        if file is None:
+            async with working_store(settings) as store:
+                report = await _of_store(store, verifier, point)
+            notes, complete = list[str](), True
+        else:
+            given = _read(file)
+            report, notes, complete = await _of_export(given, verifier, point), _shortcomings(given), given.complete
+        out.show(_report_json(report, notes), *_report_words(report), *notes)
+        return 0 if complete and report.finding is None else 1
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def export(
+    to: Annotated[Path | None, typer.Option("--out", help="The file to write; else it is printed.")] = None,
+    turn: Annotated[str, typer.Option("--turn", help="Only this turn, without checkpoints.")] = "",
+    tenant: Annotated[str, typer.Option("--tenant", help="Only this tenant, without checkpoints.")] = "",
+    form: Annotated[
+        Form, typer.Option("--format", help="`agentack`: one turn as a trace for `agentack check`.")
+    ] = Form.JSONL,
+) -> None:
+    """Print or write the record as JSON lines, which `audit verify FILE` checks anywhere."""
+
+    async def body(out: Output) -> int:
+        count = 0
+        if form is Form.AGENTACK and (tenant or not turn):
+            raise Refused("a trace is of one turn: name it by --turn, and no tenant")
+        settings = load_settings()
+        async with working_store(settings) as store:
+            stream = await _stream(AuditLog(store), turn) if turn else ""
+            if form is Form.AGENTACK:
+                lines = each(await _trace(store, stream, _verifier(settings.public_keys, given=False)))
+            else:
+                lines = exported(store, tenant=tenant, stream=stream)
+            with _created(to) if to is not None else nullcontext(sys.stdout) as file:
+                async for line in lines:
+                    file.write(line + "\n")
+                    count += 1
+        if to is not None:
+            out.say(f"{count} lines written to {to}")
+        return 0
+
+    run(body)
+
+
+@app.command()
+def show(
+    turn: Annotated[
+        str, typer.Argument(metavar="TURN", help="A turn's id or its beginning; or a tenant's `admin/main`.")
+    ],
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what was recorded of a turn, in order; exit code 1 when it is not as it was written."""
+
+    async def body(out: Output) -> int:
+        there = gateway_url(url, None, None)
+        if there is None:
+            settings = load_settings()
+            async with working_store(settings) as store:
+                stream = await _stream(AuditLog(store), turn)
+                told = await tell(store, stream, _verifier(settings.public_keys, given=False))
+        else:
+            async with at_gateway(there) as gateway:
+                # The slash of a stream such as `admin/main` stays one: the route takes the rest of the path.
+                told = await gateway.call(Telling, "GET", f"/v1/audit/{quote(turn.strip())}")
+        finding = told.finding
+        verdict = finding.message if finding else f"verified: {len(told.records)} records, none changed or missing"
+        out.show(told, told.stream, _table(told.timeline), verdict)
+        return 1 if finding else 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def checkpoint(
+    to: Annotated[
+        Path | None, typer.Option("--out", help="The file to write it to; keep it on another machine.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """State and sign how far the record has come; needs the gateway's private key."""
+
+    async def body(out: Output) -> int:
+        settings = load_settings()
+        signer = Signer(read_private(settings.signing_keys))
+        async with working_store(settings) as store:
+            points = Checkpoints(store)
+            # None is taken where nothing is new: the last one still says all.
+            found = await points.take(signer) or await points.last()
+        if found is None:
+            raise Refused("nothing is recorded yet, so there is nothing to state")
+        if to is not None:
+            with _created(to) as file:
+                file.write(write_checkpoint(found) + "\n")
+        statement = found.statement
+        words = [
+            f"checkpoint {statement.number} of {_time(statement.made_at)}, {len(statement.heads)} streams grown",
+            f"hash {statement.hash}, signed by key {found.key_id}",
+            *([f"written to {to}: keep it where who owns the database cannot write"] if to is not None else []),
+        ]
+        out.show({"number": statement.number, "hash": statement.hash, "key_id": found.key_id}, *words)
+        return 0
+
+    run(body, as_json=as_json)
+
+
+@app.command("retire")
+def retire_old(
+    before: Annotated[
+        str, typer.Option(help="A day or time, `2026-01-31` or `2026-01-31T18:00:00Z`; days begin in UTC.")
+    ],
+    address: Address = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take out the turns that ended before a time, each whole; a signed record stays for each.
+
+    Export the record before: this cannot be undone. Needs the gateway's private key, and the server, which knows
+    whether a turn has ended.
+    """
+    limit = _moment(before)
+
+    async def body(out: Output) -> int:
+        settings = load_settings()
+        signer = Signer(read_private(settings.signing_keys))
+        client = await reach_server(read_running(settings), address)
+        async with working_store(settings) as store:
+            report = await _of_store(store, _verifier(settings.public_keys, given=False), None)
+            if report.finding is not None:
+                # Else a record that somebody removed could pass for one that was retired.
+                raise Refused(f"{report.finding.message}: nothing was taken out, see `signoff audit verify`")
+            # What goes is covered before it goes, and what stays in its place at once.
+            await Checkpoints(store).take(signer)
+            gone = await retire(store, signer, limit, at=utc_now(), is_over=partial(_is_over, client))
+            await AuditLog(store).append(_retirements(gone, limit))
+            await Checkpoints(store).take(signer)
+        count = sum(each.records for each in gone)
+        found = {"before": limit.isoformat(), "turns": [each.turn.workflow_id for each in gone], "records": count}
+        out.show(found, f"{len(gone)} turns retired, {count} records of before {_time(limit)}")
+        return 0
+
+    run(body, as_json=as_json)
+
+
+async def _is_over(client: Client, turn: TurnKey) -> bool:
+    """Whether a turn has ended; the server forgets none that has not. Raises `ServerUnavailable`."""
+    try:
+        described = await client.get_workflow_handle(turn.workflow_id).describe()
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return True
+        raise ServerUnavailable(f"the server does not say whether turn `{turn.turn}` has ended") from None
+    return described.status != WorkflowExecutionStatus.RUNNING
+
+
+def _retirements(gone: Sequence[Retired], before: datetime) -> list[AuditEntry]:
+    """One act for each tenant of which something went."""
+    counts = Counter(each.turn.tenant for each in gone)
+    when, who = before.isoformat(), account()
+    return [
+        act(tenant, "retire", "", utc_now(), before=when, turns=counts[tenant], account=who)
+        for tenant in sorted(counts)
+    ]
+
+
+def _moment(text: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"`{text}` is no day or time: write `2026-01-31`", param_hint="--before") from None
+    found = found.replace(tzinfo=UTC) if found.tzinfo is None else found
+    if found > utc_now():
+        raise typer.BadParameter(f"`{text}` is not over yet", param_hint="--before")
+    return found
+
+
+async def _of_store(store: Store, verifier: Verifier, kept: Checkpoint | None) -> Report:
+    points = Checkpoints(store)
+    # In this order: what was there when the first was read is surely among the last.
+    heads = await points.heads()
+    report = await verify(AuditLog(store).records(), points.all(), verifier, heads=heads, kept=kept)
+    return with_heads(report, await points.heads()) if report.headless else report
+
+
+async def _of_export(export: Export, verifier: Verifier, kept: Checkpoint | None) -> Report:
+    return await verify(each(export.records), each(export.checkpoints), verifier, kept=kept)
+
+
+def _shortcomings(export: Export) -> list[str]:
+    notes = [] if export.complete else ["the export is incomplete: its last lines are missing"]
+    if not export.whole:
+        notes.append("an export of one tenant or turn has no checkpoints: what was cut off at an end is not found")
+    return notes
+
+
+def _verifier(path: Path, *, given: bool) -> Verifier:
+    # A record without checkpoints needs no key; one with them says that the key is missing.
+    return Verifier(read_public(path).keys if given or path.exists() else ())
+
+
+def _read(path: Path) -> Export:
+    try:
+        return read_export(path)
+    except OSError as error:
+        raise ConfigError(f"`{path}` cannot be read: {error.strerror}", file=str(path)) from None
+
+
+def _read_checkpoint(path: Path) -> Checkpoint:
+    found = _read(path).checkpoints
+    if len(found) != 1:
+        raise Refused(f"`{path}` is not one checkpoint as `signoff audit checkpoint --out` writes it")
+    return found[0]
+
+
+def _created(path: Path) -> TextIO:
+    try:
+        return path.open("w", encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise ConfigError(f"`{path}` cannot be written: {error.strerror}", file=str(path)) from None
+
+
+async def _trace(store: Store, stream: str, verifier: Verifier) -> list[str]:
+    """A turn for the checker. Raises `Refused` when its record is not as it was written."""
+    records = await AuditLog(store).stream(stream)
+    heads = {head.stream: head for head in await Checkpoints(store).heads()}
+    finding = verify_stream(records, heads.get(stream), verifier)
+    if finding is not None:
+        raise Refused(f"{finding.message}: see `signoff audit verify`")
+    return trace(records)
+
+
+async def _stream(log: AuditLog, text: str) -> str:
+    return find_stream(await log.streams(), text)
+
+
+def _report_json(report: Report, notes: Iterable[str]) -> dict[str, Any]:
+    finding = report.finding
+    return {
+        "whole": finding is None,
+        "finding": None if finding is None else finding._asdict(),
+        "streams": report.streams,
+        "records": report.records,
+        "checkpoints": report.checkpoints,
+        "covered_at": report.covered_at,
+        "uncovered": report.uncovered,
+        "notes": list(notes),
+    }
+
+
+def _report_words(report: Report) -> list[str]:
+    if report.finding is not None:
+        return [f"{report.finding.fault}: {report.finding.message}"]
+    words = [f"verified: {report.records} records in {report.streams} streams, none changed, missing or out of place"]
+    if report.covered_at is None:
+        return [*words, _NO_CHECKPOINT] if report.records else ["nothing is recorded yet"]
+    since = _time(report.covered_at)
+    words.append(f"{report.checkpoints} checkpoints, the last of {since}; {report.uncovered} records are newer")
+    return words
+
+
+def _table(lines: Iterable[Line]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name in ("at", "who", "what"):
+        table.add_column(name, no_wrap=name != "what", overflow="fold")
+    for line in lines:
+        table.add_row(line.at, line.who, line.what)
+    return table
+
+
+def _time(at: datetime) -> str:
+    return at.strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,275 @@
+"""`channels list`, `channels check` and `channels test`."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Annotated, Final
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from signoff.approvals.argument_rows import plural
+from signoff.approvals.audit_events import act
+from signoff.audit.log import AuditLog
+from signoff.channels.base import Channel, NotDelivered
+from signoff.channels.channel_loader import Problem, open_channels
+from signoff.channels.envelopes import Finding, Notice
+from signoff.cli.local.installation import Workplace, account, find_workplace
+from signoff.cli.local.stores import working_store
+from signoff.cli.terminal.options import AsJson, Manifest
+from signoff.cli.terminal.output import Output, run
+from signoff.cli.terminal.tables import clean, utc_now
+from signoff.contracts.approval import ApprovalRequest, Card
+from signoff.contracts.audit import AuditEntry
+from signoff.contracts.content import Content
+from signoff.contracts.errors import NotFound
+from signoff.contracts.frozen_model import Shape
+from signoff.contracts.person import Person, Principal
+from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.store.delivery_queue import KEY, delivery_token
+from signoff.store.store import Store
+
+PATIENCE: Final = 30.0
+"""Seconds that a vendor has to answer."""
+_TEST: Final = "Test of this channel: nothing happens, whatever you answer"
+
+app = typer.Typer(help="List, check and try the channels of the manifest.", no_args_is_help=True, rich_markup_mode=None)
+Name = Annotated[str, typer.Option("--channel", help="One channel only, by its name.", show_default=False)]
+
+
+class Listed(Shape):
+    """One channel. `problem` says why it is not there; `reaches` are the active people who have an address on it."""
+
+    name: str
+    kind: str
+    identity: str = ""
+    answers: bool = False
+    assurance: str = ""
+    default: int | None = None
+    """Its place among the channels that are used where a policy names none, from 1."""
+    reaches: tuple[str, ...] = ()
+    problem: str = ""
+
+
+class Checked(Shape):
+    """One thing that was looked at."""
+
+    channel: str
+    ok: bool
+    what: str
+    remedy: str = ""
+
+
+class Tried(Shape):
+    """What became of one test card."""
+
+    channel: str
+    address: str
+    sent: bool
+    said: str
+
+
+@app.command("list")
+def list_channels(manifest: Manifest = None, as_json: AsJson = False) -> None:
+    """List the channels: kind, whether they can be answered by, in which order they are used, and whom they reach."""
+
+    async def body(out: Output) -> int:
+        place = find_workplace(manifest)
+        async with _opened(place) as (_, channels, problems):
+            rows = listed(place, channels, problems)
+        out.show(rows, _table(rows) if rows else "the manifest declares no channels; everybody finds all in the inbox")
+        return 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def check(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="One channel only.", show_default=False)] = "",
+    manifest: Manifest = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask each vendor whether credentials, addresses, registration and clocks are right; exit code 1 if not all are."""
+
+    async def body(out: Output) -> int:
+        place = find_workplace(manifest)
+        _known(place, name)
+        async with _opened(place) as (_, channels, problems):
+            found = [_misses(each) for each in problems if name in ("", each.channel)]
+            wanted = [channel for channel in channels.values() if name in ("", channel.name)]
+            answers = await asyncio.gather(*(_asked(place, channel) for channel in wanted))
+        found += [each for answer in answers for each in answer]
+        said = [Text(_line(each), "" if each.ok else "red") for each in found]
+        out.show(found, *(said or [Text("the manifest declares no channels")]))
+        return 0 if all(each.ok for each in found) else 1
+
+    run(body, as_json=as_json)
+
+
+@app.command("test")
+def send_test(
+    person: Annotated[str, typer.Argument(metavar="PERSON", help="Who is sent a test card, by id.")],
+    channel: Name = "",
+    manifest: Manifest = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send somebody a test card on each of their channels; whoever answers it is told that nothing was decided."""
+
+    async def body(out: Output) -> int:
+        place = find_workplace(manifest)
+        _known(place, channel)
+        who = place.person(person, place.tenant)
+        async with _opened(place) as (store, channels, problems):
+            wanted = [each for each in channels.values() if channel in ("", each.name) and _address(who, each)]
+            missing = [each for each in problems if channel in ("", each.channel)]
+            if not wanted and not missing:
+                kinds = ", ".join(sorted({f"`identities.{each.identity}`" for each in channels.values()}))
+                why = f"give them one of {kinds}" if kinds else "the manifest declares none"
+                raise NotFound(f"no channel reaches {shown(person)}: {why}")
+            tried = [await _tried(place, store, each, who) for each in wanted]
+            await AuditLog(store).append([_entry(place, who, [each.channel for each in tried if each.sent])])
+        tried += [Tried(channel=each.channel, address="", sent=False, said=each.what) for each in missing]
+        said = [f"{'✓' if each.sent else '✗'} {each.channel}: {clean(each.said)}" for each in tried]
+        out.show(tried, *(Text(words, "" if each.sent else "red") for words, each in zip(said, tried, strict=True)))
+        return 0 if all(each.sent for each in tried) else 1
+
+    run(body, as_json=as_json)
+
+
+def listed(place: Workplace, channels: dict[str, Channel], problems: Sequence[Problem]) -> list[Listed]:
+    """Every channel of the manifest, in its order."""
+    order = place.catalog.channels.routing.default
+    missing = {each.channel: each.what for each in problems}
+    rows: list[Listed] = []
+    for name, declared in place.catalog.channels.declared.items():
+        place_in_order = order.index(name) + 1 if name in order else None
+        channel = channels.get(name)
+        if channel is None:
+            rows.append(Listed(name=name, kind=declared.kind, default=place_in_order, problem=missing[name]))
+            continue
+        rows.append(
+            Listed(
+                name=name,
+                kind=declared.kind,
+                identity=channel.identity,
+                answers=channel.answers,
+                assurance=channel.assurance,
+                default=place_in_order,
+                reaches=tuple(person.id for person in _reached(place, channel)),
+            )
+        )
+    return rows
+
+
+@asynccontextmanager
+async def _opened(place: Workplace) -> AsyncIterator[tuple[Store, dict[str, Channel], list[Problem]]]:
+    declared = place.catalog.channels.declared.values()
+    async with working_store(place.settings) as store:
+        channels, problems = await open_channels(declared, store, public_url=place.settings.public_url, clock=utc_now)
+        try:
+            yield store, channels, problems
+        finally:
+            # One that cannot be closed keeps no other from it, nor hides what the command found.
+            await asyncio.gather(*(channel.close_down() for channel in channels.values()), return_exceptions=True)
+
+
+async def _asked(place: Workplace, channel: Channel) -> list[Checked]:
+    """What the channel finds, and whether it reaches anybody."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            found = await channel.check()
+    except TimeoutError:
+        found = [Finding(False, "the vendor does not answer", "try again, or look whether it can be reached from here")]
+    except Exception as error:
+        # Adapters are anybody's code, and their errors may hold a secret.
+        found = [Finding(False, f"the check itself failed: {type(error).__name__}", "tell whoever wrote the channel")]
+    reached = len(_reached(place, channel))
+    remedy = "" if reached else f"add `identities.{channel.identity}` to people"
+    found = [*found, Finding(bool(reached), f"reaches {plural(reached, 'active person')}", remedy)]
+    return [Checked(channel=channel.name, ok=each.ok, what=each.what, remedy=each.remedy) for each in found]
+
+
+async def _tried(place: Workplace, store: Store, channel: Channel, person: Person) -> Tried:
+    address, now = _address(person, channel), utc_now()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            sent = await channel.deliver(await _notice(place, store, channel, person, now), None)
+    except NotDelivered as error:
+        return Tried(channel=channel.name, address=address, sent=False, said=f"{error.message} ({error.code})")
+    except TimeoutError:
+        return Tried(channel=channel.name, address=address, sent=False, said="the vendor did not answer in time")
+    except Exception as error:
+        # Its name alone, as in `_asked`.
+        said = f"the channel failed: {type(error).__name__}"
+        return Tried(channel=channel.name, address=address, sent=False, said=said)
+    named = f", as {sent.vendor_id}" if sent.vendor_id else ""
+    return Tried(channel=channel.name, address=address, sent=True, said=f"sent to {address}{named}")
+
+
+async def _notice(place: Workplace, store: Store, channel: Channel, person: Person, now: datetime) -> Notice:
+    """A card about nothing: there is no such turn, so that whatever is answered finds no request."""
+    approval = f"{person.tenant}.test.{now:%Y%m%d%H%M%S}.c1.1"
+    request = ApprovalRequest(
+        id=approval,
+        code="T3S7CD",
+        digest="test",
+        tenant=person.tenant,
+        turn=f"{now:%Y%m%d%H%M%S}",
+        session="test",
+        actor="signoff",
+        call="c1.1",
+        tool="channels test",
+        args=Content(inline={}),
+        card=Card(effect=_TEST),
+        requester=Principal(user=person.id, name=person.name),
+        opened_at=now,
+        expires_at=now + timedelta(hours=1),
+    )
+    token = delivery_token(await store.secret_key(KEY), approval, 1, person.id, channel.name)
+    address = _address(person, channel)
+    return Notice(token=token, request=request, person=person, address=address, link=place.settings.public_url)
+
+
+def _entry(place: Workplace, person: Person, sent: list[str]) -> AuditEntry:
+    now, tenant = utc_now(), place.tenant
+    return act(tenant, "channels test", "", now, channel="cli", person=person.id, channels=sent, account=account())
+
+
+def _address(person: Person, channel: Channel) -> str:
+    return next(iter(person.identities.get(channel.identity, ())), "")
+
+
+def _reached(place: Workplace, channel: Channel) -> list[Person]:
+    return [person for person in place.people.all() if person.active and _address(person, channel)]
+
+
+def _known(place: Workplace, name: str) -> None:
+    declared = place.catalog.channels.declared
+    if name and name not in declared:
+        near = did_you_mean(name, declared) or f"; known: {', '.join(f'`{each}`' for each in declared) or 'none'}"
+        raise NotFound(f"there is no channel {shown(name)}{near}")
+
+
+def _misses(problem: Problem) -> Checked:
+    return Checked(channel=problem.channel, ok=False, what=problem.what, remedy="correct it in the manifest")
+
+
+def _line(each: Checked) -> str:
+    remedy = f"; {each.remedy}" if each.remedy and not each.ok else ""
+    return f"{'✓' if each.ok else '✗'} {each.channel}: {clean(each.what)}{clean(remedy)}"
+
+
+def _table(rows: Sequence[Listed]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("Name", "Kind", "Used", "Answers", "Reaches"):
+        table.add_column(column, no_wrap=column == "Name", overflow="fold")
+    for each in rows:
+        used = "where a policy names it" if each.default is None else f"by default, {each.default}."
+        answers = f"yes, as `{each.assurance}`" if each.answers else "no"
+        reaches = clean(", ".join(each.reaches)) or "nobody"
+        if each.problem:
+            answers, reaches = "", f"not there: {clean(each.problem)}"
+        table.add_row(each.name, clean(each.kind), used, answers, reaches)
+    return table

@@ -1,0 +1,211 @@
+"""`dev`: Temporal's server, a worker and the gateway in one terminal."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from temporalio.client import Client
+
+from signoff import __version__
+from signoff.activities.models.drivers import SCRIPTED
+from signoff.approvals.argument_rows import plural
+from signoff.cli.local.gateway import running_gateway
+from signoff.cli.local.installation import Running, Workplace, find_workplace, server_is_configured, write_running
+from signoff.cli.local.stores import make_state_dir, working_store
+from signoff.cli.local.tools import inventory_table
+from signoff.cli.local.worker import running_worker
+from signoff.cli.terminal.log_setup import logged_to
+from signoff.cli.terminal.options import Address, AsJson, Manifest, Model
+from signoff.cli.terminal.output import Output, run
+from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
+from signoff.contracts.errors import ConfigError, ServerUnavailable
+from signoff.engine.turn_client import Signoff
+from signoff.registry.catalog import Catalog
+from signoff.registry.gates.inventory import inventory
+from signoff.settings import Settings
+from signoff.store.questions import Questions
+from signoff.store.store import Store
+from signoff.temporal.embedded_server import ServerHandle, ServerOptions, connect, ensure_search_attributes, run_server
+
+DATABASE_NAME: Final = "temporal.db"
+
+app = typer.Typer(rich_markup_mode=None)
+
+Port = Annotated[int | None, typer.Option(min=1, max=65535, help="The inbox's port.", show_default=False)]
+TemporalPort = Annotated[int | None, typer.Option(min=1, max=65535, help="The server's port.", show_default=False)]
+UiPort = Annotated[int | None, typer.Option(min=1, max=65535, help="The port of Temporal's UI.", show_default=False)]
+
+
+@dataclass(frozen=True)
+class Server:
+    """The Temporal server that `dev` works with. `handle` is None for one that was running already."""
+
+    client: Client
+    address: str
+    handle: ServerHandle | None
+
+    @property
+    def ui_url(self) -> str | None:
+        """Temporal's own UI, where it is ours to know."""
+        return self.handle.ui_url if self.handle is not None else None
+
+
+@app.command()
+def dev(
+    port: Port = None,
+    temporal_port: TemporalPort = None,
+    ui_port: UiPort = None,
+    no_ui: Annotated[bool, typer.Option("--no-ui", help="Without Temporal's own UI.")] = False,
+    durable: Annotated[
+        bool,
+        typer.Option("--durable", help="Write every step through to the disk: survives a power cut, half as fast."),
+    ] = False,
+    manifest: Manifest = None,
+    address: Address = None,
+    model: Model = "",
+    as_json: AsJson = False,
+) -> None:
+    """Run everything in this terminal, until Ctrl-C; started again, it takes up where it stopped."""
+    settings = {
+        "port": port,
+        "temporal_port": temporal_port,
+        "ui_port": ui_port,
+        "durable": durable or None,
+        "model": model or None,
+    }
+    run(lambda out: _dev(out, manifest, address, settings, not no_ui), as_json=as_json)
+
+
+async def _dev(
+    out: Output,
+    manifest: Path | None,
+    address: str | None,
+    overrides: Mapping[str, int | bool | str | None],
+    ui: bool,
+) -> int:
+    place = find_workplace(manifest, **overrides)
+    if place.settings.profile == "production":
+        raise ConfigError(
+            "`profile` is `production`, and `signoff dev` is for development: run `signoff worker` and "
+            "`signoff gateway`, each as a user of its own",
+            field="profile",
+        )
+    make_state_dir(place.settings)
+    with logged_to(place.settings.state_dir), stop_signals() as stop:
+        async with AsyncExitStack() as stack:
+            # Entered in this order, so that the gateway stops first, then the worker, then the server.
+            store = await stack.enter_async_context(working_store(place.settings))
+            server = await stack.enter_async_context(_server(place.settings, address, ui))
+            stack.callback(out.say, "stopping: Temporal" if server.handle else "stopping: the server goes on")
+            queue = place.settings.task_queue
+            worker = await stack.enter_async_context(running_worker(place, server.client, store, task_queue=queue))
+            stack.callback(out.say, "stopping: worker")
+            signoff = Signoff(server.client, task_queue=queue)
+            gateway = await stack.enter_async_context(running_gateway(place, signoff, store))
+            stack.callback(out.say, "stopping: gateway")
+            # Last to come and first to go: who finds the word in another terminal finds everything running.
+            stack.enter_context(_word_left(place, server))
+            await _greet(out, place, server, store)
+            async with _watched(server) as ended:
+                await until_stopped(stop, worker, gateway, *ended)
+    out.say("stopped; started again, it takes up where it stopped")
+    return 0
+
+
+@asynccontextmanager
+async def _server(settings: Settings, address: str | None, ui: bool) -> AsyncIterator[Server]:
+    """The embedded server, or a client of a running one, which gets our search attributes if it lacks them."""
+    if address or server_is_configured():
+        client = await connect(address)
+        await ensure_search_attributes(client)
+        yield Server(client, client.service_client.config.target_host, None)
+        return
+    options = ServerOptions(
+        db_file=settings.state_dir / DATABASE_NAME,
+        port=settings.temporal_port,
+        ui_port=settings.ui_port if ui else None,
+        binary=settings.temporal_binary,
+        durable=settings.durable,
+        retention_days=settings.retention,
+    )
+    async with run_server(options) as handle:
+        yield Server(await handle.connect(), handle.address, handle)
+
+
+@asynccontextmanager
+async def _watched(server: Server) -> AsyncIterator[tuple[asyncio.Task[None], ...]]:
+    """A task that fails when the embedded server ends by itself; none for a server that is not ours."""
+    if server.handle is None:
+        yield ()
+        return
+    task = asyncio.create_task(_until_ended(server.handle))
+    try:
+        yield (task,)
+    finally:
+        task.cancel()
+
+
+async def _until_ended(handle: ServerHandle) -> None:
+    code = await handle.wait()
+    raise ServerUnavailable(f"Temporal's server ended by itself (exit code {code}): see `{handle.options.log}`")
+
+
+@contextmanager
+def _word_left(place: Workplace, server: Server) -> Iterator[None]:
+    """Leaves word of what runs here for commands in other terminals, for the length of a block."""
+    running = Running(
+        pid=os.getpid(),
+        address=server.address,
+        namespace=server.client.namespace,
+        task_queue=place.settings.task_queue,
+        manifest=str(place.settings.manifest.absolute()),
+    )
+    try:
+        path = write_running(place.settings, running)
+    except OSError as error:
+        raise ConfigError(f"the folder `{place.settings.state_dir}` cannot be written: {error.strerror}") from None
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+async def _greet(out: Output, place: Workplace, server: Server, store: Store) -> None:
+    settings, tenant = place.settings, place.tenant
+    waiting = len(await Questions(store).waiting(tenant))
+    asks = f"{plural(waiting, 'request')} for people, see `signoff inbox`" if waiting else "nothing yet"
+    found = {"inbox": settings.public_url, "temporal": server.address, "temporal_ui": server.ui_url, "waiting": waiting}
+    lines = [
+        f"Signoff {__version__}, development profile: nobody signs in, everyone says who they are",
+        "",
+        f"Inbox     {settings.public_url}",
+        f"Temporal  {server.ui_url or 'without its UI'}  (server {server.address})",
+        *(f"Model     {line}" for line in model_lines(place.catalog, settings.model)),
+        f"Files     {settings.state_dir.absolute()}",
+        f"Waiting   {asks}",
+        'Try       signoff ask "book the 420 euro flight to Lisbon"',
+        "",
+    ]
+    out.show(found, *lines, inventory_table(inventory(place.catalog)), "", "Ctrl-C stops everything", compact=True)
+
+
+def model_lines(catalog: Catalog, instead: str = "") -> list[str]:
+    """Which model answers for the actors, and why a script does."""
+    models = dict.fromkeys(actor.model for actor in catalog.actors.values())
+    lines = []
+    for model in models:
+        if not model.startswith(SCRIPTED):
+            lines.append(model)
+        elif instead:
+            lines.append(f"{instead}, in the place of the manifest's script")
+        else:
+            lines.append(
+                f"a script of a few sentences ({model}), because no model is set: "
+                "set SIGNOFF_MODEL or add --model, such as openai:gpt-5"
+            )
+    return lines

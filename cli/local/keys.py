@@ -1,0 +1,139 @@
+"""`keys`: the key pairs by which the gateway signs and workers check."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from signoff.approvals.argument_rows import plural
+from signoff.approvals.audit_events import act
+from signoff.audit.log import AuditLog
+from signoff.cli.local.installation import account
+from signoff.cli.local.stores import working_store
+from signoff.cli.terminal.options import AsJson
+from signoff.cli.terminal.output import Output, run
+from signoff.cli.terminal.tables import utc_now
+from signoff.contracts.errors import ConfigError, StoreUnavailable
+from signoff.contracts.names import DEFAULT_TENANT
+from signoff.keys.key_files import create_key, read_private, read_public, retire_key, write_public
+from signoff.keys.signatures import PublicKey, PublicKeys, Signer
+from signoff.settings import Settings, load_settings
+
+app = typer.Typer(help="The keys that prove decisions.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command()
+def create(as_json: AsJson = False) -> None:
+    """Make a key. It signs once the gateway starts anew: give workers the public file before."""
+
+    async def body(out: Output) -> int:
+        settings = load_settings()
+        made = create_key(settings.signing_keys, settings.public_keys, utc_now())
+        words = [
+            f"key {made.id} is made",
+            f"private  {settings.signing_keys}  (0600, for the gateway alone)",
+            f"public   {settings.public_keys}  (for every worker; it holds no secret)",
+            "it signs once the gateway starts anew; workers take the public file up by themselves",
+            *await _recorded(settings, "keys create", made.id),
+        ]
+        out.show(_row(made.public_half()) | _files(settings), *words)
+        return 0
+
+    run(body, as_json=as_json)
+
+
+@app.command("list")
+def list_keys(as_json: AsJson = False) -> None:
+    """List the keys of the gateway, or those of this worker where no private ones are."""
+
+    async def body(out: Output) -> int:
+        settings = load_settings()
+        if settings.signing_keys.exists():
+            private = read_private(settings.signing_keys)
+            # `Signer` is not made where no key is in use; those that are retired are listed all the same.
+            signing = Signer(private).key_id if any(key.retired_at is None for key in private.keys) else ""
+            keys = private.public()
+        else:
+            keys, signing = read_public(settings.public_keys), ""
+        rows = [_row(key) | {"signs": key.id == signing} for key in keys.keys]
+        out.show(rows, _table(keys, signing))
+        return 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def retire(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The id of a key, as `signoff keys list` shows it.")],
+    as_json: AsJson = False,
+) -> None:
+    """End what a key may vouch for, from now on; what it signed before stays good."""
+
+    async def body(out: Output) -> int:
+        settings = load_settings()
+        retired = retire_key(settings.signing_keys, settings.public_keys, key, utc_now()).public_half()
+        words = [
+            f"key {retired.id} is retired since {_time(retired.retired_at)}; what it signed before stays good",
+            f"give workers {settings.public_keys}, and start the gateway anew if it still signs with it",
+            *await _recorded(settings, "keys retire", retired.id),
+        ]
+        out.show(_row(retired) | _files(settings), *words)
+        return 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def export(
+    to: Annotated[Path | None, typer.Option("--out", help="The file to write; else it is printed.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print or write the public file for workers."""
+
+    async def body(out: Output) -> int:
+        settings = load_settings()
+        keys = read_private(settings.signing_keys).public()
+        if to is None:
+            out.show(keys.model_dump(mode="json", exclude_none=True), keys.model_dump_json(indent=2, exclude_none=True))
+            return 0
+        write_public(keys, to)
+        found = {"public_keys": str(to), "keys": [key.id for key in keys.keys]}
+        out.show(
+            found, f"{to} holds {plural(len(keys.keys), 'public key')}; name it in SIGNOFF_PUBLIC_KEYS of each worker"
+        )
+        return 0
+
+    run(body, as_json=as_json)
+
+
+async def _recorded(settings: Settings, name: str, key: str) -> list[str]:
+    """Write down what was done to a key, once. It is done whatever the store says: what comes back tells that."""
+    told = act(DEFAULT_TENANT, name, "", utc_now(), key=f"{name}/{key}", key_id=key, channel="cli", account=account())
+    try:
+        async with working_store(settings) as store:
+            await AuditLog(store).append([told])
+    except (ConfigError, StoreUnavailable) as error:
+        return [f"not recorded: {error.message}"]
+    return []
+
+
+def _row(key: PublicKey) -> dict[str, Any]:
+    return key.model_dump(mode="json")
+
+
+def _files(settings: Settings) -> dict[str, str]:
+    return {"signing_keys": str(settings.signing_keys), "public_keys": str(settings.public_keys)}
+
+
+def _table(keys: PublicKeys, signing: str) -> Table:
+    table = Table("key", "made", "retired", "use", box=None, pad_edge=False)
+    for key in keys.keys:
+        use = "signs" if key.id == signing else "checks" if key.retired_at is None else "checks what is older"
+        table.add_row(key.id, _time(key.created_at), _time(key.retired_at), use)
+    return table
+
+
+def _time(moment: datetime | None) -> str:
+    return "" if moment is None else moment.strftime("%Y-%m-%d %H:%M UTC")

@@ -1,0 +1,212 @@
+"""`manifest validate`, `manifest tree`, `manifest diff`, `manifest schema` and `manifest show`."""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+from rich.tree import Tree
+
+from signoff.activities.models.drivers import build_drivers
+from signoff.approvals.argument_rows import plural
+from signoff.cli.local.installation import find_workplace
+from signoff.cli.local.tools import counted, findings
+from signoff.cli.terminal.options import AsJson, Manifest
+from signoff.cli.terminal.output import Output, run
+from signoff.contracts.errors import ConfigError
+from signoff.registry.catalog import Catalog
+from signoff.registry.catalog_diff import CatalogDiff, catalog_diff
+from signoff.registry.gates.inventory import InventoryRow, inventory
+from signoff.registry.manifest.loader import load_manifest
+from signoff.registry.manifest.schema_export import ManifestPart, manifest_schema
+from signoff.registry.normal_form import normal_text
+from signoff.registry.peer_view import PeerTool, peer_view
+from signoff.registry.scopes.route import Level, uses
+
+app = typer.Typer(
+    help="Check, show and compare manifests, and print their schema.", no_args_is_help=True, rich_markup_mode=None
+)
+
+_BAD_INVOCATION = 2
+
+
+@app.command()
+def validate(manifest: Manifest = None, as_json: AsJson = False) -> None:
+    """Check the whole manifest: actors, tools, handlers, policies, models and the secrets they need."""
+
+    async def body(out: Output) -> int:
+        place = find_workplace(manifest)
+        catalog = place.catalog
+        _check_models(catalog)
+        notes = [*findings(catalog), *health(catalog)]
+        data = {
+            "manifest": str(place.settings.manifest),
+            "actors": list(catalog.actors),
+            "tools": list(catalog.registry.list()),
+            "hash": catalog.hash,
+            "findings": notes,
+        }
+        out.show(data, f"{place.settings.manifest} is right: {counted(catalog)}", *(f"note: {note}" for note in notes))
+        return 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def tree(
+    manifest: Manifest = None,
+    peers: Annotated[bool, typer.Option("--peers", help="Only what other agents would be told of.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the tools by scope, with who has them, and the actors with their tools."""
+
+    async def body(out: Output) -> int:
+        place = find_workplace(manifest)
+        if peers:
+            found = peer_view(place.catalog)
+            words = (
+                _peers(found) if found else "no tool is for other agents; `peer_exposed: true` makes a generalist so"
+            )
+            out.show({"tools": [each.model_dump(mode="json") for each in found]}, words)
+            return 0
+        rows = inventory(place.catalog)
+        data = {"manifest": str(place.settings.manifest), "hash": place.catalog.hash, **_grouped(place.catalog, rows)}
+        out.show(data, _tree(str(place.settings.manifest), place.catalog, rows))
+        return 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def diff(
+    old: Annotated[Path, typer.Argument(metavar="OLD", help="A manifest, a file or a folder.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="Another one.")],
+    as_json: AsJson = False,
+) -> None:
+    """Compare two manifests; exit code 0 when they are equal, 1 when they differ, 2 when one cannot be read."""
+
+    async def body(out: Output) -> int:
+        try:
+            found = catalog_diff(load_manifest(old), load_manifest(new))
+        except ConfigError as error:
+            # Not 1: whoever asks whether two manifests differ must not take this for an answer.
+            print(f"signoff: {error.message}", file=sys.stderr)
+            return _BAD_INVOCATION
+        out.show({**found.model_dump(mode="json"), "stale": found.stale}, *_diff_words(found))
+        return 1 if found.changes else 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def schema(
+    part: Annotated[
+        str, typer.Option(help="Of what: `manifest`, or of one file of a folder: tool, actor, policies, people.")
+    ] = "manifest",
+) -> None:
+    """Print the JSON Schema of the manifest, for editors."""
+    parts: dict[str, ManifestPart] = {
+        "manifest": "manifest",
+        "tool": "tool",
+        "actor": "actor",
+        "policies": "policies",
+        "people": "people",
+    }
+    if part not in parts:
+        raise typer.BadParameter(f"`{part}` is none of {', '.join(parts)}", param_hint="--part")
+
+    async def body(out: Output) -> int:
+        out.show(manifest_schema(parts[part]))
+        return 0
+
+    run(body, as_json=True)
+
+
+@app.command()
+def show(manifest: Manifest = None) -> None:
+    """Print the manifest's normal form: JSON, the same bytes for the same declarations, however they are written."""
+
+    async def body(out: Output) -> int:
+        out.write(normal_text(find_workplace(manifest).catalog))
+        return 0
+
+    run(body, as_json=True)
+
+
+def _check_models(catalog: Catalog) -> None:
+    """Raises `ConfigError` for a model that cannot be had, naming the actor: it may be that of `defaults`."""
+    try:
+        build_drivers(catalog)
+    except ConfigError as error:
+        model = error.context.get("value")
+        whose = [name for name, actor in catalog.actors.items() if actor.model == model]
+        if not whose:
+            raise
+        told = "" if ":" in str(model) else "; write `provider:model`, such as `openai:gpt-5`"
+        raise ConfigError(f"actor `{whose[0]}`: {error.message}{told}", **error.context) from error
+
+
+def health(catalog: Catalog) -> list[str]:
+    """What is right but looks odd: one sentence each."""
+    rows = inventory(catalog)
+    unused = [f"tool `{row.tool}`: no actor has it" for row in rows if not row.actors and catalog.actors]
+    shared = [
+        f"tool `{row.tool}`: a specialist, but {' and '.join(f'`{name}`' for name in row.actors)} have it"
+        for row in rows
+        if row.scope == "specialist" and len(row.actors) > 1
+    ]
+    return [*unused, *shared]
+
+
+def _diff_words(found: CatalogDiff) -> Iterable[str]:
+    if not found.changes:
+        return ["nothing differs"]
+    counts = f"{plural(len(found.changes), 'difference')}; {plural(len(found.stale), 'tool')} to be approved anew"
+    return [*(change.words for change in found.changes), counts]
+
+
+def _grouped(catalog: Catalog, rows: Iterable[InventoryRow]) -> dict[str, Any]:
+    scopes: dict[str, list[dict[str, Any]]] = {"generalist": [], "specialist": []}
+    for row in rows:
+        scopes[row.scope].append({"tool": row.tool, "routing": row.routing, "needs": row.needs, "actors": row.actors})
+    return {"scopes": scopes, "actors": {name: _tools_of(name, rows) for name in catalog.actors}}
+
+
+def _tools_of(actor: str, rows: Iterable[InventoryRow]) -> list[str]:
+    return [row.tool for row in rows if actor in row.actors]
+
+
+def _peers(found: Iterable[PeerTool]) -> Tree:
+    asks = {"never": "asks nobody", "maybe": "maybe asks", "always": "asks"}
+    top = Tree(Text("for other agents, though nothing publishes it yet"), guide_style="dim")
+    for each in found:
+        top.add(Text(f"{each.name}  {asks[each.approval]}  {each.description}"))
+    return top
+
+
+def _tree(name: str, catalog: Catalog, rows: tuple[InventoryRow, ...]) -> Tree:
+    top = Tree(Text(name), guide_style="dim")
+    for scope in ("generalist", "specialist"):
+        branch = top.add(Text(f"{scope} tools"))
+        for row in rows:
+            if row.scope == scope:
+                who = ", ".join(row.actors) or "no actor"
+                branch.add(Text(f"{row.tool}  {row.routing}, {row.needs}  ({who})"))
+    for actor, declared in catalog.actors.items():
+        branch = top.add(Text(f"actor {actor}"))
+        for tool in _tools_of(actor, rows):
+            branch.add(Text(tool))
+        for route in declared.routes:
+            level = branch.add(_level("route", route))
+            for step in route.steps:
+                level.add(_level("step", step))
+    return top
+
+
+def _level(kind: str, level: Level) -> Text:
+    """A route or step with the tools that it names."""
+    names = ", ".join(use.name for use in uses(level.tools))
+    only = "(no tools but these)" if level.mode == "only" else ""
+    return Text("  ".join(filter(None, (f"{kind} {level.name}", names, only))))

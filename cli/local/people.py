@@ -1,0 +1,221 @@
+"""`people list` and `people check`."""
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from signoff.approvals.argument_rows import plural
+from signoff.approvals.audit_events import act
+from signoff.audit.log import writing
+from signoff.cli.local.installation import Workplace, account, find_workplace
+from signoff.cli.local.stores import working_store
+from signoff.cli.terminal.options import AsJson, Manifest
+from signoff.cli.terminal.output import Output, run
+from signoff.cli.terminal.tables import clean, utc_now
+from signoff.contracts.errors import NotFound, Refused
+from signoff.contracts.person import Delegation, Person
+from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.keys.key_files import FileVerifier
+from signoff.people.directory import DEVELOPMENT_PEOPLE, Directory, declared_people
+from signoff.people.eligibility import rights
+from signoff.people.people_file import FileDirectory
+from signoff.people.vouched_directory import doubt
+from signoff.registry.catalog import Catalog
+from signoff.registry.gates.inventory import inventory
+from signoff.settings import login_roles
+from signoff.store.vouched_people import VouchedPeople
+
+app = typer.Typer(help="List and check the people of the directory.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command("list")
+def list_people(manifest: Manifest = None, as_json: AsJson = False) -> None:
+    """List everybody: tier, roles, by what they are known, who they are elsewhere, and who stands in for them."""
+
+    async def body(out: Output) -> int:
+        people = await everybody(find_workplace(manifest))
+        out.show(people, people_table(people, utc_now()))
+        return 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def signout(
+    person: Annotated[str, typer.Argument(metavar="PERSON", help="The id of somebody whom nobody declared.")],
+    manifest: Manifest = None,
+    as_json: AsJson = False,
+) -> None:
+    """Believe what a login said of somebody no more, and end their sessions, until they sign in again."""
+
+    async def body(out: Output) -> int:
+        place, now = find_workplace(manifest), utc_now()
+        if place.people.find(person, place.tenant) is not None:
+            raise Refused(f"{shown(person)} is declared: make them `active: false` where they are")
+        by = account()
+        told = writing([act(place.tenant, "people signout", "", now, channel="cli", person=person, account=by)])
+        async with working_store(place.settings) as store:
+            ended = await VouchedPeople(store).end(place.tenant, person, by=by[:64], now=now, also=told)
+        if not ended:
+            raise NotFound(f"nobody signed in as {shown(person)}; `signoff people list` shows who did")
+        out.show({"person": person, "ended_at": now}, f"{clean(person)} is signed out")
+        return 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def check(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="A file of people, if not those in force.")
+    ] = None,
+    manifest: Manifest = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check the people against the policies; exit code 1 if somebody is asked whom nobody is, or a delegation ended."""
+
+    async def body(out: Output) -> int:
+        place = find_workplace(manifest, people=file)
+        people = place.people.all()
+        found = findings(place.catalog, place.people, utc_now(), by_login=login_roles(place.settings))
+        source = str(_source(place))
+        words = [f"{source}: {each}" for each in found]
+        right = f"{source}: {plural(len(people), 'person')}, nothing to report"
+        out.show({"source": source, "people": len(people), "findings": found}, *(words or [right]))
+        return 1 if found else 0
+
+    run(body, as_json=as_json)
+
+
+class Listed(Person):
+    """A person and by what they are known: `source` is a file's name, `built in`, or `login`.
+
+    What a login said is believed until `until`; `doubt` is why it is not.
+    """
+
+    source: str
+    until: datetime | None = None
+    doubt: str = ""
+
+
+async def everybody(place: Workplace) -> list[Listed]:
+    """Whom a worker here knows, those whom nobody declared last. Raises `StoreUnavailable`, `ConfigError`."""
+    built_in = [] if declared_people(place.people) is place.people else DEVELOPMENT_PEOPLE
+    listed = [
+        _listed(person, "built in" if person in built_in else str(_source(place))) for person in place.people.all()
+    ]
+    if place.settings.oidc_issuer is None:
+        return listed
+    verifier, now = FileVerifier(place.settings.public_keys), utc_now()
+    async with working_store(place.settings) as store:
+        rows = await VouchedPeople(store).all()
+    return listed + [
+        _listed(row.person, "login", until=row.until, doubt=doubt(row, place.people, verifier, now)) for row in rows
+    ]
+
+
+def people_table(people: Iterable[Listed], now: datetime) -> Table:
+    """One line a person."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("Id", "Name", "Tenant", "Tier", "Roles", "Active", "Known by", "Elsewhere", "Stood in for by"):
+        table.add_column(column, no_wrap=column == "Id", overflow="fold")
+    for person in people:
+        table.add_row(
+            person.id,
+            clean(person.name),
+            person.tenant,
+            clean(person.tier),
+            ", ".join(person.roles),
+            "yes" if person.active else "no",
+            clean(_known_by(person)),
+            "\n".join(f"{channel} {clean(each)}" for channel, all_ in person.identities.items() for each in all_),
+            "\n".join(_delegation(each, now) for each in person.delegations),
+        )
+    return table
+
+
+def findings(catalog: Catalog, people: Directory, now: datetime, *, by_login: Collection[str] = ()) -> list[str]:
+    """Whom policies ask in vain, and delegations that are of no use, one sentence each.
+
+    `by_login` are the roles that people may have whom nobody declares.
+    """
+    everybody = people.all()
+    found: list[str] = []
+    for tenant in dict.fromkeys(person.tenant for person in everybody):
+        here = [person for person in everybody if person.tenant == tenant]
+        found += [
+            _missing(approver, askers, here, tenant) for approver, askers in _vain(catalog, here, by_login).items()
+        ]
+        found += [each for person in here if person.active for each in _useless(person, people, now)]
+    return found
+
+
+def _vain(catalog: Catalog, people: list[Person], by_login: Collection[str]) -> dict[str, list[str]]:
+    """The approvers that no active person is, each with what asks them."""
+    able = {right for person in people if person.active for right in rights(person)}
+    able |= {f"role:{role}" for role in by_login}
+    vain: dict[str, list[str]] = {}
+    for asker, approvers in _asked(catalog):
+        for approver in dict.fromkeys(approvers):
+            if approver not in able:
+                vain.setdefault(approver, []).append(asker)
+    return vain
+
+
+def _asked(catalog: Catalog) -> Iterable[tuple[str, tuple[str, ...]]]:
+    """What asks people, each with whom; those a policy works out for each call are not known before."""
+    for row in inventory(catalog):
+        policy = catalog.policy(row.tool).policy
+        later = (policy.escalate_to or ()) if policy is not None and row.approvers else ()
+        yield f"tool `{row.tool}`", (*row.approvers, *later)
+    for rule, _ in catalog.rules.rules:
+        if rule.effect == "require_approval":
+            yield f"rule `{rule.name}`", catalog.default_approvers
+
+
+def _missing(approver: str, askers: list[str], people: list[Person], tenant: str) -> str:
+    kind, _, name = approver.partition(":")
+    known = {role for person in people for role in person.roles} if kind == "role" else {each.id for each in people}
+    asked = f"`{approver}` is asked by {', '.join(askers)}, but"
+    if kind == "role":
+        who = "only people who are not active have" if name in known else "nobody has"
+        return f"{asked} {who} that role in tenant `{tenant}`{'' if name in known else did_you_mean(name, known)}"
+    if name in known:
+        return f"{asked} that person is not active in tenant `{tenant}`"
+    return f"{asked} there is no such person in tenant `{tenant}`{did_you_mean(name, known)}"
+
+
+def _useless(person: Person, people: Directory, now: datetime) -> Iterable[str]:
+    for each in person.delegations:
+        delegate = people.find(each.to, person.tenant)
+        if now >= each.until:
+            yield f"the delegation of `{person.id}` to `{each.to}` ended at {_moment(each.until)}; remove it"
+        elif delegate is None or not delegate.active:
+            yield f"`{person.id}` delegates to `{each.to}`, who is not active"
+
+
+def _listed(person: Person, source: str, **more: Any) -> Listed:
+    return Listed(**dict(person), source=source, **more)
+
+
+def _known_by(person: Listed) -> str:
+    if person.until is None:
+        return person.source
+    return f"{person.source}, {person.doubt}" if person.doubt else f"{person.source}, until {_moment(person.until)}"
+
+
+def _delegation(each: Delegation, now: datetime) -> str:
+    return f"{each.to} {'until' if now < each.until else 'ended'} {_moment(each.until)}"
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+def _source(place: Workplace) -> Path:
+    declared = declared_people(place.people)
+    return declared.path if isinstance(declared, FileDirectory) else place.settings.manifest

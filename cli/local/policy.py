@@ -1,0 +1,208 @@
+"""`policy check`, `policy test`, `policy explain` and `policy simulate`."""
+
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import RenderableType
+from rich.text import Text
+
+from signoff import policypool
+from signoff.activities.policy_handlers import verdict_of
+from signoff.approvals.redaction import hide
+from signoff.audit.call_history import past_calls
+from signoff.audit.log import AuditLog
+from signoff.audit.record import moment_text
+from signoff.cli.local.installation import find_workplace, reach_server, read_running
+from signoff.cli.local.policy_simulation import NOT_LOOKED_AT, Tried, simulate
+from signoff.cli.local.stores import working_store
+from signoff.cli.local.tools import find_tool, findings, pinned
+from signoff.cli.terminal.inputs import read_duration, read_object
+from signoff.cli.terminal.options import Address, AsJson, Asker, Manifest
+from signoff.cli.terminal.output import Output, run
+from signoff.cli.terminal.tables import utc_now
+from signoff.contracts.errors import ConfigError, Refused
+from signoff.contracts.names import DEFAULT_TENANT
+from signoff.formats.yaml_file import read_yaml
+from signoff.policy.cases import CaseResult, run_cases
+from signoff.policy.explanation import explain_json, explain_text
+from signoff.registry.catalog import Catalog
+from signoff.registry.cel_context import pinned_cel
+from signoff.registry.manifest.loader import load_manifest
+from signoff.registry.tool import Tool
+from signoff.settings import load_settings
+
+app = typer.Typer(help="Check, test and explain policies.", no_args_is_help=True, rich_markup_mode=None)
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A manifest.")]
+
+
+@app.command()
+def check(file: File, as_json: AsJson = False) -> None:
+    """Compile every policy of a manifest and say what could not be checked; exit code 1 if there is such a finding."""
+
+    async def body(out: Output) -> int:
+        catalog = load_manifest(file)
+        notes = findings(catalog)
+        hashes = {name: policy.hash for name, policy in catalog.policies.items()}
+        words = [f"{file}: {note}" for note in notes] or [f"{file}: {len(hashes)} policies compiled, nothing to report"]
+        out.show({"manifest": str(file), "policies": hashes, "rules": catalog.rules.hash, "findings": notes}, *words)
+        return 1 if notes else 0
+
+    run(body, as_json=as_json)
+
+
+@app.command("test")
+def run_file(
+    file: File,
+    cases: Annotated[Path, typer.Argument(metavar="CASES", help="A YAML list of cases.")],
+    as_json: AsJson = False,
+) -> None:
+    """Judge the cases of a YAML file (`name`, `tool`, `args`, `ctx`, `expect`); exit code 1 if one fails."""
+    policypool.install()
+
+    async def body(out: Output) -> int:
+        catalog = load_manifest(file)
+        judged = run_cases(_read_cases(cases), catalog.policies)
+        results = [await _heard(catalog, result) for result in judged]
+        failed = [result for result in results if not result.passed]
+        words: list[RenderableType] = [_failure(result) for result in failed]
+        words.append(f"{len(results) - len(failed)} of {len(results)} cases are as expected")
+        out.show([_case_json(result) for result in results], *words)
+        return 1 if failed else 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def explain(
+    name: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's exact name.")],
+    args: Annotated[str, typer.Option(help="The call's arguments, as JSON.")],
+    ctx: Annotated[str, typer.Option(help="What differs in the context, as JSON.")] = "{}",
+    person: Asker = "guest",
+    manifest: Manifest = None,
+    as_json: AsJson = False,
+) -> None:
+    """Explain the verdict on a call: which rule, what each engine says, the inputs it was judged by."""
+    given, differing = read_object(args, "--args"), read_object(ctx, "--ctx")
+
+    async def body(out: Output) -> int:
+        place = find_workplace(manifest)
+        tool = find_tool(place.catalog, name)
+        _check_arguments(tool, given)
+        actor = next(iter(place.catalog.actors), "")
+        judged_by = _merged(pinned_cel(pinned(place, actor, person), place.catalog.fields), differing)
+        by_rules = place.catalog.policy(tool.activity).judge(given, judged_by)
+        verdict = await verdict_of(place.catalog, tool, given, judged_by, by_rules)
+        inputs = {"args": hide(given, tool.masked_arguments, lambda _: "hidden"), "ctx": judged_by}
+        out.show(
+            {**explain_json(verdict), **inputs}, explain_text(verdict), f"args: {inputs['args']}", f"ctx: {judged_by}"
+        )
+        return 0
+
+    run(body, as_json=as_json)
+
+
+@app.command("simulate")
+def simulate_file(
+    file: File,
+    since: Annotated[str, typer.Option(help="How far back: 30d, 12h.")] = "30d",
+    address: Address = None,
+    as_json: AsJson = False,
+) -> None:
+    """Judge the recorded calls of the past by the policies of a manifest: what would run that people were asked for?"""
+    policypool.install()
+    begin = utc_now() - timedelta(seconds=read_duration(since, "--since"))
+
+    async def body(out: Output) -> int:
+        catalog = load_manifest(file)
+        settings = load_settings()
+        client = await reach_server(read_running(settings), address)
+        async with working_store(settings) as store:
+            past = await past_calls(AuditLog(store), moment_text(begin), tenant=DEFAULT_TENANT)
+            tried = await simulate(client, store, catalog, past)
+        out.show([_tried_json(each) for each in tried], *_tried_words(tried))
+        return 0
+
+    run(body, as_json=as_json)
+
+
+def _tried_json(tried: Tried) -> dict[str, Any]:
+    return tried.past.model_dump() | {"would": tried.would, "why": tried.why}
+
+
+def _tried_words(tried: list[Tried]) -> list[RenderableType]:
+    known = [each for each in tried if each.would != "unknown"]
+    freed = [each for each in known if each.would == "run" and each.past.became != "auto"]
+    against = [each for each in freed if each.past.became == "denied"]
+    asked = [each for each in known if each.would == "ask" and each.past.became == "auto"]
+    denied = [each for each in known if each.would == "deny"]
+    words: list[RenderableType] = [
+        f"{len(tried)} calls are recorded, {len(known)} of them can be judged again",
+        f"{len(freed)} that people were asked for would run without asking, of which they had denied {len(against)}",
+        f"{len(asked)} that ran by rule would be asked, {len(denied)} calls would be denied",
+    ]
+    words += [
+        Text(
+            f"denied by {each.past.by}, would run by {each.why}: {each.past.tool} {each.past.call}, {each.past.stream}"
+        )
+        for each in against
+    ]
+    lost = Counter(each.why for each in tried if each.would == "unknown")
+    words += [f"{count} cannot be judged: {why}" for why, count in lost.items()]
+    return [*words, NOT_LOOKED_AT] if known else words
+
+
+def _read_cases(path: Path) -> list[dict[str, Any]]:
+    file = read_yaml(path)
+    if not isinstance(file.data, list):
+        raise file.error((), "cases are a list, each with `name`, `tool`, `args`, `ctx` and `expect`")
+    for index, each in enumerate(file.data):
+        if not isinstance(each, dict):
+            raise file.error((index,), "a case is a mapping with `name`, `tool`, `args`, `ctx` and `expect`")
+    if not file.data:
+        raise ConfigError(f"{path}: there is no case in it", file=str(path))
+    return file.data
+
+
+def _check_arguments(tool: Tool, args: dict[str, Any]) -> None:
+    """Raises `Refused` for arguments that no policy would ever see."""
+    problems = tool.schema.check(args)
+    if problems:
+        told = "; ".join(f"`{path}` {message}" if path else message for path, message in problems[:5])
+        raise Refused(f"these are no arguments of `{tool.name}`: {told}", code="input_invalid")
+
+
+def _merged(base: dict[str, Any], differing: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in differing.items():
+        inner = merged.get(key)
+        merged[key] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+    return merged
+
+
+async def _heard(catalog: Catalog, result: CaseResult) -> CaseResult:
+    case = result.case
+    verdict = await verdict_of(catalog, find_tool(catalog, case.tool), case.args, case.ctx, result.verdict)
+    return replace(result, verdict=verdict)
+
+
+def _failure(result: CaseResult) -> Text:
+    verdict = result.verdict
+    return Text(
+        f"failed: {result.case.name}: expected {result.case.expect}, got {verdict.verdict}: {verdict.why}", "red"
+    )
+
+
+def _case_json(result: CaseResult) -> dict[str, Any]:
+    case = result.case
+    return {
+        "name": case.name,
+        "tool": case.tool,
+        "expect": case.expect,
+        "passed": result.passed,
+        "verdict": explain_json(result.verdict),
+    }

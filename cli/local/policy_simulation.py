@@ -1,0 +1,125 @@
+"""A policy tried on the calls of the past: the record says which there were, the turns' histories what they said."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from signoff.approvals.digest import call_digest
+from signoff.audit.call_history import PastCall
+from signoff.contracts import names
+from signoff.contracts.activity_messages import ModelReply, ModelTask, Tally
+from signoff.contracts.call import Pinned
+from signoff.contracts.canonical_json import NotCanonical
+from signoff.contracts.errors import ServerUnavailable, StoreUnavailable
+from signoff.contracts.message import CallPart
+from signoff.registry.capabilities import KINDS
+from signoff.registry.catalog import Catalog
+from signoff.registry.gates.argument_check import as_run
+from signoff.registry.gates.pipeline import Known, judge
+from signoff.store.content_store import load
+from signoff.store.store import Store
+
+Would = Literal["run", "ask", "deny", "unknown"]
+
+NOT_LOOKED_AT: Final = (
+    "not looked at: whether a tool was there, within its hours, used up or frozen, and answers that people had "
+    "remembered"
+)
+
+
+class Tried(NamedTuple):
+    """One past call under the policies of now. `why` is the rule, or why it cannot be known."""
+
+    past: PastCall
+    would: Would
+    why: str
+
+
+class _Proposed(NamedTuple):
+    """A call as the model made it, in the context as it stood then: what tools and the session had changed included."""
+
+    ctx: Pinned
+    call: CallPart
+
+
+_Turn: TypeAlias = Mapping[str, _Proposed]
+
+
+async def simulate(client: Client, store: Store, catalog: Catalog, past: Iterable[PastCall]) -> list[Tried]:
+    """Judge each call anew, with the context and the arguments that its turn's history holds.
+
+    They count only if they have the digest that was recorded. Where a history is gone, by the server's retention, or
+    people had changed the arguments, or a handler would answer, or the call stood in for another, the verdict is
+    `unknown`. What `NOT_LOOKED_AT` says is taken to have stood in no call's way. Raises `ServerUnavailable`.
+    """
+    turns: dict[str, _Turn | None] = {}
+    tried = []
+    for call in past:
+        if call.stream not in turns:
+            turns[call.stream] = await _turn(client, call.stream)
+        tried.append(await _tried(store, catalog, call, turns[call.stream]))
+    return tried
+
+
+async def _tried(store: Store, catalog: Catalog, past: PastCall, turn: _Turn | None) -> Tried:
+    if turn is None:
+        return Tried(past, "unknown", "its history is gone")
+    proposed = turn.get(past.call)
+    if proposed is None:
+        return Tried(past, "unknown", "no model proposed it: it stood in for a call that had failed")
+    ctx, call = proposed
+    tool = catalog.sight(ctx).tool(past.tool)
+    try:
+        args = await load(store, call.args)
+        digest = call_digest(
+            tenant=ctx.tenant,
+            session=ctx.session,
+            turn=ctx.turn,
+            call=past.call,
+            requester=ctx.user.user,
+            nonce=ctx.user.nonce,
+            tool=past.tool,
+            definition=past.definition,
+            # The digest is over what would run, which a tool's own check may have corrected.
+            args=args if tool is None else as_run(tool, args),
+        )
+    except (StoreUnavailable, NotCanonical, TypeError, ValueError):
+        return Tried(past, "unknown", "the arguments cannot be read")
+    if digest != past.digest:
+        return Tried(past, "unknown", "the arguments are not those that were recorded: people had changed them")
+    found = judge(catalog, ctx, call, args, Tally(), known=Known(backends=frozenset(KINDS), spent={}))
+    if found.kind == "question":
+        return Tried(past, "unknown", "its tool checks permissions, and is asked about what is proposed now only")
+    if found.unheard is not None:
+        return Tried(past, "unknown", "its policy has a handler, which is asked about what is proposed now only")
+    if found.kind == "settled" or found.verdict is None:
+        return Tried(past, "deny", found.message)
+    return Tried(past, "run" if found.kind == "run" else "ask", found.verdict.rule)
+
+
+async def _turn(client: Client, workflow_id: str) -> _Turn | None:
+    """What the history of a turn says was proposed; None when there is none."""
+    asked: dict[int, Pinned] = {}
+    calls: dict[str, _Proposed] = {}
+    try:
+        async for event in client.get_workflow_handle(workflow_id).fetch_history_events():
+            if event.HasField("activity_task_scheduled_event_attributes"):
+                begun = event.activity_task_scheduled_event_attributes
+                if begun.activity_type.name == names.MODEL:
+                    (task,) = await client.data_converter.decode(begun.input.payloads, [ModelTask])
+                    asked[event.event_id] = task.ctx
+            elif event.HasField("activity_task_completed_event_attributes"):
+                done = event.activity_task_completed_event_attributes
+                # A completed activity does not say which it was, only which event scheduled it.
+                ctx = asked.get(done.scheduled_event_id)
+                if ctx is not None:
+                    (reply,) = await client.data_converter.decode(done.result.payloads, [ModelReply])
+                    parts = (part for part in reply.message.parts if isinstance(part, CallPart))
+                    calls |= {part.call: _Proposed(ctx, part) for part in parts}
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return None
+        raise ServerUnavailable(f"the Temporal server did not answer: {error.message.partition(chr(10))[0]}") from None
+    return calls

@@ -1,0 +1,136 @@
+"""`token create`, `token list` and `token revoke`: personal tokens for the HTTP API and for signing in."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Annotated, Any, get_args
+
+import typer
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from signoff.approvals.audit_events import act
+from signoff.audit.log import writing
+from signoff.cli.local.installation import account, find_workplace
+from signoff.cli.local.stores import working_store
+from signoff.cli.terminal.options import AsJson, Manifest
+from signoff.cli.terminal.output import Output, run
+from signoff.cli.terminal.tables import clean, span, utc_now
+from signoff.contracts.errors import Refused
+from signoff.formats.durations import seconds
+from signoff.store.store import Also
+from signoff.store.tokens import SCOPES, Scope, Token, Tokens
+
+app = typer.Typer(help="Make, list and revoke personal tokens.", no_args_is_help=True, rich_markup_mode=None)
+
+
+def _scope(text: str) -> Scope:
+    for scope in get_args(Scope):
+        if scope == text:
+            found: Scope = scope
+            return found
+    raise typer.BadParameter(f"`{text}` is no scope; there are {', '.join(SCOPES)}")
+
+
+def _lifetime(text: str) -> timedelta:
+    try:
+        return timedelta(seconds=seconds(text))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+@app.command()
+def create(
+    person: Annotated[str, typer.Argument(metavar="PERSON", help="Whose token: the id of a person.")],
+    scope: Annotated[list[str], typer.Option(help="What it may do: read, decide or start; give it once for each.")],
+    expires: Annotated[str, typer.Option(help="How long it lives, such as 30d or 12h; 366 days at most.")] = "30d",
+    manifest: Manifest = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a token and print it, this once; only its hash is kept."""
+    scopes, lifetime = [_scope(each) for each in scope], _lifetime(expires)
+
+    async def body(out: Output) -> int:
+        place = find_workplace(manifest)
+        found = place.person(person)
+        if not found.active:
+            raise Refused(f"`{found.id}` is not active: nothing could be done with this token")
+        async with working_store(place.settings) as store:
+            secret, token = await Tokens(store).create(
+                place.tenant, found.id, scopes, lifetime=lifetime, now=utc_now(), also=_told("token create")
+            )
+        out.show(
+            {"token": secret, **token.model_dump(mode="json")},
+            secret,
+            f"token {token.id} of {found.id} may {', '.join(token.scopes)} until "
+            f"{token.expires_at:%Y-%m-%d %H:%M} UTC; it is not shown again",
+        )
+        return 0
+
+    run(body, as_json=as_json)
+
+
+@app.command("list")
+def list_tokens(manifest: Manifest = None, as_json: AsJson = False) -> None:
+    """List all tokens, newest first: whose, what for, until when, last used when."""
+
+    async def body(out: Output) -> int:
+        place = find_workplace(manifest)
+        async with working_store(place.settings) as store:
+            found = await Tokens(store).all(place.tenant)
+        out.show(found, _table(found, utc_now()) if found else "no tokens; `signoff token create` makes one")
+        return 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def revoke(
+    token: Annotated[str, typer.Argument(metavar="TOKEN", help="The token's id, as `signoff token list` shows it.")],
+    manifest: Manifest = None,
+    as_json: AsJson = False,
+) -> None:
+    """Revoke a token: it ends now, and every browser that signed in with it is signed out."""
+
+    async def body(out: Output) -> int:
+        place = find_workplace(manifest)
+        async with working_store(place.settings) as store:
+            ended = await Tokens(store).revoke(token, place.tenant, utc_now(), also=_told("token revoke"))
+        out.show(ended, f"token {ended.id} of {ended.person} is revoked")
+        return 0
+
+    run(body, as_json=as_json)
+
+
+def _told(name: str) -> Callable[[Token], Also]:
+    """The record of what is done to a token. Nobody proves who they are here; it has the account that did it."""
+
+    def seen(token: Token) -> Also:
+        facts: dict[str, Any] = {
+            "token": token.id,
+            "person": token.person,
+            "scopes": list(token.scopes),
+            "account": account(),
+        }
+        told = act(token.tenant, name, "", utc_now(), expires_at=token.expires_at.isoformat(), channel="cli", **facts)
+        return writing([told])
+
+    return seen
+
+
+def _table(tokens: list[Token], now: datetime) -> RenderableType:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("Token", "Person", "May", "State", "Last used"):
+        table.add_column(column, no_wrap=column == "Token", overflow="fold")
+    for token in tokens:
+        used = f"{span((now - token.used_at).total_seconds())} ago" if token.used_at is not None else "never"
+        table.add_row(token.id, clean(token.person), ", ".join(token.scopes), _state(token, now), used)
+    return table
+
+
+def _state(token: Token, now: datetime) -> Text:
+    if token.revoked_at is not None:
+        return Text("revoked", style="red")
+    if now >= token.expires_at:
+        return Text("expired", style="red")
+    return Text(f"for another {span((token.expires_at - now).total_seconds())}", style="green")

@@ -1,0 +1,251 @@
+"""`tools list`, `tools explain` and `tools metrics`."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from signoff.activities.tool_hooks import judged
+from signoff.approvals.argument_rows import plural
+from signoff.cli.local.installation import Workplace, find_workplace
+from signoff.cli.local.tool_metrics import metrics
+from signoff.cli.terminal.inputs import read_object
+from signoff.cli.terminal.options import AsJson, Asker, Manifest
+from signoff.cli.terminal.output import Output, run
+from signoff.contracts.activity_messages import Tally
+from signoff.contracts.call import Pinned
+from signoff.contracts.content import Content
+from signoff.contracts.errors import ConfigError, NotFound
+from signoff.contracts.message import CallPart
+from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.people.directory import principal_of
+from signoff.policy.explanation import explain_json, explain_text
+from signoff.registry.capabilities import KINDS
+from signoff.registry.catalog import Catalog
+from signoff.registry.gates.gate_trace import GateSays, gate_trace
+from signoff.registry.gates.inventory import InventoryRow, inventory
+from signoff.registry.gates.pipeline import Judgement, judge
+from signoff.registry.registry import definition_hash
+from signoff.registry.scopes.position import Traced, home
+from signoff.registry.scopes.scope_selector import in_scope
+from signoff.registry.tool import Tool
+
+app = typer.Typer(help="List and explain the tools of a manifest.", no_args_is_help=True, rich_markup_mode=None)
+app.command()(metrics)
+
+_ANSWER_STYLE = {"passes": "green", "decides": "yellow", "open": "", "unasked": "dim"}
+_OUTCOME_STYLE = {"won": "green", "lost": "dim", "absent": "dim"}
+_NEEDS_STYLE = {"auto": "green", "asks": "yellow", "denied": "red", "hidden": "dim"}
+
+
+@app.command("list")
+def list_tools(
+    scope: Annotated[str, typer.Option(help="What names them: agent, route, step, registered or all.")] = "all",
+    actor: Annotated[str, typer.Option(help="Of this actor.")] = "",
+    route: Annotated[str, typer.Option(help="On this route.")] = "",
+    step: Annotated[str, typer.Option(help="At this step.")] = "",
+    manifest: Manifest = None,
+    as_json: AsJson = False,
+) -> None:
+    """List every tool: whether it runs by itself, asks or may be denied, by which rule, and who decides."""
+
+    async def body(out: Output) -> int:
+        catalog = find_workplace(manifest).catalog
+        wanted = in_scope(catalog, scope, actor=actor, route=route, step=step)
+        rows = tuple(row for row in inventory(catalog) if row.tool in wanted)
+        out.show(rows, inventory_table(rows))
+        return 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def explain(
+    name: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's exact name.")],
+    args: Annotated[str, typer.Option(help="Arguments as JSON: say what the gates would do with this call.")] = "",
+    actor: Annotated[str, typer.Option(help="In whose hands; the first actor that has the tool if not given.")] = "",
+    route: Annotated[str, typer.Option(help="On which route of the actor.")] = "",
+    step: Annotated[str, typer.Option(help="At which step of the route.")] = "",
+    data: Annotated[str, typer.Option(help="What was collected, as JSON.")] = "{}",
+    person: Asker = "guest",
+    manifest: Manifest = None,
+    as_json: AsJson = False,
+) -> None:
+    """Explain a tool: which one the name means, what each gate says of it and, with arguments, what a call becomes."""
+    given = read_object(args, "--args") if args else None
+    collected = read_object(data, "--data")
+
+    async def body(out: Output) -> int:
+        place = find_workplace(manifest)
+        tool, ctx = _meant(place, name, (actor, route, step), person)
+        row = next(row for row in inventory(place.catalog) if row.tool == tool.activity)
+        if ctx is not None:
+            ctx = ctx.model_copy(update={"extra": {"data": collected}})
+        layers = () if ctx is None else place.catalog.sight(ctx).resolution(tool.name).trace
+        found = await _judgement(place, tool, ctx, given)
+        gates = () if found is None else gate_trace(found, with_arguments=given is not None, needs=row.needs)
+        words: list[RenderableType] = [_facts(tool, row), "", _gates_table(gates)]
+        if ctx is not None and (route or step) and not place.catalog.scopes[ctx.actor].routed:
+            words.append(
+                f"\nnote: actor `{ctx.actor}` has no routes: rules read `--route` and `--step`, nothing else does"
+            )
+        if given is not None and found is not None:
+            words.append(Text(f"\nthis call: {_judgement_text(found)}"))
+        if ctx is not None and place.catalog.scopes[ctx.actor].layered:
+            words += ["", _layers_table(layers)]
+        told = {"gates": gates, "layers": layers}
+        out.show(_explained(tool, row, None if given is None else found) | told, *words)
+        return 0
+
+    run(body, as_json=as_json)
+
+
+def find_tool(catalog: Catalog, name: str) -> Tool:
+    """The tool of exactly this name. Raises `NotFound` that offers the nearest ones."""
+    found = catalog.tool(name)
+    if found is None:
+        raise NotFound(f"there is no tool {shown(name)}{did_you_mean(name, catalog.registry.list())}")
+    return found
+
+
+def _meant(place: Workplace, name: str, where: tuple[str, str, str], person: str) -> tuple[Tool, Pinned | None]:
+    """The tool that `name`, or an activity, means for an actor on a route at a step; with the context there, if any."""
+    catalog = place.catalog
+    actor, route, step = where
+    named = catalog.tool(name) or next(iter(catalog.named(name)), None)
+    if actor and actor not in catalog.actors:
+        raise NotFound(f"there is no actor {shown(actor)}{did_you_mean(actor, catalog.actors)}")
+    if named is None:
+        known = {tool.name for tool in catalog.every_tool}
+        raise NotFound(f"there is no tool {shown(name)}{did_you_mean(name, known)}")
+    if not any(where):
+        actor, route, step = home(named)
+    row = next(row for row in inventory(catalog) if row.tool == named.activity)
+    actor = actor or next(iter(row.actors), "")
+    if not actor:
+        return named, None
+    catalog.scopes[actor].check(route, step, ())
+    ctx = pinned(place, actor, person).model_copy(update={"route": route, "step": step})
+    return catalog.sight(ctx).tool(named.name) or named, ctx
+
+
+def counted(catalog: Catalog) -> str:
+    """How much a catalog holds, in words."""
+    counts = (
+        (len(catalog.actors), "actor"),
+        (catalog.registry.size, "tool"),
+        (len(catalog.rules.rules), "global rule"),
+    )
+    return ", ".join(plural(number, what) for number, what in counts)
+
+
+def findings(catalog: Catalog) -> list[str]:
+    """What could not be checked when the policies were compiled, one sentence each."""
+    found = [f"tool `{name}`: {each}" for name, policy in catalog.policies.items() for each in policy.findings]
+    return [*found, *catalog.rules.findings]
+
+
+def inventory_table(rows: tuple[InventoryRow, ...]) -> Table:
+    """The gate inventory, one line a tool."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("Tool", "Gate", "Rule", "Who decides", "Actors"):
+        table.add_column(column, no_wrap=column == "Tool", overflow="fold")
+    for row in rows:
+        table.add_row(
+            row.tool,
+            Text(row.needs, style=_NEEDS_STYLE.get(row.needs, "")),
+            "\n".join(row.rules),
+            ", ".join(row.approvers),
+            ", ".join(row.actors),
+        )
+    return table
+
+
+def pinned(place: Workplace, actor: str, person_id: str) -> Pinned:
+    """The context of an imagined turn of this person with this actor. Raises `NotFound`."""
+    user = principal_of(place.person(person_id))
+    return Pinned(actor=actor, session="explained", turn="explained", tenant=place.tenant, channel="cli", user=user)
+
+
+async def _judgement(place: Workplace, tool: Tool, ctx: Pinned | None, args: dict[str, Any] | None) -> Judgement | None:
+    """What becomes of a call, or without arguments of one that has none; None where no actor could make it."""
+    if ctx is None:
+        if args is None:
+            return None
+        raise ConfigError(f"no actor has the tool `{tool.name}`: add it to the `tools` of one")
+    call = CallPart(call="c1.1", tool=tool.name, args=Content(inline=args or {}))
+    if args is None:
+        # No handler is asked: of arguments that nobody gave it could say nothing.
+        return judge(place.catalog, ctx, call, {}, Tally())
+    return await judged(place.catalog, ctx, call, args, frozenset(KINDS))
+
+
+def _gates_table(gates: tuple[GateSays, ...]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("Gate", "Says", "Why"):
+        table.add_column(column, no_wrap=column != "Why", overflow="fold")
+    for each in gates:
+        table.add_row(each.gate, Text(each.answer, style=_ANSWER_STYLE[each.answer]), Text(each.words))
+    return table
+
+
+def _layers_table(layers: tuple[Traced, ...]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("Layer", "Where", "Its tool", "Why"):
+        table.add_column(column, no_wrap=column != "Why", overflow="fold")
+    for each in layers:
+        table.add_row(each.layer, each.where, Text(each.outcome, style=_OUTCOME_STYLE[each.outcome]), Text(each.why))
+    return table
+
+
+def _judgement_text(found: Judgement) -> str:
+    if found.verdict is not None:
+        return explain_text(found.verdict)
+    return f"{found.code} at gate {found.gate}: {found.message}"
+
+
+def _explained(tool: Tool, row: InventoryRow, judged: Judgement | None) -> dict[str, Any]:
+    facts = {
+        **vars(row),
+        "description": tool.description,
+        "effect": tool.effect,
+        "input_schema": tool.schema.schema,
+        "secrets": tool.masked_arguments,
+        "read_only": tool.read_only,
+        "idempotent": tool.idempotent,
+        "timeout": tool.timeout,
+        "version": tool.version,
+        "definition": definition_hash(tool),
+        "declared_at": tool.site,
+    }
+    if judged is None:
+        return facts
+    verdict = explain_json(judged.verdict) if judged.verdict is not None else None
+    call = {"kind": judged.kind, "gate": judged.gate, "code": judged.code, "message": judged.message}
+    return {**facts, "call": {**call, "verdict": verdict}}
+
+
+def _facts(tool: Tool, row: InventoryRow) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    kinds = [word for word, holds in (("read-only", tool.read_only), ("idempotent", tool.idempotent)) if holds]
+    table.add_row("tool", Text(tool.activity, style="bold"))
+    table.add_row("does", tool.description)
+    table.add_row("effect", tool.effect)
+    table.add_row("kind", ", ".join([tool.scope, tool.routing, *kinds, *tool.tags]))
+    for name, schema in tool.schema.schema.get("properties", {}).items():
+        wanted = "" if name in tool.schema.schema.get("required", ()) else ", optional"
+        secret = ", secret" if name in tool.masked_arguments else ""
+        kind = schema.get("type", "any") if isinstance(schema, dict) else "any"
+        table.add_row(f"  {name}", f"{kind}{wanted}{secret}")
+    table.add_row("gate", row.needs)
+    for rule in row.rules:
+        table.add_row("rule", rule)
+    if row.approvers:
+        table.add_row("who decides", ", ".join(row.approvers))
+    table.add_row("actors", ", ".join(row.actors))
+    table.add_row("declared at", tool.site)
+    return table

@@ -1,0 +1,135 @@
+"""The card of a request as lines for a terminal."""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from signoff.approvals.unseen_values import SEEN_CHARS, Value, every_value
+from signoff.cli.terminal.changes import change_lines
+from signoff.cli.terminal.tables import ago, clean, clock, state_text, until
+from signoff.contracts.approval import ApprovalRequest, Vote
+from signoff.contracts.ids import show_code
+
+_DOUBT_STATES: Final = {
+    "pending": "in doubt",
+    "approved": "did not happen, runs again",
+    "denied": "given up",
+    "happened": "it happened",
+    "timed_out": "nobody answered, given up",
+}
+
+Facts = list[tuple[str, RenderableType]]
+
+
+def card_lines(request: ApprovalRequest, now: datetime) -> RenderableType:
+    """The card of a request: what would happen first, then every argument, who and why, the time, the others."""
+    card = request.card
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim")
+    facts.add_column(overflow="fold")
+    for row in card.rows:
+        facts.add_row(row.label or row.name, row.value + (f" ({row.length} characters)" if row.cut else ""))
+    if not card.whole:
+        facts.add_row("", Text("The lines above do not show every value. Every value of this call:", style="bold"))
+        for each in _values(request):
+            told = f" ({each.size} bytes, sha-256 {each.sha256})" if each.sha256 else ""
+            facts.add_row(Text(each.name), Text(each.text + told))
+    facts.add_row("", "")
+    for name, value in (*_about(request, now), *_course(request, now), *_ending(request)):
+        facts.add_row(name, value)
+    effect = f"Did this happen? {card.effect}" if request.kind == "in_doubt" else card.effect
+    todo = [Text(""), *(Text(line, style="dim") for line in _todo(request))] if request.state == "pending" else []
+    return Group(Text(effect, style="bold"), Text(""), facts, *todo)
+
+
+def _values(request: ApprovalRequest) -> list[Value]:
+    """Every value of a request, as far as its arguments came with it."""
+    args = request.args.inline
+    return every_value(args, {}, request.secrets) if isinstance(args, dict) else []
+
+
+def _about(request: ApprovalRequest, now: datetime) -> Facts:
+    card = request.card
+    who = clean(request.requester.name or request.requester.user)
+    state = state_text(request.state)
+    if request.kind == "in_doubt":
+        state = Text(_DOUBT_STATES.get(request.state, request.state), style=state.style)
+    rows: Facts = [("state", state)]
+    if card.note:
+        rows.append(("note", card.note))
+    if request.edited_by:
+        by = clean(request.edited_name or request.edited_by)
+        rows.append((f"changed by {by}", Text("\n".join(change_lines(request)))))
+    rows.append(("asked by", f"{request.actor} for {who}, {ago(request.opened_at, now)}"))
+    if request.kind != "in_doubt":
+        # Of a call in doubt the note says why.
+        rows.append(("because", f"{request.rule}: {clean(request.rule_text)}" if request.rule_text else request.rule))
+    if card.agent_says:
+        rows.append(("the agent says", Text(card.agent_says, style="italic")))
+    return rows
+
+
+def _course(request: ApprovalRequest, now: datetime) -> Facts:
+    """Who may answer and has, and what time brings."""
+    rows: Facts = []
+    if request.state == "pending":
+        rows.append(("answer by", f"{until(request.expires_at, now)}, {_silence(request)}"))
+        for at, moment in enumerate(request.remind_at):
+            rows.append(("reminded" if at < request.reminded else "reminder", clock(moment)))
+        if request.escalate_at is not None and not request.escalated:
+            rows.append(("escalation", f"{clock(request.escalate_at)}, then {', '.join(request.escalate_to)} too"))
+    if request.escalated:
+        rows.append(("escalated", f"{', '.join(request.escalate_to)} may answer too"))
+    rows.append(("who may decide", ", ".join(request.approvers)))
+    if request.quorum > 1:
+        approvals = sum(vote.verdict == "approved" for vote in request.votes)
+        rows.append(("approvals", f"{approvals} of {request.quorum}"))
+    rows += [("answered", _vote(vote)) for vote in request.votes]
+    if request.state == "pending" and request.allow_remember:
+        rows.append(("remember", "an answer may be given to the next calls like this: --remember"))
+    return rows
+
+
+def _ending(request: ApprovalRequest) -> Facts:
+    rows: Facts = []
+    if request.decided_by or request.decided_at:
+        by = clean(request.decided_name or request.decided_by) or "nobody"
+        rows.append(("decided", f"by {by} at {clock(request.decided_at)} {clean(request.decided_channel)}".rstrip()))
+    if request.reason:
+        rows.append(("reason", clean(request.reason)))
+    if request.state == "happened" and request.votes and request.votes[-1].decision.result:
+        rows.append(("what came of it", clean(request.votes[-1].decision.result)))
+    rows.append(("code", f"{show_code(request.code)}, revision {request.revision}, mark {request.card.mark}"))
+    rows.append(("id", request.id))
+    return rows
+
+
+def _silence(request: ApprovalRequest) -> str:
+    if request.kind == "in_doubt":
+        return "otherwise given up"
+    if request.on_timeout == "escalate" and not request.extended and request.expires_at is not None:
+        last = request.expires_at + timedelta(seconds=request.timeout)
+        return f"then {', '.join(request.escalate_to)} too until {clock(last)}, otherwise denied"
+    return "otherwise denied"
+
+
+def _vote(vote: Vote) -> str:
+    who = clean(vote.name or vote.subject) + (f" for {clean(vote.on_behalf)}" if vote.on_behalf else "")
+    return f"{vote.verdict} by {who} at {clock(vote.at)}" + (f": {clean(vote.reason)}" if vote.reason else "")
+
+
+def _todo(request: ApprovalRequest) -> list[str]:
+    code = show_code(request.code)
+    # Given by the lines that show all of it alone, so that whoever has it has had them on their screen.
+    seen = f" --seen {request.seen[:SEEN_CHARS]}" if request.seen and not request.card.whole else ""
+    if request.kind == "in_doubt":
+        return [
+            f"signoff happened {code} --result ...    it happened",
+            f"signoff approve {code}{seen}    it did not, run it",
+            f"signoff deny {code} --reason ...    give up",
+        ]
+    edit = f"    signoff approve {code} --set NAME=VALUE" if request.edit != "off" else ""
+    return [f"signoff approve {code}{seen}    signoff deny {code} --reason ...{edit}"]

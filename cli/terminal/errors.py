@@ -1,0 +1,62 @@
+"""What a user sees of an error: one sentence, never a traceback."""
+
+import os
+import tempfile
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from signoff.cli.loading import loading
+from signoff.contracts.errors import SignoffError
+from signoff.formats.private_folder import make_private_folder
+
+LOG_NAME: Final = "errors.log"
+
+
+def sentence(error: BaseException) -> str:
+    """What went wrong, for the person who reads it; an error nobody expected names the file with its traceback."""
+    known = _known(error)
+    if known is not None:
+        return known.message
+    where = _write_down(error)
+    return f"something unexpected went wrong ({type(error).__name__}); the details are in `{where}`"
+
+
+def _known(error: BaseException) -> SignoffError | None:
+    """The error of ours that it is, or that a group of errors begins with."""
+    if isinstance(error, SignoffError):
+        return error
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(_known, error.exceptions)), None)
+    return None
+
+
+def _write_down(error: BaseException) -> Path:
+    text = f"--- {datetime.now(UTC).isoformat(timespec='seconds')}\n{''.join(traceback.format_exception(error))}\n"
+    try:
+        path = _state_dir() / LOG_NAME
+        make_private_folder(path.parent)
+        _append(path, text)
+    except OSError:
+        path = Path(tempfile.gettempdir()) / f"signoff-{os.getuid()}-{LOG_NAME}"
+        _append(path, text)
+    return path
+
+
+def _append(path: Path, text: str) -> None:
+    # Tracebacks can hold what arguments held.
+    # In a folder that everybody writes to, a link laid at this name would have us write elsewhere.
+    with open(
+        os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW, 0o600), "a", encoding="utf-8"
+    ) as file:
+        file.write(text)
+
+
+def _state_dir() -> Path:
+    with loading():
+        from signoff.settings import load_settings  # noqa: PLC0415
+    try:
+        return load_settings().state_dir
+    except SignoffError:
+        return Path(".signoff")

@@ -1,0 +1,53 @@
+"""What a person types on a command line: words for an actor, durations, and JSON."""
+
+import json
+from typing import Any
+
+import typer
+
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.ids import is_id
+from signoff.formats.bounds import out_of_bounds
+from signoff.formats.durations import seconds
+
+
+def spoken(text: str) -> str:
+    """Words for an actor. Raises typer's error of a bad invocation where nothing is said, or nothing that can be."""
+    if not text.strip():
+        raise typer.BadParameter("say something: the text is empty", param_hint="TEXT")
+    if why := out_of_bounds(text):
+        raise typer.BadParameter(f"the text holds {why}", param_hint="TEXT")
+    return text
+
+
+def session_id(text: str) -> str:
+    """The id of a session, or "" for none. Raises typer's error of a bad invocation."""
+    if text and not is_id(text):
+        raise typer.BadParameter(
+            "a session is named with letters, digits, `_` and `-`, at most 48", param_hint="--session"
+        )
+    return text
+
+
+def read_object(text: str, option: str) -> dict[str, Any]:
+    """One JSON object. Raises typer's error of a bad invocation, which names the option."""
+    try:
+        value = json.loads(text, parse_constant=_refused)
+    except (ValueError, RecursionError) as error:
+        raise typer.BadParameter(f"not JSON: {error}", param_hint=option) from None
+    if not isinstance(value, dict):
+        raise typer.BadParameter("write one JSON object, such as '{\"amount\": 5}'", param_hint=option)
+    return value
+
+
+def _refused(name: str) -> float:
+    # NaN and the infinities, which Python reads: there is no canonical form of them (RFC 8785), and so no digest.
+    raise ValueError(f"{name} is no JSON number")
+
+
+def read_duration(text: str, option: str) -> float:
+    """The seconds of a duration such as `30d`, given as `option`. Raises `ConfigError` naming it."""
+    try:
+        return seconds(text)
+    except ValueError as error:
+        raise ConfigError(f"{option}: {error}", field=option.removeprefix("--"), value=text) from None

@@ -1,0 +1,223 @@
+"""Shapes as lines for a terminal. Texts from outside are made visible: no control character reaches the terminal."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from signoff.contracts.content import Content, text_of
+from signoff.contracts.grant import Freeze, Swept
+from signoff.contracts.ids import show_code
+from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
+from signoff.contracts.message import TextPart
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.turn import CallView, TurnView
+from signoff.formats.visible_text import one_line
+
+TEXT_CHARS: Final = 4_000
+STYLES: Final = {
+    "waiting": "yellow",
+    "suspended": "yellow",
+    "pending": "yellow",
+    "approved": "green",
+    "complete": "green",
+    "ok": "green",
+    "denied": "red",
+    "in_doubt": "bold red",
+    "error": "red",
+}
+_STATES: Final = {"in_doubt": "in doubt: nobody knows whether it happened", "ok": "ran", "timed_out": "timed out"}
+_DOUBT_VERDICTS: Final = {
+    "approved": "it did not happen and runs again",
+    "denied": "given up",
+    "happened": "it happened",
+}
+_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+
+def span(seconds: float) -> str:
+    """A length of time in one unit: `3 min`, `23 h`."""
+    size = abs(seconds)
+    return next((f"{int(size // unit)} {name}" for unit, name in _UNITS if size >= unit), f"{int(size)} s")
+
+
+def clean(text: str, limit: int = TEXT_CHARS) -> str:
+    """Text of several lines, each made visible; the whole cut at about `limit` characters."""
+    lines = text[:limit].splitlines() or [""]
+    return "\n".join(one_line(line, limit).text for line in lines) + ("…" if len(text) > limit else "")
+
+
+def content_text(content: Content) -> str:
+    """What a content says, for reading."""
+    text = text_of(content) if content.blob or isinstance(content.inline, str) else str(content.inline)
+    return clean(text) + ("…" if content.blob else "")
+
+
+def state_text(state: str) -> Text:
+    """A state in words, with its colour."""
+    return Text(_STATES.get(state, state.replace("_", " ")), style=STYLES.get(state, ""))
+
+
+def waiting_table(cards: Sequence[WaitingCard], now: datetime) -> RenderableType:
+    """What waits, one line a request, in the order given."""
+    table = _table("Code", "What", "For", "Who may decide", "Asked", "Answer by")
+    for card in cards:
+        table.add_row(
+            show_code(card.code),
+            _listed(card),
+            clean(card.requester),
+            ", ".join(card.approvers),
+            ago(card.opened_at, now),
+            until(card.expires_at, now),
+        )
+    return table
+
+
+def turn_table(rows: Sequence[TurnRow], now: datetime) -> RenderableType:
+    """Turns, one line each, in the order given."""
+    table = _table("Turn", "State", "Actor", "Asked by", "What", "Waiting", "Started")
+    for row in rows:
+        table.add_row(
+            row.turn,
+            state_text(row.state),
+            row.actor,
+            clean(row.requester),
+            clean(row.title),
+            ", ".join(map(show_code, row.codes)),
+            ago(row.started_at, now),
+        )
+    return table
+
+
+def session_table(rows: Iterable[SessionRow], now: datetime) -> RenderableType:
+    """Sessions, one line each, in the order given."""
+    table = _table("Session", "Of", "What", "Waiting", "Since")
+    for row in rows:
+        waiting = ", ".join(map(show_code, row.codes))
+        table.add_row(row.session, clean(row.requester), clean(row.title), waiting, ago(row.started_at, now))
+    return table
+
+
+def receipt_line(receipt: Receipt, effect: str = "", *, doubt: bool = False) -> str:
+    """What became of an answer, in one sentence; `doubt` where it was asked what became of a call."""
+    who = receipt.decided_name or receipt.decided_by
+    what = f": {effect}" if effect else ""
+    if receipt.status == "accepted":
+        verdict = receipt.verdict or receipt.state
+        return f"{_DOUBT_VERDICTS.get(verdict, verdict) if doubt else verdict}{what}"
+    if receipt.status == "counted":
+        return f"{receipt.message}{what} ({receipt.votes} of {receipt.needed} approvals)"
+    if receipt.status == "pending":
+        return f"{receipt.message}{what}"
+    by = f" by {clean(who)}" if who else ""
+    when = f" at {clock(receipt.decided_at)}" if receipt.decided_at else ""
+    where = f" ({clean(receipt.channel)})" if receipt.channel else ""
+    return f"{receipt.message}{by}{when}{where}"
+
+
+def turn_lines(view: TurnView) -> list[Text]:
+    """The story of a turn so far, one entry an event; entries are only ever added or, for a call, replaced."""
+    lines = [
+        Text(f"{message.role}: {content_text(part.text)}")
+        for message in view.messages
+        for part in message.parts
+        if isinstance(part, TextPart) and message.role == "user"
+    ]
+    lines += answer_lines(view)
+    if view.result is not None:
+        lines.append(Text("the turn is ") + state_text(view.state))
+    return lines
+
+
+def answer_lines(view: TurnView) -> list[Text]:
+    """What a turn has done and answered so far: its calls, and once it is over its parts."""
+    lines = [call_line(call) for call in view.calls]
+    if view.result is not None:
+        lines += [Text(f"{view.actor}: {content_text(part.content)}") for part in view.result.parts]
+        if view.result.error is not None:
+            lines.append(Text(f"error: {clean(view.result.error.message)}", style="red"))
+    return lines
+
+
+def call_line(call: CallView) -> Text:
+    """One call with its state: ran by rule, waiting for whom, denied by whom and why, in doubt."""
+    request = call.approval
+    effect = request.card.effect if request is not None else clean(call.tool)
+    outcome = call.outcome
+    stood = outcome is not None and bool(outcome.fallback)
+    line = Text(f"  {effect}: ") + state_text("execution_failed" if stood else call.state)
+    if call.state == "waiting" and request is not None:
+        return line + Text(f" for {', '.join(request.approvers)} ({show_code(request.code)})")
+    if outcome is None:
+        return line
+    if outcome.fallback:
+        # What people decided, and what came of it, is told of the tool that stood in, on a line of its own.
+        why = " ".join(clean(outcome.primary_error).split())
+        return line + Text(f": {why}; {clean(outcome.fallback)} was tried in its place")
+    if outcome.denied is not None:
+        by = clean(request.decided_name or request.decided_by) if request is not None else ""
+        who = f" by {by}" if by else f" by {outcome.denied.source}"
+        return line + Text(f"{who}: {clean(outcome.denied.reason)}")
+    if outcome.code == "ok":
+        return line + Text(f" by rule {call.rule}" if request is None and call.rule else "")
+    return line + Text("" if outcome.code == "in_doubt" else f": {content_text(outcome.value)}")
+
+
+def _listed(card: WaitingCard) -> str:
+    """What a request of a list is about, and what happened to it while it waited."""
+    asks = "did this happen? " if card.kind == "in_doubt" else ""
+    course = (
+        "changed" if card.edited_by else "",
+        "escalated" if card.escalated else "reminded" if card.reminded else "",
+    )
+    told = ", ".join(filter(None, course))
+    return f"{asks}{clean(card.effect)}{f' ({told})' if told else ''}"
+
+
+def _table(*names: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in names:
+        table.add_column(name, no_wrap=name in ("Code", "Turn", "Session", "State"), overflow="fold")
+    return table
+
+
+def ago(moment: datetime | None, now: datetime) -> str:
+    """How long ago; "" for no moment."""
+    return f"{span((now - moment).total_seconds())} ago" if moment is not None else ""
+
+
+def until(moment: datetime | None, now: datetime) -> str:
+    """A moment to come and how long that is; "" for none."""
+    if moment is None:
+        return ""
+    left = (moment - now).total_seconds()
+    return f"{clock(moment)} ({f'in {span(left)}' if left > 0 else 'over'})"
+
+
+def clock(moment: datetime | None) -> str:
+    """In the person's own zone."""
+    return "" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M %Z").rstrip()
+
+
+def utc_now() -> datetime:
+    """The present, in UTC."""
+    return datetime.now(UTC)
+
+
+def frozen_line(standing: Freeze) -> str:
+    """A freeze that stands: who, since when and why."""
+    since = f"{standing.at:%Y-%m-%d %H:%M} UTC"
+    who = clean(standing.by)
+    return f"frozen: {standing.tenant} by {who} since {since}: {clean(standing.reason)}; nothing of it starts"
+
+
+def swept_lines(swept: Swept) -> list[str]:
+    """What a freeze withdrew, and what waits all the same."""
+    lines = [f"withdrawn: {swept.withdrawn} of what waited"]
+    if swept.waiting:
+        lines.append("still waiting, though none of it would run; freeze again to go on:")
+        lines += [f"  {each}" for each in swept.waiting]
+    return lines

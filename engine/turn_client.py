@@ -1,0 +1,594 @@
+"""The client: start turns, see what waits, decide. Used by the gateway, the command line and your own code."""
+
+import asyncio
+import hashlib
+import time
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from pydantic_core import PydanticSerializationError
+from temporalio.client import (
+    Client,
+    WithStartWorkflowOperation,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import (
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from signoff.approvals.approval_book import malformed
+from signoff.contracts import names
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.canonical_json import NotCanonical, canonical_json, nesting
+from signoff.contracts.decision import Decision
+from signoff.contracts.errors import ConfigError, Conflict, NotFound, Refused, ServerUnavailable
+from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
+from signoff.contracts.limits import INLINE_BYTES, MAX_NESTING, REQUEST_BODY_BYTES
+from signoff.contracts.message import Message, TextPart, user_message
+from signoff.contracts.person import Principal
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.session_messages import Injection, MailboxMessage, SessionInput, SessionReceipt, SessionView
+from signoff.contracts.turn import CallView, TurnInput, TurnResult, TurnView
+from signoff.engine.shared_query import SharedQueries
+from signoff.formats.bounds import out_of_bounds
+from signoff.keys.signature_form import new_nonce, unsigned_principal
+from signoff.workflows import start_options
+
+PATIENCE: Final = timedelta(seconds=3)
+"""How long a worker may take before an answer goes as a Signal, or a question is given up."""
+_WATCH_SECONDS = 0.7
+_LOOK_SECONDS = 1.0
+_LEAST_LOOK_SECONDS = 0.1
+_TOLD_CHARS = 200
+_LATE_HEX = 32
+_BROUGHT_BYTES = INLINE_BYTES - 1_024
+_NO_ANSWER = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+_STORED = "it is stored and taken in when a worker is back"
+_ANOTHER = "it could not be read: what runs under its id answers as another"
+_CUT_OFF = "[TMPRL1100]"
+"""What the SDK's core writes of a history that it cannot read."""
+_UNREADABLE = "it could not be read: what runs under its id answers what nobody can read"
+_UNSAYABLE = "it holds a number or text that JSON cannot carry; send it as a string"
+_NO_MORE_UPDATES = (
+    RPCStatusCode.DEADLINE_EXCEEDED,
+    RPCStatusCode.CANCELLED,
+    # A server takes so many updates at once and so many a turn; whoever used them up must not silence the others.
+    RPCStatusCode.RESOURCE_EXHAUSTED,
+    RPCStatusCode.FAILED_PRECONDITION,
+)
+
+
+class Signoff:
+    """Signoff over one Temporal client. Holds only the queries under way; safe to share within one event loop.
+
+    `patience` is how long workers may take to answer; the times told of below are the default's.
+    """
+
+    def __init__(
+        self, client: Client, *, task_queue: str = names.DEFAULT_TASK_QUEUE, patience: timedelta = PATIENCE
+    ) -> None:
+        self.temporal = client
+        self._task_queue = task_queue
+        self._patience = patience
+        self._queries = SharedQueries()
+
+    async def start_turn(self, turn: TurnInput) -> TurnKey:
+        """Start a turn; when this returns the turn is in Temporal. The same input again is the same turn.
+
+        Raises `Conflict` when the id is taken by a turn with other input, `Refused` (`too_large`, `malformed`) for
+        input that cannot be carried, `ServerUnavailable` when nobody answers.
+        """
+        key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
+        digest = _checked(turn)
+        turn = turn.model_copy(update={"principal": _with_nonce(turn.principal)})
+        try:
+            await self.temporal.start_workflow(
+                names.ACTOR_TURN,
+                turn,
+                id=key.workflow_id,
+                task_queue=self._task_queue,
+                # Never twice, closed or not: a second run would find the first one's tickets. FAIL: USE_EXISTING hands
+                # back a turn that runs, without a word of whether it was begun with this input.
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                memo=start_options.memo(turn, digest),
+                search_attributes=start_options.attributes(turn),
+                static_summary=start_options.summary(turn),
+            )
+        except WorkflowAlreadyStartedError:
+            await self._same_input(key, digest)
+        except RPCError as error:
+            raise _unavailable(error) from None
+        return key
+
+    async def view(self, key: TurnKey) -> TurnView:
+        """The turn as it stands. Raises `NotFound`; `ServerUnavailable` when no worker answers in 3 s."""
+        view: TurnView = await self._query(key, names.STATE, TurnView)
+        # Whoever stands in a turn's place may answer as another: what is known of that one would be told of this one.
+        if (view.tenant, view.session, view.turn) != key:
+            raise ServerUnavailable(_ANOTHER)
+        return view
+
+    async def begun_with(self, key: TurnKey) -> TurnInput | None:
+        """The input that a turn was started with, from its first event; None where that is no turn's input.
+
+        No worker is asked. Raises `NotFound`, `ServerUnavailable`.
+        """
+        try:
+            events = self._handle(key).fetch_history_events(page_size=1, rpc_timeout=self._patience)
+            first = await anext(aiter(events))
+        except RPCError as error:
+            raise _missing(error, key.workflow_id) from None
+        given = first.workflow_execution_started_event_attributes.input.payloads
+        try:
+            [turn] = await self.temporal.data_converter.decode(given, [TurnInput])
+        # Whoever may start workflows chose these bytes, and a converter raises what it likes.
+        except Exception:
+            return None
+        return turn if isinstance(turn, TurnInput) else None
+
+    async def ended_view(self, key: TurnKey) -> TurnView:
+        """A turn that is over as its first and its last event tell it: no worker is asked to read its history anew.
+
+        Its conversation is what was asked and what was answered; its calls are those of the result, without requests.
+        Raises `NotFound`, and `ServerUnavailable` for a turn that goes on or ended without a result.
+        """
+        handle = self._handle(key, TurnResult)
+        try:
+            described = await handle.describe(rpc_timeout=self._patience)
+            if described.status != WorkflowExecutionStatus.COMPLETED:
+                raise ServerUnavailable("no worker answered in time")
+            turn = await self.begun_with(key)
+            result = await handle.result()
+        except RPCError as error:
+            raise _missing(error, key.workflow_id) from None
+        except (ValueError, TypeError, RuntimeError):
+            raise ServerUnavailable(_UNREADABLE) from None
+        if turn is None or not isinstance(result, TurnResult):
+            raise ServerUnavailable(_UNREADABLE)
+        calls = tuple(CallView(call=each.call, tool=each.tool, state=each.code, outcome=each) for each in result.calls)
+        words = tuple(TextPart(text=part.content) for part in result.parts)
+        answer = (Message(role="assistant", parts=words),) if words else ()
+        return TurnView(
+            tenant=key.tenant,
+            session=key.session,
+            turn=key.turn,
+            actor=turn.actor,
+            state=result.state,
+            requester=turn.principal,
+            messages=(*turn.messages, *answer),
+            calls=calls,
+            result=result,
+            started_at=described.start_time,
+            in_session=turn.in_session,
+        )
+
+    async def result(self, key: TurnKey) -> TurnResult:
+        """Wait for the turn's end. Raises `NotFound`, or `ConfigError` for a turn that never began."""
+        handle = self._handle(key, TurnResult)
+        try:
+            result: TurnResult = await handle.result()
+        except WorkflowFailureError as error:
+            cause = error.cause
+            text = cause.message if isinstance(cause, ApplicationError) else f"the turn ended: {cause}"
+            raise ConfigError(text) from None
+        except RPCError as error:
+            raise _missing(error, key.workflow_id) from None
+        return result
+
+    async def watch(self, key: TurnKey) -> AsyncIterator[TurnView]:
+        """The turn's views, one whenever it changed, until it has its result."""
+        last: TurnView | None = None
+        while True:
+            view = await self.view(key)
+            if view != last:
+                yield view
+                last = view
+            if view.result is not None:
+                return
+            # Asked again and again: a query leaves no event; to be told instead would use up the turn's 2,000 Updates.
+            await asyncio.sleep(_WATCH_SECONDS)
+
+    async def request(self, approval_id: str) -> ApprovalRequest:
+        """One request, waiting or settled. Raises `NotFound`."""
+        key = parse_approval_id(approval_id)
+        if key is None:
+            raise NotFound(f"`{approval_id}` is no approval id")
+        view = await self.view(key.turn)
+        for call in view.calls:
+            if call.call == key.call and call.approval is not None:
+                return call.approval
+        raise NotFound(f"there is no request `{approval_id}`")
+
+    async def pending(self, key: TurnKey) -> list[ApprovalRequest]:
+        """The requests of one turn that wait."""
+        found: list[ApprovalRequest] = await self._query(key, names.PENDING_APPROVALS, list[ApprovalRequest])
+        return found
+
+    async def transcript(self, key: TurnKey) -> list[Message]:
+        """The conversation of one turn so far."""
+        found: list[Message] = await self._query(key, names.TRANSCRIPT, list[Message])
+        return found
+
+    async def decide(self, decision: Decision) -> Receipt:
+        """Answer a request and learn what became of the answer. Always a receipt, never an error of the turn.
+
+        Sent as an Update; when no worker takes it in 3 s, or one drops it, the same answer goes as a Signal
+        (receipt `pending`).
+        Raises `ServerUnavailable` when the Temporal server itself does not answer.
+        """
+        key = parse_approval_id(decision.approval_id)
+        if key is None:
+            return malformed("`approval_id`: no such id", decision.approval_id)
+        # Made here, not in the turn: the Update and the Signal that may follow it must be one answer.
+        if not decision.delivery_id:
+            decision = decision.model_copy(update={"delivery_id": uuid.uuid4().hex})
+        # With the revision: the server gives a known update id its first result, whatever else is in the second.
+        update_id = f"{decision.delivery_id}:{decision.approval_id}:{decision.revision or 1}"
+        handle = self._handle(key.turn)
+        body = decision.model_dump(mode="json", exclude_none=True)
+        try:
+            receipt: Receipt = await handle.execute_update(
+                names.DECIDE, body, id=update_id, result_type=Receipt, rpc_timeout=self._patience
+            )
+        except WorkflowUpdateRPCTimeoutOrCancelledError:
+            return await self._as_signal(handle, body, decision)
+        except WorkflowUpdateFailedError as error:
+            return await self._not_taken(handle, body, decision, error)
+        except RPCError as error:
+            if error.status in _NO_MORE_UPDATES:
+                return await self._as_signal(handle, body, decision)
+            return await self._after_the_end(handle, decision.approval_id, error)
+        return receipt
+
+    async def withdraw(self, wish: Decision) -> Receipt:
+        """Withdraw one waiting request; its call ends as denied (cancelled). The verdict of `wish` is `withdrawn`."""
+        approval_id = wish.approval_id
+        key = parse_approval_id(approval_id)
+        if key is None:
+            return malformed("`approval_id`: no such id", approval_id)
+        handle = self._handle(key.turn)
+        body = wish.model_dump(mode="json", exclude_none=True)
+        try:
+            receipt: Receipt = await handle.execute_update(
+                names.CANCEL, body, result_type=Receipt, rpc_timeout=self._patience
+            )
+        # No Signal follows: there is none to withdraw by. Should the Update still apply, it does what was wished.
+        except (WorkflowUpdateRPCTimeoutOrCancelledError, WorkflowUpdateFailedError):
+            return Receipt(status="refused", code="unavailable", approval_id=approval_id, message="no worker answered")
+        except RPCError as error:
+            return await self._after_the_end(handle, approval_id, error)
+        return receipt
+
+    async def say(self, key: SessionKey, message: MailboxMessage, *, actor: str = "") -> SessionReceipt:
+        """Say something in a session; it begins with this if it was not there, and then talks to `actor`.
+
+        Sent as an Update; when no worker takes it in 3 s, the same message goes as a Signal (receipt `pending`).
+        Raises `ServerUnavailable` when the Temporal server itself does not answer.
+        """
+        # Looked at before it is sent: a worker drops a Signal that it cannot read, with a line in its log.
+        message = message.model_copy(update={"principals": tuple(map(_with_nonce, message.principals))})
+        body = _plain(message)
+        if body is None:
+            return _unsayable(_UNSAYABLE)
+        try:
+            receipt: SessionReceipt = await self.temporal.execute_update_with_start_workflow(
+                names.SAY,
+                body,
+                # In one request with the message: a caller that dies between two would leave an empty session behind.
+                start_workflow_operation=WithStartWorkflowOperation(
+                    names.SESSION,
+                    _first(key, message.actor or actor),
+                    id=key.workflow_id,
+                    task_queue=self._task_queue,
+                    id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                    memo=start_options.session_memo(message),
+                    search_attributes=start_options.of_tenant(key.tenant),
+                ),
+                result_type=SessionReceipt,
+                rpc_timeout=self._patience,
+            )
+        except WorkflowUpdateRPCTimeoutOrCancelledError:
+            return await self._said(key, message, body, actor)
+        except WorkflowUpdateFailedError as error:
+            if isinstance(error.cause, ApplicationError) and error.cause.type == "ValueError":
+                return _unsayable(error.cause.message)
+            return await self._said(key, message, body, actor)
+        except RPCError as error:
+            if error.status not in (*_NO_MORE_UPDATES, RPCStatusCode.ABORTED, RPCStatusCode.NOT_FOUND):
+                raise _unavailable(error) from None
+            return await self._said(key, message, body, actor)
+        return receipt
+
+    async def inject(self, key: SessionKey, injection: Injection) -> SessionReceipt:
+        """Hand a late result to a turn of a session, or to the turn that goes on in its place.
+
+        Raises `NotFound` for a session that is not there, `ServerUnavailable`.
+        """
+        body = _plain(injection)
+        if body is None:
+            return _unsayable(_UNSAYABLE)
+        handle = self._handle(key)
+        try:
+            receipt: SessionReceipt = await handle.execute_update(
+                names.INJECT, body, result_type=SessionReceipt, rpc_timeout=self._patience
+            )
+        except WorkflowUpdateFailedError as error:
+            if isinstance(error.cause, ApplicationError) and error.cause.type == "ValueError":
+                return _unsayable(error.cause.message)
+        except WorkflowUpdateRPCTimeoutOrCancelledError:
+            pass
+        except RPCError as error:
+            if error.status not in _NO_MORE_UPDATES:
+                raise _missing(error, key.workflow_id) from None
+        else:
+            return receipt
+        # The Update may still apply; the shared id makes the second one a duplicate.
+        try:
+            await handle.signal(names.INJECT, body, rpc_timeout=self._patience)
+        except RPCError as error:
+            raise _missing(error, key.workflow_id) from None
+        return SessionReceipt(status="pending", message=_STORED)
+
+    async def bring(self, event_id: str, text: str) -> SessionReceipt:
+        """Bring the result of work that a handler handed off under `event_id` (`ToolContext.hand_off`), once.
+
+        It reaches the turn that handed it off, or the one that goes on in its place, as a message that names the id.
+        Raises `NotFound` for an id that names nothing, and for a turn without a session; `ServerUnavailable`.
+        """
+        named = parse_approval_id(event_id)
+        if named is None:
+            raise NotFound(f"`{event_id[:_TOLD_CHARS]}` is not the id of an event, `<tenant>.<session>.<turn>.<call>`")
+        # A session runs no activity that could store it, so it lies inline; some room is for the words around it.
+        if len(text.encode("utf-8", "replace")) > _BROUGHT_BYTES:
+            return _unsayable(f"it is over {_BROUGHT_BYTES} bytes; keep it elsewhere and say where it lies")
+        turn = named.turn
+        # From the event alone, so that it is brought once, whoever brings it; the event's id is too long for an id.
+        late = f"late-{hashlib.sha256(event_id.encode()).hexdigest()[:_LATE_HEX]}"
+        said = user_message(f"Result of `{event_id}`: {text}")
+        return await self.inject(
+            SessionKey(turn.tenant, turn.session), Injection(id=late, turn=turn.turn, message=said)
+        )
+
+    async def session(self, key: SessionKey) -> SessionView:
+        """A session as it stands. Raises `NotFound`; `ServerUnavailable` when no worker answers in 3 s."""
+        view: SessionView = await self._query(key, names.STATE, SessionView)
+        if (view.tenant, view.session) != key:
+            raise ServerUnavailable(_ANOTHER)
+        return view
+
+    async def has_session(self, key: SessionKey) -> bool:
+        """Whether somebody said something in a session; needs no worker. Raises `ServerUnavailable`."""
+        try:
+            await self._handle(key).describe(rpc_timeout=self._patience)
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return False
+            raise _unavailable(error) from None
+        return True
+
+    async def cancel_turn(self, key: TurnKey) -> None:
+        """Ask a turn to stop; running tools are awaited, waiting requests become cancelled. Raises `NotFound`."""
+        try:
+            await self._handle(key).cancel()
+        except RPCError as error:
+            raise _missing(error, key.workflow_id) from None
+
+    async def _said(self, key: SessionKey, message: MailboxMessage, body: dict[str, Any], actor: str) -> SessionReceipt:
+        # The Update that timed out may still apply; the shared id makes the second one a duplicate.
+        try:
+            await self.temporal.start_workflow(
+                names.SESSION,
+                _first(key, message.actor or actor),
+                id=key.workflow_id,
+                task_queue=self._task_queue,
+                # As above, but by Signal: the server keeps it though no worker runs, which it does with no Update.
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                memo=start_options.session_memo(message),
+                search_attributes=start_options.of_tenant(key.tenant),
+                start_signal=names.SAY,
+                start_signal_args=[body],
+                rpc_timeout=self._patience,
+            )
+        except RPCError as error:
+            raise _unavailable(error) from None
+        return SessionReceipt(status="pending", turn=message.id, message=_STORED)
+
+    def _handle(self, key: TurnKey | SessionKey, result_type: type[Any] | None = None) -> WorkflowHandle[Any, Any]:
+        return self.temporal.get_workflow_handle(key.workflow_id, result_type=result_type)
+
+    async def _query(self, key: TurnKey | SessionKey, query: str, result_type: Any) -> Any:
+        try:
+            found = await self._asked(self._handle(key), query, result_type=result_type)
+        except RPCError as error:
+            raise _missing(error, key.workflow_id) from None
+        except (WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
+            raise ServerUnavailable(f"it could not be read: {error}") from None
+        # What answers may be anybody's workflow: of an answer that is none, not even the kind of error is known.
+        except Exception:
+            raise ServerUnavailable(_UNREADABLE) from None
+        # Nothing at all is read as whatever was expected.
+        if found is None:
+            raise ServerUnavailable(_UNREADABLE)
+        return found
+
+    async def _asked(self, handle: WorkflowHandle[Any, Any], query: str, *about: str, result_type: Any) -> Any:
+        """The answer to a query that begins now or later, and ends within our patience."""
+        late = time.monotonic() + self._patience.total_seconds()
+
+        async def ask() -> Any:
+            return await _asked_until(late, handle, query, about, result_type)
+
+        return await self._queries.ask(" ".join((handle.id, query, *about)), ask)
+
+    async def _same_input(self, key: TurnKey, digest: str) -> None:
+        try:
+            described = await self._handle(key).describe()
+        except RPCError as error:
+            raise _missing(error, key.workflow_id) from None
+        # The memo, as it can be read of a turn that has closed and with no worker there.
+        memo = await described.memo()
+        if memo.get(names.MEMO_INPUT_DIGEST) != digest:
+            raise Conflict(f"turn `{key.turn}` exists already with other input; choose another id")
+
+    async def _as_signal(self, handle: WorkflowHandle[Any, Any], body: dict[str, Any], decision: Decision) -> Receipt:
+        # The Update that timed out may still apply; the shared delivery id makes the second one a duplicate.
+        try:
+            await handle.signal(names.APPROVAL_RESPONSE, body, rpc_timeout=self._patience)
+        except RPCError as error:
+            return await self._after_the_end(handle, decision.approval_id, error)
+        return Receipt(
+            status="pending",
+            approval_id=decision.approval_id,
+            verdict=decision.verdict,
+            message="your answer is stored and takes effect when a worker is back",
+        )
+
+    async def _not_taken(
+        self,
+        handle: WorkflowHandle[Any, Any],
+        body: dict[str, Any],
+        decision: Decision,
+        error: WorkflowUpdateFailedError,
+    ) -> Receipt:
+        cause = error.cause
+        # By its type: a validator's refusal and an Update that the turn's end broke off are one error to the SDK.
+        if isinstance(cause, ApplicationError) and cause.type == "ValueError":
+            return malformed(cause.message, decision.approval_id)
+        # Either the turn has closed, which the Signal learns, too, or a worker let the Update drop: the SDK's core does
+        # that to a turn which is queried while several answers arrive. Then the turn goes on and has not heard it.
+        return await self._as_signal(handle, body, decision)
+
+    async def _after_the_end(self, handle: WorkflowHandle[Any, Any], approval_id: str, error: RPCError) -> Receipt:
+        if error.status != RPCStatusCode.NOT_FOUND:
+            raise _unavailable(error)
+        return await self._closed_receipt(handle, approval_id)
+
+    async def _closed_receipt(self, handle: WorkflowHandle[Any, Any], approval_id: str) -> Receipt:
+        """What a turn that has ended says of a request; from its description when no worker is there to ask."""
+        unknown = Receipt(status="refused", code="unknown", approval_id=approval_id, message="there is no such request")
+        # That it cannot be read does not mean that it is not there.
+        words = "the turn has ended and cannot be read; its record says what became of the request"
+        unread = Receipt(status="refused", code="unavailable", approval_id=approval_id, message=words)
+        try:
+            receipt = await self._asked(handle, names.RECEIPT, approval_id, result_type=Receipt)
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return unknown
+        # A query that fails, or that is answered with what is no receipt, by whatever runs under the turn's id.
+        except Exception:
+            return unread
+        else:
+            return receipt if isinstance(receipt, Receipt) else unread
+        try:
+            # No worker answers, but the server alone knows whether the turn has closed: then nothing changes any more.
+            described = await handle.describe()
+        except RPCError as error:
+            raise _missing(error, handle.id) from None
+        if described.status == WorkflowExecutionStatus.RUNNING:
+            return Receipt(status="refused", code="unavailable", approval_id=approval_id, message="no worker answered")
+        return Receipt(
+            status="refused",
+            code="already_decided",
+            approval_id=approval_id,
+            decided_at=described.close_time,
+            message="the turn has ended; who decided can be read when a worker is back",
+        )
+
+
+async def _asked_until(
+    late: float, handle: WorkflowHandle[Any, Any], query: str, about: Sequence[str], result_type: Any
+) -> Any:
+    """The answer to a query; asked again meanwhile, because a worker may lose one of a turn that just ends."""
+    patience = _LOOK_SECONDS
+    while True:
+        # One that had to wait for another may have nothing left of its time; it looks once all the same.
+        left = max(late - time.monotonic(), _LEAST_LOOK_SECONDS)
+        try:
+            return await handle.query(
+                query, args=about, result_type=result_type, rpc_timeout=timedelta(seconds=min(left, patience))
+            )
+        except RPCError as error:
+            # A busy machine tells of a time that ran out long after it did: nothing may be left of the patience.
+            if error.status not in _NO_ANSWER or late - time.monotonic() < _LEAST_LOOK_SECONDS:
+                raise
+            patience *= 2
+        except WorkflowQueryFailedError as error:
+            # The SDK's core reads a history that ends in the middle of a task wrong, and the next time right.
+            if _CUT_OFF not in str(error) or late - time.monotonic() < _LEAST_LOOK_SECONDS:
+                raise
+            await asyncio.sleep(_LEAST_LOOK_SECONDS)
+
+
+def _first(key: SessionKey, actor: str) -> SessionInput:
+    return SessionInput(engine=names.ENGINE, tenant_id=key.tenant, session_id=key.session, actor=actor)
+
+
+def _with_nonce(principal: Principal) -> Principal:
+    """`principal` with a nonce, where the gateway has not given it one: what nobody signed may be changed here."""
+    if principal.nonce or principal.signature or principal.key_id:
+        return principal
+    return principal.model_copy(update={"nonce": new_nonce()})
+
+
+def _checked(turn: TurnInput) -> str:
+    """The digest of a turn's input, whenever and by whichever key who asks was signed for.
+
+    Raises `Refused` for what JSON, a history or a worker's reader cannot carry.
+    """
+    if why := out_of_bounds(turn.context):
+        raise Refused(f"a turn's context cannot be taken: {why}; send less, or send it as a string", code="malformed")
+    try:
+        # A turn that a session begins is not started here; left out, they say nothing new of the same input.
+        # Neither does an empty field that inputs of old, which may be sent again, do not have.
+        newer: set[str] = set() if turn.transient else {"transient"}
+        plain = turn.model_dump(mode="json", exclude={"in_session", "denied", "heard", *newer})
+        if nesting(plain) > MAX_NESTING:
+            raise Refused(f"a turn's input is nested deeper than {MAX_NESTING} levels; send it flat", code="malformed")
+        asked_by = unsigned_principal(turn.principal).model_dump(mode="json")
+        body = canonical_json({**plain, "principal": asked_by})
+    except (NotCanonical, PydanticSerializationError, UnicodeEncodeError):
+        text = "a turn's input holds a number or text that JSON cannot carry safely; send it as a string"
+        raise Refused(text, code="malformed") from None
+    if len(body) > REQUEST_BODY_BYTES:
+        raise Refused(f"a turn's input is at most {REQUEST_BODY_BYTES} bytes; send less", code="too_large")
+    return hashlib.sha256(body).hexdigest()
+
+
+def _plain(item: MailboxMessage | Injection) -> dict[str, Any] | None:
+    """What is sent of `item`, or None where JSON cannot carry it."""
+    try:
+        body = item.model_dump(mode="json")
+        canonical_json(body)
+    except (NotCanonical, PydanticSerializationError, UnicodeEncodeError):
+        return None
+    return body
+
+
+def _unsayable(message: str) -> SessionReceipt:
+    return SessionReceipt(status="refused", code="malformed", message=message)
+
+
+def _missing(error: RPCError, workflow_id: str) -> NotFound | ServerUnavailable:
+    if error.status == RPCStatusCode.NOT_FOUND:
+        return NotFound(f"there is no {workflow_id.partition('/')[0]} `{workflow_id}`")
+    return _unavailable(error)
+
+
+def _unavailable(error: RPCError) -> ServerUnavailable:
+    if error.status in _NO_ANSWER:
+        return ServerUnavailable("no worker answered in time; is one running on this task queue?")
+    if error.status == RPCStatusCode.INVALID_ARGUMENT and "search attribute" in error.message.lower():
+        return ServerUnavailable("the server lacks Signoff's search attributes; run `signoff doctor` to create them")
+    return ServerUnavailable(f"the Temporal server did not answer: {error.message.splitlines()[0]}")

@@ -1,0 +1,275 @@
+"""Lists of turns and sessions: which there are and how they stand from visibility, what waits in them from the store.
+
+Whoever can write a memo or a search attribute can say there who was asked; neither is believed for that.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+from signoff.contracts import names
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.errors import NotFound, ServerUnavailable
+from signoff.contracts.ids import TurnKey, is_id, parse_session_workflow_id, parse_workflow_id
+from signoff.contracts.list_rows import SessionRow, TurnRow
+from signoff.store.questions import Questions
+from signoff.workflows import temporal_metadata
+
+_log = logging.getLogger(__name__)
+TURNS_SEEN: Final = 5_000
+"""How many turns are looked through for those that somebody may read; visibility knows no requesters."""
+SESSIONS_SEEN: Final = 1_000
+"""Of so many sessions a list of sessions is made at most."""
+_PAGE: Final = 200
+"""Turns that are asked about in one query."""
+
+
+async def turns(
+    client: Client,
+    questions: Questions,
+    *,
+    tenant: str,
+    state: str = "",
+    actor: str = "",
+    since: datetime | None = None,
+    readers: Sequence[str] | None = None,
+    wanted: Callable[[TurnRow], bool] = lambda row: True,
+    limit: int = 50,
+) -> list[TurnRow]:
+    """Turns of a tenant, newest first; only those `wanted`, of the newest `TURNS_SEEN`.
+
+    `readers` are the entries of whoever `wanted` is asked for; None for who may read all.
+
+    Raises `NotFound` for no such state, actor or time, `ServerUnavailable`, `StoreUnavailable`.
+    """
+    query = _turns(tenant)
+    query += f" AND {_in_state(_word(state))}" if state else ""
+    query += f' AND {names.SA_ACTOR} = "{_word(actor)}"' if actor else ""
+    query += f' AND StartTime >= "{_time(since)}"' if since else ""
+    found: list[TurnRow] = []
+    # A generator that is left half read is closed only when it is collected; its pages would stay until then.
+    async with aclosing(_pages(_executions(client, query, TURNS_SEEN), min(limit, _PAGE))) as pages:
+        async for page in pages:
+            found += filter(wanted, await _told(questions, page, readers))
+            if len(found) >= limit:
+                break
+    return sorted(found[:limit], key=_started, reverse=True)
+
+
+async def turn_keys(client: Client, *, tenant: str, limit: int) -> list[TurnKey]:
+    """The names of a tenant's newest turns. Raises `ServerUnavailable`."""
+    keys = [parse_workflow_id(row.id) async for row in _executions(client, _turns(tenant), limit)]
+    return [key for key in keys if key is not None]
+
+
+async def turn_row(client: Client, questions: Questions, key: TurnKey) -> TurnRow | None:
+    """The row of one turn, which needs no worker; None for no such turn.
+
+    Raises `ServerUnavailable`, `StoreUnavailable`.
+    """
+    try:
+        row = await client.get_workflow_handle(key.workflow_id).describe()
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return None
+        raise _failed(error) from None
+    return next(iter(await _told(questions, [row])), None)
+
+
+async def sessions(
+    client: Client,
+    questions: Questions,
+    *,
+    tenant: str,
+    wanted: Callable[[SessionRow], bool] = lambda row: True,
+    limit: int = 50,
+) -> list[SessionRow]:
+    """Sessions of a tenant that go on, newest first; only those `wanted`, of the newest `SESSIONS_SEEN`.
+
+    Raises `ServerUnavailable`, `StoreUnavailable`.
+    """
+    query = f'WorkflowType = "{names.SESSION}" AND {names.SA_TENANT} = "{_word(tenant)}"'
+    found: list[SessionRow] = []
+    async with aclosing(_executions(client, f'{query} AND ExecutionStatus = "Running"', SESSIONS_SEEN)) as rows:
+        async for row in rows:
+            each = await _session_row(row)
+            if each is not None and wanted(each):
+                found.append(each)
+            if len(found) == limit:
+                break
+    waits: dict[str, list[ApprovalRequest]] = {}
+    for request in await questions.waiting(tenant, sessions=[each.session for each in found]):
+        waits.setdefault(request.session, []).append(request)
+    return sorted((_waiting(each, waits.get(each.session, ())) for each in found), key=_started, reverse=True)
+
+
+def _turns(tenant: str) -> str:
+    return f'WorkflowType = "{names.ACTOR_TURN}" AND {names.SA_TENANT} = "{_word(tenant)}"'
+
+
+def _state(status: WorkflowExecutionStatus | None, shown: str) -> str:
+    """The state of a turn by the status of its workflow and the state attribute, "" where that is not set."""
+    if status in (None, WorkflowExecutionStatus.RUNNING):
+        return shown or "running"
+    if status == WorkflowExecutionStatus.COMPLETED:
+        return shown or "complete"
+    # Whatever it was doing when it was ended: no later task of it could say so.
+    return "cancelled" if status == WorkflowExecutionStatus.CANCELED else status.name.lower()
+
+
+def _in_state(state: str) -> str:
+    """What a list of workflows asks for to find turns in `state`, which is a plain name."""
+    # `!=` does not find rows without the attribute, so whatever is not set is asked for as such.
+    match state:
+        case "running":
+            return f'ExecutionStatus = "Running" AND {names.SA_STATE} IS NULL'
+        case "complete":
+            return f'ExecutionStatus = "Completed" AND {names.SA_STATE} IS NULL'
+        case "suspended":
+            return f'ExecutionStatus = "Running" AND {names.SA_STATE} = "suspended"'
+        case "terminated" | "failed":
+            return f'ExecutionStatus = "{state.capitalize()}"'
+        case "cancelled":
+            return f'({names.SA_STATE} = "cancelled" OR ExecutionStatus = "Canceled")'
+    return f'{names.SA_STATE} = "{state}"'
+
+
+def _word(text: str) -> str:
+    # A list query takes no parameters: what comes from outside must have nothing in it that ends the quotes.
+    if not is_id(text):
+        raise NotFound(f"`{text}` is no valid name")
+    return text
+
+
+def _time(moment: datetime) -> str:
+    try:
+        return moment.astimezone(UTC).isoformat()
+    except (OverflowError, ValueError):
+        # The first and the last day there are have no time in every zone.
+        raise NotFound(f"`{moment.isoformat()}` is no time of a turn") from None
+
+
+async def _executions(client: Client, query: str, limit: int) -> AsyncGenerator[WorkflowExecution, None]:
+    try:
+        async for row in client.list_workflows(query, limit=limit, page_size=min(limit, 200)):
+            yield row
+    except RPCError as error:
+        raise _failed(error) from None
+
+
+def _failed(error: RPCError) -> ServerUnavailable:
+    first = error.message.splitlines()[0] if error.message else error.status.name
+    return ServerUnavailable(f"the Temporal server could not list turns: {first}")
+
+
+async def _pages(
+    rows: AsyncGenerator[WorkflowExecution, None], size: int
+) -> AsyncGenerator[list[WorkflowExecution], None]:
+    page: list[WorkflowExecution] = []
+    async with aclosing(rows):
+        async for row in rows:
+            page.append(row)
+            if len(page) == size:
+                yield page
+                page = []
+    if page:
+        yield page
+
+
+async def _told(
+    questions: Questions, page: Sequence[WorkflowExecution], readers: Sequence[str] | None = None
+) -> list[TurnRow]:
+    """The rows of turns, with what the store has of their questions; none of those that concern no reader."""
+    rows = [row for row in [await _turn_row(each) for each in page] if row is not None]
+    asked = await questions.of_turns([_key(row) for row in rows], readers=readers)
+    # By its memo, which anybody can write, somebody might be taken to have asked for it.
+    rows = [row for row in rows if asked.get(_key(row)) != []]
+    return [_with(row, asked.get(_key(row), ())) for row in rows]
+
+
+def _with(row: TurnRow, asked: Sequence[ApprovalRequest]) -> TurnRow:
+    if not asked:
+        return row
+    # Of what was asked again, only the latest revision can wait.
+    latest = {request.id: request for request in asked}.values()
+    waiting = [request for request in latest if request.state == "pending"]
+    return row.model_copy(
+        update={
+            "requester": asked[-1].requester.user,
+            "approvers": _approvers(asked),
+            "codes": tuple(request.code for request in waiting),
+            "due_at": min((each.expires_at for each in waiting if each.expires_at is not None), default=None),
+        }
+    )
+
+
+def _approvers(asked: Sequence[ApprovalRequest]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(entry for request in asked for entry in request.approvers))
+
+
+def _key(row: TurnRow) -> TurnKey:
+    return TurnKey(row.tenant, row.session, row.turn)
+
+
+async def _turn_row(row: WorkflowExecution) -> TurnRow | None:
+    key = parse_workflow_id(row.id)
+    if key is None:
+        return None
+    memo = await _memo(row)
+    shown_as = row.typed_search_attributes
+    return TurnRow(
+        tenant=key.tenant,
+        session=key.session,
+        turn=key.turn,
+        workflow_id=row.id,
+        run_id=row.run_id,
+        state=_state(row.status, str(shown_as.get(temporal_metadata.STATE) or "")),
+        actor=str(shown_as.get(temporal_metadata.ACTOR) or ""),
+        title=_text(memo, names.MEMO_TITLE),
+        requester=_text(memo, names.MEMO_REQUESTER),
+        started_at=row.start_time,
+        closed_at=row.close_time,
+    )
+
+
+async def _session_row(row: WorkflowExecution) -> SessionRow | None:
+    key = parse_session_workflow_id(row.id)
+    if key is None:
+        return None
+    memo = await _memo(row)
+    return SessionRow(
+        tenant=key.tenant,
+        session=key.session,
+        title=_text(memo, names.MEMO_TITLE),
+        requester=_text(memo, names.MEMO_REQUESTER),
+        started_at=row.start_time,
+    )
+
+
+def _waiting(row: SessionRow, asked: Sequence[ApprovalRequest]) -> SessionRow:
+    codes = tuple(request.code for request in asked)
+    return row.model_copy(update={"approvers": _approvers(asked), "codes": codes})
+
+
+async def _memo(row: WorkflowExecution) -> Mapping[str, Any]:
+    """The memo of a row; nothing of one that cannot be read. Whoever starts a workflow writes what they like into it,
+    and one such row must not take everybody's list away."""
+    try:
+        return await row.memo()
+    except Exception as error:
+        _log.warning("the memo of %r cannot be read (%s)", row.id, type(error).__name__)
+        return {}
+
+
+def _text(memo: Mapping[str, Any], name: str) -> str:
+    found = memo.get(name)
+    return found if isinstance(found, str) else ""
+
+
+def _started(row: TurnRow | SessionRow) -> datetime:
+    return row.started_at or datetime.min.replace(tzinfo=UTC)

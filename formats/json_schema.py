@@ -1,0 +1,183 @@
+"""JSON Schema 2020-12, compiled once, with messages that never repeat a value (it may be a secret)."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError, ValidationError
+from referencing import Registry, Resource
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012
+
+from signoff.contracts.errors import RegistrationError
+from signoff.formats.linear_pattern import begin_check, pattern_problem, validator_of
+from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.formats.plain_schema import plainly_valid
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_DATA_KEYWORDS: Final = frozenset({"const", "enum", "default", "examples"})
+_LIMITS: Final = {
+    "minimum": "must be at least {}",
+    "maximum": "must be at most {}",
+    "exclusiveMinimum": "must be more than {}",
+    "exclusiveMaximum": "must be less than {}",
+    "multipleOf": "must be a multiple of {}",
+    "minLength": "must have at least {} characters",
+    "maxLength": "must have at most {} characters",
+    "minItems": "must have at least {} items",
+    "maxItems": "must have at most {} items",
+    "minProperties": "must have at least {} properties",
+    "maxProperties": "must have at most {} properties",
+    "pattern": "must match the pattern `{}`",
+    "const": "must be `{}`",
+}
+
+
+class Problem(NamedTuple):
+    """One thing wrong with the data: `path` such as `items[0].price` (empty for the whole), and what is expected."""
+
+    path: str
+    message: str
+
+
+@dataclass(frozen=True)
+class CompiledSchema:
+    """A checked schema."""
+
+    schema: Mapping[str, Any]
+
+    @cached_property
+    def validator(self) -> Draft202012Validator:
+        """What checks data against it, made for the first data there is."""
+        return validator_of(self.schema)
+
+    def check(self, value: Any) -> list[Problem]:
+        """Every problem of `value`, in the order of the schema; empty when it is valid. Never raises."""
+        begin_check()
+        try:
+            return [problem for error in self.validator.iter_errors(value) for problem in _problems(error)]
+        except Exception:
+            # A schema can still fail on some data (endless `$ref`, text that is no Unicode): that data is not valid.
+            return [Problem("", "cannot be checked against the schema")]
+
+
+def compile_schema(
+    schema: Mapping[str, Any], *, tool_name: str = "", field: str = "input_schema", of_object: bool = True
+) -> CompiledSchema:
+    """Compile `schema` on a copy of its own. Raises `RegistrationError` when it is not usable."""
+    where = f"`{field}` of tool `{tool_name}`" if tool_name else f"`{field}`"
+
+    def refuse(why: str, value: object) -> RegistrationError:
+        return RegistrationError(f"{where} {why}", tool_name=tool_name, field=field, value=value)
+
+    if not isinstance(schema, Mapping):
+        raise refuse("must be a JSON Schema object", schema)
+    own: dict[str, Any] = _copied(schema)
+    # The URI of a dialect may end in an empty fragment.
+    if str(own.get("$schema", DIALECT)).rstrip("#") != DIALECT:
+        raise refuse(f"declares the dialect `{own['$schema']}`; write it in JSON Schema 2020-12", own["$schema"])
+    plain = plainly_valid(own)
+    try:
+        if not plain:
+            Draft202012Validator.check_schema(own)
+    except SchemaError as error:
+        place = dotted(error.absolute_path)
+        raise refuse(f"is not valid JSON Schema 2020-12 at `{place or '(top)'}`: {error.message}", place) from None
+    if of_object and own.get("type") != "object":
+        raise refuse("must have `type: object` at the top: arguments are a JSON object", own.get("type"))
+    pattern, why = ("", "") if plain else pattern_problem(own)
+    if why:
+        raise refuse(why, pattern)
+    for reference in _references(own):
+        _check_reference(own, reference, refuse)
+    return CompiledSchema(own)
+
+
+def _copied(node: Any) -> Any:
+    """A copy of plain data, at a third of what `copy.deepcopy` takes."""
+    if isinstance(node, Mapping):
+        return {key: _copied(each) for key, each in node.items()}
+    return [_copied(each) for each in node] if isinstance(node, list) else node
+
+
+def _check_reference(own: dict[str, Any], reference: str, refuse: Callable[[str, object], RegistrationError]) -> None:
+    # What lies elsewhere can change under an approval that waits: the definition hash covers only what stands here.
+    if not reference.startswith("#"):
+        raise refuse(
+            f"has the remote `$ref` `{reference}`; put the schema under `$defs` and refer to it there", reference
+        )
+    registry: Registry[Any] = Registry().with_resource(
+        "", Resource.from_contents(own, default_specification=DRAFT202012)
+    )
+    try:
+        registry.resolver("").lookup(reference)
+    except Unresolvable:
+        raise refuse(f"has the `$ref` `{reference}`, which leads nowhere", reference) from None
+
+
+def _references(node: Any) -> Iterator[str]:
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            if key in {"$ref", "$dynamicRef"} and isinstance(value, str):
+                yield value
+            # Below those keywords lies data, where `$ref` is a name as any other.
+            elif key not in _DATA_KEYWORDS:
+                yield from _references(value)
+    elif isinstance(node, list):
+        for item in node:
+            yield from _references(item)
+
+
+def dotted(path: Iterable[str | int]) -> str:
+    """`["items", 0, "price"]` as `items[0].price`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def place_told(path: Iterable[str | int]) -> str:
+    """The same for messages: each name is cut as `shown` cuts it, as it may be the model's own and of any length."""
+    return dotted(part if isinstance(part, int) else shown(part)[1:-1] for part in path)
+
+
+def _problems(error: ValidationError) -> Iterator[Problem]:
+    path: tuple[str | int, ...] = tuple(error.absolute_path)
+    given: Any = error.instance
+    expected: Any = error.validator_value
+    keyword = str(error.validator)
+    if keyword == "required":
+        # jsonschema reports one missing name an error, and names it in its message only.
+        missing = [name for name in expected if name not in given and repr(name) in error.message]
+        yield from (Problem(place_told((*path, name)), "is required") for name in missing[:1])
+    elif keyword in {"additionalProperties", "unevaluatedProperties"}:
+        known = list(error.schema.get("properties", {})) if isinstance(error.schema, Mapping) else []
+        # A model may send any number of names; three are enough to see what is wrong.
+        unknown = [name for name in given if name not in known]
+        yield from (Problem(place_told((*path, name)), _unknown(name, known)) for name in unknown[:3])
+    else:
+        yield Problem(place_told(path), _message(keyword, expected))
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    near = did_you_mean(name, known).removeprefix("; ")
+    allowed = f"allowed: {', '.join(f'`{each}`' for each in known)}" if known else "there are none"
+    return f"is not an argument ({near or allowed})"
+
+
+def _message(keyword: str, expected: Any) -> str:
+    if keyword in _LIMITS:
+        return _LIMITS[keyword].format(expected)
+    if keyword == "type":
+        return f"must be of type {_types(expected)}"
+    if keyword == "enum":
+        return f"must be one of {', '.join(f'`{value}`' for value in expected[:20])}"
+    if keyword in {"anyOf", "oneOf"} and all(set(each) <= {"type", "title"} and "type" in each for each in expected):
+        return f"must be of type {' or '.join(_types(each['type']) for each in expected)}"
+    return f"does not meet `{keyword}` of the schema"
+
+
+def _types(expected: Any) -> str:
+    return expected if isinstance(expected, str) else " or ".join(expected)

@@ -1,0 +1,162 @@
+"""The patterns of schemas, matched in linear time: a model writes the text, and a backtracking search never ends."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import re2
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+from jsonschema.validators import extend
+
+from signoff.contracts.canonical_json import canonical_json
+from signoff.contracts.limits import SCHEMA_STEPS
+
+_DATA: Final = frozenset({"const", "enum", "default", "examples"})
+_BY_NAME: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
+"""Keywords whose values are data, and those whose values are schemas by names that are no keywords."""
+_NO_OTHERS: Final = Draft202012Validator.VALIDATORS["additionalProperties"]
+# RE2 writes what it cannot compile to stderr, beside what it raises.
+_QUIET: Final = re2.Options()
+_QUIET.log_errors = False
+
+
+def pattern_problem(schema: Any) -> tuple[str, str]:
+    """The first pattern of a schema that cannot be matched, and what is wrong, with the remedy; "" and "" if none."""
+    keywords: set[str] = set()
+    for pattern in _patterns(schema, keywords):
+        try:
+            _compiled(pattern)
+        except re2.error as error:
+            (said,) = error.args or ("",)
+            why = said.decode(errors="replace") if isinstance(said, bytes) else said
+            remedy = "write it without look-around and back-references, as RE2 has it"
+            return pattern, f"has the pattern `{pattern}`, which takes more than linear time ({why}); {remedy}"
+    if {"patternProperties", "unevaluatedProperties"} <= keywords:
+        # What was evaluated is found by jsonschema itself, which matches patterns its own way.
+        why = "has `patternProperties` and `unevaluatedProperties`; write `additionalProperties` in its place"
+        return "unevaluatedProperties", why
+    return "", ""
+
+
+def validator_of(schema: Mapping[str, Any]) -> Draft202012Validator:
+    """What checks data against a schema in which `pattern_problem` finds nothing."""
+    validator: Draft202012Validator = _Validator(_without_dialects(schema))
+    return validator
+
+
+def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "string") and not _found(pattern, instance):
+        yield ValidationError("does not match the pattern")
+
+
+def _pattern_properties(validator: Any, patterns: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "object"):
+        for pattern, inner in patterns.items():
+            for name, value in instance.items():
+                if _found(pattern, name):
+                    yield from validator.descend(value, inner, path=name, schema_path=pattern)
+
+
+def _additional_properties(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    patterns = schema.get("patternProperties", {})
+    # jsonschema's own would match these names by `re`: they are matched here, and it sees neither them nor the
+    # patterns.
+    if patterns and validator.is_type(instance, "object"):
+        instance = {name: each for name, each in instance.items() if not any(_found(one, name) for one in patterns)}
+        schema = {name: each for name, each in schema.items() if name != "patternProperties"}
+    yield from _NO_OTHERS(validator, wanted, instance, schema) or ()
+
+
+class TooManySteps(Exception):
+    """A check that took more than `SCHEMA_STEPS` steps."""
+
+
+class _Steps(threading.local):
+    left = SCHEMA_STEPS
+
+
+_STEPS: Final = _Steps()
+
+
+def begin_check() -> None:
+    """Give the check that this thread begins now all its steps."""
+    _STEPS.left = SCHEMA_STEPS
+
+
+def _counted(check: Any) -> Any:
+    """`check`, which is a step: each branch of a union is checked to its end, so that a tree of them takes for ever."""
+
+    def counting(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        _STEPS.left -= 1
+        if _STEPS.left < 0:
+            raise TooManySteps
+        yield from check(validator, wanted, instance, schema) or ()
+
+    return counting
+
+
+def _unique_items(validator: Any, unique: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    # jsonschema's own compares each item with each: a second for a few hundred objects.
+    if unique and validator.is_type(instance, "array"):
+        written = {canonical_json([each]) for each in instance}
+        if len(written) < len(instance):
+            yield ValidationError("has items that are equal")
+
+
+_Validator: Final[Any] = extend(  # type: ignore[no-untyped-call]
+    Draft202012Validator,
+    {
+        "pattern": _pattern,
+        "patternProperties": _pattern_properties,
+        "additionalProperties": _additional_properties,
+        "uniqueItems": _unique_items,
+        # What a schema repeats itself by.
+        **{name: _counted(Draft202012Validator.VALIDATORS[name]) for name in ("$ref", "$dynamicRef", "anyOf", "oneOf")},
+    },
+)
+
+
+def _found(pattern: str, text: str) -> bool:
+    # Patterns of JSON Schema are not anchored, so it is no full match.
+    return _compiled(pattern).search(text) is not None
+
+
+@lru_cache(maxsize=1_000)
+def _compiled(pattern: str) -> Any:
+    return re2.compile(pattern, _QUIET)
+
+
+def _patterns(schema: Any, keywords: set[str]) -> Iterator[str]:
+    """The patterns of a schema and those within it, each of whose keywords is added to `keywords`."""
+    if isinstance(schema, list):
+        for each in schema:
+            yield from _patterns(each, keywords)
+    if not isinstance(schema, Mapping):
+        return
+    for keyword, value in schema.items():
+        keywords.add(keyword)
+        if keyword == "pattern" and isinstance(value, str):
+            yield value
+        if keyword == "patternProperties" and isinstance(value, Mapping):
+            yield from value
+        if keyword in _BY_NAME and isinstance(value, Mapping):
+            yield from _patterns([*value.values()], keywords)
+        elif keyword not in _DATA:
+            yield from _patterns(value, keywords)
+
+
+def _without_dialects(schema: Any) -> Any:
+    # A schema that names its dialect is checked by what jsonschema has for that, which matches patterns its own way.
+    if isinstance(schema, list):
+        return [_without_dialects(each) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    return {keyword: _within(keyword, value) for keyword, value in schema.items() if keyword != "$schema"}
+
+
+def _within(keyword: str, value: Any) -> Any:
+    if keyword in _BY_NAME and isinstance(value, Mapping):
+        return {name: _without_dialects(each) for name, each in value.items()}
+    return value if keyword in _DATA else _without_dialects(value)

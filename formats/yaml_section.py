@@ -1,0 +1,94 @@
+"""Sections of YAML files: closed models of keys and values, and what a wrong key or value is told."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+from pydantic_core import ErrorDetails
+
+from signoff.formats.nearest_name import did_you_mean
+from signoff.formats.yaml_file import Place, YamlFile
+
+_EXPECTED: Final = {
+    "string_type": "must be text; put it in quotes",
+    "bool_type": "must be `true` or `false`",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "list_type": "must be a list",
+    "dict_type": "must be a mapping",
+    "missing": "is missing",
+}
+
+
+class Section(BaseModel):
+    """Closed and strict: a text is not a number, and an unknown key is an error.
+
+    Descriptions are what editors show, and end in the schema of the manifest.
+    """
+
+    other_words: ClassVar[Mapping[str, str]] = {}
+    """Other designs' words for its fields."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, alias_generator=to_camel, populate_by_name=True, loc_by_alias=False
+    )
+
+
+S = TypeVar("S", bound=Section)
+
+
+def read_section(file: YamlFile, place: Place, model: type[S], data: Any, what: str) -> S:
+    """`data` as a section. Raises `ConfigError` with file, line, key, what is allowed and the nearest name."""
+    # A key with nothing behind it is null to YAML.
+    if data is None:
+        data = {}
+    if not isinstance(data, Mapping):
+        raise file.error(place, f"{what} must be a mapping of keys and values")
+    written = check_keys(file, place, model, data, what)
+    try:
+        return model.model_validate({field: data[key] for field, key in written.items()})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+    field = str(first["loc"][0])
+    inner = (written.get(field, field), *first["loc"][1:])
+    raise file.error((*place, *inner), f"`{written.get(field, field)}` of {what} {_expectation(first)}", field=field)
+
+
+def spellings(model: type[BaseModel]) -> dict[str, str]:
+    """Every key by which a field of `model` may be given, and that field."""
+    aliases = dict(model.other_words) if issubclass(model, Section) else {}
+    return aliases | {to_camel(name): name for name in model.model_fields} | {name: name for name in model.model_fields}
+
+
+def check_keys(
+    file: YamlFile, place: Place, model: type[BaseModel], data: Mapping[str, Any], what: str
+) -> dict[str, str]:
+    """The key that gives each field of `model`.
+
+    Raises `ConfigError` for unknown keys, and for two keys of one field whose values differ (X20).
+    """
+    fields, known = model.model_fields, spellings(model)
+    written: dict[str, str] = {}
+    for key in data:
+        field = known.get(key)
+        if field is None:
+            # In the spelling in which it was written, snake_case or camelCase.
+            near = did_you_mean(key, [name for name in known if (name.islower() if key.islower() else "_" not in name)])
+            allowed = ", ".join(f"`{name}`" for name in fields)
+            raise file.error((*place, key), f"unknown key `{key}` of {what}; allowed: {allowed}{near}", field=key)
+        first = written.setdefault(field, key)
+        if data[first] != data[key]:
+            raise file.error(
+                (*place, key), f"`{first}` and `{key}` of {what} mean the same and differ; keep one", field=field
+            )
+    return written
+
+
+def _expectation(error: ErrorDetails) -> str:
+    if error["type"] == "literal_error":
+        return f"must be {error['ctx']['expected'].replace(chr(39), '`')}" if "ctx" in error else "is not allowed"
+    if error["type"] == "extra_forbidden":
+        return f"has an unknown key `{error['loc'][-1]}`"
+    return _EXPECTED.get(error["type"]) or f"is not right: {error['msg'][:1].lower()}{error['msg'][1:]}"

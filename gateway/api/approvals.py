@@ -1,0 +1,263 @@
+"""The API of requests: list, read, decide, withdraw. A decision is always answered by a receipt."""
+
+import json
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import JSONResponse
+
+from signoff.approvals.audit_events import turned_away
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.decision import Assurance, Remember
+from signoff.contracts.errors import NotFound, Refused, ServerUnavailable, SignoffError
+from signoff.contracts.ids import parse_approval_id
+from signoff.contracts.list_rows import WaitingCard
+from signoff.contracts.names import DEFAULT_TENANT
+from signoff.contracts.person import Person
+from signoff.contracts.receipt import Receipt
+from signoff.gateway.auth.caller import acting, caller_of, own_tenant, person_of
+from signoff.gateway.auth.person_lookup import DEFAULT_DECIDER
+from signoff.gateway.conversations import Conversations
+from signoff.gateway.decision_service import (
+    Answer,
+    decide,
+    once_each,
+    read_batch_item,
+    read_decide,
+    read_key,
+    refused,
+    withdraw,
+)
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.error_middleware import unexpected
+from signoff.gateway.errors import Fault, receipt_status
+from signoff.gateway.request_models import BatchBody, DecideBody, WithdrawBody
+from signoff.gateway.value_check import whole_request
+
+_WORDS: Final = {
+    200: "Accepted, counted, or a repetition of the same answer.",
+    202: "On its way; it takes effect when a worker is back.",
+    403: "This person may not, may not approve their own, or was not identified strongly enough.",
+    404: "No such request.",
+    409: "Already decided, expired, cancelled, or asked again since.",
+    422: "No decision: nothing was changed.",
+    503: "Nobody could take the answer.",
+}
+RECEIPTS: Final[dict[int | str, dict[str, Any]]] = {
+    status: {"model": Receipt, "description": words} for status, words in _WORDS.items()
+}
+_BODY: Final = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": DecideBody.model_json_schema(by_alias=True)}},
+    }
+}
+
+
+class ApprovalsApi:
+    """Handlers of `/v1/approvals`."""
+
+    def __init__(self, deps: GatewayDeps) -> None:
+        self._deps = deps
+        self._conversations = Conversations(deps)
+
+    def router(self) -> APIRouter:
+        """The routes."""
+        router = APIRouter(prefix="/v1/approvals", tags=["approvals"])
+        add = router.add_api_route
+        faults: dict[int | str, dict[str, Any]] = {404: {"model": Fault}, 409: {"model": Fault}, 503: {"model": Fault}}
+        card: dict[int | str, dict[str, Any]] = {200: {"model": ApprovalRequest}, **faults}
+        add("", self.index, methods=["GET"], summary="What waits, soonest deadline first", responses=faults)
+        add("/decide", self.decide_all, methods=["POST"], summary="Approve or deny several", responses=faults)
+        add("/{approval}", self.read, methods=["GET"], summary="One request, waiting or settled", responses=card)
+        add(
+            "/{approval}/decide",
+            self.decide,
+            methods=["POST"],
+            summary="Approve, as it is or changed, deny, or say what happened",
+            responses=RECEIPTS,
+            openapi_extra=_BODY,
+        )
+        add("/{approval}/withdraw", self.withdraw, methods=["POST"], summary="Withdraw", responses=RECEIPTS)
+        return router
+
+    async def index(
+        self,
+        request: Request,
+        as_person: Annotated[
+            str | None,
+            Query(alias="as", description="Only what they may decide; oneself, unless in development."),
+        ] = None,
+        mine: Annotated[bool, Query(description="Only what the token's own person may decide.")] = False,
+        tenant: str | None = None,
+        limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+    ) -> dict[str, list[WaitingCard]]:
+        """Those that whoever asks may read; read a request by its id before deciding."""
+        caller = caller_of(request)
+        tenant = own_tenant(caller, tenant)
+        person = None
+        if mine or as_person is not None:
+            person = acting(self._deps, caller, as_person, default=DEFAULT_DECIDER, tenant=tenant)
+        approvers = None if person is None else self._deps.rights(person)
+        reader = person_of(request)
+        found = await self._deps.requests.waiting(
+            tenant,
+            approvers=approvers,
+            readers=self._conversations.readers(reader),
+            wanted=self._conversations.readable(reader),
+            limit=limit,
+        )
+        return {"approvals": found}
+
+    async def read(self, approval: str, request: Request) -> JSONResponse:
+        """By approval id or short code; all arguments are there, secret ones masked, and `seen` goes with them."""
+        loaded = await self._conversations.loaded(await self._find(approval, request), person_of(request))
+        shown = whole_request(loaded)
+        return JSONResponse(shown.model_dump(mode="json"))
+
+    async def decide(
+        self, approval: str, request: Request, idempotency_key: Annotated[str | None, Header()] = None
+    ) -> JSONResponse:
+        """The body of every answer is the receipt. Anything unclear is `malformed` and changes nothing."""
+        raw = await request.body()
+        body = read_decide(raw, approval)
+        key = read_key(idempotency_key, approval)
+        if isinstance(body, Receipt):
+            return await self._turned_away(body, request, raw)
+        if isinstance(key, Receipt):
+            return await self._turned_away(key, request, raw)
+        found = await self._named(approval, body.as_person, request)
+        if isinstance(found, Receipt):
+            return await self._turned_away(found, request, raw)
+        approval_id, person = found
+        answer = Answer(
+            verdict=body.verdict,
+            person=person,
+            channel="api",
+            assurance=_assurance(request),
+            reason=body.reason,
+            revision=body.revision,
+            question_hash=body.question_hash,
+            delivery=key,
+            confirm=body.confirm,
+            seen=body.seen,
+            edited_args=body.edited_args,
+            result=body.result,
+            remember=None if body.remember is None else Remember(**body.remember.model_dump()),
+        )
+        return _answered(await decide(self._deps, approval_id, answer))
+
+    async def decide_all(
+        self, body: BatchBody, request: Request, idempotency_key: Annotated[str | None, Header()] = None
+    ) -> dict[str, list[Receipt]]:
+        """One receipt an answer, in their order; one that is refused keeps none of the others from counting."""
+        # Raises for a field that stands twice: of such a body nobody knows which answers were meant.
+        json.loads(await request.body(), object_pairs_hook=once_each)
+        found = []
+        for item in body.decisions:
+            found.append(await self._own_receipt(item, body.as_person, request, idempotency_key))
+        return {"receipts": found}
+
+    async def _own_receipt(
+        self, item: Any, as_person: str | None, request: Request, idempotency_key: str | None
+    ) -> Receipt:
+        """The receipt of one answer of several, whatever happens: those before it have counted, and must be told."""
+        name = str(item.get("id", ""))[:200] if isinstance(item, dict) else ""
+        try:
+            # JSON may hold half of a surrogate pair (`"\\ud800"`), which no record and no receipt can carry.
+            json.dumps(item, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            return refused("malformed", "", "it holds text that is none")
+        try:
+            return await self._decide_one(item, as_person, request, idempotency_key)
+        except SignoffError as error:
+            return refused("unavailable", name, error.message)
+        except Exception as error:
+            return unexpected(name, error)
+
+    async def _decide_one(
+        self, item: Any, as_person: str | None, request: Request, idempotency_key: str | None
+    ) -> Receipt:
+        name = item["id"] if isinstance(item, dict) and isinstance(item.get("id"), str) else ""
+        read, key = read_batch_item(item, name), read_key(idempotency_key, name)
+        if isinstance(read, Receipt):
+            return await self._noted(read, request, str(item))
+        if isinstance(key, Receipt):
+            return await self._noted(key, request, str(item))
+        named = await self._named(read.id, as_person, request)
+        if isinstance(named, Receipt):
+            return await self._noted(named, request, str(item))
+        answer = Answer(
+            verdict=read.verdict,
+            person=named[1],
+            channel="api",
+            assurance=_assurance(request),
+            reason=read.reason,
+            revision=read.revision,
+            question_hash=read.question_hash,
+            delivery=key,
+            confirm=read.confirm,
+            by_card=True,
+        )
+        try:
+            return await decide(self._deps, named[0], answer)
+        except ServerUnavailable as error:
+            return refused("unavailable", named[0], error.message)
+
+    async def withdraw(self, approval: str, request: Request, body: WithdrawBody | None = None) -> JSONResponse:
+        """For who asked for the turn, may decide, or has the role `admin`; the call ends as denied (cancelled)."""
+        body = body or WithdrawBody()
+        found = await self._named(approval, body.as_person, request)
+        if isinstance(found, Receipt):
+            return _answered(await self._noted(found, request, body.model_dump_json()))
+        return _answered(await withdraw(self._deps, *found, body.reason))
+
+    async def _turned_away(self, receipt: Receipt, request: Request, raw: bytes) -> JSONResponse:
+        return _answered(await self._noted(receipt, request, raw.decode(errors="replace")))
+
+    async def _noted(self, receipt: Receipt, request: Request, body: str) -> Receipt:
+        """`receipt`, written down: this attempt never came as far as its turn."""
+        caller = caller_of(request)
+        seen = turned_away(
+            receipt,
+            self._deps.clock(),
+            subject="" if caller is None else caller.person.id,
+            channel="api",
+            body=body,
+            tenant=own_tenant(caller, None),
+        )
+        await self._deps.attempts.note(self._deps.store, seen, receipt.code)
+        return receipt
+
+    async def _named(self, approval: str, as_person: str | None, request: Request) -> tuple[str, Person] | Receipt:
+        """The request and the person of an attempt, or why there is no such thing."""
+        try:
+            approval_id = await self._find(approval, request)
+        except NotFound as error:
+            return refused("unknown", approval, error.message)
+        key = parse_approval_id(approval_id)
+        tenant = DEFAULT_TENANT if key is None else key.turn.tenant
+        try:
+            caller = caller_of(request)
+            return approval_id, acting(self._deps, caller, as_person, default=DEFAULT_DECIDER, tenant=tenant)
+        except Refused as error:
+            return refused("not_allowed", approval_id, error.message)
+
+    async def _find(self, approval: str, request: Request) -> str:
+        """The request behind an id or a code, of the caller's tenant. Raises `NotFound`."""
+        caller = caller_of(request)
+        person, tenant = person_of(request), own_tenant(caller, None)
+        approval_id = await self._conversations.approval_id(approval, person, tenant)
+        key = parse_approval_id(approval_id)
+        own_tenant(caller, key.turn.tenant if key is not None else None)
+        return approval_id
+
+
+def _assurance(request: Request) -> Assurance:
+    caller = caller_of(request)
+    # In the development profile a person is named; that counts as if they had signed in.
+    return "session" if caller is None else caller.assurance
+
+
+def _answered(receipt: Receipt) -> JSONResponse:
+    return JSONResponse(receipt.model_dump(mode="json"), status_code=receipt_status(receipt))

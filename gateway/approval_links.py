@@ -1,0 +1,61 @@
+"""Approval links: an address, sent to one person, that opens one revision of one request until it expires.
+
+A link is a bearer's: whoever holds it can open it, so an answer given through it is worth assurance `link` only.
+"""
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+from pydantic import ValidationError
+
+from signoff.contracts.errors import Refused
+from signoff.contracts.frozen_model import Shape
+from signoff.gateway.signed_state import seal, unseal
+
+LINK_KEY: Final = "approval-links"
+"""The store's key that seals links; every gateway over one store reads the links of the others."""
+_WHAT: Final = "approval link 1"
+_FIELDS: Final = ("approval", "revision", "person", "verb", "channel", "expires")
+
+
+class Link(Shape):
+    """What a link is bound to. `person` is the recipient's id in the request's tenant.
+
+    `verb` is the only verdict it can give, or empty for both. `channel` is where it was sent, and what a decision
+    through it says. `expires` is in UTC, to the second.
+    """
+
+    approval: str
+    revision: int
+    person: str
+    verb: Literal["", "approved", "denied"] = ""
+    channel: str = "link"
+    expires: datetime
+
+
+def make_link(key: bytes, link: Link) -> str:
+    """The last part of the address, `/link/<this>`. `key` is the store's `LINK_KEY`."""
+    expires = int(link.expires.timestamp())
+    return seal(key, _WHAT, [link.approval, link.revision, link.person, link.verb, link.channel, expires])
+
+
+def read_link(key: bytes, written: str, now: datetime) -> Link:
+    """The link behind an address. Raises `Refused`: `malformed` if it is none of ours, `expired`."""
+    values = unseal(key, _WHAT, written)
+    if values is None:
+        raise Refused("this is not a link that was made here, or it was cut short on the way", code="malformed")
+    try:
+        *first, expires = values
+        given = dict(zip(_FIELDS, (*first, datetime.fromtimestamp(expires, UTC)), strict=True))
+        link = Link.model_validate(given)
+    except (ValidationError, ValueError, TypeError):
+        raise Refused("this link was made by another version of the gateway", code="malformed") from None
+    if now >= link.expires:
+        raise Refused("this link has expired; sign in and find the request there", code="expired")
+    return link
+
+
+def delivery_of(written: str) -> str:
+    """The delivery id of answers through a link: however often it is used, the same answer is one."""
+    return hashlib.sha256(written.encode()).hexdigest()[:32]

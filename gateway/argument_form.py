@@ -1,0 +1,277 @@
+"""The arguments of a call as fields of a form, made from the tool's JSON Schema: types, choices, what is required.
+
+Simple values get a field each, also those of nested objects; everything else is one field of JSON. Pure.
+"""
+
+import copy
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from signoff.approvals.argument_rows import label_of, resolve
+from signoff.approvals.redaction import arguments_without, secret_values
+from signoff.formats.json_schema import dotted
+from signoff.formats.visible_text import number, one_line
+from signoff.gateway.secret_masks import hidden, masked_args
+
+FIELDS: Final = 60
+"""With more of them than this the arguments are one field of JSON."""
+NESTED: Final = 3
+WIDE_CHARS: Final = 60
+HELP_CHARS: Final = 200
+LABEL_CHARS: Final = 120
+_SCALARS: Final = ("string", "number", "integer")
+
+Kind = Literal["text", "number", "integer", "choice", "lines", "json"]
+Path = tuple[str, ...]
+
+
+class Absent:
+    """The value of an argument that is not given; there is one, `ABSENT`."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+    def __copy__(self) -> "Absent":
+        return self
+
+    def __deepcopy__(self, memo: object) -> "Absent":
+        return self
+
+
+ABSENT: Final = Absent()
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One value of a closed set, as JSON and as shown."""
+
+    value: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field. `original` is the value that is asked about, or `ABSENT`; `shown` what the field holds at first.
+
+    A `secret` field shows nothing: left empty, its value stays. `words` is what is in its place. `needed` is False
+    where a value may be left out altogether. `problem` is what was wrong with what somebody typed.
+    """
+
+    path: Path
+    kind: Kind
+    label: str
+    needed: bool
+    original: Any
+    shown: str = ""
+    wide: bool = False
+    nullable: bool = False
+    items: str = ""
+    choices: tuple[Choice, ...] = ()
+    help: str = ""
+    least: float | None = None
+    most: float | None = None
+    secret: bool = False
+    words: str = ""
+    problem: str = ""
+
+    @property
+    def key(self) -> str:
+        """The field's name in a form: a JSON pointer behind `args`."""
+        return "args" + "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in self.path)
+
+    @property
+    def dotted(self) -> str:
+        """The argument's name as messages have it."""
+        return dotted(self.path)
+
+
+def fields_of(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str] = ()) -> tuple[Field, ...]:
+    """A field for every argument that is given or may be given; `secrets` are dotted names whose values stay hidden."""
+    form = _Form(schema, frozenset(secrets), masked_args(args, secrets))
+    args = arguments_without(args, secrets, secret_values(args, secrets))
+    root = resolve(schema, schema)
+    found = tuple(form.fields((), "", args, root)) if _simple_object(root) else ()
+    few = 0 < len(found) <= FIELDS or not (found or args)
+    return found if few else (whole_field(args, secrets),)
+
+
+def whole_field(args: Mapping[str, Any], secrets: Collection[str] = ()) -> Field:
+    """All arguments as one field of JSON."""
+    form = _Form({}, frozenset(secrets), masked_args(args, secrets))
+    return form.json((), "", args, needed=True)
+
+
+@dataclass(frozen=True)
+class _Form:
+    root: Mapping[str, Any]
+    secrets: frozenset[str]
+    masked: Any
+
+    def fields(self, path: Path, above: str, args: Any, schema: Mapping[str, Any]) -> Iterator[Field]:
+        """The fields of one object. `args` are its values, or `ABSENT` for one that is not given."""
+        properties: Mapping[str, Any] = schema.get("properties", {})
+        required = schema.get("required", ())
+        given: Mapping[str, Any] = {} if isinstance(args, Absent) else args
+        for name, written in properties.items():
+            below = resolve(written, self.root)
+            label = (f"{above} / " if above else "") + label_of(name, below)
+            value = given.get(name, ABSENT)
+            here = (*path, name)
+            needed = name in required
+            if self._opens(here, value, below):
+                yield from self.fields(here, label, value, below)
+            else:
+                yield self.field(here, label, value, written, needed=needed)
+        for name, value in given.items():
+            if name not in properties:
+                label = (f"{above} / " if above else "") + label_of(name, {})
+                yield self.json((*path, name), label, value, needed=False)
+
+    def field(self, path: Path, label: str, value: Any, written: Any, *, needed: bool) -> Field:
+        """The field of one value; of JSON where nothing simpler would keep it as it is."""
+        schema = resolve(written, self.root)
+        kind, nullable = _kind(schema)
+        described = schema.get("description")
+        field = replace(
+            self.json(path, label, value, needed=needed),
+            help=one_line(described, HELP_CHARS).text if isinstance(described, str) else "",
+            nullable=nullable or _allows_null(written),
+        )
+        if "enum" in schema or "const" in schema or kind == "boolean":
+            return _choice(field, schema) or field
+        match kind:
+            case "number" | "integer":
+                return _number(field, schema, whole=kind == "integer")
+            case "string":
+                return _text(field)
+            case "array":
+                return _list(field, schema, resolve(schema.get("items"), self.root).get("type"))
+        return field
+
+    def json(self, path: Path, label: str, value: Any, *, needed: bool) -> Field:
+        """A field of JSON, in ASCII so that nothing in it is invisible; hidden values within are masked."""
+        secret = ".".join(path) in self.secrets
+        shown = "" if secret or isinstance(value, Absent) else json.dumps(self._masked_at(path), indent=2)
+        return Field(
+            path=path,
+            kind="json",
+            label=one_line(label, LABEL_CHARS).text,
+            needed=needed,
+            original=copy.deepcopy(value),
+            shown=shown,
+            wide=True,
+            secret=secret,
+            words=hidden(value) if secret and not isinstance(value, Absent) else "",
+        )
+
+    def _opens(self, path: Path, value: Any, schema: Mapping[str, Any]) -> bool:
+        if ".".join(path) in self.secrets or len(path) >= NESTED or not _simple_object(schema):
+            return False
+        return isinstance(value, Mapping | Absent)
+
+    def _masked_at(self, path: Path) -> Any:
+        found = self.masked
+        for part in path:
+            found = found[part]
+        return found
+
+
+def is_plain(text: str) -> bool:
+    """Whether a form shows and returns `text` as it is: nothing in it is invisible, or turned into something else."""
+    return "\r" not in text and all(one_line(line, len(line) + 2).text == line for line in text.split("\n"))
+
+
+def _simple_object(schema: Mapping[str, Any]) -> bool:
+    properties = schema.get("properties")
+    return schema.get("type") == "object" and isinstance(properties, Mapping) and bool(properties)
+
+
+def _kind(schema: Mapping[str, Any]) -> tuple[str, bool]:
+    """The one JSON type of a resolved schema, "" for none or several, and whether null is another."""
+    declared = schema.get("type")
+    names = [declared] if isinstance(declared, str) else declared if isinstance(declared, list) else []
+    kinds = [name for name in names if name != "null"]
+    return (str(kinds[0]) if len(kinds) == 1 else ""), "null" in names
+
+
+def _allows_null(written: Any) -> bool:
+    if not isinstance(written, Mapping):
+        return False
+    ways = written.get("anyOf") or written.get("oneOf") or ()
+    return any(isinstance(way, Mapping) and way.get("type") == "null" for way in ways)
+
+
+def _choice(field: Field, schema: Mapping[str, Any]) -> Field | None:
+    """A field that offers every allowed value; None where they cannot be told in a line each."""
+    values = schema.get("enum", [schema["const"]] if "const" in schema else [True, False])
+    if field.secret or any(isinstance(value, list | dict) for value in values):
+        return None
+    given = not isinstance(field.original, Absent)
+    choices = tuple(Choice(json.dumps(value), _word(value)) for value in values)
+    shown = json.dumps(field.original) if given else ""
+    if given and shown not in {choice.value for choice in choices}:
+        return None
+    return replace(field, kind="choice", choices=choices, shown=shown, wide=False)
+
+
+def _number(field: Field, schema: Mapping[str, Any], *, whole: bool) -> Field:
+    value = field.original
+    if not (field.secret or _is_number(value) or value is None or isinstance(value, Absent)):
+        return field
+    return replace(
+        field,
+        kind="integer" if whole else "number",
+        shown=number(value) if _is_number(value) and not field.secret else "",
+        wide=False,
+        least=_bound(schema, "minimum"),
+        most=_bound(schema, "maximum"),
+    )
+
+
+def _text(field: Field) -> Field:
+    value = field.original
+    if field.secret:
+        return replace(field, kind="text", wide=False)
+    if not (value is None or isinstance(value, Absent) or (isinstance(value, str) and is_plain(value))):
+        return field
+    text = value if isinstance(value, str) else ""
+    return replace(field, kind="text", shown=text, wide="\n" in text or len(text) > WIDE_CHARS)
+
+
+def _list(field: Field, schema: Mapping[str, Any], items: Any) -> Field:
+    value = field.original
+    if items not in _SCALARS or "prefixItems" in schema or field.secret or not _fits_lines(value):
+        return field
+    lines = "\n".join(_line(item) for item in value) if isinstance(value, list) else ""
+    return replace(field, kind="lines", shown=lines, items=str(items))
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, str):
+        return one_line(value, LABEL_CHARS).text
+    return "" if value is None else {True: "yes", False: "no"}[value] if isinstance(value, bool) else number(value)
+
+
+def _fits_lines(value: Any) -> bool:
+    if not isinstance(value, list):
+        return value is None or isinstance(value, Absent)
+    return all(_is_number(item) or (isinstance(item, str) and _is_line(item)) for item in value)
+
+
+def _is_line(text: str) -> bool:
+    return text != "" and text == text.strip() and "\n" not in text and is_plain(text)
+
+
+def _line(item: Any) -> str:
+    return item if isinstance(item, str) else number(item)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _bound(schema: Mapping[str, Any], name: str) -> float | None:
+    value = schema.get(name)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,0 +1,198 @@
+"""What somebody typed into the fields of a call's arguments, as arguments again: types kept, problems in place.
+
+Pure.
+"""
+
+import copy
+import dataclasses
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from signoff.approvals.redaction import arguments_without, secret_values
+from signoff.contracts.errors import Refused
+from signoff.formats.bounds import out_of_bounds
+from signoff.formats.json_schema import CompiledSchema, Problem
+from signoff.gateway.argument_form import ABSENT, Absent, Field, Path
+from signoff.gateway.secret_masks import unmasked_args
+
+_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
+_INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})")
+_AS_NUMBER: Final = "must be a number, such as 380 or 12.5"
+_AS_INTEGER: Final = "must be a whole number, such as 380"
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A form that was sent. `args` are the arguments it stands for, None where some cannot be read.
+
+    `written` are the same as whoever sent it has them: without what is hidden from them, with what they wrote.
+    `changed`: something else was written than stood there. Whatever is told of a form goes by these two, as what is
+    told by comparison with a hidden value tells that value. `fields` hold what was typed, each with its problem;
+    `problems` are those of no single field.
+    """
+
+    fields: tuple[Field, ...]
+    args: dict[str, Any] | None
+    problems: tuple[str, ...] = ()
+    written: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    changed: bool = False
+
+    @property
+    def good(self) -> bool:
+        """Whether there is nothing to mend."""
+        return self.args is not None and not self.problems and not any(field.problem for field in self.fields)
+
+
+def read_fields(
+    fields: Sequence[Field],
+    form: Mapping[str, str],
+    args: Mapping[str, Any],
+    schema: CompiledSchema | None,
+    secrets: Collection[str] = (),
+) -> Typed:
+    """`args` as `form` changes them, checked against `schema` if there is one.
+
+    A field that is not in the form, or holds what it held at first, leaves its value exactly as it was.
+    """
+    made: dict[str, Any] = copy.deepcopy(dict(args))
+    written: Any = arguments_without(args, secrets, secret_values(args, secrets))
+    changed = False
+    typed: list[Field] = []
+    for field in fields:
+        sent = form.get(field.key)
+        if sent is None or _same(sent, field.shown):
+            typed.append(field)
+            continue
+        try:
+            value = _value(field, _lines(sent))
+        except ValueError as error:
+            typed.append(replace(field, shown=sent, problem=str(error)))
+            continue
+        typed.append(replace(field, shown="" if field.secret else sent))
+        made = _put(made, field.path, value)
+        written = _put(written, field.path, value)
+        changed = changed or field.secret or value != _first(field)
+    if any(field.problem for field in typed):
+        return Typed(tuple(typed), None)
+    try:
+        whole = unmasked_args(made, args, secrets)
+    except Refused as error:
+        return Typed(tuple(typed), None, (error.message,))
+    if not isinstance(whole, dict):
+        return Typed(tuple(replace(field, problem="must be a JSON object") for field in typed), None)
+    if why := out_of_bounds(whole):
+        return Typed(tuple(typed), None, (f"the arguments hold {why}",))
+    found = _checked(tuple(typed), whole, schema.check(whole) if schema is not None else ())
+    return replace(found, written=written, changed=changed)
+
+
+def _first(field: Field) -> Any:
+    """What stood in a field at first, as a value; of JSON with its masks, which is all that its reader has of it."""
+    return json.loads(field.shown) if field.kind == "json" and field.shown else field.original
+
+
+def _checked(fields: tuple[Field, ...], args: dict[str, Any], problems: Sequence[Problem]) -> Typed:
+    rest: list[str] = []
+    told = {field.key: field for field in fields}
+    for problem in problems:
+        near = _nearest(fields, problem.path)
+        if near is None:
+            rest.append(f"`{problem.path}` {problem.message}" if problem.path else problem.message)
+        elif not told[near.key].problem:
+            inside = problem.path.removeprefix(near.dotted).lstrip(".")
+            told[near.key] = replace(near, problem=f"`{inside}` {problem.message}" if inside else problem.message)
+    return Typed(tuple(told.values()), args, tuple(rest))
+
+
+def _nearest(fields: Sequence[Field], path: str) -> Field | None:
+    """The field that holds the place of a problem; else the first one within it."""
+    around = [field for field in fields if _within(path, field.dotted)]
+    if around:
+        return max(around, key=lambda field: len(field.path))
+    return next((field for field in fields if path and _within(field.dotted, path)), None)
+
+
+def _within(path: str, place: str) -> bool:
+    return not place or path == place or path.startswith((f"{place}.", f"{place}["))
+
+
+def _lines(text: str) -> str:
+    # Browsers send every line end as two characters.
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _same(sent: str, shown: str) -> bool:
+    return _lines(sent) == _lines(shown)
+
+
+def _value(field: Field, sent: str) -> Any:
+    """Raises `ValueError` that says what is expected."""
+    empty = not sent.strip()
+    match field.kind:
+        case "text":
+            return _emptied(field, "") if sent == "" else sent
+        case "number" | "integer":
+            return _emptied(field, ABSENT) if empty else _number(sent.strip(), whole=field.kind == "integer")
+        case "lines":
+            return [_item(field, line.strip()) for line in sent.split("\n") if line.strip()]
+        case "choice":
+            if sent and sent not in {choice.value for choice in field.choices}:
+                raise ValueError("must be one of the choices")
+            return json.loads(sent) if sent else ABSENT
+        case "json":
+            return ABSENT if empty else _json(sent)
+
+
+def _emptied(field: Field, rest: Any) -> Any:
+    """What an emptied field stands for: nothing given where it may be left out, null where that is allowed."""
+    if not field.needed:
+        return ABSENT
+    return None if field.nullable else rest
+
+
+def _number(sent: str, *, whole: bool) -> int | float:
+    if _INTEGER.fullmatch(sent):
+        return int(sent)
+    if whole or not _NUMBER.fullmatch(sent):
+        raise ValueError(_AS_INTEGER if whole else _AS_NUMBER)
+    return float(sent)
+
+
+def _item(field: Field, line: str) -> Any:
+    if field.items == "string":
+        return line
+    try:
+        return _number(line, whole=field.items == "integer")
+    except ValueError as error:
+        raise ValueError(f"every line {error}") from None
+
+
+def _json(sent: str) -> Any:
+    try:
+        return json.loads(sent, parse_constant=_refused)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is not JSON: {error.msg.lower()} in line {error.lineno}") from None
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+
+
+def _refused(name: str) -> float:
+    raise ValueError(f"holds {name}, which is no JSON number")
+
+
+def _put(args: Any, path: Path, value: Any) -> Any:
+    """`args` with `value` at `path`; objects on the way there are made only to hold something."""
+    if not path:
+        return {} if isinstance(value, Absent) else value
+    name, rest = path[0], path[1:]
+    inner = args.get(name, ABSENT)
+    if rest:
+        if isinstance(inner, Absent) and isinstance(value, Absent):
+            return args
+        value = _put({} if isinstance(inner, Absent) else inner, rest, value)
+    if isinstance(value, Absent):
+        return {key: item for key, item in args.items() if key != name}
+    return {**args, name: value}

@@ -1,0 +1,45 @@
+"""Sign-ins that were refused, written down: some in each minute, the rest counted, so that no flood fills a store."""
+
+from typing import Final
+
+from signoff.approvals.audit_events import act
+from signoff.audit.rate_limit import Sparing
+from signoff.contracts.names import DEFAULT_TENANT
+from signoff.gateway.audit_writer import record
+from signoff.gateway.deps import GatewayDeps
+
+_CHARS: Final = 200
+_FACT_CHARS: Final = 600
+"""Enough for a login: an issuer, `#` and a subject of 255."""
+
+
+class Refusals:
+    """The refusals at one door. Of what was sent nothing is kept: it may be a secret of something else."""
+
+    def __init__(self, deps: GatewayDeps, channel: str) -> None:
+        self._deps = deps
+        self._channel = channel
+        self._sparing = Sparing()
+
+    async def note(self, reason: str, login: str = "", person: str = "") -> None:
+        """Somebody was not let in, for a reason that the gateway gave them. Never raises for a store that is away.
+
+        `login` and `person` are there where a login claims to be somebody declared.
+        """
+        now = self._deps.clock()
+        self._deps.store.count_refusal("sign_in")
+        more = self._sparing.admit(now)
+        if more is None:
+            return
+        told = act(
+            DEFAULT_TENANT,
+            "sign-in refused",
+            "",
+            now,
+            channel=self._channel,
+            reason=reason[:_CHARS],
+            more_before=more or None,
+            login=login[:_FACT_CHARS],
+            person=person,
+        )
+        await record(self._deps.store, told)

@@ -1,0 +1,54 @@
+"""Sign-in with an OpenID Connect provider: whether the settings name one, and what is remembered of a sign-in."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from signoff.contracts.decision import Assurance
+from signoff.contracts.errors import ConfigError
+from signoff.registry.extras import missing_extra
+from signoff.settings import Settings
+
+if TYPE_CHECKING:
+    from signoff.gateway.auth.oidc_provider import Provider
+
+CALLBACK: Final = "/login/oidc/callback"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A sign-in on its way: what the browser must bring back, and what the token must say."""
+
+    state: str
+    nonce: str
+    verifier: str
+
+
+def provider_of(settings: Settings, clock: Callable[[], datetime]) -> "Provider | None":
+    """The provider that the settings name, or None.
+
+    Raises `ConfigError` for half a provider, a missing secret, and where the extra `oidc` is not installed.
+    """
+    if settings.oidc_issuer is None:
+        return None
+    if not settings.oidc_client_id:
+        raise ConfigError(
+            "`oidc_issuer` is set, but not by which name the provider knows the gateway: set SIGNOFF_OIDC_CLIENT_ID",
+            field="oidc_client_id",
+        )
+    if lacks := missing_extra("oidc"):
+        raise ConfigError(f"`oidc_issuer` {lacks}", field="oidc_issuer")
+    # Its libraries are there only where somebody signs in with a provider.
+    from signoff.gateway.auth.oidc_provider import Provider  # noqa: PLC0415
+
+    return Provider(settings, clock)
+
+
+def assurance_of(claims: Mapping[str, Any], mfa_acr: Collection[str] = ()) -> Assurance:
+    """`mfa` where `amr` lists it, or `acr` is one of `mfa_acr` to the letter; else `session`."""
+    methods, context = claims.get("amr"), claims.get("acr")
+    # `mfa` is a word of RFC 8176 for `amr`. For `acr` there is none that all share, and one that holds these letters
+    # may say the opposite (`urn:example:no-mfa`): what it means only whoever set the provider up knows.
+    proved = isinstance(methods, list) and "mfa" in methods
+    return "mfa" if proved or (isinstance(context, str) and context in mfa_acr) else "session"

@@ -1,0 +1,67 @@
+"""The kill switch as the API and the inbox throw it."""
+
+from functools import partial
+from typing import Final
+
+from signoff.approvals.audit_events import act
+from signoff.audit.log import writing
+from signoff.contracts.errors import NotFound
+from signoff.contracts.grant import Freeze, Frozen, Swept
+from signoff.contracts.person import Person
+from signoff.engine.kill_switch import check_operator, is_operator, sweep
+from signoff.formats.nearest_name import shown
+from signoff.gateway.decision_service import withdraw
+from signoff.gateway.deps import GatewayDeps
+from signoff.store.freezes import Freezes
+
+_SWEEP_SECONDS: Final = 15.0
+_SWEPT: Final = 1_000
+
+
+async def freeze(deps: GatewayDeps, person: Person, *, reason: str, channel: str) -> Frozen:
+    """Freeze the tenant of `person`, then withdraw what waits in it. Sent again it sweeps again.
+
+    Raises `Refused` (`not_allowed`), `StoreUnavailable`, `ServerUnavailable`: then the freeze stands all the same.
+    """
+    require_operator(deps, person)
+    tenant = person.tenant
+    told = act(tenant, "freeze", person.id, deps.clock(), reason=reason, channel=channel)
+    standing = await Freezes(deps.store).freeze(tenant, reason=reason, by=person.id, also=writing([told]))
+    return Frozen(freeze=standing, swept=await sweep_tenant(deps, person, standing.reason, _SWEEP_SECONDS))
+
+
+async def sweep_tenant(deps: GatewayDeps, person: Person, reason: str, patience: float) -> Swept:
+    """Withdraw what waits in the tenant of `person`, as theirs. Raises `StoreUnavailable`."""
+    return await sweep(
+        partial(deps.requests.waiting, person.tenant, limit=_SWEPT),
+        lambda approval, why: withdraw(deps, approval, person, why),
+        reason,
+        patience=patience,
+    )
+
+
+async def thaw(deps: GatewayDeps, person: Person, *, channel: str) -> Freeze:
+    """Lift the freeze of the tenant of `person`.
+
+    Raises `Refused` (`not_allowed`), `NotFound` where nothing is frozen, `StoreUnavailable`.
+    """
+    require_operator(deps, person)
+    told = act(person.tenant, "thaw", person.id, deps.clock(), channel=channel)
+    lifted = await Freezes(deps.store).thaw(person.tenant, also=writing([told]))
+    if lifted is None:
+        raise NotFound(f"the tenant {shown(person.tenant)} is not frozen")
+    return lifted
+
+
+def require_operator(deps: GatewayDeps, person: Person) -> None:
+    """Raises `Refused` (`not_allowed`) for who may not act for a whole tenant."""
+    check_operator(person, deps.catalog.default_approvers, development=_in_development(deps))
+
+
+def operates(deps: GatewayDeps, person: Person) -> bool:
+    """Whether somebody may act for a whole tenant: what pages offer them."""
+    return is_operator(person, deps.catalog.default_approvers, development=_in_development(deps))
+
+
+def _in_development(deps: GatewayDeps) -> bool:
+    return deps.settings.profile == "development"

@@ -1,0 +1,171 @@
+"""Several requests decided together: each is read first, each answer is its own, and each gets its receipt."""
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from signoff.contracts.decision import Verdict
+from signoff.contracts.errors import SignoffError
+from signoff.contracts.receipt import Receipt
+from signoff.gateway.decision_service import decide, refused
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.error_middleware import unexpected
+from signoff.gateway.pages.card_view import CardPage, typed_words
+from signoff.gateway.pages.decision_form import answer_in
+from signoff.gateway.pages.form_fields import read_form
+from signoff.gateway.pages.renderer import Pages
+from signoff.gateway.pages.texts import text
+from signoff.gateway.pages.visitor import Visitor, Visitors
+from signoff.gateway.request_loader import note_of, open_card, own_approval
+
+MOST: Final = 20
+"""More than a person reads at a time is not decided together."""
+_AT_ONCE: Final = 5
+
+
+@dataclass(frozen=True)
+class BatchCard:
+    """One request of a batch. `alone` is why it is not decided with the others; `number` is its place."""
+
+    number: int
+    card: CardPage
+    alone: str
+
+
+@dataclass(frozen=True)
+class BatchReceipt:
+    """What became of one answer. `state` names a colour, `told` says it, `note` why it did not count."""
+
+    card: CardPage | None
+    approval: str
+    state: str
+    told: str
+    note: str
+
+
+class BatchPages:
+    """Handlers of `/batch`: looking shows the requests, only the form of that page decides."""
+
+    def __init__(self, deps: GatewayDeps, visitors: Visitors, pages: Pages) -> None:
+        self._deps = deps
+        self._visitors = visitors
+        self._pages = pages
+
+    def router(self) -> APIRouter:
+        """The routes."""
+        router = APIRouter(include_in_schema=False)
+        router.add_api_route("/batch", self.show, methods=["GET", "HEAD"])
+        router.add_api_route("/batch", self.decide, methods=["POST"])
+        return router
+
+    async def show(self, request: Request) -> Response:
+        """The requests that were picked, each as a card."""
+        visitor = await self._visitors.visitor(request)
+        return await self._page(visitor, request.query_params.getlist("pick"))
+
+    async def decide(self, request: Request) -> Response:
+        """One verdict for every request that was ticked on the page, as it was shown there."""
+        visitor = await self._visitors.visitor(request)
+        language = visitor.reader.language
+        sent = await read_form(request)
+        shown = [str(value) for value in sent.getlist("shown")][:MOST]
+        ticked = [name for name in shown if name in {str(value) for value in sent.getlist("pick")}]
+        form = {name: str(value) for name, value in sent.items()}
+        if not visitor.opened(form.get("token", ""), _purpose(shown)):
+            return await self._page(visitor, shown, note=text("receipt.out_of_date", language), status=403)
+        if form.get("verdict") not in ("approved", "denied"):
+            return await self._page(visitor, shown, note=text("receipt.no_verdict", language), status=422)
+        if not ticked:
+            return await self._page(visitor, shown, note=text("batch.nobody", language), status=422)
+        receipts = [
+            found
+            for start in range(0, len(ticked), _AT_ONCE)
+            for found in await asyncio.gather(
+                *(self._one(visitor, name, shown.index(name), form) for name in ticked[start : start + _AT_ONCE])
+            )
+        ]
+        return self._pages.page("batch_done.html", visitor, nav="waiting", receipts=receipts)
+
+    async def _one(self, visitor: Visitor, approval: str, number: int, form: Mapping[str, str]) -> BatchReceipt:
+        language = visitor.reader.language
+        card: CardPage | None = None
+        try:
+            card = await open_card(self._deps, approval, visitor)
+            alone = _alone(card, visitor) if card.request.state == "pending" else ""
+            plain = {
+                "reason": form.get("reason", ""),
+                "revision": form.get(f"revision-{number}", ""),
+                "question_hash": form.get(f"question_hash-{number}", ""),
+                "delivery": form.get("delivery", ""),
+            }
+            verdict: Verdict = "approved" if form["verdict"] == "approved" else "denied"
+            if alone:
+                receipt = refused("not_allowed", approval, text(alone, language))
+            else:
+                receipt = await decide(self._deps, approval, answer_in(plain, verdict, visitor))
+        except SignoffError as error:
+            receipt = refused("unavailable", approval, error.message)
+        # Those beside it have counted, and must be told so.
+        except Exception as error:
+            receipt = unexpected(approval, error)
+        good = receipt.status != "refused"
+        return BatchReceipt(
+            card=card,
+            approval=approval,
+            state=receipt.verdict if receipt.status == "accepted" else "wait" if good else "bad",
+            told=text(_told(receipt), language),
+            note="" if good else _why(receipt, language),
+        )
+
+    async def _page(self, visitor: Visitor, picked: list[str], *, note: str = "", status: int = 200) -> Response:
+        names = list(dict.fromkeys(picked))
+        for name in names:
+            own_approval(visitor, name)
+        opened = [await open_card(self._deps, name, visitor) for name in names[:MOST]]
+        cards = [
+            BatchCard(number, card, text(why, visitor.reader.language) if (why := _alone(card, visitor)) else "")
+            for number, card in enumerate(opened)
+        ]
+        shown = [each.card.request.id for each in cards]
+        context: dict[str, Any] = {
+            "cards": cards,
+            "some": any(not each.alone for each in cards),
+            "more": MOST if len(names) > MOST else 0,
+            "note": note,
+            "token": visitor.token(_purpose(shown)),
+            "delivery": secrets.token_hex(16),
+        }
+        return self._pages.page("batch.html", visitor, status=status, nav="waiting", **context)
+
+
+def _alone(card: CardPage, visitor: Visitor) -> str:
+    """Which text says why a request is decided alone; "" where it need not be."""
+    if card.request.state != "pending":
+        return "batch.alone.over"
+    if not card.decides:
+        return "batch.alone.you"
+    if card.doubt:
+        return "batch.alone.doubt"
+    if card.unseen:
+        return "batch.alone.unseen"
+    return "batch.alone.typed" if typed_words(card.request, visitor) else ""
+
+
+def _told(receipt: Receipt) -> str:
+    """Which text says what became of one answer: where it settled the request, which way."""
+    return f"state.{receipt.state}" if receipt.status == "accepted" else f"batch.{receipt.status}"
+
+
+def _why(receipt: Receipt, language: str) -> str:
+    who = receipt.decided_name or receipt.decided_by
+    return f"{note_of(receipt, language)}{f' ({who})' if who else ''}"
+
+
+def _purpose(shown: list[str]) -> str:
+    return f"batch {' '.join(shown)}"

@@ -1,0 +1,198 @@
+"""One call as a line: what it is, and what became of it."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from signoff.approvals.card import effect_sentence
+from signoff.approvals.grant_rules import GRANT_RULE
+from signoff.contracts.call import CallOutcome
+from signoff.contracts.content import Content
+from signoff.contracts.message import CallPart
+from signoff.contracts.turn import CallView
+from signoff.gateway.auth.person_lookup import display_name
+from signoff.gateway.pages.texts import text
+from signoff.people.directory import Directory
+from signoff.registry.catalog import Catalog
+
+RESULT_CHARS: Final = 4_000
+_DENIALS: Final = {
+    "policy": "call.denied_policy",
+    "timeout": "call.denied_timeout",
+    "cancelled": "call.denied_cancelled",
+    "repeat": "call.denied_repeat",
+}
+_TONES: Final = {
+    "ok": "good",
+    "denied": "bad",
+    "execution_failed": "bad",
+    "input_invalid": "bad",
+    "not_available": "bad",
+    "refused": "bad",
+    "too_many_calls": "bad",
+    "in_doubt": "doubt",
+    "waiting": "wait",
+    "running": "live",
+    "proposed": "live",
+}
+_ENDED: Final = {"denied": "human", "timed_out": "timeout", "cancelled": "cancelled"}
+
+
+@dataclass(frozen=True)
+class CallLine:
+    """`what` would happen or happened; `state` for machines; `told` for people; `tone` its colour.
+
+    `detail` is why (a reason, an error, a rule); `result` what the tool gave; `approval` a request's id.
+    """
+
+    call: str
+    what: str
+    state: str
+    tone: str
+    told: str
+    detail: str = ""
+    result: str = ""
+    approval: str = ""
+    doubt: bool = False
+
+
+def call_line(
+    view: CallView, part: CallPart | None, catalog: Catalog, people: Directory, language: str, *, stood: str = ""
+) -> CallLine:
+    """The line of one call. `part` is the proposal in the conversation, from which its sentence is made.
+
+    `stood` is the tool that is, or was, tried last in its place; that has a line of its own.
+    """
+    state, told, detail = _became(view, catalog, people, language, stood)
+    outcome = view.outcome
+    tone = "quiet" if outcome is not None and outcome.gate == "dry_run" else _TONES.get(state, "quiet")
+    return CallLine(
+        call=view.call,
+        what=_what(view, part, catalog),
+        state=state,
+        tone=tone,
+        told=told,
+        detail=" ".join(filter(None, (detail, _in_its_place(outcome, language)))),
+        result=_words(outcome.value) if outcome is not None and state == "ok" else "",
+        approval=view.approval.id if view.approval is not None else "",
+        doubt=state == "in_doubt",
+    )
+
+
+def _became(view: CallView, catalog: Catalog, people: Directory, language: str, stood: str) -> tuple[str, str, str]:
+    """State, words, and the detail beside them."""
+    if view.outcome is None and stood:
+        return "execution_failed", text("call.execution_failed", language), text("call.stands_in", language, tool=stood)
+    if view.outcome is not None and view.outcome.fallback:
+        # What people decided, and what came of it, is told of the tool that stood in.
+        return "execution_failed", text("call.execution_failed", language), ""
+    if view.outcome is not None:
+        return _settled(view.outcome, view, catalog, people, language)
+    request = view.approval
+    if request is not None and request.state == "pending":
+        doubt = request.kind == "in_doubt"
+        who = _whom(request.approvers, people, request.tenant)
+        return "waiting", text("call.doubt_waiting" if doubt else "call.waiting", language, who=who), ""
+    if request is not None and request.kind == "approval" and request.state in _ENDED:
+        who = request.decided_name or request.decided_by
+        told, detail = _denied_words(_ENDED[request.state], who, request.reason, language)
+        return "denied", told, detail
+    if request is not None and request.state == "approved":
+        who = request.decided_name or request.decided_by
+        return "running", text("call.running_by", language, who=who), ""
+    known = view.state if view.state in ("running", "proposed") else "proposed"
+    return known, text(f"call.{known}", language), ""
+
+
+def _settled(
+    outcome: CallOutcome, view: CallView, catalog: Catalog, people: Directory, language: str
+) -> tuple[str, str, str]:
+    if outcome.code == "ok":
+        told, detail = _ran(outcome, view, catalog, people, language)
+        return "ok", told, detail
+    if outcome.denied is not None:
+        denied = outcome.denied
+        who = (view.approval.decided_name if view.approval is not None else "") or denied.decided_by
+        told, detail = _denied_words(denied.source, who, denied.reason, language)
+        return "denied", told, detail
+    if outcome.code == "in_doubt" and outcome.decided_by and view.approval is not None:
+        who = view.approval.decided_name or outcome.decided_by
+        return outcome.code, text("call.doubt_gave_up", language, who=who), view.approval.reason
+    note = text("call.in_doubt_note", language) if outcome.code == "in_doubt" else _words(outcome.value)
+    return outcome.code, text(f"call.{outcome.code}", language), note
+
+
+def _ran(outcome: CallOutcome, view: CallView, catalog: Catalog, people: Directory, language: str) -> tuple[str, str]:
+    if outcome.gate == "dry_run":
+        return text("call.dry_run", language), ""
+    request = view.approval
+    if request is not None:
+        # Whoever settled it otherwise has not let it run.
+        own = request.state in ("approved", "happened")
+        who = (request.decided_name or request.decided_by) if own else ""
+        who = who or (display_name(people, outcome.decided_by, request.tenant) if outcome.decided_by else "")
+        if not who:
+            return text("call.ok", language), ""
+        if request.state == "happened":
+            return text("call.ok_happened", language, who=who), request.reason
+        if outcome.edited_by:
+            editor = request.edited_name or outcome.edited_by
+            return text("call.ok_edited", language, who=who, editor=editor), ""
+        return text("call.ok_by", language, who=who), ""
+    rule = outcome.rule or view.rule
+    if rule.startswith(GRANT_RULE):
+        return text("call.ok_granted", language), ""
+    if rule in ("", "requires_approval"):
+        return text("call.ok_never", language), ""
+    return text("call.ok_rule", language), _expression(view.tool, rule, catalog) or rule
+
+
+def _in_its_place(outcome: CallOutcome | None, language: str) -> str:
+    if outcome is None or not outcome.fallback:
+        return ""
+    return text("call.stood_in", language, tool=outcome.fallback, why=outcome.primary_error)
+
+
+def _denied_words(source: str, who: str, reason: str, language: str) -> tuple[str, str]:
+    if source == "human":
+        quoted = text("call.quoted", language, reason=reason) if reason else ""
+        return text("call.denied_by", language, who=who or "?"), quoted
+    return text(_DENIALS.get(source, "call.refused"), language), "" if source == "timeout" else reason
+
+
+def _expression(tool: str, rule: str, catalog: Catalog) -> str:
+    found = catalog.named(tool)
+    # Of several tools of this name nobody knows here which it was.
+    policy = catalog.policy(found[0].activity).policy if len(found) == 1 else None
+    if policy is None or rule != "auto_approve_if":
+        return ""
+    return policy.auto_approve_if or ""
+
+
+def _whom(approvers: tuple[str, ...], people: Directory, tenant: str) -> str:
+    told = [
+        name if kind == "role" else display_name(people, name, tenant)
+        for kind, _, name in (approver.partition(":") for approver in approvers)
+    ]
+    return ", ".join(told) or "?"
+
+
+def _what(view: CallView, part: CallPart | None, catalog: Catalog) -> str:
+    if view.approval is not None:
+        return view.approval.card.effect
+    found = catalog.named(view.tool)
+    tool = found[0] if len(found) == 1 else None
+    args: Any = part.args.inline if part is not None else None
+    if tool is None or not isinstance(args, dict):
+        return (tool.title if tool is not None else "") or view.tool[:80]
+    return effect_sentence(
+        tool.effect, title=tool.title, tool=tool.name, args=args, secrets=frozenset(tool.masked_arguments)
+    )
+
+
+def _words(content: Content) -> str:
+    if content.blob is not None:
+        return content.blob.preview + "…"
+    value = content.inline
+    written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+    return written if len(written) <= RESULT_CHARS else written[:RESULT_CHARS] + "…"

@@ -1,0 +1,292 @@
+"""A request as its page shows it: every word and number ready, nothing left to decide for the template."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from signoff.approvals.argument_rows import find
+from signoff.contracts.approval import ApprovalRequest, CardRow, Vote
+from signoff.contracts.decision import at_least
+from signoff.contracts.limits import ARGUMENTS_BYTES
+from signoff.engine.kill_switch import OPERATOR
+from signoff.formats.visible_text import scalar_line
+from signoff.gateway.auth.person_lookup import display_name
+from signoff.gateway.decision_service import can_remember, seat_at
+from signoff.gateway.pages.call_view import CallLine
+from signoff.gateway.pages.delivery_view import ToldLine
+from signoff.gateway.pages.texts import has_text, text
+from signoff.gateway.pages.timeline_view import Diff, Timed, diff_of, silence_words, state_words, timed_words, who_may
+from signoff.gateway.pages.visitor import Visitor
+from signoff.gateway.pages.words import Moment, is_money
+from signoff.gateway.secret_masks import masked_args
+from signoff.people.directory import Directory
+from signoff.people.eligibility import Seat
+from signoff.texts.formatter import where_words
+
+RAW_CHARS: Final = 20_000
+_ABSENT: Final = object()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One argument. `whole` is the full text of a value that is cut; `remark` a line of the card's own."""
+
+    label: str
+    value: str
+    secret: bool = False
+    whole: str = ""
+    length: int = 0
+    remark: bool = False
+
+
+@dataclass(frozen=True)
+class VoteLine:
+    """Who has answered what, in words and for machines, and why."""
+
+    who: str
+    verdict: str
+    told: str
+    when: Moment
+    reason: str
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How it ended: the sentence, when and where, the reason, and what happened to the call then."""
+
+    state: str
+    sentence: str
+    when: Moment | None
+    where: str
+    reason: str
+    result: str
+    then: CallLine | None
+
+
+@dataclass(frozen=True)
+class CardPage:
+    """Everything a card shows. `version` changes when what is shown is no longer true.
+
+    `unseen` says beside the button what is not drawn, and `opened` whether this visitor has opened all of that.
+    """
+
+    request: ApprovalRequest
+    version: str
+    state: str
+    doubt: bool
+    rows: tuple[Row, ...]
+    rule: str
+    expression: str
+    requester: str
+    asked: Moment | None
+    asked_ago: str
+    due: Moment | None
+    due_in: str
+    silence: str
+    timed: tuple[Timed, ...]
+    diff: Diff | None
+    votes: tuple[VoteLine, ...]
+    counted: str
+    may: str
+    decides: bool
+    stands_in: str
+    voted: bool
+    why_not: str
+    edits: bool
+    remembers: bool
+    example: tuple[str, str] | None
+    typed: str
+    raw: str
+    unseen: str
+    opened: bool
+    ending: Ending | None
+    withdraws: bool
+    told: tuple[ToldLine, ...]
+
+
+def card_page(
+    request: ApprovalRequest,
+    args: Any,
+    line: CallLine | None,
+    visitor: Visitor,
+    people: Directory,
+    told: tuple[ToldLine, ...] = (),
+    unopened: int = 0,
+) -> CardPage:
+    """The page of a request. `args` are its loaded arguments, or None when they cannot be had.
+
+    `unopened` is how many pages of its values the visitor has still to open before they may approve. `told` are the
+    cards by which channels told of it.
+    """
+    reader = visitor.reader
+    language = reader.language
+    seat = seat_at(request, visitor.person, people, reader.now)
+    decides = not seat.code and at_least(visitor.assurance, request.min_assurance)
+    pending = request.state == "pending"
+    return CardPage(
+        request=request,
+        version=version_of(request, line),
+        state=state_words(request, language),
+        doubt=request.kind == "in_doubt",
+        rows=tuple(_row(row, request, args, visitor) for row in request.card.rows),
+        rule=rule_words(request.rule, language),
+        expression=request.rule_text if request.rule_text and request.rule != "requires_approval" else "",
+        requester=display_name(people, request.requester.user, request.tenant),
+        asked=reader.moment(request.opened_at) if request.opened_at else None,
+        asked_ago=reader.ago(request.opened_at) if request.opened_at else "",
+        due=reader.moment(request.expires_at) if request.expires_at else None,
+        due_in=reader.until(request.expires_at) if request.expires_at else "",
+        silence=silence_words(request, people, reader),
+        timed=timed_words(request, people, reader),
+        diff=diff_of(request, visitor),
+        votes=tuple(_vote(vote, request, visitor, people) for vote in request.votes),
+        counted=_counted(request, language),
+        may=who_may(request, people, reader, answered=True),
+        decides=decides,
+        stands_in=display_name(people, seat.on_behalf, request.tenant) if seat.on_behalf else "",
+        voted=any(vote.subject == visitor.person.id for vote in request.votes),
+        why_not=_why_not(request, seat, visitor, people) if pending and not decides else "",
+        edits=pending and decides and request.edit != "off" and not why_no_edit(request, args),
+        remembers=pending and decides and can_remember(request, visitor.person, people, reader.now),
+        example=_example(request),
+        typed=(*typed_words(request, visitor), "")[0] if pending else "",
+        raw=_raw(request, args),
+        unseen=_unseen(request, unopened, language),
+        opened=not unopened,
+        ending=None if pending else _ending(request, line, visitor, people),
+        withdraws=pending and (visitor.person.id == request.requester.user or OPERATOR in visitor.person.roles),
+        told=told,
+    )
+
+
+def _unseen(request: ApprovalRequest, unopened: int, language: str) -> str:
+    """What the card does not draw, and what that asks of whoever approves; "" for a whole card."""
+    if request.card.whole:
+        return ""
+    return text("card.unseen" if unopened else "card.unseen.opened", language)
+
+
+def version_of(request: ApprovalRequest, line: CallLine | None) -> str:
+    """Changes when a card on a screen is no longer the truth."""
+    votes = "".join(f"{vote.subject}{vote.verdict}" for vote in request.votes)
+    course = f"{request.reminded}{request.escalated:d}{request.extended:d}"
+    return f"{request.revision}-{request.state}-{votes}-{course}-{line.state if line is not None else ''}"
+
+
+def rule_words(rule: str, language: str) -> str:
+    """The rule that asked, in words."""
+    key = f"card.rule.{rule}"
+    return text(key, language) if has_text(key) else text("card.rule.other", language, rule=rule)
+
+
+def why_no_edit(request: ApprovalRequest, args: Any) -> str:
+    """Which text says why nobody can change the arguments of a request; "" where they can be."""
+    if request.state != "pending":
+        return "edit.why.over"
+    if request.edit == "off" or request.kind == "in_doubt":
+        return "edit.why.policy"
+    return "" if isinstance(args, dict) else "edit.why.args"
+
+
+def typed_words(request: ApprovalRequest, visitor: Visitor) -> tuple[str, ...]:
+    """What may be typed to approve a high-risk request, as shown first: its amount, else its first value.
+
+    Empty for a request that asks for no typing.
+    """
+    if request.confirm != "type" and not at_least(request.min_assurance, "mfa"):
+        return ()
+    rows = [row for row in request.card.rows if row.name and not row.secret and not row.cut]
+    amount = next((row for row in rows if is_money(row)), None)
+    if amount is not None:
+        return visitor.reader.value(amount, ()), amount.value
+    return (rows[0].value if rows else request.code,)
+
+
+def typed_right(typed: str, words: tuple[str, ...]) -> bool:
+    """Whether a person typed one of them; spaces around and case do not matter."""
+    given = " ".join(typed.split()).casefold()
+    return given in {" ".join(word.split()).casefold() for word in words}
+
+
+def _row(row: CardRow, request: ApprovalRequest, args: Any, visitor: Visitor) -> Row:
+    if not row.name:
+        return Row("", row.value, remark=True)
+    whole = ""
+    if row.cut and isinstance(args, dict):
+        found = find(args, row.name, _ABSENT)
+        whole = scalar_line(found, ARGUMENTS_BYTES).text if isinstance(found, str) else ""
+    shown = visitor.reader.value(row, request.card.rows)
+    return Row(row.label or row.name, shown, secret=row.secret, whole=whole, length=row.length if row.cut else 0)
+
+
+def _why_not(request: ApprovalRequest, seat: Seat, visitor: Visitor, people: Directory) -> str:
+    own = seat.code == "self_approval"
+    language = visitor.reader.language
+    if not seat.code:
+        return text(f"card.needs.{request.min_assurance}", language)
+    return text("card.own" if own else "card.not_yours", language, who=who_may(request, people, visitor.reader))
+
+
+def _vote(vote: Vote, request: ApprovalRequest, visitor: Visitor, people: Directory) -> VoteLine:
+    language = visitor.reader.language
+    who = _named(vote.name or vote.subject, vote.subject, visitor)
+    if vote.on_behalf:
+        who = text("card.for_whom", language, who=who, whom=display_name(people, vote.on_behalf, request.tenant))
+    told = text(f"doubt.state.{vote.verdict}" if request.kind == "in_doubt" else f"state.{vote.verdict}", language)
+    return VoteLine(who, vote.verdict, told, visitor.reader.moment(vote.at), vote.reason)
+
+
+def _example(request: ApprovalRequest) -> tuple[str, str] | None:
+    """An argument and a number that a condition could compare it with."""
+    rows = (row for row in request.card.rows if row.format in ("number", "integer") and not row.secret and not row.cut)
+    return next(((row.name, row.value) for row in rows if row.name.isidentifier()), None)
+
+
+def _counted(request: ApprovalRequest, language: str) -> str:
+    if request.quorum < 2:
+        return ""
+    approved = sum(vote.verdict == "approved" for vote in request.votes)
+    key = "card.votes_doubt" if request.kind == "in_doubt" else "card.votes"
+    return text(key, language, n=approved, of=request.quorum)
+
+
+def _ending(request: ApprovalRequest, line: CallLine | None, visitor: Visitor, people: Directory) -> Ending:
+    language = visitor.reader.language
+    # Of a withdrawal the request keeps the id alone.
+    by = request.decided_by and (request.decided_name or display_name(people, request.decided_by, request.tenant))
+    who = _named(by, request.decided_by, visitor)
+    doubt = "doubt." if request.kind == "in_doubt" else ""
+    key = f"receipt.{doubt}{request.state}"
+    if not has_text(key):
+        key = f"receipt.{request.state}"
+    if request.state == "cancelled" and who:
+        key = "receipt.cancelled_by"
+    decided = request.state in ("approved", "denied", "happened")
+    result = request.votes[-1].decision.result if request.state == "happened" and request.votes else ""
+    return Ending(
+        state=request.state,
+        sentence=text(key, language, who=who or "?"),
+        when=visitor.reader.moment(request.decided_at) if request.decided_at else None,
+        where=channel_words(request.decided_channel, language) if decided else "",
+        reason=request.reason,
+        result=result,
+        then=line if request.state in ("approved", "lapsed", "happened") else None,
+    )
+
+
+def channel_words(channel: str, language: str) -> str:
+    """Where an answer came from."""
+    key = f"channel.{channel}"
+    return text(key, language) if has_text(key) else where_words(channel, language)
+
+
+def _named(name: str, subject: str, visitor: Visitor) -> str:
+    return f"{name} ({text('receipt.you', visitor.reader.language)})" if subject == visitor.person.id else name
+
+
+def _raw(request: ApprovalRequest, args: Any) -> str:
+    shown: dict[str, Any] = {"approval_id": request.id, "revision": request.revision, "tool": request.tool}
+    shown["question_hash"] = request.question_hash
+    shown["args"] = masked_args(args, request.secrets)
+    written = json.dumps(shown, indent=2, ensure_ascii=True)
+    return written if len(written) <= RAW_CHARS else written[:RAW_CHARS] + "…"

@@ -1,0 +1,69 @@
+"""What a card's form says: the verdict, and what goes with it."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.decision import Remember, Verdict
+from signoff.contracts.limits import MAX_REMEMBERED_USES, REASON_CHARS
+from signoff.gateway.decision_service import Answer
+from signoff.gateway.errors import BadRequest
+from signoff.gateway.pages.texts import text
+from signoff.gateway.pages.visitor import Visitor
+
+VERDICTS: Final[tuple[Verdict, ...]] = ("approved", "denied")
+DOUBT_VERDICTS: Final[tuple[Verdict, ...]] = ("happened", "approved", "denied")
+SPANS: Final[Mapping[str, float]] = {
+    "1h": 3_600.0,
+    "8h": 8 * 3_600.0,
+    "1d": 86_400.0,
+    "7d": 7 * 86_400.0,
+    "30d": 30 * 86_400.0,
+}
+"""For how long an answer may be remembered, in seconds."""
+USES: Final = 10
+WHERE_CHARS: Final = 2_000
+
+
+def verbs_of(request: ApprovalRequest) -> tuple[Verdict, ...]:
+    """What may be answered to a request."""
+    return DOUBT_VERDICTS if request.kind == "in_doubt" else VERDICTS
+
+
+def verdict_in(form: Mapping[str, str]) -> Verdict | None:
+    """The verdict of a form; None for anything else, which is never an approval."""
+    return next((each for each in DOUBT_VERDICTS if each == form.get("verdict")), None)
+
+
+def answer_in(form: Mapping[str, str], verdict: Verdict, visitor: Visitor, channel: str = "inbox") -> Answer:
+    """The answer of a form. Raises `BadRequest` that says what is wrong with what is to be remembered."""
+    return Answer(
+        verdict=verdict,
+        person=visitor.person,
+        channel=channel,
+        assurance=visitor.assurance,
+        reason=form.get("reason", "").strip()[:REASON_CHARS],
+        revision=int(form["revision"]) if form.get("revision", "").isdecimal() else None,
+        question_hash=form.get("question_hash", ""),
+        delivery=form.get("delivery", "")[:64],
+        remember=None if verdict == "happened" else remember_in(form, visitor.reader.language),
+        result=form.get("result", "").strip()[:REASON_CHARS] if verdict == "happened" else "",
+    )
+
+
+def remember_in(form: Mapping[str, str], language: str) -> Remember | None:
+    """What is to be remembered; None where nothing is. Raises `BadRequest`."""
+    if form.get("remember") != "on":
+        return None
+    uses = form.get("uses", "").strip()
+    if not (uses.isascii() and uses.isdecimal() and 1 <= int(uses[:9]) <= MAX_REMEMBERED_USES):
+        raise BadRequest(text("remember.bad_uses", language, most=MAX_REMEMBERED_USES))
+    where = form.get("where", "").strip()[:WHERE_CHARS] if form.get("which") == "where" else ""
+    if form.get("which") == "where" and not where:
+        raise BadRequest(text("remember.bad_where", language))
+    return Remember(
+        scope="tenant" if form.get("scope") == "tenant" else "session",
+        where=where,
+        seconds=SPANS.get(form.get("span", ""), SPANS["1h"]),
+        uses=int(uses),
+    )

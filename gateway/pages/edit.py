@@ -1,0 +1,173 @@
+"""The page to change a call's arguments before approving it: write, look at old and new, approve."""
+
+import dataclasses
+import secrets
+from collections.abc import Mapping
+from typing import Any, Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from signoff.contracts.approval import ApprovalRequest
+from signoff.formats.visible_text import number
+from signoff.gateway.argument_form import Field, fields_of
+from signoff.gateway.argument_parser import Typed, read_fields
+from signoff.gateway.decision_service import decide
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.edited_card import as_edited
+from signoff.gateway.errors import BadRequest, receipt_status
+from signoff.gateway.pages.card_view import typed_right, typed_words, why_no_edit
+from signoff.gateway.pages.decision_form import answer_in
+from signoff.gateway.pages.form_fields import read_form
+from signoff.gateway.pages.renderer import Pages
+from signoff.gateway.pages.texts import text
+from signoff.gateway.pages.timeline_view import diff_lines
+from signoff.gateway.pages.visitor import Visitor, Visitors
+from signoff.gateway.pages.words import Reader
+from signoff.gateway.request_loader import Opened, note_of, open_request
+from signoff.registry.tool import Tool
+
+STEPS: Final = ("write", "review", "approve")
+
+
+class EditPages:
+    """Handlers of `/approvals/.../edit`. Each step is a form of its own, so that nothing needs a script."""
+
+    def __init__(self, deps: GatewayDeps, visitors: Visitors, pages: Pages) -> None:
+        self._deps = deps
+        self._visitors = visitors
+        self._pages = pages
+
+    def router(self) -> APIRouter:
+        """The routes; only the second can decide."""
+        router = APIRouter(include_in_schema=False)
+        router.add_api_route("/approvals/{approval}/edit", self.show, methods=["GET", "HEAD"])
+        router.add_api_route("/approvals/{approval}/edit", self.send, methods=["POST"])
+        return router
+
+    async def show(self, request: Request, approval: str) -> Response:
+        """A field for every argument."""
+        visitor = await self._visitors.visitor(request)
+        opened = await open_request(self._deps, approval, visitor)
+        why = self._why_not(opened, visitor)
+        if why:
+            raise BadRequest(text("edit.not_now", visitor.reader.language, why=why), status=409)
+        return self._write(opened, visitor, self._read(opened, {}))
+
+    async def send(self, request: Request, approval: str) -> Response:
+        """What was written: back to the fields, on to the review, or decided."""
+        visitor = await self._visitors.visitor(request)
+        language = visitor.reader.language
+        form = {name: str(value) for name, value in (await read_form(request)).items()}
+        opened = await open_request(self._deps, approval, visitor)
+        if not visitor.opened(form.get("token", ""), _purpose(opened.request)):
+            return self._over(opened, visitor, note=text("receipt.out_of_date", language), status=403)
+        why = self._why_not(opened, visitor)
+        if why:
+            return self._over(opened, visitor, note=text("edit.not_now", language, why=why), status=409)
+        shown = (form.get("revision"), form.get("question_hash"))
+        if shown != (str(opened.request.revision), opened.request.question_hash):
+            return self._over(opened, visitor, note=text("receipt.stale", language), status=409)
+        typed = self._read(opened, form)
+        step = form.get("step") if form.get("step") in STEPS else "review"
+        if step == "write":
+            return self._write(opened, visitor, typed)
+        if not typed.good:
+            return self._write(opened, visitor, typed, note=_wrong(typed, language), status=422)
+        if not typed.changed:
+            return self._write(opened, visitor, typed, note=text("edit.same", language), status=422)
+        return await (self._approve if step == "approve" else self._review)(opened, visitor, typed, form)
+
+    async def _review(
+        self, opened: Opened, visitor: Visitor, typed: Typed, form: Mapping[str, str], *, note: str = ""
+    ) -> Response:
+        changed = as_edited(opened.request, typed.written, self._deps.catalog)
+        words = typed_words(changed, visitor)
+        context = {
+            **self._context(opened, visitor),
+            "note": note,
+            "typed": words[0] if words else "",
+            "effect": changed.card.effect,
+            "lines": diff_lines(opened.request.card.rows, changed.card.rows, visitor.reader),
+            "sent": [(field.key, form[field.key]) for field in typed.fields if field.key in form],
+            "delivery": secrets.token_hex(16),
+        }
+        status = 422 if note else 200
+        return self._pages.page("edit_review.html", visitor, status=status, nav="waiting", **context)
+
+    async def _approve(self, opened: Opened, visitor: Visitor, typed: Typed, form: Mapping[str, str]) -> Response:
+        language = visitor.reader.language
+        words = typed_words(as_edited(opened.request, typed.written, self._deps.catalog), visitor)
+        if words and not typed_right(form.get("typed", ""), words):
+            note = text("card.typed_wrong", language, what=words[0])
+            return await self._review(opened, visitor, typed, form, note=note)
+        plain = {name: form.get(name, "") for name in ("revision", "question_hash", "delivery", "reason")}
+        answer = dataclasses.replace(answer_in(plain, "approved", visitor), edited_args=typed.args)
+        receipt = await decide(self._deps, opened.request.id, answer)
+        if receipt.status in ("accepted", "counted"):
+            return RedirectResponse(f"/approvals/{opened.request.id}", status_code=303)
+        note = note_of(receipt, language)
+        if receipt.code in ("malformed", "not_allowed", "unavailable"):
+            return self._write(opened, visitor, typed, note=note, status=receipt_status(receipt))
+        return self._over(opened, visitor, note=note, status=receipt_status(receipt))
+
+    def _read(self, opened: Opened, form: Mapping[str, str]) -> Typed:
+        request, tool = opened.request, self._tool(opened.request)
+        schema = tool.schema if tool is not None else None
+        fields = fields_of(opened.args, schema.schema if schema is not None else {}, request.secrets)
+        return read_fields(fields, form, opened.args, schema if form else None, request.secrets)
+
+    def _tool(self, request: ApprovalRequest) -> Tool | None:
+        return self._deps.catalog.defined(request.tool, request.definition)
+
+    def _why_not(self, opened: Opened, visitor: Visitor) -> str:
+        why = why_no_edit(opened.request, opened.args) or ("" if opened.page.decides else "edit.why.you")
+        return text(why, visitor.reader.language) if why else ""
+
+    def _write(self, opened: Opened, visitor: Visitor, typed: Typed, *, note: str = "", status: int = 200) -> Response:
+        context = {
+            **self._context(opened, visitor),
+            "note": note,
+            "fields": typed.fields,
+            "problems": typed.problems,
+            "hints": lambda field: _hints(field, visitor.reader),
+            "rows": lambda field: min(12, max(2, field.shown.count("\n") + 1)),
+            "tool_known": self._tool(opened.request) is not None,
+        }
+        return self._pages.page("edit.html", visitor, status=status, nav="waiting", **context)
+
+    def _over(self, opened: Opened, visitor: Visitor, *, note: str, status: int) -> Response:
+        """Nothing was decided, and nothing can be from here."""
+        context = {**self._context(opened, visitor), "note": note}
+        return self._pages.page("edit_over.html", visitor, status=status, nav="waiting", **context)
+
+    def _context(self, opened: Opened, visitor: Visitor) -> dict[str, Any]:
+        return {
+            "request": opened.request,
+            "card": opened.page,
+            "token": visitor.token(_purpose(opened.request)),
+            "action": f"/approvals/{opened.request.id}/edit",
+        }
+
+
+def _purpose(request: ApprovalRequest) -> str:
+    return f"edit {request.id}"
+
+
+def _hints(field: Field, reader: Reader) -> str:
+    """What may be written into a field, in a line."""
+    language = reader.language
+    told = [field.help.rstrip(".")] if field.help else []
+    if field.kind in ("number", "integer", "lines", "json"):
+        told.append(text(f"edit.{field.kind}", language))
+    for key, bound in (("least", field.least), ("most", field.most)):
+        told += [] if bound is None else [text(f"edit.{key}", language, n=number(bound))]
+    if field.secret:
+        told.append(text("edit.secret", language, words=field.words or text("edit.not_given", language)))
+    return " · ".join(told)
+
+
+def _wrong(typed: Typed, language: str) -> str:
+    count = len(typed.problems) + sum(bool(field.problem) for field in typed.fields)
+    return text("edit.wrong_one", language) if count == 1 else text("edit.wrong", language, n=count)

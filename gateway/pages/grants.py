@@ -1,0 +1,87 @@
+"""The page of remembered answers: what is given without asking, and taking it back."""
+
+from dataclasses import dataclass
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from signoff.contracts.errors import NotFound, Refused
+from signoff.contracts.grant import Grant
+from signoff.gateway.api.grants import readable_grants, take_back
+from signoff.gateway.auth.person_lookup import display_name
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.pages.form_fields import read_form
+from signoff.gateway.pages.renderer import Pages
+from signoff.gateway.pages.texts import text
+from signoff.gateway.pages.visitor import Visitor, Visitors
+from signoff.gateway.pages.words import Moment
+
+
+@dataclass(frozen=True)
+class GrantRow:
+    """One remembered answer as shown. `token` is what the form that takes it back must carry."""
+
+    grant: Grant
+    tool: str
+    people: str
+    until: Moment
+    until_in: str
+    token: str
+
+
+class GrantsPages:
+    """Handlers of `/grants`."""
+
+    def __init__(self, deps: GatewayDeps, visitors: Visitors, pages: Pages) -> None:
+        self._deps = deps
+        self._visitors = visitors
+        self._pages = pages
+
+    def router(self) -> APIRouter:
+        """The routes."""
+        router = APIRouter(include_in_schema=False)
+        router.add_api_route("/grants", self.index, methods=["GET", "HEAD"])
+        router.add_api_route("/grants/{grant}/revoke", self.revoke, methods=["POST"])
+        return router
+
+    async def index(self, request: Request) -> Response:
+        """What is remembered in the visitor's tenant and concerns them, newest first."""
+        visitor = await self._visitors.visitor(request)
+        done = text("grants.revoked", visitor.reader.language) if request.query_params.get("revoked") else ""
+        return await self._page(visitor, note=done)
+
+    async def revoke(self, request: Request, grant: str) -> Response:
+        """Take one back; only whose answer it is, or an operator, can."""
+        visitor = await self._visitors.visitor(request)
+        language = visitor.reader.language
+        token = str((await read_form(request)).get("token", ""))
+        if not visitor.opened(token, _purpose(grant)):
+            return await self._page(visitor, note=text("receipt.out_of_date", language), bad=True, status=403)
+        try:
+            await take_back(self._deps, grant, visitor.person, visitor.person.tenant)
+        except Refused as error:
+            note = text("grants.not_revoked", language, why=error.message)
+            status = 404 if isinstance(error, NotFound) else 403
+            return await self._page(visitor, note=note, bad=True, status=status)
+        return RedirectResponse("/grants?revoked=1", status_code=303)
+
+    async def _page(self, visitor: Visitor, *, note: str = "", bad: bool = False, status: int = 200) -> Response:
+        found = await readable_grants(self._deps, visitor.person, visitor.person.tenant)
+        rows = [self._row(grant, visitor) for grant in found]
+        return self._pages.page("grants.html", visitor, status=status, nav="grants", rows=rows, note=note, bad=bad)
+
+    def _row(self, grant: Grant, visitor: Visitor) -> GrantRow:
+        tool = self._deps.catalog.registry.resolve(grant.like.tool)
+        return GrantRow(
+            grant=grant,
+            tool=(tool.title if tool is not None else "") or grant.like.tool,
+            people=", ".join(display_name(self._deps.people, each, grant.like.tenant) for each in grant.people),
+            until=visitor.reader.moment(grant.expires_at),
+            until_in=visitor.reader.until(grant.expires_at),
+            token=visitor.token(_purpose(grant.id)),
+        )
+
+
+def _purpose(grant: str) -> str:
+    return f"revoke {grant}"

@@ -1,0 +1,278 @@
+"""The approver's pages: what waits, the card, and the decision."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from signoff.contracts.decision import at_least
+from signoff.contracts.errors import NotFound, ServerUnavailable, SignoffError
+from signoff.contracts.ids import parse_approval_id
+from signoff.contracts.list_rows import WaitingCard
+from signoff.contracts.receipt import Receipt
+from signoff.gateway.auth.caller import streamed
+from signoff.gateway.auth.person_lookup import display_name
+from signoff.gateway.conversations import Conversations
+from signoff.gateway.decision_service import decide, withdraw
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.errors import BadRequest, receipt_status
+from signoff.gateway.live import Live, event
+from signoff.gateway.pages.card_view import CardPage, typed_right, typed_words
+from signoff.gateway.pages.decision_form import SPANS, USES, answer_in, verbs_of, verdict_in
+from signoff.gateway.pages.form_fields import read_form
+from signoff.gateway.pages.renderer import Pages
+from signoff.gateway.pages.texts import text
+from signoff.gateway.pages.values import open_values
+from signoff.gateway.pages.visitor import Visitor, Visitors
+from signoff.gateway.pages.words import Moment
+from signoff.gateway.request_loader import note_of, open_card, own_approval
+
+LISTED: Final = 200
+LOOK_SECONDS: Final = 2.0
+"""How often visibility is asked while somebody looks on; all of them share one asker."""
+
+
+@dataclass(frozen=True)
+class WaitingRow:
+    """One request of the list. `together`: it may be decided with others."""
+
+    card: WaitingCard
+    requester: str
+    due: Moment | None
+    due_in: str
+    soon: bool
+    together: bool
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The filters in force; an empty one lets everything through. `several`: more than one is being chosen."""
+
+    actor: str = ""
+    tool: str = ""
+    team: str = ""
+    several: bool = False
+
+    @property
+    def any(self) -> bool:
+        """Whether something is filtered out."""
+        return bool(self.actor or self.tool or self.team)
+
+
+class WaitingPages:
+    """Handlers of `/`, `/approvals/...` and their live updates."""
+
+    def __init__(self, deps: GatewayDeps, visitors: Visitors, pages: Pages, live: Live) -> None:
+        self._deps = deps
+        self._visitors = visitors
+        self._pages = pages
+        self._live = live
+        self._conversations = Conversations(deps)
+
+    def router(self) -> APIRouter:
+        """The routes; none of those that read decides anything."""
+        router = APIRouter(include_in_schema=False)
+        router.add_api_route("/", self.home, methods=["GET", "HEAD"])
+        router.add_api_route("/approvals/{approval}", self.card, methods=["GET", "HEAD"])
+        router.add_api_route("/approvals/{approval}/values", self.values, methods=["GET"])
+        router.add_api_route("/approvals/{approval}/decide", self.decide, methods=["POST"])
+        router.add_api_route("/approvals/{approval}/withdraw", self.withdraw, methods=["POST"])
+        router.add_api_route("/live/waiting", self.changes, methods=["GET"])
+        return router
+
+    async def home(self, request: Request) -> Response:
+        """The list alone."""
+        visitor = await self._visitors.visitor(request)
+        choice = _choice(request)
+        rows = await self._rows(visitor)
+        template = "_list.html" if request.query_params.get("part") == "list" else "waiting.html"
+        return self._pages.page(template, visitor, nav="waiting", **self._list(rows, visitor, choice, ""))
+
+    async def card(self, request: Request, approval: str) -> Response:
+        """One request, beside the list where there is room."""
+        visitor = await self._visitors.visitor(request)
+        approval_id = await self._conversations.approval_id(approval, visitor.person, visitor.person.tenant)
+        if approval_id != approval:
+            return RedirectResponse(f"/approvals/{approval_id}", status_code=303)
+        if request.query_params.get("part") == "card":
+            card = await open_card(self._deps, approval_id, visitor)
+            return self._pages.page("_card.html", visitor, **self._card_context(card, visitor))
+        return await self._card_page(visitor, approval_id, _choice(request))
+
+    async def values(self, request: Request, approval: str) -> Response:
+        """A page of every value of a request; who opened all of them may approve what its card does not show whole."""
+        visitor = await self._visitors.visitor(request)
+        own_approval(visitor, approval)
+        loaded = await self._conversations.loaded(approval, visitor.person)
+        context = await open_values(self._deps, loaded, visitor, request)
+        return self._pages.page("values.html", visitor, nav="waiting", back=f"/approvals/{approval}", **context)
+
+    async def decide(self, request: Request, approval: str) -> Response:
+        """The form of a card. Only a page that this visitor opened, of this request, can decide it."""
+        visitor = await self._visitors.visitor(request)
+        own_approval(visitor, approval)
+        form = {name: str(value) for name, value in (await read_form(request)).items()}
+        language = visitor.reader.language
+        verdict = verdict_in(form)
+        plain, careful = (
+            visitor.opened(form.get("token", ""), f"{purpose} {approval}") for purpose in ("decide", "decide-typed")
+        )
+        if not (plain or careful):
+            return await self._card_page(visitor, approval, note=text("receipt.out_of_date", language), status=403)
+        if verdict is None:
+            return await self._card_page(visitor, approval, note=text("receipt.no_verdict", language), status=422)
+        if careful and verdict == "approved":
+            words = typed_words(await self._conversations.request(approval, visitor.person), visitor)
+            if words and not typed_right(form.get("typed", ""), words):
+                note = text("card.typed_wrong", language, what=words[0])
+                return await self._card_page(visitor, approval, note=note, status=422)
+        try:
+            answer = answer_in(form, verdict, visitor)
+        except BadRequest as error:
+            return await self._card_page(visitor, approval, note=error.message, status=422)
+        return await self._answered(visitor, approval, await decide(self._deps, approval, answer))
+
+    async def withdraw(self, request: Request, approval: str) -> Response:
+        """Who asked takes the request back, or an operator does."""
+        visitor = await self._visitors.visitor(request)
+        own_approval(visitor, approval)
+        form = await read_form(request)
+        if not visitor.opened(str(form.get("token", "")), f"withdraw {approval}"):
+            note = text("receipt.out_of_date", visitor.reader.language)
+            return await self._card_page(visitor, approval, note=note, status=403)
+        return await self._answered(visitor, approval, await withdraw(self._deps, approval, visitor.person, ""))
+
+    async def changes(self, request: Request) -> Response:
+        """Events `waiting` with how many requests wait for this person, whenever the list changed."""
+        visitor = await self._visitors.visitor(request)
+        entries, tenant = self._deps.rights(visitor.person), visitor.person.tenant
+        stream = self._live.follow(f"waiting {tenant} {entries}", lambda: self._looks(tenant, entries))
+        return streamed(request, stream)
+
+    async def _looks(self, tenant: str, approvers: Sequence[str]) -> AsyncGenerator[str, None]:
+        last: list[str] | None = None
+        while True:
+            try:
+                found = await self._deps.requests.waiting(tenant, approvers=approvers, limit=LISTED)
+            except SignoffError:
+                return
+            now = [f"{card.id}/{card.revision}/{card.reminded}/{card.escalated}" for card in found]
+            if now != last:
+                yield event("waiting", {"count": len(found), "version": _version(found)})
+                last = now
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _answered(self, visitor: Visitor, approval: str, receipt: Receipt) -> Response:
+        if receipt.status in ("accepted", "counted"):
+            response = RedirectResponse(f"/approvals/{approval}", status_code=303)
+            self._visitors.remember(visitor, response)
+            return response
+        status = receipt_status(receipt)
+        note = note_of(receipt, visitor.reader.language)
+        try:
+            return await self._card_page(
+                visitor, approval, note=note, status=status, refused=receipt.status != "pending"
+            )
+        except (ServerUnavailable, NotFound):
+            return self._pages.page("receipt.html", visitor, status=status, nav="waiting", note=note, receipt=receipt)
+
+    async def _card_page(
+        self,
+        visitor: Visitor,
+        approval: str,
+        choice: Choice | None = None,
+        *,
+        note: str = "",
+        status: int = 200,
+        refused: bool = True,
+    ) -> Response:
+        rows, card = await asyncio.gather(self._rows(visitor), open_card(self._deps, approval, visitor))
+        context = {
+            **self._list(rows, visitor, choice or Choice(), approval),
+            **self._card_context(card, visitor),
+            "note": note,
+            "refused": refused,
+        }
+        return self._pages.page("approval.html", visitor, status=status, nav="waiting", **context)
+
+    def _card_context(self, card: CardPage, visitor: Visitor) -> dict[str, Any]:
+        request = card.request
+        key = parse_approval_id(request.id)
+        purpose = "decide-typed" if card.typed else "decide"
+        return {
+            "card": card,
+            "note": "",
+            "refused": True,
+            "token": visitor.token(f"{purpose} {request.id}"),
+            "action": f"/approvals/{request.id}/decide",
+            "values": f"/approvals/{request.id}/values",
+            "verbs": verbs_of(request),
+            "by_link": False,
+            "spans": tuple(SPANS),
+            "uses": USES,
+            "withdraw_token": visitor.token(f"withdraw {request.id}"),
+            # Sent twice by one page, an answer is one answer.
+            "delivery": secrets.token_hex(16),
+            "talk": ".".join(key.turn) if key is not None else "",
+        }
+
+    async def _rows(self, visitor: Visitor) -> list[WaitingRow]:
+        person, reader = visitor.person, visitor.reader
+        entries = self._deps.rights(person)
+        found = await self._deps.requests.waiting(person.tenant, approvers=entries, limit=LISTED)
+        return [
+            WaitingRow(
+                card=card,
+                requester=display_name(self._deps.people, card.requester, person.tenant),
+                due=reader.moment(card.expires_at) if card.expires_at else None,
+                due_in=reader.until(card.expires_at) if card.expires_at else "",
+                soon=reader.soon(card.expires_at) if card.expires_at else False,
+                together=card.kind == "approval" and self._together(card.tool),
+            )
+            for card in found
+        ]
+
+    def _together(self, tool: str) -> bool:
+        """Whether calls of a tool may be decided with others, by its policy; the batch's page asks the request."""
+        catalog = self._deps.catalog
+        policies = [policy for each in catalog.named(tool) if (policy := catalog.policy(each.activity).policy)]
+        return all(each.confirm == "" and not at_least(each.min_assurance, "mfa") for each in policies)
+
+    def _list(self, rows: list[WaitingRow], visitor: Visitor, choice: Choice, selected: str) -> dict[str, Any]:
+        shown = [row for row in rows if _passes(row.card, choice)]
+        return {
+            "rows": shown,
+            "count": len(rows),
+            "limit": LISTED,
+            "several": sum(row.together for row in shown) > 1,
+            "choice": choice,
+            "selected": selected,
+            "version": _version([row.card for row in rows]),
+            "actors": sorted(self._deps.catalog.actors),
+            "tools": list(
+                {tool.name: (tool.name, tool.title or tool.name) for tool in self._deps.catalog.every_tool}.values()
+            ),
+            "teams": visitor.person.roles,
+        }
+
+
+def _choice(request: Request) -> Choice:
+    given = request.query_params
+    return Choice(given.get("actor", ""), given.get("tool", ""), given.get("team", ""), "choose" in given)
+
+
+def _passes(card: WaitingCard, choice: Choice) -> bool:
+    return (
+        choice.actor in ("", card.actor)
+        and choice.tool in ("", card.tool)
+        and (not choice.team or f"role:{choice.team}" in card.approvers)
+    )
+
+
+def _version(cards: Sequence[WaitingCard]) -> str:
+    return "-".join(f"{card.code}{card.revision}{card.reminded}{card.escalated:d}" for card in cards)

@@ -1,0 +1,175 @@
+"""The page behind an approval link: looking shows the request, and only a form of that page decides."""
+
+import dataclasses
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from signoff.approvals.audit_events import opened
+from signoff.contracts.decision import Assurance, Verdict
+from signoff.contracts.errors import Refused
+from signoff.contracts.ids import parse_approval_id
+from signoff.contracts.limits import LINK_SECONDS
+from signoff.contracts.person import Person
+from signoff.gateway.approval_links import LINK_KEY, Link, delivery_of, read_link
+from signoff.gateway.audit_writer import record
+from signoff.gateway.decision_service import Answer, decide
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.errors import BadRequest, receipt_status
+from signoff.gateway.pages.card_view import CardPage, typed_right, typed_words
+from signoff.gateway.pages.form_fields import read_form
+from signoff.gateway.pages.renderer import Pages
+from signoff.gateway.pages.texts import text
+from signoff.gateway.pages.values import open_values
+from signoff.gateway.pages.visitor import Visitor, Visitors
+from signoff.gateway.request_loader import note_of, open_card
+
+ASSURANCE: Final[Assurance] = "link"
+_BOTH: Final[tuple[Verdict, ...]] = ("approved", "denied")
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A link that was opened: what it says, as it was written, and its recipient at this browser."""
+
+    link: Link
+    written: str
+    visitor: Visitor
+
+    @property
+    def purpose(self) -> str:
+        """What a form of its page is for: this link, hence this request, revision, recipient and verb."""
+        return f"link {delivery_of(self.written)}"
+
+
+class LinkPages:
+    """Handlers of `/link/...`. Whoever comes needs no sign-in: the link says who it was sent to."""
+
+    def __init__(self, deps: GatewayDeps, visitors: Visitors, pages: Pages) -> None:
+        self._deps = deps
+        self._visitors = visitors
+        self._pages = pages
+
+    def router(self) -> APIRouter:
+        """The routes; only the second can decide."""
+        router = APIRouter(include_in_schema=False)
+        router.add_api_route("/link/{written}", self.show, methods=["GET", "HEAD"])
+        router.add_api_route("/link/{written}", self.decide, methods=["POST"])
+        router.add_api_route("/link/{written}/values", self.values, methods=["GET"])
+        return router
+
+    async def show(self, request: Request, written: str) -> Response:
+        """The request, with the form to answer it where the link is enough for that."""
+        found = await self._opened(request, written)
+        link = found.link
+        seen = opened(link.approval, link.person, link.channel, self._deps.clock(), link=delivery_of(written))
+        await record(self._deps.store, seen)
+        return await self._page(found)
+
+    async def decide(self, request: Request, written: str) -> Response:
+        """An answer, with the value that only the page has: not what a scanner of mail or a preview sends."""
+        opened = await self._opened(request, written)
+        link, visitor = opened.link, opened.visitor
+        form = {name: str(value) for name, value in (await read_form(request)).items()}
+        language = visitor.reader.language
+        if not visitor.opened(form.get("token", ""), opened.purpose):
+            return await self._page(opened, note=text("receipt.out_of_date", language), status=403)
+        verdict = next((each for each in _verbs(link) if each == form.get("verdict")), None)
+        if verdict is None:
+            return await self._page(opened, note=text("receipt.no_verdict", language), status=422)
+        card = await self._card(opened)
+        if card.request.state == "pending" and not card.decides:
+            return await self._page(opened, note=card.why_not, status=403)
+        words = typed_words(card.request, visitor)
+        if verdict == "approved" and words and not typed_right(form.get("typed", ""), words):
+            note = text("card.typed_wrong", language, what=words[0])
+            return await self._page(opened, note=note, status=422)
+        answer = Answer(
+            verdict=verdict,
+            person=visitor.person,
+            channel=link.channel,
+            assurance=ASSURANCE,
+            reason=form.get("reason", "").strip()[:2_000],
+            revision=link.revision,
+            question_hash=form.get("question_hash", ""),
+            delivery=delivery_of(written),
+        )
+        receipt = await decide(self._deps, link.approval, answer)
+        if receipt.status in ("accepted", "counted"):
+            return RedirectResponse(f"/link/{written}", status_code=303)
+        return await self._page(
+            opened, note=note_of(receipt, language), status=receipt_status(receipt), bad=receipt.status == "refused"
+        )
+
+    async def values(self, request: Request, written: str) -> Response:
+        """A page of every value of the request, which counts as opened by whom the link was sent to."""
+        opened = await self._opened(request, written)
+        await self._card(opened)
+        loaded = await self._deps.requests.load(opened.link.approval)
+        context = await open_values(self._deps, loaded, opened.visitor, request)
+        browser = opened.visitor.browser
+        return self._pages.page("values.html", browser, nav="link", back=f"/link/{written}", **context)
+
+    async def _opened(self, request: Request, written: str) -> Opened:
+        key = await self._deps.store.secret_key(LINK_KEY)
+        try:
+            link = read_link(key, written, self._deps.clock())
+        except Refused as error:
+            self._deps.store.count_refusal("late" if error.code == "expired" else "forged")
+            raise BadRequest(error.message, status=410 if error.code == "expired" else 404, code=error.code) from None
+        person = self._recipient(link)
+        return Opened(link, written, await self._visitors.visitor_as(request, person, ASSURANCE, signed_in=False))
+
+    def _recipient(self, link: Link) -> Person:
+        named = parse_approval_id(link.approval)
+        person = None if named is None else self._deps.people.find(link.person, named.turn.tenant)
+        if person is None or not person.active:
+            raise BadRequest("whoever this link was sent to is not in the directory any more", status=403)
+        return person
+
+    async def _card(self, opened: Opened) -> CardPage:
+        """The card, with the form only where a link may answer: what was sent, and no question of what happened."""
+        card = await open_card(self._deps, opened.link.approval, opened.visitor)
+        self._require_lately(card)
+        language = opened.visitor.reader.language
+        if card.request.kind == "in_doubt":
+            return dataclasses.replace(card, decides=False, why_not=text("link.doubt", language))
+        if card.request.revision != opened.link.revision:
+            return dataclasses.replace(card, decides=False, why_not=text("link.stale", language))
+        return card
+
+    def _require_lately(self, card: CardPage) -> None:
+        """Raise `BadRequest` where the request has been over for a day: a link may lie in a mailbox for years."""
+        ended = card.request.decided_at
+        if ended is not None and self._deps.clock() >= ended + timedelta(seconds=LINK_SECONDS):
+            self._deps.store.count_refusal("late")
+            told = "the request of this link is over; sign in and find it there"
+            raise BadRequest(told, status=410, code="expired")
+
+    async def _page(self, opened: Opened, *, note: str = "", status: int = 200, bad: bool = True) -> Response:
+        link, visitor = opened.link, opened.visitor
+        card = await self._card(opened)
+        context: dict[str, Any] = {
+            "card": card,
+            "note": note,
+            "bad": bad,
+            "person": visitor.person,
+            "verbs": _verbs(link),
+            "action": f"/link/{opened.written}",
+            "values": f"/link/{opened.written}/values",
+            "by_link": True,
+            "token": visitor.token(opened.purpose),
+            "withdraw_token": "",
+            "delivery": "",
+            "talk": "",
+        }
+        # The page greets nobody: it leads nowhere that needs a sign-in without asking for one.
+        return self._pages.page("link.html", visitor.browser, status=status, nav="link", **context)
+
+
+def _verbs(link: Link) -> tuple[Verdict, ...]:
+    return _BOTH if not link.verb else (link.verb,)

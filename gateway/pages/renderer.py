@@ -1,0 +1,77 @@
+"""Pages from templates. Everything is escaped; words come from the catalog of texts."""
+
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.responses import HTMLResponse
+
+from signoff.contracts.ids import show_code
+from signoff.gateway.auth.person_lookup import active_people, display_name
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.freeze_service import operates
+from signoff.gateway.pages.texts import DEFAULT_LANGUAGE, has_text, text
+from signoff.gateway.pages.visitor import Browser, Visitor, Visitors
+from signoff.gateway.record_access import reads_record
+
+_HERE: Final = Path(__file__).parent
+STATIC: Final = _HERE / "static"
+_TEMPLATES: Final = Environment(
+    loader=FileSystemLoader(_HERE / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.globals.update(has_text=has_text, show_code=show_code)
+_TEMPLATES.filters["path"] = lambda value: quote(str(value), safe="")
+
+
+class Pages:
+    """Renders templates for visitors."""
+
+    def __init__(self, deps: GatewayDeps, visitors: Visitors) -> None:
+        self._deps = deps
+        self._visitors = visitors
+        self._remembers = any(
+            policy.policy is not None and policy.policy.allow_remember for policy in deps.catalog.policies.values()
+        )
+
+    def page(
+        self,
+        template: str,
+        visitor: Browser | None,
+        *,
+        status: int = 200,
+        nav: str = "",
+        count: int = 0,
+        **context: Any,
+    ) -> HTMLResponse:
+        """A whole page, or a fragment of one.
+
+        It greets nobody at a browser where nobody signed in, or without one (an error too early to know).
+        """
+        language = visitor.reader.language if visitor is not None else DEFAULT_LANGUAGE
+        known = visitor if isinstance(visitor, Visitor) else None
+        response = HTMLResponse(
+            _TEMPLATES.get_template(template).render(
+                t=lambda key, **values: text(key, language, **values),
+                name_of=lambda subject: display_name(self._deps.people, subject),
+                visitor=visitor,
+                known=known,
+                reads_record=known is not None and reads_record(self._deps, known.person),
+                operates=known is not None and operates(self._deps, known.person),
+                development=self._deps.settings.profile == "development",
+                people=active_people(self._deps.people),
+                remembers=self._remembers,
+                language=language,
+                nav=nav,
+                count=count,
+                **context,
+            ),
+            status_code=status,
+        )
+        if visitor is not None:
+            self._visitors.remember(visitor, response)
+        return response

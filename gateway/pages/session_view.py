@@ -1,0 +1,77 @@
+"""A session as its page shows it: one conversation, made of the turns that answer its messages."""
+
+import asyncio
+import hashlib
+from typing import Final
+
+from signoff.contracts.errors import NotFound, ServerUnavailable
+from signoff.contracts.ids import SessionKey, TurnKey
+from signoff.contracts.parts import RESPONSE
+from signoff.contracts.session_messages import SessionTurnView, SessionView
+from signoff.contracts.turn import TurnView
+from signoff.gateway.auth.person_lookup import display_name
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.pages.texts import text
+from signoff.gateway.pages.turn_view import Said, Talk, said_in, said_words
+
+IN_FULL: Final = 20
+"""Turns shown with their calls; of older ones the words."""
+OPEN: Final = ("working", "waiting")
+
+
+async def turns_in_full(deps: GatewayDeps, view: SessionView) -> dict[str, TurnView]:
+    """The newest turns and those that go on, each as it stands; those that cannot be read are left out."""
+    newest = view.turns[-IN_FULL:]
+    wanted = [turn for turn in view.turns if turn in newest or turn.state in OPEN]
+    found = await asyncio.gather(*(_turn(deps, TurnKey(view.tenant, view.session, turn.turn)) for turn in wanted))
+    return {each.turn: each for each in found if each is not None}
+
+
+async def session_talk(deps: GatewayDeps, view: SessionView, turns: dict[str, TurnView], language: str) -> Talk:
+    """The conversation of a session. Raises `StoreUnavailable`."""
+    entries: list[Said] = []
+    for turn in view.turns:
+        full = turns.get(turn.turn)
+        if full is None:
+            entries += await _remembered(deps, view, turn)
+        else:
+            entries += await said_in(deps, full, language, after=turn.earlier, prefix=f"{turn.turn}-")
+        if turn.error is not None:
+            failed = f"{text('turn.error', language)}: {turn.error.message}"
+            entries.append(Said(f"{turn.turn}-error", "agent", failed, speaker=turn.actor))
+    for queued in view.queued:
+        words = await said_words(deps, queued.message, SessionKey(view.tenant, view.session))
+        entries.append(Said(f"{queued.message_id}-m0-0", "person", words, speaker=text("talk.queued", language)))
+    state = state_of(view)
+    version = hashlib.sha256(repr((entries, state)).encode()).hexdigest()[:16]
+    return Talk(tuple(entries), state, state in ("running", "suspended"), "", version)
+
+
+def state_of(view: SessionView) -> str:
+    """How the whole conversation stands: it runs, waits for people, or as its last turn ended."""
+    states = [turn.state for turn in view.turns]
+    if view.queued or "working" in states:
+        return "running"
+    if "waiting" in states:
+        return "suspended"
+    return states[-1] if states else ""
+
+
+async def _turn(deps: GatewayDeps, key: TurnKey) -> TurnView | None:
+    try:
+        return await deps.view(key)
+    except (NotFound, ServerUnavailable):
+        return None
+
+
+async def _remembered(deps: GatewayDeps, view: SessionView, turn: SessionTurnView) -> list[Said]:
+    asker, place = display_name(deps.people, turn.requester, view.tenant), SessionKey(view.tenant, view.session)
+    said = [
+        Said(f"{turn.turn}-m{turn.earlier + number}-0", "person", await said_words(deps, message, place), speaker=asker)
+        for number, message in enumerate(turn.said)
+    ]
+    answered = [part.content for part in turn.parts if part.type == RESPONSE]
+    return said + [
+        Said(f"{turn.turn}-r{number}", "agent", await said_words(deps, content, place), speaker=turn.actor)
+        for number, content in enumerate(answered)
+    ]

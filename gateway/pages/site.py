@@ -1,0 +1,58 @@
+"""What all pages share: who one is, the icon, the style and the script."""
+
+from typing import Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from signoff.gateway.auth.person_lookup import known_person
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.errors import BadRequest
+from signoff.gateway.pages.form_fields import read_form
+from signoff.gateway.pages.renderer import Pages
+from signoff.gateway.pages.visitor import Visitors
+
+_ICON: Final = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="8" fill="#2f4bc7"/>'
+    '<path d="M8 17l5 5 11-12" fill="none" stroke="#fff" stroke-width="4" stroke-linecap="round" '
+    'stroke-linejoin="round"/>{badge}</svg>'
+)
+_BADGE: Final = (
+    '<circle cx="23" cy="9" r="9" fill="#b45309"/><text x="23" y="13" font-family="sans-serif" font-size="12" '
+    'font-weight="700" fill="#fff" text-anchor="middle">{count}</text>'
+)
+
+
+class SitePages:
+    """Handlers of `/person` and `/icon.svg`."""
+
+    def __init__(self, deps: GatewayDeps, visitors: Visitors, pages: Pages) -> None:
+        self._deps = deps
+        self._visitors = visitors
+        self._pages = pages
+
+    def router(self) -> APIRouter:
+        """The routes."""
+        router = APIRouter(include_in_schema=False)
+        router.add_api_route("/person", self.switch, methods=["POST"])
+        router.add_api_route("/icon.svg", self.icon, methods=["GET", "HEAD"])
+        return router
+
+    async def switch(self, request: Request) -> Response:
+        """Become another person, in the development profile."""
+        visitor = await self._visitors.visitor(request)
+        if visitor.signed_in:
+            raise BadRequest("whoever signed in is who they are; sign out first", status=403)
+        form = await read_form(request)
+        if not visitor.opened(str(form.get("token", "")), "person"):
+            raise BadRequest("this page was out of date; open it again and switch once more", status=403)
+        person = known_person(self._deps.people, str(form.get("person", "")), visitor.person.tenant)
+        response = RedirectResponse("/", status_code=303)
+        self._visitors.switch(person, response)
+        return response
+
+    async def icon(self, n: int = 0) -> Response:
+        """The icon, with how many wait."""
+        badge = _BADGE.format(count=n if n < 100 else "99") if n > 0 else ""
+        return Response(_ICON.format(badge=badge), media_type="image/svg+xml")

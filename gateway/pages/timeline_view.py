@@ -1,0 +1,145 @@
+"""The course of a request in words: who may answer, what time brings, what was changed on the way."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from signoff.approvals.edit_diff import changes
+from signoff.contracts.approval import ApprovalRequest, CardRow
+from signoff.contracts.person import Person
+from signoff.gateway.auth.person_lookup import active_people
+from signoff.gateway.pages.texts import text
+from signoff.gateway.pages.visitor import Visitor
+from signoff.gateway.pages.words import Moment, Reader
+from signoff.people.directory import Directory
+from signoff.people.eligibility import rights
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One thing that time brings or brought: words, and the moment they end with, if any."""
+
+    words: str
+    when: Moment | None = None
+
+
+@dataclass(frozen=True)
+class DiffLine:
+    """One argument, old and new; "" for none."""
+
+    label: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Diff:
+    """What somebody changed. Without lines, what they changed is hidden."""
+
+    who: str
+    lines: tuple[DiffLine, ...]
+
+
+def state_words(request: ApprovalRequest, language: str) -> str:
+    """The state of a request in a word or two."""
+    doubt = "doubt." if request.kind == "in_doubt" else ""
+    return text(f"{doubt}state.{request.state}", language)
+
+
+def who_may(request: ApprovalRequest, people: Directory, reader: Reader, *, answered: bool = False) -> str:
+    """Who may answer: each role with its people, those who stand in for them, then those named one by one.
+
+    With `answered` without those who have answered already.
+    """
+    seats = {seat for vote in request.votes for seat in (vote.subject, vote.on_behalf)} if answered else set()
+    return _told(request.approvers, request, people, reader, seats)
+
+
+def silence_words(request: ApprovalRequest, people: Directory, reader: Reader) -> str:
+    """What happens if nobody answers in time."""
+    if request.kind == "in_doubt":
+        return text("card.silence.given_up", reader.language)
+    if request.on_timeout == "escalate" and not request.extended and request.expires_at is not None:
+        last = request.expires_at + timedelta(seconds=request.timeout)
+        who = _others(request.escalate_to, request, people, reader)
+        return text("card.silence.extended", reader.language, who=who, when=reader.moment(last).clock)
+    return text("card.silence.denied", reader.language)
+
+
+def timed_words(request: ApprovalRequest, people: Directory, reader: Reader) -> tuple[Timed, ...]:
+    """Reminders and escalation, past and to come, of a request that waits."""
+    if request.state != "pending":
+        return ()
+    told = [
+        Timed(text("card.reminded" if at < request.reminded else "card.reminder", reader.language), reader.moment(when))
+        for at, when in enumerate(request.remind_at)
+    ]
+    who = _others(request.escalate_to, request, people, reader)
+    if request.escalated:
+        told.append(Timed(text("card.escalated", reader.language, who=who)))
+    elif request.escalate_at is not None:
+        moment = reader.moment(request.escalate_at)
+        told.append(Timed(text("card.escalates", reader.language, who=who), moment))
+    return tuple(told)
+
+
+def diff_of(request: ApprovalRequest, visitor: Visitor) -> Diff | None:
+    """What the last edit of a request changed; None for one nobody changed."""
+    if not request.edited_by:
+        return None
+    who = request.edited_name or request.edited_by
+    if request.edited_by == visitor.person.id:
+        who = f"{who} ({text('receipt.you', visitor.reader.language)})"
+    return Diff(who, diff_lines(request.before, request.card.rows, visitor.reader))
+
+
+def diff_lines(before: tuple[CardRow, ...], after: tuple[CardRow, ...], reader: Reader) -> tuple[DiffLine, ...]:
+    """The rows of two cards that differ, their values as each card shows them."""
+    old, new = ({row.name: row for row in rows if row.name} for rows in (before, after))
+    return tuple(
+        DiffLine(
+            label=change.label or change.name,
+            before=reader.value(old[change.name], before) if change.name in old else "",
+            after=reader.value(new[change.name], after) if change.name in new else "",
+        )
+        for change in changes(before, after)
+    )
+
+
+def _others(approvers: Sequence[str], request: ApprovalRequest, people: Directory, reader: Reader) -> str:
+    return _told(approvers, request, people, reader, set())
+
+
+def _told(
+    approvers: Sequence[str], request: ApprovalRequest, people: Directory, reader: Reader, without: Collection[str]
+) -> str:
+    everybody = [
+        person
+        for person in active_people(people, request.tenant)
+        if (request.allow_self or person.id != request.requester.user) and person.id not in without
+    ]
+    told: list[str] = []
+    for approver in approvers:
+        kind, _, name = approver.partition(":")
+        own = [person for person in everybody if approver in rights(person)]
+        found = [person.name or person.id for person in own] + _standing_in(own, everybody, request, people, reader)
+        if kind == "role":
+            told.append(f"{', '.join(found) or text('card.nobody', reader.language)} ({name})")
+        elif found or people.find(name, request.tenant) is None:
+            told.append(", ".join(found) or name)
+    return "; ".join(told) or text("card.nobody", reader.language)
+
+
+def _standing_in(
+    own: Sequence[Person], everybody: Sequence[Person], request: ApprovalRequest, people: Directory, reader: Reader
+) -> list[str]:
+    """Those who may answer only in the place of one of `own`, and of whom."""
+    told: list[str] = []
+    for person in everybody:
+        if person not in own:
+            standing = [each for each in people.delegators(person.id, request.tenant, reader.now) if each in own]
+            told += [
+                text("card.for_whom", reader.language, who=person.name or person.id, whom=each.name or each.id)
+                for each in standing
+            ]
+    return told

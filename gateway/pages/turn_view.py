@@ -1,0 +1,132 @@
+"""A conversation as its page shows it: what was said, and each call as a line where it was made."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from signoff.contracts.content import Content
+from signoff.contracts.ids import SessionKey
+from signoff.contracts.message import CallPart, Message, TextPart
+from signoff.contracts.names import RESPOND
+from signoff.contracts.parts import RESPONSE
+from signoff.contracts.turn import TurnView
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.pages.call_view import CallLine, call_line
+from signoff.gateway.pages.texts import text
+from signoff.store.content_store import load_in
+
+TEXT_CHARS: Final = 20_000
+_LIVE: Final = ("running", "suspended")
+
+
+@dataclass(frozen=True)
+class Said:
+    """One entry of a conversation: words of somebody, or one call. `key` stays the same while a turn goes on."""
+
+    key: str
+    who: str
+    words: str = ""
+    line: CallLine | None = None
+    speaker: str = ""
+
+
+@dataclass(frozen=True)
+class Talk:
+    """A whole conversation. `live` while more may come; `error` why it failed."""
+
+    entries: tuple[Said, ...]
+    state: str
+    live: bool
+    error: str
+    version: str
+
+
+async def talk_of(deps: GatewayDeps, view: TurnView, language: str) -> Talk:
+    """The conversation of a turn; long words are fetched from the store. Raises `StoreUnavailable`."""
+    entries = await said_in(deps, view, language)
+    live = view.result is None
+    error = view.result.error.message if view.result is not None and view.result.error is not None else ""
+    state = view.state if not live or view.state in _LIVE else "running"
+    version = hashlib.sha256(repr((entries, state, error)).encode()).hexdigest()[:16]
+    return Talk(tuple(entries), state, live, error, version)
+
+
+async def said_in(deps: GatewayDeps, view: TurnView, language: str, *, after: int = 0, prefix: str = "") -> list[Said]:
+    """What was said in a turn, leaving out the first `after` messages; `prefix` makes keys differ between turns.
+
+    Raises `StoreUnavailable`.
+    """
+    entries: list[Said] = []
+    lines = call_lines(deps, view, language)
+    shown: dict[str, list[CallLine]] = {}
+    for call in view.calls:
+        shown.setdefault(call.stands_for or call.call, []).append(lines[call.call])
+    for number, message in list(enumerate(view.messages))[after:]:
+        entries += await _entries(deps, number, message, shown, SessionKey(view.tenant, view.session))
+    entries += await _answer(deps, view, entries)
+    asker = view.requester.name or view.requester.user
+    speakers = {"person": asker, "agent": view.actor}
+    return [replace(said, key=prefix + said.key, speaker=speakers.get(said.who, "")) for said in entries]
+
+
+async def said_words(deps: GatewayDeps, said: Message | Content, place: SessionKey) -> str:
+    """The words of a message or a content of a session, long ones from the store. Raises `StoreUnavailable`."""
+    if isinstance(said, Content):
+        return await _words(deps, said, place)
+    return " ".join([await _words(deps, part.text, place) for part in said.parts if isinstance(part, TextPart)])
+
+
+def call_lines(deps: GatewayDeps, view: TurnView, language: str) -> dict[str, CallLine]:
+    """The line of each call, by call id. What stands in for one was proposed with its arguments."""
+    parts = {part.call: part for message in view.messages for part in message.parts if isinstance(part, CallPart)}
+    stood = {call.stands_for: call.tool for call in view.calls if call.stands_for}
+    return {
+        call.call: call_line(
+            call,
+            parts.get(call.stands_for or call.call),
+            deps.catalog,
+            deps.people,
+            language,
+            stood=stood.get(call.call, ""),
+        )
+        for call in view.calls
+    }
+
+
+async def _entries(
+    deps: GatewayDeps, number: int, message: Message, shown: Mapping[str, Sequence[CallLine]], place: SessionKey
+) -> list[Said]:
+    if message.role == "tool":
+        return []
+    who = "person" if message.role == "user" else "agent"
+    found: list[Said] = []
+    for index, part in enumerate(message.parts):
+        key = f"m{number}-{index}"
+        if isinstance(part, TextPart):
+            words = await _words(deps, part.text, place)
+            found += [Said(key, who, words)] if words.strip() else []
+        elif isinstance(part, CallPart) and part.tool != RESPOND:
+            # After the call, whatever was tried in its place.
+            tried = shown.get(part.call, ())
+            found += [Said(f"{key}-{at}" if at else key, "call", line=line) for at, line in enumerate(tried)]
+    return found
+
+
+async def _answer(deps: GatewayDeps, view: TurnView, before: list[Said]) -> list[Said]:
+    if view.result is None:
+        return []
+    found: list[Said] = []
+    spoken = [part for part in view.result.parts if part.type == RESPONSE]
+    for index, part in enumerate(spoken):
+        words = await _words(deps, part.content, SessionKey(view.tenant, view.session))
+        # A model that answered in plain text said these words already.
+        if words.strip() and not (before and before[-1].who == "agent" and before[-1].words == words):
+            found.append(Said(f"r{index}", "agent", words))
+    return found
+
+
+async def _words(deps: GatewayDeps, content: Content, place: SessionKey) -> str:
+    value = await load_in(deps.store, content, place)
+    words = value if isinstance(value, str) else text("turns.untitled")
+    return words if len(words) <= TEXT_CHARS else words[:TEXT_CHARS] + "…"

@@ -1,0 +1,164 @@
+"""Who looks at a page: the person, the browser, and tokens that prove a form came from a page they opened."""
+
+import hmac
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from signoff.contracts.decision import Assurance
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.grant import Freeze
+from signoff.contracts.person import Person
+from signoff.gateway.auth.caller import SESSION, SignInNeeded, caller_of, is_session
+from signoff.gateway.auth.person_lookup import DEFAULT_DECIDER, active_people
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.pages.texts import DEFAULT_LANGUAGE, language_of
+from signoff.gateway.pages.words import Reader
+from signoff.store.freezes import Freezes
+
+PERSON: Final = "signoff_person"
+ZONE: Final = "signoff_zone"
+YEAR_SECONDS: Final = 365 * 86_400
+_KEY: Final = "gateway-forms"
+
+
+@dataclass(frozen=True)
+class Browser:
+    """One browser, whoever sits at it. `fresh` when it brought no cookie yet."""
+
+    session: str
+    fresh: bool
+    key: bytes
+    reader: Reader
+
+    def token(self, purpose: str) -> str:
+        """What a form must carry: bound to this browser, this person and this purpose."""
+        # Cookies are letters and digits and the purpose comes last, so no two of these read the same.
+        words = "|".join((self.session, *self._who(), purpose))
+        return hmac.new(self.key, words.encode(), "sha256").hexdigest()
+
+    def opened(self, token: str, purpose: str) -> bool:
+        """Whether `token` comes from a page that this visitor opened for this purpose."""
+        # As bytes: compare_digest raises TypeError for text that is not ASCII, and a form may hold any.
+        return not self.fresh and hmac.compare_digest(token.encode(), self.token(purpose).encode())
+
+    def _who(self) -> tuple[str, str]:
+        return "", ""
+
+
+@dataclass(frozen=True)
+class Visitor(Browser):
+    """A person at a browser. `signed_in` unless they only said who they are, in the development profile.
+
+    `freeze` is set while their tenant is frozen.
+    """
+
+    person: Person
+    assurance: Assurance = "session"
+    signed_in: bool = True
+    freeze: Freeze | None = None
+
+    @property
+    def browser(self) -> Browser:
+        """The browser alone."""
+        return Browser(self.session, self.fresh, self.key, self.reader)
+
+    def _who(self) -> tuple[str, str]:
+        return self.person.tenant, self.person.id
+
+
+class Visitors:
+    """Recognises visitors by their cookies."""
+
+    def __init__(self, deps: GatewayDeps) -> None:
+        self._deps = deps
+        self._key: bytes | None = None
+
+    async def visitor(self, request: Request) -> Visitor:
+        """Who sent `request`.
+
+        Raises `StoreUnavailable`; `SignInNeeded` for nobody; `ConfigError` when the directory is empty.
+        """
+        caller = caller_of(request)
+        if caller is not None:
+            return await self.visitor_as(request, caller.person, caller.assurance)
+        if self._deps.settings.profile != "development":
+            raise SignInNeeded("sign in first")
+        return await self.visitor_as(request, self.person(request.cookies), "session", signed_in=False)
+
+    async def visitor_as(
+        self, request: Request, person: Person, assurance: Assurance, *, signed_in: bool = True
+    ) -> Visitor:
+        """The browser that sent `request`, with a person at it whom somebody else has recognised."""
+        browser = await self.browser(request, person.locale)
+        return Visitor(
+            browser.session,
+            browser.fresh,
+            browser.key,
+            browser.reader,
+            person=person,
+            assurance=assurance,
+            signed_in=signed_in,
+            freeze=await Freezes(self._deps.store).look(person.tenant),
+        )
+
+    async def browser(self, request: Request, locale: str = DEFAULT_LANGUAGE) -> Browser:
+        """The browser that sent `request`. Raises `StoreUnavailable`."""
+        # Of the store, not of the process: a form opened at one gateway may be sent to another, or after a restart.
+        if self._key is None:
+            self._key = await self._deps.store.secret_key(_KEY)
+        session = request.cookies.get(SESSION, "")
+        fresh = not is_session(session)
+        reader = Reader(
+            language=language_of(locale),
+            locale=locale,
+            zone=_zone(request.cookies.get(ZONE, "")),
+            now=self._deps.clock(),
+        )
+        return Browser(new_session() if fresh else session, fresh, self._key, reader)
+
+    def person(self, cookies: Mapping[str, str]) -> Person:
+        """The person a browser says it is: nothing proves it, so only the development profile uses this."""
+        everybody = active_people(self._deps.people)
+        for wanted in (cookies.get(PERSON, ""), DEFAULT_DECIDER):
+            for person in everybody:
+                if person.id == wanted:
+                    return person
+        if not everybody:
+            raise ConfigError("there is nobody in the directory; add people to the manifest")
+        return everybody[0]
+
+    def remember(self, browser: Browser, response: Response) -> None:
+        """Give a browser without a cookie its own."""
+        if browser.fresh:
+            self.set_cookie(response, SESSION, browser.session)
+
+    def switch(self, person: Person, response: Response) -> None:
+        """Make the browser another person from now on."""
+        self.set_cookie(response, PERSON, person.id)
+
+    def set_cookie(self, response: Response, name: str, value: str, *, seconds: int = YEAR_SECONDS) -> None:
+        """A cookie that scripts cannot read and other sites do not send along with forms; 0 seconds removes it."""
+        # Browsers keep a `Secure` cookie from a plain http page back, and then nobody could sign in there.
+        # Not `strict`: the way back from a provider, and a link in a mail, come from another site and would lack it.
+        secure = self._deps.settings.public_url.startswith("https:")
+        response.set_cookie(name, value, max_age=seconds, httponly=True, samesite="lax", secure=secure)
+
+
+def new_session() -> str:
+    """A value for a browser's cookie that nobody guesses."""
+    return secrets.token_hex(32)
+
+
+def _zone(name: str) -> tzinfo:
+    try:
+        # The name is a path below the zone files: one that leaves them raises ValueError, a folder OSError (`America`).
+        return ZoneInfo(name) if name else UTC
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return UTC

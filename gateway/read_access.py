@@ -1,0 +1,69 @@
+"""Who may read a conversation and who may stop it: one rule for pages, the API, lists and live events alike. Pure."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
+from signoff.contracts.person import Person, Principal
+from signoff.engine.kill_switch import AUDITOR, OPERATOR
+
+READERS: Final = frozenset((OPERATOR, AUDITOR))
+"""The roles that read every conversation of their tenant, and its record."""
+
+
+@dataclass(frozen=True)
+class Concerned:
+    """Whom a turn or a session concerns: the people who asked for it, and those it asked, as approver entries."""
+
+    tenant: str
+    askers: frozenset[str]
+    asked: frozenset[str] = frozenset()
+
+
+def reads_all(person: Person, *, development: bool) -> bool:
+    """Whether a person reads everything of their tenant, the record as well; in development everybody does."""
+    return development or (person.active and not READERS.isdisjoint(person.roles))
+
+
+def may_read(person: Person, rights: Collection[str], about: Concerned, *, development: bool) -> bool:
+    """Whether a person may read a conversation: they asked for it, or are among those it asks or asked, or read all.
+
+    `rights` are the approver entries that the person answers to now, by delegation as well.
+    """
+    if development:
+        return True
+    if not person.active or person.tenant != about.tenant:
+        return False
+    concerned = person.id in about.askers or not about.asked.isdisjoint(rights)
+    return concerned or reads_all(person, development=development)
+
+
+def may_stop(person: Person, about: Concerned, *, development: bool) -> bool:
+    """Whether a person may stop what they may read: who asked for all of it, and the role `admin`."""
+    if development:
+        return True
+    own = about.askers == {person.id}
+    return person.active and person.tenant == about.tenant and (own or OPERATOR in person.roles)
+
+
+def of_request(request: ApprovalRequest) -> Concerned:
+    """Whom a request concerns: who asked, who is asked, and who answered."""
+    answered = {f"user:{vote.subject}" for vote in request.votes}
+    return Concerned(request.tenant, frozenset((request.requester.user,)), frozenset({*request.approvers, *answered}))
+
+
+def of_turn(tenant: str, requester: Principal | None, requests: Iterable[ApprovalRequest]) -> Concerned:
+    """Whom a turn concerns that `requester` asked for, as far as anybody proves it, and that asks `requests`.
+
+    Who answered was asked, whatever has become of the list since.
+    """
+    asked = [of_request(request).asked for request in requests]
+    askers = () if requester is None else (requester.user,)
+    return Concerned(tenant, frozenset(askers), frozenset().union(*asked))
+
+
+def of_row(row: TurnRow | SessionRow | WaitingCard) -> Concerned:
+    """Whom a row of a list concerns."""
+    return Concerned(row.tenant, frozenset((row.requester,)), frozenset(row.approvers))

@@ -1,0 +1,53 @@
+"""Attempts that were refused, written down: so many a minute of each person, the rest counted."""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Final
+
+from signoff.audit.rate_limit import Sparing
+from signoff.contracts.audit import AuditEntry
+from signoff.contracts.limits import ATTEMPT_SENDERS, ATTEMPTS_A_MINUTE
+from signoff.contracts.receipt import ReceiptCode
+from signoff.gateway.audit_writer import record
+from signoff.store.refusal_counts import RefusalKind
+from signoff.store.store import Store
+
+_KINDS: Final[Mapping[ReceiptCode, RefusalKind]] = {
+    "expired": "late",
+    "stale": "stale",
+    "not_allowed": "not_allowed",
+    "self_approval": "not_allowed",
+    "assurance": "not_allowed",
+    "unknown": "unknown",
+    "malformed": "malformed",
+}
+"""Other codes say that somebody was too late by honest chance, or that we could not."""
+
+
+class AttemptRecords:
+    """Writes down what people tried in vain, sparingly: the record is that of somebody else's request.
+
+    One process counts by itself; with several gateways each writes down as many.
+    """
+
+    def __init__(self) -> None:
+        self._senders: OrderedDict[str, Sparing] = OrderedDict()
+
+    async def note(self, store: Store, entry: AuditEntry, code: ReceiptCode) -> None:
+        """Write down an attempt of `entry.subject` that was refused with `code`, or count it. Never raises for a store
+        that is away."""
+        if code in _KINDS:
+            store.count_refusal(_KINDS[code])
+        more = self._sparing(f"{entry.tenant}/{entry.subject}").admit(entry.at)
+        if more is None:
+            return
+        data = {**entry.data, "more_before": more} if more else entry.data
+        await record(store, entry.model_copy(update={"data": data}))
+
+    def _sparing(self, sender: str) -> Sparing:
+        found = self._senders.pop(sender, None) or Sparing(ATTEMPTS_A_MINUTE)
+        self._senders[sender] = found
+        # Who tries under ever new names needs a login for each.
+        if len(self._senders) > ATTEMPT_SENDERS:
+            self._senders.popitem(last=False)
+        return found

@@ -1,0 +1,181 @@
+"""What the gateway makes good by itself: answers that turns were not given, and questions and cards of turns gone."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from signoff.channels.outbound.dispatcher import Courier
+from signoff.contracts.approval import ApprovalRequest, Question
+from signoff.contracts.errors import NotFound, ServerUnavailable, Unavailable
+from signoff.contracts.ids import TurnKey
+from signoff.engine.turn_list import turn_row, turns
+from signoff.gateway.deps import GatewayDeps
+from signoff.store.delivery_queue import Deliveries, DeliveryRow
+from signoff.store.opened_values import OpenedValues
+from signoff.store.questions import OWED_SECONDS, OwedAnswer, Questions
+
+LOOK_SECONDS: Final = 2.0
+LONGEST_PAUSE: Final = 10.0
+"""Seconds between two tries of a turn that takes no answer: so long may one wait once server and worker are back."""
+_AT_ONCE: Final = 8
+"""Turns that are waited for at the same time."""
+OWED_AT_ONCE: Final = 10_000
+"""Answers that are looked at each time."""
+SWEEP_SECONDS: Final = 120.0
+SETTLED: Final = timedelta(minutes=1)
+"""What is younger may still be on its way."""
+CARDS_KEPT: Final = timedelta(days=400)
+"""For how long it is known what people were told: longer than anything can wait for an answer."""
+CARDS_SWEPT: Final = timedelta(hours=1)
+PAGE: Final = 1_000
+"""Questions, and cards, that are looked at each time."""
+_log = logging.getLogger(__name__)
+
+
+class _Failed(NamedTuple):
+    """`until`: on the machine's own clock, before which an approval is not tried again; `pause`: seconds until then."""
+
+    until: float
+    pause: float
+
+
+class AnswerDispatcher:
+    """Hands stored answers to their turns until those have them. Several gateways over one store share the work.
+
+    A turn that takes none is tried ever more rarely, beside all others: it keeps nobody else's answers waiting.
+    """
+
+    def __init__(self, deps: GatewayDeps) -> None:
+        self._deps = deps
+        self._rows = Questions(deps.store)
+        self._failed: dict[str, _Failed] = {}
+
+    async def run(self) -> None:
+        """Hand over until cancelled."""
+        while True:
+            try:
+                await self.step()
+            except Unavailable as error:
+                _log.warning("answers cannot be handed over now: %s", error.message)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def step(self, older_than: float = OWED_SECONDS) -> int:
+        """Hand over what is owed now; how many answers could not be. Raises `StoreUnavailable`.
+
+        With `older_than` 0 nothing is put off that could not be handed over before.
+        """
+        owed: dict[str, list[OwedAnswer]] = {}
+        for each in await self._rows.owed(older_than, OWED_AT_ONCE):
+            owed.setdefault(each.approval, []).append(each)
+        self._failed = {name: failed for name, failed in self._failed.items() if name in owed}
+        now = time.monotonic()
+        due = [name for name in owed if not older_than or name not in self._failed or self._failed[name].until <= now]
+        # First those that never failed: the others may each take as long as a turn is waited for.
+        due.sort(key=lambda name: name in self._failed)
+        places = asyncio.Semaphore(_AT_ONCE)
+        left = await asyncio.gather(*(self._approval(places, name, owed[name]) for name in due))
+        return sum(left)
+
+    async def _approval(self, places: asyncio.Semaphore, approval: str, owed: Sequence[OwedAnswer]) -> int:
+        """Hand over the answers of one approval in their order; how many could not be."""
+        async with places:
+            for number, each in enumerate(owed):
+                if not await self._deps.decisions.hand_over(each):
+                    pause = min(2 * self._failed[approval].pause, LONGEST_PAUSE) if approval in self._failed else 1.0
+                    self._failed[approval] = _Failed(time.monotonic() + pause, pause)
+                    return len(owed) - number
+        self._failed.pop(approval, None)
+        return 0
+
+
+class RequestSweep:
+    """Ends questions whose turns are gone, and cards of requests that are over."""
+
+    def __init__(self, deps: GatewayDeps, courier: Courier | None) -> None:
+        self._deps = deps
+        self._courier = courier
+        self._rows = Questions(deps.store)
+        self._cards = Deliveries(deps.store)
+        self._seen: DeliveryRow | None = None
+        self._swept: datetime | None = None
+
+    async def run(self) -> None:
+        """Look now and then until cancelled."""
+        while True:
+            try:
+                await self.step()
+            except Unavailable as error:
+                _log.warning("it cannot be looked for what is over now: %s", error.message)
+            await asyncio.sleep(SWEEP_SECONDS)
+
+    async def step(self) -> int:
+        """Look once; how much was amiss. Raises `Unavailable`."""
+        amiss = 0
+        for question in await self._rows.open_turns(SETTLED.total_seconds(), PAGE):
+            amiss += await self._orphan(question)
+        for row in await self._page():
+            amiss += await self._over(row)
+        await self._reset_turns()
+        now = self._deps.clock()
+        if self._swept is None or now - self._swept >= CARDS_SWEPT:
+            await self._cards.sweep(CARDS_KEPT)
+            await OpenedValues(self._deps.store).sweep(CARDS_KEPT)
+            self._swept = now
+        if amiss and self._courier is not None:
+            self._courier.wake()
+        return amiss
+
+    async def _orphan(self, question: Question) -> bool:
+        """End a question whose turn has closed without ending it, as one that was terminated does."""
+        key = TurnKey(question.tenant, question.session, question.turn)
+        turn = await turn_row(self._deps.desk.temporal, self._rows, key)
+        # A turn that is not there at all may be another server's, so that its deadline ends it.
+        if turn is None or turn.closed_at is None:
+            return False
+        rows = await self._rows.read(question.id)
+        if rows is None or rows.request(rows.latest).state != "pending":
+            return False
+        return await self._rows.end(question.id, question.revision, "not_asked")
+
+    async def _reset_turns(self) -> None:
+        """Owe answers again to suspended turns all of whose requests are settled: they were reset to before those."""
+        for tenant in dict.fromkeys(person.tenant for person in self._deps.people.all()):
+            suspended = await turns(self._deps.desk.temporal, self._rows, tenant=tenant, state="suspended", limit=PAGE)
+            for row in suspended:
+                if row.closed_at is None and not row.codes:
+                    await self._rows.owe_turn(TurnKey(row.tenant, row.session, row.turn), SETTLED.total_seconds())
+
+    async def _page(self) -> list[DeliveryRow]:
+        """The cards to look at this time; after the last ones it begins anew."""
+        rows = await self._cards.unfinished(PAGE, self._seen)
+        if not rows and self._seen is not None:
+            rows = await self._cards.unfinished(PAGE)
+        self._seen = rows[-1] if rows else None
+        return rows
+
+    async def _over(self, row: DeliveryRow) -> int:
+        """Close the cards of a request that is over; drop one that is planned for somebody who has voted."""
+        request = await self._request(row)
+        if request is None:
+            return 0
+        if request.state != "pending":
+            return await self._cards.end(row.approval, row.revision, request)
+        if row.state == "planned" and any(vote.subject == row.person for vote in request.votes):
+            await self._cards.drop(row.token)
+        return 0
+
+    async def _request(self, row: DeliveryRow) -> ApprovalRequest | None:
+        """The revision that a card is about, as cancelled where it was asked again since; None where it is not told."""
+        try:
+            loaded = await self._deps.requests.load(row.approval, row.revision)
+        except (NotFound, ServerUnavailable):
+            return None
+        latest = loaded.rows.latest
+        if latest.revision == row.revision:
+            return loaded.request
+        return loaded.request.model_copy(
+            update={"state": "cancelled", "decided_at": latest.opened_at, "reason": "This is asked again."}
+        )

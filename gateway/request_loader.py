@@ -1,0 +1,87 @@
+"""A request as a page opens it, and what became of an answer in words."""
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.errors import NotFound, ServerUnavailable
+from signoff.contracts.ids import ApprovalKey, parse_approval_id
+from signoff.contracts.receipt import Receipt
+from signoff.gateway.conversations import Conversations
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.pages.call_view import CallLine
+from signoff.gateway.pages.card_view import CardPage, card_page
+from signoff.gateway.pages.delivery_view import told_lines
+from signoff.gateway.pages.texts import text
+from signoff.gateway.pages.turn_view import call_lines
+from signoff.gateway.pages.visitor import Visitor
+from signoff.gateway.value_check import unopened
+from signoff.store.delivery_queue import Deliveries
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A request, its loaded arguments, and its card for one visitor."""
+
+    request: ApprovalRequest
+    args: Any
+    page: CardPage
+
+
+async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> Opened:
+    """A request, waiting or settled. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
+    key = own_approval(visitor, approval)
+    loaded = await Conversations(deps).loaded(approval, visitor.person)
+    request, args = loaded.request, loaded.args
+    language = visitor.reader.language
+    line = await _line(deps, key, language)
+    rows = await Deliveries(deps.store).of_request(request.id, request.revision) if request.notify else []
+    told = told_lines(rows, deps.catalog.channels.declared, deps.people, language)
+    left = await unopened(deps.store, loaded, visitor.person) if request.state == "pending" else 0
+    return Opened(request, args, card_page(request, args, line, visitor, deps.people, told, left))
+
+
+async def _line(deps: GatewayDeps, key: ApprovalKey, language: str) -> CallLine | None:
+    """What became of the call of a request, as its turn says; None while nobody can say."""
+    try:
+        view = await deps.view(key.turn)
+        asked = {call.call for call in view.calls if call.approval is not None}
+        return call_lines(deps, view, language).get(key.call) if key.call in asked else None
+    except (NotFound, ServerUnavailable):
+        return None
+    # The card is drawn from the store alone; whatever stands in its turn's place must not take it away.
+    except Exception as error:
+        _log.warning("what became of %r cannot be told (%s)", key.id, type(error).__name__)
+        return None
+
+
+async def open_card(deps: GatewayDeps, approval: str, visitor: Visitor) -> CardPage:
+    """The card of a request alone; raises the same."""
+    return (await open_request(deps, approval, visitor)).page
+
+
+def own_approval(visitor: Visitor, approval: str) -> ApprovalKey:
+    """What the address of a card names. Raises `NotFound` for no request's, and for another tenant's."""
+    key = parse_approval_id(approval)
+    if key is None:
+        raise NotFound(f"`{approval[:80]}` is no approval id")
+    if key.turn.tenant != visitor.person.tenant:
+        raise NotFound(f"there is no request `{approval}`")
+    return key
+
+
+def note_of(receipt: Receipt, language: str) -> str:
+    """What became of an answer that did not simply count, in words."""
+    match receipt.code:
+        case "" if receipt.status == "pending":
+            return text("receipt.pending", language)
+        case "already_decided" | "expired" | "cancelled":
+            return text("receipt.first", language)
+        case "stale":
+            return text("receipt.stale", language)
+        case "duplicate":
+            return text("receipt.counted", language)
+    return text("receipt.refused", language, why=receipt.message or receipt.code)

@@ -1,0 +1,196 @@
+"""What must never leave the gateway: arguments declared secret, and digests from which they could be guessed."""
+
+import re
+from collections.abc import Collection
+from typing import Any, Final
+
+from signoff.approvals.redaction import HIDDEN, arguments_without, hide, secret_values, value_without
+from signoff.contracts.approval import ApprovalRequest, Vote
+from signoff.contracts.content import Content
+from signoff.contracts.errors import Refused
+from signoff.contracts.message import CallPart, Message, content_of
+from signoff.contracts.turn import CallView, TurnResult, TurnView
+from signoff.keys.signature_form import unsigned_principal
+from signoff.registry.catalog import Catalog
+
+_MASK: Final = re.compile(r"hidden(, [0-9]+ characters?)?")
+
+
+def hidden(value: Any) -> str:
+    """What stands in the place of a secret value: `hidden`, with the length of a text."""
+    if not isinstance(value, str):
+        return "hidden"
+    return f"hidden, {len(value)} character{'' if len(value) == 1 else 's'}"
+
+
+def masked_args(args: Any, secrets: Collection[str]) -> Any:
+    """`args` with the values of the named ones replaced, and `[hidden]` where another argument repeats one.
+
+    Nested names are dotted. Lists are passed through by index.
+    """
+    return hide(arguments_without(args, secrets, secret_values(args, secrets)), secrets, hidden)
+
+
+def unmasked_args(edited: Any, args: Any, secrets: Collection[str]) -> Any:
+    """`edited`, what somebody made of `masked_args(args, secrets)`: where a mask still stands, the value behind it.
+
+    Raises `Refused` (`malformed`) for a mask behind which no value is, or not for certain: in a list that was changed.
+    """
+    if not secrets:
+        return edited
+    return _Unmasked(frozenset(secrets), secret_values(args, secrets)).of(edited, args, "")
+
+
+def masked_content(content: Content, secrets: Collection[str]) -> Content:
+    """Arguments as content: inline ones masked, the preview of stored ones emptied when there are secrets."""
+    if not secrets:
+        return content
+    if content.blob is not None:
+        return Content(blob=content.blob.model_copy(update={"preview": "", "sha256": "", "seal": ""}))
+    return Content(inline=masked_args(content.inline, secrets))
+
+
+def masked_request(request: ApprovalRequest) -> ApprovalRequest:
+    """A request as it may be shown. With secrets its digest is left out too: it could be guessed from."""
+    # Without its signature nobody can recompute the question's hash to guess what is hidden in its arguments.
+    requester = unsigned_principal(request.requester)
+    votes = tuple(_masked_vote(vote) for vote in request.votes)
+    if not request.secrets:
+        return request.model_copy(update={"votes": votes, "requester": requester})
+    args = masked_content(request.args, request.secrets)
+    return request.model_copy(update={"args": args, "digest": "", "votes": votes, "requester": requester})
+
+
+def masked_view(view: TurnView, catalog: Catalog) -> TurnView:
+    """A turn as it may be shown."""
+    texts = _secret_texts(view, catalog)
+    view = view.model_copy(
+        update={
+            "messages": tuple(_quiet_message(message, texts) for message in view.messages),
+            "result": _quiet_result(view.result, texts),
+        }
+    )
+    calls = tuple(_masked_call(call, catalog) for call in view.calls)
+    by_call = {call.call: call for call in view.calls}
+    messages = tuple(_masked_message(message, by_call, catalog) for message in view.messages)
+    return view.model_copy(update={"calls": calls, "messages": messages})
+
+
+def _secret_texts(view: TurnView, catalog: Catalog) -> frozenset[str]:
+    """The values of secret arguments of a turn's calls, as far as its history holds them itself."""
+    by_call = {call.call: call.approval for call in view.calls}
+    found: set[str] = set()
+    for part in (part for message in view.messages for part in message.parts if isinstance(part, CallPart)):
+        found |= secret_values(part.args.inline, _secrets(part.tool, by_call.get(part.call), catalog) or ())
+    return frozenset(found)
+
+
+def _quiet_message(message: Message, texts: Collection[str]) -> Message:
+    """A message without them: whoever wrote it may have done so before it was known that they are secret."""
+    if not texts:
+        return message
+    parts = []
+    for part in message.parts:
+        field, content = content_of(part)
+        keep = isinstance(part, CallPart)
+        parts.append(part if keep else part.model_copy(update={field: _quiet_content(content, texts)}))
+    return message.model_copy(update={"parts": tuple(parts)})
+
+
+def _quiet_result(result: TurnResult | None, texts: Collection[str]) -> TurnResult | None:
+    if result is None or not texts:
+        return result
+    parts = tuple(each.model_copy(update={"content": _quiet_content(each.content, texts)}) for each in result.parts)
+    return result.model_copy(update={"parts": parts})
+
+
+def _quiet_content(content: Content, texts: Collection[str]) -> Content:
+    return content if content.blob is not None else Content(inline=value_without(content.inline, texts))
+
+
+def _masked_vote(vote: Vote) -> Vote:
+    changes = {"edited_args": None, "signature": ""}
+    return vote.model_copy(update={"decision": vote.decision.model_copy(update=changes)})
+
+
+def _masked_call(call: CallView, catalog: Catalog) -> CallView:
+    changes: dict[str, Any] = {}
+    if call.approval is not None:
+        changes["approval"] = masked_request(call.approval)
+    if _secrets(call.tool, call.approval, catalog) != ():
+        changes["args_preview"] = ""
+    return call.model_copy(update=changes)
+
+
+def _masked_message(message: Message, calls: dict[str, CallView], catalog: Catalog) -> Message:
+    parts = tuple(_masked_part(part, calls, catalog) if isinstance(part, CallPart) else part for part in message.parts)
+    return message.model_copy(update={"parts": parts, "provider": None})
+
+
+def _masked_part(part: CallPart, calls: dict[str, CallView], catalog: Catalog) -> CallPart:
+    view = calls.get(part.call)
+    secrets = _secrets(part.tool, view.approval if view is not None else None, catalog)
+    if secrets is None:
+        return part.model_copy(update={"args": Content(inline="hidden")})
+    return part.model_copy(update={"args": masked_content(part.args, secrets)})
+
+
+def _secrets(tool: str, request: ApprovalRequest | None, catalog: Catalog) -> tuple[str, ...] | None:
+    """The secret arguments of a call; None when nobody can say, because the tool is not in the catalog."""
+    declared = catalog.named(tool)
+    asked = request.secrets if request is not None else ()
+    if not declared:
+        return asked if request is not None else (None if tool != "respond" else ())
+    # Which of several was meant is not known here, so what any of them hides is hidden.
+    return tuple(sorted({*asked, *(name for each in declared for name in each.masked_arguments)}))
+
+
+_ABSENT: Final = object()
+
+
+class _Unmasked:
+    """Puts back what stands behind masks. `texts` are the values of secret arguments, hidden wherever they stood."""
+
+    def __init__(self, secrets: frozenset[str], texts: frozenset[str]) -> None:
+        self._secrets = secrets
+        self._texts = texts
+
+    def of(self, edited: Any, value: Any, path: str) -> Any:
+        """`edited`, which lies at `path`, with what is behind its masks; `value` is what it was."""
+        if isinstance(edited, dict):
+            old = value if isinstance(value, dict) else {}
+            return {key: self._kept(item, old.get(key, _ABSENT), _below(path, key)) for key, item in edited.items()}
+        if isinstance(edited, list):
+            if value is not _ABSENT and edited == self._shown(value, path):
+                return value
+            # Which of the hidden values stands where is not known once items were moved.
+            return [self.of(item, _ABSENT, path) for item in edited]
+        if isinstance(edited, str) and HIDDEN in edited and edited != value:
+            return self._repeated(edited, value, path)
+        return edited
+
+    def _kept(self, item: Any, value: Any, name: str) -> Any:
+        if name not in self._secrets:
+            return self.of(item, value, name)
+        if value is not _ABSENT and item == hidden(value):
+            return value
+        if isinstance(item, str) and _MASK.fullmatch(item):
+            raise _unknown(name)
+        return item
+
+    def _repeated(self, edited: str, value: Any, path: str) -> Any:
+        # Of a text that was changed around the mark nobody knows that the secret is still to stand there.
+        if isinstance(value, str) and edited == self._shown(value, path):
+            return value
+        raise _unknown(path)
+
+    def _shown(self, value: Any, path: str) -> Any:
+        return hide(arguments_without(value, self._secrets, self._texts, path), self._secrets, hidden, path)
+
+
+def _unknown(name: str) -> Refused:
+    return Refused(f"`{name}`: which hidden value is meant is not known any more; write it anew", code="malformed")
+
+
+def _below(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key

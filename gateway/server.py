@@ -1,0 +1,120 @@
+"""Runs the gateway on a port until it is asked to stop."""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import resource
+import socket
+from collections.abc import Callable, Generator
+from typing import Final
+
+import uvicorn
+from fastapi import FastAPI
+
+from signoff.contracts.errors import ServerUnavailable
+from signoff.contracts.limits import CONNECTIONS
+from signoff.gateway.connection_limit import BoundedConnection
+from signoff.gateway.live import Live
+
+_log = logging.getLogger(__name__)
+_OWN_FILES: Final = 200
+"""Open files of a gateway beside its connections: the store, Temporal, pages, keys, people."""
+GRACE_SECONDS: Final = 5
+"""How long requests that are under way may take once the gateway stops."""
+
+
+async def serve(
+    app: FastAPI,
+    host: str,
+    port: int,
+    *,
+    stop: asyncio.Event | None = None,
+    ready: Callable[[], None] | None = None,
+) -> None:
+    """Serve `app` until `stop` is set or the task is cancelled, then let requests finish and return.
+
+    `ready` is called once the port answers. Signals are the caller's matter. Raises `ServerUnavailable` naming the
+    setting when the port is taken or the address is not this machine's.
+    """
+    with _listening(host, port) as listener:
+        config = uvicorn.Config(
+            app,
+            # Its words go where all others go: uvicorn's own handlers would print tracebacks.
+            log_config=None,
+            log_level="warning",
+            http=BoundedConnection,
+            ws="none",
+            limit_concurrency=allow_connections(),
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+        )
+        server = _Server(config, app.state.live, ready)
+        running = asyncio.create_task(server.serve(sockets=[listener]))
+        asked = asyncio.create_task((stop or asyncio.Event()).wait())
+        try:
+            await asyncio.wait((running, asked), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asked.cancel()
+            server.should_exit = True
+            await asyncio.shield(running)
+
+
+def allow_connections() -> int:
+    """Raises this process's limit of open files to what its connections need; returns how many there may be.
+
+    Without a file for each, a stranger who holds some connections open would take the store's files as well.
+    """
+    wanted = CONNECTIONS + _OWN_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        # A system may allow less than it says (macOS); then what there was stays.
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return CONNECTIONS
+    most = max(soft - _OWN_FILES, 1)
+    _log.warning("only %d connections at once: raise this process's hard limit of open files to %d", most, wanted)
+    return most
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals alone, says when it answers, and ends live streams before it waits for requests."""
+
+    def __init__(self, config: uvicorn.Config, live: Live, ready: Callable[[], None] | None) -> None:
+        super().__init__(config)
+        self._live = live
+        self._ready = ready
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Nothing: the process that serves may have more to stop than this."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, then the caller is told."""
+        await super().startup(sockets)
+        if self._ready is not None and self.started:
+            self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, after the streams that would never end by themselves."""
+        self._live.close()
+        await super().shutdown(sockets)
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ServerUnavailable(
+                f"port {port} of `{host}` is taken: stop what listens there, or name another port in SIGNOFF_PORT"
+            ) from None
+        raise ServerUnavailable(
+            f"nothing can listen at `{host}` port {port} ({error.strerror}): correct SIGNOFF_HOST or SIGNOFF_PORT"
+        ) from None

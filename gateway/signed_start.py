@@ -1,0 +1,66 @@
+"""Who asked for a turn and what it asks, as the gateway itself has signed it; nothing of what the turn says."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.call import Pinned
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.person import Principal
+from signoff.contracts.turn import TurnInput
+from signoff.keys.signatures import Verifier
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A turn as it was begun: `requester` is None where nobody proves who asked. `requests` are all its revisions.
+
+    `dry_run` is what its input says beside a proved requester; the gateway does not sign it.
+    """
+
+    key: TurnKey
+    requester: Principal | None
+    requests: tuple[ApprovalRequest, ...] = ()
+    dry_run: bool = False
+
+
+def begun_as(
+    key: TurnKey, given: TurnInput | None, requests: Sequence[ApprovalRequest], verifier: Verifier, *, development: bool
+) -> Begun:
+    """Who asked for the turn `key`, which was started with `given`, and what is asked in their name.
+
+    `requests` are questions of the store whose requesters the gateway signed for. Where somebody else has begun the
+    turn's workflow, they alone tell.
+    """
+    requester = _signed(key, given, verifier, development=development)
+    dry_run = requester is not None and given is not None and given.dry_run
+    if requester is None and requests:
+        requester = max(requests, key=_opened).requester
+    # A turn's id may be used again: what was asked in an earlier one is not of who asked for this one.
+    of_it = [each for each in requests if requester is not None and each.requester.nonce == requester.nonce]
+    return Begun(key, requester, tuple(of_it), dry_run)
+
+
+def _signed(key: TurnKey, given: TurnInput | None, verifier: Verifier, *, development: bool) -> Principal | None:
+    if given is None:
+        return None
+    user = given.principal
+    if not (user.signature or user.key_id):
+        return user if development else None
+    ctx = Pinned(
+        actor=given.actor,
+        session=key.session,
+        turn=key.turn,
+        tenant=key.tenant,
+        channel=given.channel,
+        route=given.route,
+        step=given.step,
+        user=user,
+        extra=given.context,
+        transient=given.transient,
+    )
+    return user if verifier.check_principal(ctx) else None
+
+
+def _opened(request: ApprovalRequest) -> float:
+    return 0.0 if request.opened_at is None else request.opened_at.timestamp()

@@ -1,0 +1,294 @@
+"""A turn as the gateway shows it: what it says of questions and effects holds only where the store bears it out."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from signoff.approvals.digest import doubt_digest
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.call import CallOutcome, ToolDenied
+from signoff.contracts.content import Content
+from signoff.contracts.errors import NotFound
+from signoff.contracts.ids import ApprovalKey, TurnKey, is_call, parse_approval_id, stand_in_id
+from signoff.contracts.limits import MAX_FALLBACKS
+from signoff.contracts.person import Principal
+from signoff.contracts.turn import CallView, TurnView
+from signoff.gateway.signed_start import Begun
+from signoff.registry.catalog import Catalog
+from signoff.store.request_reader import LoadedRequest, RequestReader
+from signoff.store.store import Store
+from signoff.store.tickets import Ticket, digest_of_key
+
+UNPROVED: Final = "The turn says that this ran; the store has no ticket of it."
+UNDENIED: Final = "The turn says that somebody denied this; the store has no such answer."
+_ANSWERED: Final = (
+    "state", "votes", "decided_by", "decided_name", "decided_at", "decided_channel", "reason", "edited_by",
+    "edited_name",
+)  # fmt: skip
+_NOBODY: Final = Principal(user="")
+_AGREED: Final = ("approved", "happened")
+_ON_THE_WAY: Final = ("proposed", "running", "waiting")
+
+
+async def proved_view(
+    view: TurnView, begun: Begun, store: Store, requests: RequestReader, catalog: Catalog
+) -> TurnView:
+    """`view` with its requests as the store has them, and no effect that has no ticket. Raises `StoreUnavailable`.
+
+    Who runs a workflow can have it say anything. What was said in it stays the turn's word; who asked is `begun`'s.
+    """
+    requester = begun.requester or (view.requester if requests.development else _NOBODY)
+    view = view.model_copy(update={"requester": requester})
+    result = view.result
+    if not (view.calls or (result is not None and result.calls)):
+        return view
+    tickets = await store.tickets_of_turn(begun.key.workflow_id)
+    asked = await _asked(begun, requests)
+    said = (*view.calls, *_calls_of(view))
+    proof = CallProof(
+        turn=begun.key,
+        catalog=catalog,
+        asked=asked,
+        done=tuple(each for each in tickets if each.state == "done" and _is_of(each, begun)),
+        unsigned={call.call: call.approval for call in said if _by_turn(call, asked, requests)},
+        earlier=await _earlier(begun.key, said, requests),
+        dry_run=begun.dry_run,
+    )
+    calls = tuple(proof.call(call) for call in view.calls)
+    if result is None:
+        return view.model_copy(update={"calls": calls})
+    outcomes = tuple(proof.outcome(each) for each in result.calls)
+    return view.model_copy(update={"calls": calls, "result": result.model_copy(update={"calls": outcomes})})
+
+
+@dataclass(frozen=True)
+class CallProof:
+    """What the store has of the calls of a turn, by which what the turn says of them is judged.
+
+    `asked` has the latest revision of each question, by call; `done` the tickets of what ran. `unsigned` are the
+    requests to which an answer counts that only the turn knows; `earlier` those that a repeated denial may name.
+    `dry_run`: its calls are judged alone, so that nobody is asked and nothing runs.
+    """
+
+    turn: TurnKey
+    catalog: Catalog
+    asked: Mapping[str, LoadedRequest] = field(default_factory=dict)
+    done: Sequence[Ticket] = ()
+    unsigned: Mapping[str, ApprovalRequest | None] = field(default_factory=dict)
+    earlier: Mapping[str, ApprovalRequest] = field(default_factory=dict)
+    dry_run: bool = False
+
+    def call(self, said: CallView) -> CallView:
+        """`said` as it may be shown."""
+        outcome = None if said.outcome is None else self.outcome(said.outcome.model_copy(update={"call": said.call}))
+        request = self.request(said.call)
+        tool = said.tool if request is None else request.tool
+        if outcome is not None and outcome.code == "ok" and request is not None and not self._ran(outcome, request):
+            # It ran by a rule after that question had ended: none of those whom it asked let this one run.
+            request = None
+        on_the_way = said.state if said.state in _ON_THE_WAY else _ON_THE_WAY[0]
+        return said.model_copy(
+            update={
+                "tool": tool,
+                "state": on_the_way if outcome is None else outcome.code,
+                "approval": request,
+                "outcome": outcome,
+                "stands_for": said.stands_for if said.call in _stand_ins(said.stands_for) else "",
+            }
+        )
+
+    def outcome(self, said: CallOutcome) -> CallOutcome:
+        """`said` as it may be shown: as done only with its ticket, and as decided by those who have answered."""
+        request = self.request(said.call)
+        said = said if request is None else said.model_copy(update={"tool": request.tool})
+        if said.code == "ok" and not self._is_done(said):
+            return CallOutcome(call=said.call, tool=said.tool, code="in_doubt", gate="execute", value=_text(UNPROVED))
+        if said.denied is not None:
+            return self._denied(said, said.denied)
+        if said.code == "denied":
+            return _undenied(said)
+        decided = self._deciding(said)
+        approved, edited = self._people(decided, said)
+        credit = {
+            "approval_id": said.approval_id if said.approval_id == self._asked_as(decided) else "",
+            "decided_by": said.decided_by if said.decided_by in approved else "",
+            "edited_by": said.edited_by if said.edited_by in edited else "",
+        }
+        return said.model_copy(update=credit)
+
+    def request(self, call: str) -> ApprovalRequest | None:
+        """The request of a call, by the store; of its answer by the turn where that counts though nobody signed it."""
+        loaded = self.asked.get(call)
+        if loaded is None:
+            return None
+        said = self.unsigned.get(call)
+        if said is None:
+            return loaded.request
+        return loaded.request.model_copy(update={name: getattr(said, name) for name in _ANSWERED})
+
+    def _is_done(self, said: CallOutcome) -> bool:
+        if said.gate == "dry_run":
+            # People were asked about a call, or it has run: then it is none that was judged alone.
+            return self.dry_run and said.call not in self.asked and all(each.call != said.call for each in self.done)
+        if said.fallback:
+            # What a fallback did counts for the call in whose place it was tried; it was tried under a call of its own.
+            tried = _stand_ins(said.call)
+            return any(each.call in tried and self._bears_out(each, said.fallback) for each in self.done)
+        if any(each.call == said.call and self._bears_out(each, said.tool) for each in self.done):
+            return True
+        tools = self.catalog.named(said.tool)
+        # What only reads takes no ticket, but where a use of it is counted.
+        return bool(tools) and all(tool.read_only and tool.usage_limit is None for tool in tools)
+
+    def _bears_out(self, ticket: Ticket, tool: str) -> bool:
+        """Whether what `ticket` says ran is what the call says, and what people were asked about it."""
+        request = self.request(ticket.call)
+        # Of what was judged anew, by other rules, and then not asked, no question says what ran.
+        free = request is None or request.state in ("lapsed", "cancelled")
+        return ticket.tool == tool and (free or (request is not None and _names(request, ticket)))
+
+    def _ran(self, outcome: CallOutcome, request: ApprovalRequest) -> bool:
+        """Whether what ran is what `request` asks; what takes no ticket, or failed before its fallback ran, may be."""
+        tickets = [each for each in self.done if each.call == outcome.call]
+        return not tickets or any(_names(request, each) for each in tickets)
+
+    def _deciding(self, said: CallOutcome) -> str:
+        """The call whose people decided `said`: that of the fallback, where one ended it."""
+        tried = _stand_ins(said.call) if said.fallback else ()
+        found = (call for call in tried if call in self.asked and self.asked[call].request.tool == said.fallback)
+        return next(found, said.call)
+
+    def _asked_as(self, call: str) -> str:
+        return ApprovalKey(self.turn, call).id if call in self.asked else ""
+
+    def _people(self, call: str, said: CallOutcome) -> tuple[set[str], set[str]]:
+        """Who let a call run or says that it happened, by answers that count; and who changed its arguments."""
+        request, loaded = self.request(call), self.asked.get(call)
+        if request is None or loaded is None:
+            return set(), set()
+        questions = loaded.rows.questions
+        requests = [*(loaded.rows.request(each) for each in questions if each.revision != request.revision), request]
+        approvals = [each for each in requests if each.kind == "approval"]
+        # Of several revisions the latest alone lets a call run; to what became of its tries each has its own answer.
+        asked = [each for each in requests if each.kind == "in_doubt"] + approvals[-1:]
+        ran = [each for each in self.done if each.call == call]
+        counting = [each for each in asked if not ran or any(_names(each, ticket) for ticket in ran)]
+        agreed = {name for each in counting for name in _agreed(each)}
+        if said.code == "in_doubt" and request.kind == "in_doubt":
+            # There a `no` is an answer as well: that nobody knows, or that it is not to be tried again.
+            agreed.add(request.decided_by)
+        changes = {each.edit_delivery for each in questions}
+        votes = [each.vote for each in loaded.rows.answers if not each.void]
+        made = [each for each in votes if each.decision.edited_args is not None]
+        edited = {each.subject for each in made if each.decision.delivery_id in changes}
+        return agreed, edited | {request.edited_by}
+
+    def _denied(self, said: CallOutcome, denied: ToolDenied) -> CallOutcome:
+        people = {"decided_by": "", "reason": denied.reason}
+        if denied.source == "human":
+            request = self._denial(self._deciding(said))
+            if request is None:
+                return _undenied(said)
+            people = {"decided_by": request.decided_by, "reason": request.reason or denied.reason}
+            people["approval_id"] = request.id
+        elif denied.source == "repeat":
+            request = self.earlier.get(denied.approval_id)
+            names = set() if request is None else {vote.subject for vote in request.votes}
+            if request is None or not set(denied.decided_by.split(", ")) <= names:
+                people = {"decided_by": "", "approval_id": "", "reason": UNDENIED}
+            else:
+                people = {}
+        elif denied.source == "cancelled":
+            request = self.request(self._deciding(said))
+            people = {"decided_by": request.decided_by if request is not None else ""}
+        told = denied.model_copy(update=people)
+        if told == denied:
+            return said.model_copy(update={"decided_by": told.decided_by, "edited_by": ""})
+        return said.model_copy(
+            update={
+                "denied": told,
+                "decided_by": told.decided_by,
+                "approval_id": told.approval_id,
+                "edited_by": "",
+                "value": Content(inline=told.model_dump(mode="json")),
+            }
+        )
+
+    def _denial(self, call: str) -> ApprovalRequest | None:
+        """The request that people denied, in whichever revision."""
+        request, loaded = self.request(call), self.asked.get(call)
+        if request is None or loaded is None:
+            return None
+        revisions = (request, *(loaded.rows.request(each) for each in loaded.rows.questions))
+        return next((each for each in revisions if each.state == "denied" and each.kind == "approval"), None)
+
+
+async def _asked(begun: Begun, requests: RequestReader) -> dict[str, LoadedRequest]:
+    found: dict[str, LoadedRequest] = {}
+    for call in dict.fromkeys(each.call for each in begun.requests):
+        try:
+            found[call] = await requests.load(ApprovalKey(begun.key, call).id)
+        except NotFound:
+            continue
+    return found
+
+
+async def _earlier(turn: TurnKey, said: Sequence[CallView], requests: RequestReader) -> dict[str, ApprovalRequest]:
+    """The requests that repeated denials name, those of their own tenant."""
+    denials = [call.outcome.denied for call in said if call.outcome is not None and call.outcome.denied is not None]
+    found: dict[str, ApprovalRequest] = {}
+    for name in {each.approval_id for each in denials if each.source == "repeat"}:
+        key = parse_approval_id(name)
+        if key is None or key.turn.tenant != turn.tenant:
+            continue
+        try:
+            found[name] = (await requests.load(name)).request
+        except NotFound:
+            continue
+    return found
+
+
+def _calls_of(view: TurnView) -> tuple[CallView, ...]:
+    """The calls of a result, as views."""
+    outcomes = () if view.result is None else view.result.calls
+    return tuple(CallView(call=each.call, tool=each.tool, state=each.code, outcome=each) for each in outcomes)
+
+
+def _by_turn(call: CallView, asked: Mapping[str, LoadedRequest], requests: RequestReader) -> bool:
+    """Whether the answer to a call's request is the turn's word: raw messages leave none in the store."""
+    said, loaded = call.approval, asked.get(call.call)
+    if said is None or loaded is None or said.revision != loaded.request.revision:
+        return False
+    open_here = loaded.request.ended_as == "unsigned" or loaded.request.state == "pending"
+    return open_here and requests.takes_unsigned(loaded.request)
+
+
+def _is_of(ticket: Ticket, begun: Begun) -> bool:
+    """Whether a ticket is of this turn, and of no other that had its id."""
+    return begun.requester is None or ticket.nonce == begun.requester.nonce
+
+
+def _agreed(request: ApprovalRequest) -> set[str]:
+    """Who has let run what a request asks about, or says that it happened; nobody while that is not enough."""
+    if request.state not in _AGREED:
+        return set()
+    return {request.decided_by} | {each.subject for each in request.votes if each.verdict in _AGREED}
+
+
+def _names(request: ApprovalRequest, ticket: Ticket) -> bool:
+    """Whether a request asks about the action that a ticket is for."""
+    digest = digest_of_key(ticket.key)
+    return request.digest == (doubt_digest(digest, request.doubt_of) if request.doubt_of else digest)
+
+
+def _stand_ins(call: str) -> Collection[str]:
+    """The calls that may be tried in the place of this one."""
+    return {stand_in_id(call, number) for number in range(1, MAX_FALLBACKS + 1)} if is_call(call) else ()
+
+
+def _undenied(said: CallOutcome) -> CallOutcome:
+    return CallOutcome(call=said.call, tool=said.tool, code="refused", gate="approval", value=_text(UNDENIED))
+
+
+def _text(words: str) -> Content:
+    return Content(inline=words)

@@ -1,0 +1,251 @@
+"""From a request to a turn: ids, the person from the directory, long texts into the store."""
+
+from typing import Final
+
+from signoff.contracts.call import Pinned
+from signoff.contracts.canonical_json import NotCanonical
+from signoff.contracts.errors import ConfigError, Conflict, NotFound, Refused
+from signoff.contracts.ids import SessionKey, TurnKey, is_id, parse_approval_id
+from signoff.contracts.limits import MAX_TURNS_PER_MESSAGE
+from signoff.contracts.message import Message, TextPart
+from signoff.contracts.names import DEFAULT_TENANT, ENGINE
+from signoff.contracts.person import Person, Principal
+from signoff.contracts.session_messages import Injection, MailboxMessage, SessionReceipt, turn_of
+from signoff.contracts.turn import TurnInput
+from signoff.contracts.uuid7 import uuid7
+from signoff.formats.bounds import out_of_bounds
+from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.gateway.auth.person_lookup import known_person
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.errors import BadRequest
+from signoff.gateway.request_models import MessageBody, ResultBody, SayBody, TurnBody
+from signoff.gateway.session_names import own_session
+from signoff.keys.signature_form import as_asked, new_nonce
+from signoff.people.directory import principal_of, turn_context
+from signoff.registry.catalog import Catalog
+from signoff.store.content_store import to_content
+from signoff.store.freezes import Freezes
+
+CONTEXT: Final = "context"
+"""In `may_set`: every field of the context; one alone is `context.<name>`."""
+
+
+async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
+    """Start a turn; when this returns it is in Temporal.
+
+    Raises `NotFound` (actor, its route and step, person), `Conflict` (same id, other input), `Refused` (`frozen`),
+    `BadRequest`, `Unavailable`.
+    """
+    await Freezes(deps.store).refuse_new(body.tenant)
+    actor = chosen_actor(deps, body.actor)
+    check_position(deps.catalog, actor, body.route, body.step)
+    person = known_person(deps.people, body.user, body.tenant)
+    check_settable(deps, person, body)
+    turn_id = body.turn or new_id(deps)
+    if why := out_of_bounds(body.context):
+        raise BadRequest(f"`context` cannot be taken: {why}; send less, or send it as a string")
+    # Also where it is the turn's own: an id that Temporal has forgotten is still that of its requester's requests.
+    session = own_session(SessionKey(body.tenant, body.session or turn_id), person, development=deps.development)
+    messages = tuple([await _message(deps, each, session) for each in body.said])
+    key = TurnKey(*session, turn_id)
+    ctx = Pinned(
+        actor=actor,
+        session=key.session,
+        turn=key.turn,
+        tenant=key.tenant,
+        channel=channel,
+        route=body.route,
+        step=body.step,
+        user=principal_of(person),
+        extra=turn_context(person, body.context),
+    )
+    turn = TurnInput(
+        engine=ENGINE,
+        tenant_id=key.tenant,
+        session_id=key.session,
+        turn_id=key.turn,
+        actor=actor,
+        messages=messages,
+        principal=_vouched(deps, ctx),
+        person_id=person.id,
+        channel=channel,
+        route=body.route,
+        step=body.step,
+        context=ctx.extra,
+        dry_run=body.dry_run,
+    )
+    return await deps.desk.start_turn(turn)
+
+
+async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -> SessionReceipt:
+    """Say something in a session of `body.user`; when this returns it is in Temporal. The receipt is never `refused`.
+
+    `key` is that of `own_session`, or what this person calls it.
+
+    Of an actor that only the session knows, route and step are not looked up here: a turn that cannot begin there ends.
+    Raises `NotFound` (actor, its route and step, person), `Conflict` (same id, other words), `Refused` (another's
+    session, `frozen`), `BadRequest`, `Unavailable`.
+    """
+    await Freezes(deps.store).refuse_new(key.tenant)
+    person = known_person(deps.people, body.user, key.tenant)
+    key = own_session(key, person, development=deps.development)
+    check_settable(deps, person, body)
+    if why := out_of_bounds(body.context):
+        raise BadRequest(f"`context` cannot be taken: {why}; send less, or send it as a string")
+    message_id = body.id or new_id(deps)
+    known = tuple(deps.catalog.actors)
+    if body.actor is None and len(known) != 1 and not await deps.desk.has_session(key):
+        # Refused by the session itself, it would have begun one that talks to nobody.
+        chosen_actor(deps, None)
+    actor = chosen_actor(deps, body.actor) if body.actor is not None else ""
+    if actor:
+        check_position(deps.catalog, actor, body.route, body.step)
+    ctx = Pinned(
+        actor=actor,
+        session=key.session,
+        turn=message_id,
+        tenant=key.tenant,
+        channel=channel,
+        route=body.route,
+        step=body.step,
+        user=principal_of(person),
+        extra=turn_context(person, body.context),
+    )
+    message = MailboxMessage(
+        engine=ENGINE,
+        id=message_id,
+        actor=actor,
+        message=await _message(deps, MessageBody(text=body.text), key),
+        principals=_vouched_for_all(deps, ctx, message_id),
+        person_id=person.id,
+        channel=channel,
+        route=body.route,
+        step=body.step,
+        context=ctx.extra,
+        dry_run=body.dry_run,
+    )
+    return _taken(await deps.desk.say(key, message, actor=known[0] if len(known) == 1 else ""))
+
+
+async def add_result(deps: GatewayDeps, body: ResultBody, key: SessionKey) -> SessionReceipt:
+    """Hand a late result to a turn of a session. The receipt is never `refused`.
+
+    Raises `NotFound` (session, turn), `Conflict` (same id, other words), `Refused` (`frozen`: it may begin a turn),
+    `BadRequest`, `Unavailable`.
+    """
+    await Freezes(deps.store).refuse_new(key.tenant)
+    message = await _message(deps, MessageBody(text=body.text), key)
+    injection = Injection(id=body.id or new_id(deps), turn=body.turn, message=message)
+    return _taken(await deps.desk.inject(key, injection))
+
+
+def new_id(deps: GatewayDeps) -> str:
+    """An id that nobody used."""
+    return uuid7(deps.clock())
+
+
+def chosen_actor(deps: GatewayDeps, name: str | None) -> str:
+    """The actor spoken to; the only one when none is named. Raises `NotFound`, `BadRequest`."""
+    known = deps.catalog.actors
+    if name is None:
+        if len(known) == 1:
+            return next(iter(known))
+        listed = ", ".join(f"`{each}`" for each in known) or "none is declared"
+        raise BadRequest(f"name an `actor`: {listed}")
+    if name not in known:
+        listed = ", ".join(f"`{each}`" for each in list(known)[:5]) or "none"
+        raise NotFound(f"there is no actor {shown(name)}{did_you_mean(name, known) or f'; known: {listed}'}")
+    return name
+
+
+def check_position(catalog: Catalog, actor: str, route: str, step: str) -> None:
+    """Raises `NotFound` for a route or step that the actor does not have; one without routes stands anywhere."""
+    try:
+        catalog.scopes[actor].check(route, step, ())
+    except ConfigError as error:
+        raise NotFound(error.message) from None
+
+
+def check_settable(deps: GatewayDeps, person: Person, body: TurnBody | SayBody) -> None:
+    """Raises `Refused` where `body` sets what this person may not: rules may read it, and where tools lie hangs on it.
+
+    In the development profile, where nobody proves anything, everybody may.
+    """
+    if deps.settings.profile == "development":
+        return
+    wanted = [name for name, value in (("route", body.route), ("step", body.step)) if value]
+    if CONTEXT not in person.may_set:
+        wanted += [f"{CONTEXT}.{name}" for name in body.context]
+    lacking = next((name for name in wanted if name not in person.may_set), None)
+    if lacking is not None:
+        raise Refused(
+            f"{shown(lacking)} may not be set by requests of `{person.id}`; whoever keeps the people adds it to their "
+            "`may_set`",
+            code="not_allowed",
+        )
+
+
+def read_turn(deps: GatewayDeps, text: str, person: Person | None, tenant: str = DEFAULT_TENANT) -> TurnKey:
+    """The turn that an address names: `<tenant>.<session>.<turn>`, or of its own session the person's in `tenant`.
+
+    Raises `NotFound`.
+    """
+    parts = text.split(".")
+    if all(map(is_id, parts)):
+        if len(parts) == 1:
+            return TurnKey(*own_session(SessionKey(tenant, text), person, development=deps.development), text)
+        if len(parts) == 3:
+            return TurnKey(*parts)
+    approval = parse_approval_id(text)
+    hint = f"; did you mean `{'.'.join(approval.turn)}`?" if approval is not None else ""
+    raise NotFound(f"there is no turn {shown(text)}{hint}")
+
+
+def read_session(text: str, tenant: str = DEFAULT_TENANT) -> SessionKey:
+    """The session that an address names: `<tenant>.<session>`, or one of `tenant` alone. Raises `NotFound`."""
+    parts = text.split(".")
+    if all(map(is_id, parts)) and len(parts) in (1, 2):
+        return SessionKey(*parts) if len(parts) == 2 else SessionKey(tenant, text)
+    raise NotFound(f"there is no session {shown(text)}")
+
+
+def _taken(receipt: SessionReceipt) -> SessionReceipt:
+    match receipt:
+        case SessionReceipt(status="refused", code="conflict"):
+            raise Conflict(receipt.message)
+        case SessionReceipt(status="refused", code="unknown"):
+            raise NotFound(receipt.message)
+        case SessionReceipt(status="refused", code="full"):
+            raise BadRequest(receipt.message, status=429, code="full")
+        case SessionReceipt(status="refused", code="not_allowed"):
+            raise Refused(receipt.message, code="not_allowed")
+        case SessionReceipt(status="refused"):
+            raise BadRequest(receipt.message)
+    return receipt
+
+
+def _vouched_for_all(deps: GatewayDeps, ctx: Pinned, message_id: str) -> tuple[Principal, ...]:
+    """Who asks, signed for each of the turns that one message may lead to."""
+    if deps.signer is None:
+        return (_vouched(deps, ctx, any_actor=True),)
+    turns = (turn_of(message_id, number) for number in range(1, MAX_TURNS_PER_MESSAGE + 1))
+    # Only of the first it is known who answers: whoever does may pass it on.
+    return tuple(
+        _vouched(deps, ctx.model_copy(update={"turn": turn}), any_actor=place > 0 or not ctx.actor)
+        for place, turn in enumerate(turns)
+    )
+
+
+def _vouched(deps: GatewayDeps, ctx: Pinned, *, any_actor: bool = False) -> Principal:
+    """The user of `ctx` as who asks for its turn: signed, or just stamped where the gateway has no keys."""
+    asker = as_asked(ctx, nonce=new_nonce(), at=deps.clock(), store_id=deps.store.id, any_actor=any_actor)
+    if deps.signer is None:
+        return asker
+    try:
+        return deps.signer.sign_principal(ctx.model_copy(update={"user": asker}))
+    except NotCanonical:
+        raise BadRequest("`context` holds what JSON cannot carry safely; send it as a string") from None
+
+
+async def _message(deps: GatewayDeps, body: MessageBody, place: SessionKey) -> Message:
+    return Message(role=body.role, parts=(TextPart(text=await to_content(deps.store, body.text, place)),))

@@ -1,0 +1,133 @@
+"""Channels at work beside the gateway: cards go out, answers are heard, and what no vendor brings is fetched."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from functools import partial
+from typing import Final
+
+from signoff.audit.log import AuditLog
+from signoff.channels.base import Channel
+from signoff.channels.inbound.processor import Hearing
+from signoff.channels.inbound.receiver import Intake
+from signoff.channels.outbound.dispatcher import Courier
+from signoff.channels.outbound.request_events import RequestEvents
+from signoff.channels.outbound.sender import Supplies
+from signoff.contracts.audit import AuditEntry
+from signoff.contracts.errors import SignoffError
+from signoff.contracts.limits import LINK_SECONDS
+from signoff.gateway.approval_links import LINK_KEY, Link, make_link
+from signoff.gateway.audit_writer import record
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.repair_task import AnswerDispatcher, RequestSweep
+from signoff.gateway.vendors.decision_adapter import ChannelDesk
+from signoff.registry.manifest.channel_sections import RoutingRules
+from signoff.store.delivery_queue import Deliveries, DeliveryRow
+from signoff.store.questions import Questions
+
+LONGEST_PAUSE: Final = 300.0
+STEADY_SECONDS: Final = 60.0
+"""What ran so long is begun again at once when it fails."""
+CLOSE_SECONDS: Final = 5.0
+_log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def channels_running(
+    deps: GatewayDeps, channels: Mapping[str, Channel], rules: RoutingRules
+) -> AsyncIterator[Intake | None]:
+    """Carry, hear, listen and hand answers over until the block ends; yields the way in for what vendors bring.
+
+    It is None without a channel.
+
+    Nothing that fails in there ends the block: it is logged, and begun again after a while.
+    """
+    answers = asyncio.create_task(kept_going("the dispatcher of answers", AnswerDispatcher(deps).run))
+    if not channels:
+        sweep = asyncio.create_task(kept_going("the sweep of requests", RequestSweep(deps, None).run))
+        try:
+            yield None
+        finally:
+            for task in (answers, sweep):
+                task.cancel()
+            await asyncio.gather(answers, sweep, return_exceptions=True)
+        return
+    log = AuditLog(deps.store)
+    hearing = Hearing(deps.store, channels, deps.people, ChannelDesk(deps), log.append, deps.clock)
+    intake = Intake(deps.store, channels, log.append, deps.clock, hearing.wake)
+    courier = _courier(deps, channels, rules)
+    tasks = [
+        answers,
+        asyncio.create_task(kept_going("the courier of channels", courier.run)),
+        asyncio.create_task(kept_going("the hearing of channels", hearing.run)),
+        asyncio.create_task(kept_going("the sweep of requests", RequestSweep(deps, courier).run)),
+    ]
+    for name, channel in channels.items():
+        listen = partial(channel.listen, partial(intake.take, name))
+        tasks.append(asyncio.create_task(kept_going(f"the listener of channel `{name}`", listen)))
+    try:
+        yield intake
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        intake.close()
+        await asyncio.gather(*(_closed(name, channel) for name, channel in channels.items()))
+
+
+async def kept_going(what: str, work: Callable[[], Awaitable[None]], *, first_pause: float = 1.0) -> None:
+    """`work` until it returns; when it fails it is begun again, after ever longer while it keeps failing."""
+    pause = first_pause
+    while True:
+        begun = time.monotonic()
+        try:
+            return await work()
+        except Exception as error:
+            # Adapters are anybody's code, and their errors may show what was sent.
+            why = error.message if isinstance(error, SignoffError) else type(error).__name__
+            pause = first_pause if time.monotonic() - begun >= STEADY_SECONDS else pause
+            _log.warning("%s failed and begins again in %g s: %s", what, pause, why)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def _courier(deps: GatewayDeps, channels: Mapping[str, Channel], rules: RoutingRules) -> Courier:
+    kinds = {name: channel.kind for name, channel in channels.items()}
+
+    async def link_of(row: DeliveryRow) -> str:
+        over = row.request.expires_at or row.created_at + timedelta(seconds=row.request.timeout)
+        link = Link(
+            approval=row.approval,
+            revision=row.revision,
+            person=row.person,
+            channel=kinds.get(row.channel, row.channel),
+            # A deadline may be put off once; a request that ends before ends its link with it (see `link_pages.py`).
+            expires=over + timedelta(seconds=row.request.timeout + LINK_SECONDS),
+        )
+        key = await deps.store.secret_key(LINK_KEY)
+        return f"{deps.settings.public_url}/link/{make_link(key, link)}"
+
+    async def note(entry: AuditEntry) -> None:
+        await record(deps.store, entry)
+
+    supplies = Supplies(
+        deliveries=Deliveries(deps.store),
+        people=deps.people,
+        links=link_of,
+        record=note,
+        clock=deps.clock,
+        digest_over=rules.digest_over,
+    )
+    events = RequestEvents(Questions(deps.store), deps.requests, deps.clock)
+    return Courier(events, channels, rules, supplies)
+
+
+async def _closed(name: str, channel: Channel) -> None:
+    try:
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await channel.close_down()
+    except Exception as error:
+        _log.warning("channel `%s` did not close: %s", name, type(error).__name__)

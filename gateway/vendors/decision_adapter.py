@@ -1,0 +1,69 @@
+"""The desk behind channels: answers are decided as those of the inbox are, bound to what the card showed."""
+
+from collections.abc import Sequence
+
+from signoff.channels.inbound.processor import Answered
+from signoff.channels.inbound.target import Asked
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.errors import NotFound, ServerUnavailable
+from signoff.contracts.person import Person
+from signoff.contracts.receipt import Receipt
+from signoff.gateway.decision_service import Answer, decide
+from signoff.gateway.deps import GatewayDeps
+
+
+class ChannelDesk:
+    """See `signoff.channels.inbound.processor.Desk`."""
+
+    def __init__(self, deps: GatewayDeps) -> None:
+        self._deps = deps
+
+    async def decide(self, asked: Asked, answered: Answered) -> Receipt:
+        """Decide what somebody was asked, for them.
+
+        What may have been sent is sent again only once a worker answers: each time makes the turn's history longer.
+        """
+        approval = asked.request.id
+        if answered.again and not await self._answers(approval):
+            return Receipt(status="pending", approval_id=approval, verdict=answered.verdict)
+        answer = Answer(
+            verdict=answered.verdict,
+            person=answered.person,
+            channel=answered.channel,
+            assurance=answered.assurance,
+            reason=answered.reason,
+            revision=asked.revision,
+            question_hash=asked.question_hash,
+            delivery=answered.delivery,
+            # Nothing is typed again on a channel, so that what wants it is refused.
+            confirm="",
+            by_card=True,
+            received_at=answered.received_at,
+        )
+        return await decide(self._deps, approval, answer)
+
+    async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
+        """Requests with this code that the person may decide, waiting or decided. Raises `ServerUnavailable`."""
+        found = await self._deps.requests.by_code(person.tenant, code)
+        if found is None:
+            return ()
+        try:
+            request = (await self._deps.requests.load(found)).request
+        except NotFound:
+            return ()
+        asked = not set(self._deps.rights(person)).isdisjoint(request.approvers)
+        return (request,) if asked else ()
+
+    async def link(self, request: ApprovalRequest, person: Person, channel: str) -> str:
+        """The request's page in the inbox, which asks for a sign-in."""
+        return f"{self._deps.settings.public_url}/approvals/{request.id}"
+
+    async def _answers(self, approval: str) -> bool:
+        """Whether a worker can say what became of a request, or there is none."""
+        try:
+            await self._deps.desk.request(approval)
+        except NotFound:
+            return True
+        except ServerUnavailable:
+            return False
+        return True

@@ -1,0 +1,115 @@
+"""The bytes that the gateway signs and workers check.
+
+A field that holds its default is left out: what was signed before the field existed then verifies after it does.
+"""
+
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from signoff.contracts.call import Pinned
+from signoff.contracts.canonical_json import NotCanonical, canonical_json, sha256_hex
+from signoff.contracts.decision import Decision
+from signoff.contracts.frozen_model import Shape
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.limits import ASKED_SECONDS
+from signoff.contracts.person import Principal
+from signoff.contracts.updates import DATA
+
+
+def decision_bytes(decision: Decision) -> bytes:
+    """RFC 8785 of the decision without `signature` and without fields at their default. Raises `NotCanonical`."""
+    return canonical_json(_fields(decision))
+
+
+def as_asked(ctx: Pinned, *, nonce: str, at: datetime, store_id: str = "", any_actor: bool = False) -> Principal:
+    """The user of `ctx` as who asks for its turn, not signed yet; `ctx.extra` is the context that is given with it.
+
+    `at` is an aware time; rules run calls for it for `ASKED_SECONDS`. `any_actor`: for whomever the session talks to
+    when the turn begins.
+    """
+    issued = at.astimezone(UTC)
+    told = ctx.extra.get(DATA)
+    apart = isinstance(told, Mapping)
+    update = {
+        "actor": "" if any_actor else ctx.actor,
+        "route": ctx.route,
+        "step": ctx.step,
+        "given": tuple(sorted(name for name in ctx.extra if not (apart and name == DATA))),
+        "given_data": tuple(sorted(told)) if isinstance(told, Mapping) else (),
+        "nonce": nonce,
+        "store_id": store_id,
+        "issued_at": issued,
+        "expires_at": issued + timedelta(seconds=ASKED_SECONDS),
+    }
+    return unsigned_principal(ctx.user).model_copy(update=update)
+
+
+def new_nonce() -> str:
+    """128 random bits, of characters that any text takes."""
+    return secrets.token_urlsafe(16)
+
+
+def stands_as_asked(ctx: Pinned) -> bool:
+    """Whether `ctx` has the actor, route and step that its user asked for; a session passes turns on to other actors.
+
+    Routes are an actor's own, so whoever it is passed to begins without.
+    """
+    user = ctx.user
+    place = (ctx.route, ctx.step)
+    if user.actor:
+        return user.actor == ctx.actor and place == (user.route, user.step)
+    return place in ((user.route, user.step), ("", ""))
+
+
+def principal_bytes(ctx: Pinned) -> bytes:
+    """RFC 8785 of the user of `ctx`, written as a decision is, and of what it asked for. Raises `NotCanonical`.
+
+    See `asker_bytes`.
+    """
+    turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
+    return asker_bytes(ctx.user, turn, channel=ctx.channel, context=context_digest(ctx))
+
+
+def asker_bytes(asker: Principal, turn: TurnKey, *, channel: str, context: str) -> bytes:
+    """RFC 8785 of `{principal, tenant, session, turn, channel, context}`; the last is a `context_digest`.
+
+    Raises `NotCanonical`.
+    """
+    return canonical_json({"principal": _fields(asker), **turn._asdict(), "channel": channel, "context": context})
+
+
+def unsigned_principal(principal: Principal) -> Principal:
+    """Who it is, without what was asked for and without proof: the same at whatever time, and by whichever key."""
+    return Principal.model_validate(principal.model_dump(include={"user", "name", "tier", "roles", "locale"}))
+
+
+def context_digest(ctx: Pinned) -> str:
+    """sha-256 of what was given of the context, and of the names of tools that this turn alone has.
+
+    What tools have added to the context is not in it. Raises `NotCanonical`.
+    """
+    user, told = ctx.user, ctx.extra.get(DATA)
+    data = told if isinstance(told, Mapping) else {}
+    try:
+        # In JSON's own types, as a history gives it back: people's attributes may be dates.
+        given = to_jsonable_python(
+            {
+                "context": {name: ctx.extra[name] for name in user.given},
+                "data": {name: data[name] for name in user.given_data},
+                "transient": ctx.transient,
+            }
+        )
+    except (KeyError, PydanticSerializationError, UnicodeEncodeError, ValueError, RecursionError) as error:
+        raise NotCanonical(f"the context is not as it was given ({type(error).__name__})") from None
+    return sha256_hex(given)
+
+
+def _fields(shape: Shape) -> dict[str, object]:
+    try:
+        # `key_id` stays among the bytes: only the signature itself cannot be under the signature.
+        return shape.model_dump(mode="json", exclude={"signature"}, exclude_defaults=True)
+    except (PydanticSerializationError, UnicodeEncodeError, ValueError, RecursionError) as error:
+        raise NotCanonical(str(error).partition("\n")[0]) from None

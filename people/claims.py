@@ -1,0 +1,141 @@
+"""People as an OpenID Connect provider tells of them: who a login is, and those nobody had to declare."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict
+
+from signoff.contracts.errors import ConfigError, Refused
+from signoff.contracts.ids import is_id
+from signoff.contracts.names import DEFAULT_TENANT
+from signoff.contracts.person import Person
+from signoff.people.addresses import DeclaredNames, claimed_names
+from signoff.people.directory import EMAIL, Directory, same_identity
+from signoff.people.login import OIDC, id_of
+from signoff.people.vouched_directory import VouchedDirectory
+
+NAME_CHARS: Final = 200
+# OpenID Connect Core 1.0, section 2: `sub` is at most 255 ASCII characters.
+SUBJECT_CHARS: Final = 255
+_UNKNOWN: Final = "nobody here is known by this login; ask whoever keeps the list of people"
+
+
+class ClaimsMapping(BaseModel):
+    """Which people a provider's claims make.
+
+    `roles` has the roles that each group of the claim `groups_claim` gives. Whoever is in none of these groups is
+    nobody: with an empty mapping, which is the default, only declared people can sign in. Raises `ConfigError`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    groups_claim: str = "groups"
+    roles: Mapping[str, tuple[str, ...]] = {}
+    tier: str = "standard"
+    tenant: str = DEFAULT_TENANT
+
+    def model_post_init(self, context: Any) -> None:
+        """Refuses roles and a tenant that are no ids."""
+        for value in (self.tenant, *(role for roles in self.roles.values() for role in roles)):
+            if not is_id(value):
+                raise ConfigError(f"`{value}` can be neither a role nor a tenant", field="roles", value=value)
+
+
+class ClaimsDirectory(VouchedDirectory):
+    """A directory that admits whom a provider vouches for. Who is declared is what the declaration says, whatever the
+    claims do."""
+
+    def __init__(self, declared: Directory, mapping: ClaimsMapping | None = None) -> None:
+        super().__init__(declared)
+        self.mapping = mapping or ClaimsMapping()
+
+    def admit(self, claims: Mapping[str, Any]) -> Person:
+        """The active person whom verified claims (of an ID token or of the userinfo endpoint) are about.
+
+        Raises `Refused` (`not_allowed`) for everybody else, with a sentence that names nobody: who is declared is not
+        for strangers to find out. Its context has `login`, and `person` where one declared has a name that it claims.
+        """
+        # Declared people first: a group that is mapped too widely gives none of them more than their declaration.
+        person = self._declared(claims) or self._made(claims)
+        if person is None or not person.active:
+            raise Refused(_UNKNOWN, "not_allowed", login=login_of(claims))
+        return person
+
+    def _made(self, claims: Mapping[str, Any]) -> Person | None:
+        """The person these claims make, as they are now; nobody any more once they left the groups.
+
+        Raises `Refused` for claims of a name, verified or not, that somebody declared has.
+        """
+        own_id, tenant = id_of(login_of(claims)), self.mapping.tenant
+        made = person_from_claims(claims, self.mapping)
+        namesake = DeclaredNames(self.declared).find(claimed_names(claims), tenant)
+        # Forgotten before anything else is known: who lost their groups must not keep the roles of an earlier login.
+        self._vouched.pop((tenant, own_id), None)
+        # As another person, who is declared could be two of a quorum by themselves, or approve what they asked for.
+        if namesake is not None:
+            raise Refused(_UNKNOWN, "not_allowed", login=login_of(claims), person=namesake.id)
+        if made is not None:
+            self._vouched[(tenant, own_id)] = made
+        return self.find(own_id, tenant)
+
+    def _declared(self, claims: Mapping[str, Any]) -> Person | None:
+        """The declared person of this login, else of its verified e-mail address."""
+        login, tenant = login_of(claims), self.mapping.tenant
+        known = self.declared.by_identity(OIDC, login, tenant)
+        address = verified_email(claims)
+        if known is not None or not address:
+            return known
+        known = self.declared.by_identity(EMAIL, address, tenant)
+        issuer = f"{claims['iss']}#"
+        # Addresses are given to other people one day; a login that was written down is not.
+        elsewhere = known is not None and any(each.startswith(issuer) for each in known.identities.get(OIDC, ()))
+        return None if elsewhere else known
+
+
+def login_of(claims: Mapping[str, Any]) -> str:
+    """The identity `ISSUER#SUBJECT` of verified claims. Raises `Refused` (`malformed`) without these two."""
+    # OpenID Connect Core 1.0, section 5.7: these two together, and nothing else, name a person for good. An issuer has
+    # no fragment (section 2), so that `#` divides them in one way only.
+    issuer, subject = claims.get("iss"), claims.get("sub")
+    if not isinstance(issuer, str) or not isinstance(subject, str) or not issuer or "#" in issuer:
+        raise Refused("the provider's answer does not say who signed in", "malformed")
+    if not subject.strip() or len(subject) > SUBJECT_CHARS:
+        raise Refused("the provider's answer does not say who signed in", "malformed")
+    return f"{issuer}#{subject}"
+
+
+def verified_email(claims: Mapping[str, Any]) -> str:
+    """The e-mail address, in one spelling, that the provider says it has verified; "" if there is none."""
+    address = claims.get("email")
+    # Exactly true: some providers send it as text, and `"false"` is true to Python. An address that somebody merely
+    # typed in would sign them in as whoever it belongs to.
+    if claims.get("email_verified") is not True or not isinstance(address, str):
+        return ""
+    return same_identity(EMAIL, address.strip())
+
+
+def person_from_claims(claims: Mapping[str, Any], mapping: ClaimsMapping) -> Person | None:
+    """The person whom claims alone make; None for one in no mapped group. Raises `Refused` (`malformed`)."""
+    login = login_of(claims)
+    given = claims.get(mapping.groups_claim)
+    # Some providers send one group as text; letter by letter it would be no group at all, or a strange one.
+    groups = [given] if isinstance(given, str) else given if isinstance(given, list) else []
+    mapped = [mapping.roles[group] for group in groups if isinstance(group, str) and group in mapping.roles]
+    if not mapped:
+        return None
+    return Person(
+        id=id_of(login),
+        name=_text(claims.get("name")) or _text(claims.get("preferred_username")) or verified_email(claims),
+        tenant=mapping.tenant,
+        tier=mapping.tier,
+        roles=tuple(dict.fromkeys(role for roles in mapped for role in roles)),
+        # OpenID Connect Core 1.0, section 5.1: some write `en_US` where BCP 47 has `en-US`.
+        locale=_text(claims.get("locale")).replace("_", "-") or "en",
+        identities={OIDC: (login,)},
+    )
+
+
+def _text(value: Any) -> str:
+    # Names stand on cards and in receipts: line breaks and marks of direction could make one read like another line.
+    printable = "".join(char for char in value if char.isprintable()) if isinstance(value, str) else ""
+    return printable.strip()[:NAME_CHARS]

@@ -1,0 +1,248 @@
+"""The directory: who exists, in which tenant, with which roles, and who stands in for whom."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final, Protocol, runtime_checkable
+
+from signoff.contracts.errors import ConfigError, Refused
+from signoff.contracts.ids import ID_PATTERN, is_id
+from signoff.contracts.names import DEFAULT_TENANT
+from signoff.contracts.person import Person, Principal
+from signoff.formats.nearest_name import did_you_mean
+from signoff.people.login import OIDC, id_of
+
+EMAIL: Final = "email"
+"""The channel whose identities are e-mail addresses."""
+
+DEVELOPMENT_PEOPLE: Final = (
+    Person(id="guest", name="Guest", tier="standard"),
+    Person(id="approver", name="Approver", tier="standard", roles=("approvers",)),
+)
+"""Who exists in the development profile before anybody was declared."""
+_BUILT_IN: Final = {(person.tenant, person.id): person for person in DEVELOPMENT_PEOPLE}
+
+
+@runtime_checkable
+class Directory(Protocol):
+    """People by tenant. It is asked at the moment of each decision and answers from memory.
+
+    A directory that cannot know at this moment raises `Unavailable`; then nothing is decided.
+    """
+
+    def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
+        """The person of exactly this id in this tenant, active or not, or None."""
+
+    def all(self, tenant: str | None = None) -> tuple[Person, ...]:
+        """Everybody (of one tenant), in order of declaration."""
+
+    def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
+        """The one person, active or not, who is `identity` on `channel`, or None."""
+
+    def person_id(self, subject: str, tenant: str = DEFAULT_TENANT) -> str:
+        """The id of the human behind the id `subject`, which may be one of several of theirs, or of their login.
+
+        Quorum and separation of duties go by it. Whom nobody knows is `subject` itself.
+        """
+
+    def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
+        """The active people in whose place this person may decide at `now` (aware), in order of declaration."""
+
+
+class FixedDirectory:
+    """People who never change. Raises `ConfigError` with `person`, `index`, `field` and `value` for what cannot be."""
+
+    __slots__ = ("_deputies", "_humans", "_identities", "_people")
+
+    def __init__(self, people: Iterable[Person]) -> None:
+        declared = tuple(people)
+        self._people = _by_id(declared)
+        self._identities = _by_identity(declared)
+        self._humans = _by_human(declared, self._people)
+        self._deputies = _by_delegate(declared, self._people)
+
+    def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
+        """See `Directory`."""
+        return self._people.get((tenant, person_id))
+
+    def all(self, tenant: str | None = None) -> tuple[Person, ...]:
+        """See `Directory`."""
+        return tuple(person for person in self._people.values() if tenant in (None, person.tenant))
+
+    def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
+        """See `Directory`."""
+        return self._identities.get((tenant, channel, same_identity(channel, identity)))
+
+    def person_id(self, subject: str, tenant: str = DEFAULT_TENANT) -> str:
+        """See `Directory`."""
+        return self._humans.get((tenant, subject), subject)
+
+    def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
+        """See `Directory`."""
+        found = self._deputies.get((tenant, person_id), ())
+        return tuple(
+            person
+            for person in found
+            if person.active and any(each.to == person_id and now < each.until for each in person.delegations)
+        )
+
+
+class DevelopmentDirectory:
+    """Another directory, and those built-in people (`guest`, `approver`) whose ids it does not use itself."""
+
+    __slots__ = ("declared",)
+
+    def __init__(self, declared: Directory) -> None:
+        self.declared = declared
+
+    def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
+        """See `Directory`."""
+        return self.declared.find(person_id, tenant) or _BUILT_IN.get((tenant, person_id))
+
+    def all(self, tenant: str | None = None) -> tuple[Person, ...]:
+        """See `Directory`; the built-in ones stand first."""
+        built_in = (each for each in DEVELOPMENT_PEOPLE if tenant in (None, each.tenant))
+        unused = (each for each in built_in if self.declared.find(each.id, each.tenant) is None)
+        return (*unused, *self.declared.all(tenant))
+
+    def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
+        """See `Directory`; the built-in ones are nobody elsewhere."""
+        return self.declared.by_identity(channel, identity, tenant)
+
+    def person_id(self, subject: str, tenant: str = DEFAULT_TENANT) -> str:
+        """See `Directory`."""
+        return self.declared.person_id(subject, tenant)
+
+    def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
+        """See `Directory`; the built-in ones delegate nothing."""
+        return self.declared.delegators(person_id, tenant, now)
+
+
+def development_directory(people: Iterable[Person] = ()) -> DevelopmentDirectory:
+    """`people` and those built-in ones (`guest`, `approver`) whose ids they do not use themselves."""
+    return DevelopmentDirectory(FixedDirectory(people))
+
+
+def declared_people(directory: Directory) -> Directory:
+    """`directory` without the built-in people of the development profile."""
+    return directory.declared if isinstance(directory, DevelopmentDirectory) else directory
+
+
+def same_identity(channel: str, identity: str) -> str:
+    """One spelling of an identity: e-mail addresses in lower case, all else as it is.
+
+    Only ASCII is folded: other letters that lower-case to ASCII would make one person of two addresses.
+    """
+    return identity.lower() if channel == EMAIL and identity.isascii() else identity
+
+
+def principal_of(person: Person) -> Principal:
+    """The person as the one on whose behalf a turn runs."""
+    return Principal(user=person.id, name=person.name, tier=person.tier, roles=person.roles, locale=person.locale)
+
+
+def turn_context(person: Person, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The extra context of a turn: `given` by whoever starts it, and what the directory knows of the person.
+
+    Raises `Refused` (`malformed`) when `given` says something of the user: that only the directory may.
+    """
+    claimed = sorted(name for name in given if name.partition(".")[0] == "user")
+    # Refused rather than left out: whoever gives it relies on it, and rules about users must not hang on a caller.
+    if claimed:
+        named = ", ".join(f"`{name}`" for name in claimed)
+        raise Refused(f"{named} cannot be given: what is known of a user comes from the directory", code="malformed")
+    return {**given, **{f"user.{name}": value for name, value in person.attributes.items()}}
+
+
+def _by_id(people: tuple[Person, ...]) -> dict[tuple[str, str], Person]:
+    known: dict[tuple[str, str], Person] = {}
+    for index, person in enumerate(people):
+        _check_ids(index, person)
+        if (person.tenant, person.id) in known:
+            why = f"is declared twice in tenant `{person.tenant}`; keep one"
+            raise _wrong(index, person, "id", person.id, why)
+        known[(person.tenant, person.id)] = person
+    return known
+
+
+def _by_identity(people: tuple[Person, ...]) -> dict[tuple[str, str, str], Person]:
+    known: dict[tuple[str, str, str], Person] = {}
+    for index, person in enumerate(people):
+        for channel, identities in person.identities.items():
+            for at, identity in enumerate(identities):
+                field = f"identities.{channel}.{at}"
+                _check_identity(index, person, channel, identity, field)
+                key = (person.tenant, channel, same_identity(channel, identity))
+                # An identity that two people have would let nobody say which of them decided.
+                other = known.setdefault(key, person)
+                if other is not person:
+                    why = f"has the {channel} identity `{identity}`, which is that of `{other.id}`; keep one"
+                    raise _wrong(index, person, field, identity, why)
+    return known
+
+
+def _by_human(people: tuple[Person, ...], known: Mapping[tuple[str, str], Person]) -> dict[tuple[str, str], str]:
+    humans: dict[tuple[str, str], str] = {}
+    for index, person in enumerate(people):
+        first = known.get((person.tenant, person.person_id or person.id))
+        if first is None:
+            near = did_you_mean(person.person_id, [each for tenant, each in known if tenant == person.tenant])
+            why = f"has the `person_id` `{person.person_id}`, who is not declared in tenant `{person.tenant}`{near}"
+            raise _wrong(index, person, "person_id", person.person_id, why)
+        # One hop: of a chain, or a circle, nobody could say at a glance whose entries these are.
+        if first.person_id not in ("", first.id):
+            why = f"has the `person_id` `{first.id}`, which is itself an entry of `{first.person_id}`; name that one"
+            raise _wrong(index, person, "person_id", person.person_id, why)
+        humans[(person.tenant, person.id)] = first.id
+    for person in people:
+        # What somebody asked before their login was written down is theirs all the same.
+        for login in person.identities.get(OIDC, ()):
+            humans.setdefault((person.tenant, id_of(login)), humans[(person.tenant, person.id)])
+    return humans
+
+
+def _by_delegate(
+    people: tuple[Person, ...], known: Mapping[tuple[str, str], Person]
+) -> dict[tuple[str, str], tuple[Person, ...]]:
+    deputies: dict[tuple[str, str], tuple[Person, ...]] = {}
+    for index, person in enumerate(people):
+        for at, delegation in enumerate(person.delegations):
+            field = f"delegations.{at}.to"
+            if delegation.to == person.id:
+                raise _wrong(index, person, field, delegation.to, "delegates to themselves; name somebody else")
+            if (person.tenant, delegation.to) not in known:
+                near = did_you_mean(delegation.to, [each for tenant, each in known if tenant == person.tenant])
+                why = f"delegates to `{delegation.to}`, who is not declared in tenant `{person.tenant}`{near}"
+                raise _wrong(index, person, field, delegation.to, why)
+            # It is compared with an aware time at each decision, where one without a zone would raise a TypeError.
+            if delegation.until.tzinfo is None:
+                why = f"delegates to `{delegation.to}` until a time without a zone; end it with `Z` for UTC"
+                raise _wrong(index, person, f"delegations.{at}.until", delegation.until, why)
+        # Once a deputy, as somebody may delegate to the same one for several spans: each is looked at when it counts.
+        for to in dict.fromkeys(each.to for each in person.delegations):
+            deputies[(person.tenant, to)] = (*deputies.get((person.tenant, to), ()), person)
+    return deputies
+
+
+def _check_ids(index: int, person: Person) -> None:
+    named = (("id", person.id), ("tenant", person.tenant))
+    # Each becomes part of an id or of an approver entry (`role:x`), where a `:` would be read as the entry's.
+    listed = ((f"roles.{at}", role) for at, role in enumerate(person.roles))
+    channels = ((f"identities.{channel}", channel) for channel in person.identities)
+    for field, value in (*named, *listed, *channels):
+        if not is_id(value):
+            key = field.partition(".")[0]
+            message = f"`{key}` of person `{person.id}` is `{value}`, which does not match `{ID_PATTERN[:-2]}$`"
+            raise ConfigError(message, person=person.id, index=index, field=field, value=value)
+
+
+def _check_identity(index: int, person: Person, channel: str, identity: str, field: str) -> None:
+    # Such an identity would match nobody, without a word: what arrives from a channel has no blanks around it.
+    if not identity or identity != identity.strip() or not identity.isprintable():
+        raise _wrong(index, person, field, identity, f"has a {channel} identity that is empty or has blanks around it")
+    if channel == EMAIL and identity.count("@") != 1:
+        why = f"has the email identity `{identity}`, which is no address such as `ana@example.com`"
+        raise _wrong(index, person, field, identity, why)
+
+
+def _wrong(index: int, person: Person, field: str, value: object, why: str) -> ConfigError:
+    return ConfigError(f"person `{person.id}` {why}", person=person.id, index=index, field=field, value=value)

@@ -1,0 +1,213 @@
+"""People in YAML: the one reader of them, and a directory that follows its file."""
+
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field, StringConstraints
+
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.names import DEFAULT_TENANT
+from signoff.contracts.person import Delegation, Person, Reach
+from signoff.formats.hours import read_zone
+from signoff.formats.yaml_file import Place, YamlFile, read_yaml
+from signoff.formats.yaml_section import Section, read_section
+from signoff.people.directory import Directory, FixedDirectory
+
+CHECK_SECONDS: Final = 1.0
+"""How old what a `FileDirectory` says may be, once its file has changed."""
+
+_CLOCK: Final = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]\Z")
+
+_log = logging.getLogger(__name__)
+
+
+MAY_SET_PATTERN: Final = r"^(route|step|context(\..+)?)$"
+
+
+class PersonSection(Section):
+    """One person of a file."""
+
+    id: str
+    name: str = ""
+    tenant: str = DEFAULT_TENANT
+    tier: str = "standard"
+    roles: list[str] = Field(default_factory=list)
+    locale: str = "en"
+    active: bool = True
+    person_id: str = Field("", description="The `id` of the first entry of the same human; left out: this one.")
+    attributes: dict[str, Any] = Field(default_factory=dict)
+    identities: dict[str, list[str]] = Field(default_factory=dict)
+    delegations: list[Any] = Field(default_factory=list)
+    may_set: list[Annotated[str, StringConstraints(pattern=MAY_SET_PATTERN)]] = Field(
+        [], description="What of a turn their requests may set: `route`, `step`, `context`, or `context.<name>` alone."
+    )
+    reach: dict[str, Any] | None = None
+
+
+class DelegationSection(Section):
+    """One delegation; `until` is a time of ISO 8601 with its zone."""
+
+    to: str
+    until: str
+
+
+class ReachSection(Section):
+    """How a person wants to be reached beside the inbox."""
+
+    channels: list[str] = Field([], description="Names of channels, in order; left out: as everybody.")
+    quiet_from: str = Field("", description="Told of nothing that can wait from here, `HH:MM`.")
+    quiet_to: str = Field("", description="Up to here, `HH:MM`.")
+    timezone: str = Field("UTC", description="Whose clocks these are, such as `Europe/Lisbon`.")
+    quiet_days: list[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]] = Field(
+        [], description="Days that are quiet altogether."
+    )
+
+
+class FileDirectory:
+    """The people of a YAML file, read anew when its time, size or inode changes; looked at once a second at most.
+
+    A new file that is wrong, or gone, changes nothing: the last good people stay, and one sentence is logged.
+    The first one must be right: raises `ConfigError`. `clock` gives seconds that never go back.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = Path(path)
+        self._clock = clock
+        self._due = clock() + CHECK_SECONDS
+        # Taken before reading: what is written meanwhile shows as a change at the next look.
+        self._stamp = _stamp(self._path)
+        self._people: Directory = FixedDirectory(load_people(self._path))
+
+    @property
+    def path(self) -> Path:
+        """The file that is followed."""
+        return self._path
+
+    def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
+        """See `Directory`."""
+        return self._present().find(person_id, tenant)
+
+    def all(self, tenant: str | None = None) -> tuple[Person, ...]:
+        """See `Directory`."""
+        return self._present().all(tenant)
+
+    def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
+        """See `Directory`."""
+        return self._present().by_identity(channel, identity, tenant)
+
+    def person_id(self, subject: str, tenant: str = DEFAULT_TENANT) -> str:
+        """See `Directory`."""
+        return self._present().person_id(subject, tenant)
+
+    def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
+        """See `Directory`."""
+        return self._present().delegators(person_id, tenant, now)
+
+    def _present(self) -> Directory:
+        now = self._clock()
+        if now >= self._due:
+            self._due = now + CHECK_SECONDS
+            stamp = _stamp(self._path)
+            if stamp != self._stamp:
+                # Before reading, as at the start; and so one wrong file is logged once, not at each look.
+                self._stamp = stamp
+                self._read_anew()
+        return self._people
+
+    def _read_anew(self) -> None:
+        try:
+            # On a mistake those of before stay: with nobody in force, one slip in an editor would stop every decision.
+            self._people = FixedDirectory(load_people(self._path))
+        except ConfigError as error:
+            _log.error("%s; the people read before stay in force", error.message)
+        else:
+            _log.info("%s was read anew", self._path)
+
+
+def load_people(path: str | os.PathLike[str]) -> tuple[Person, ...]:
+    """The people of a YAML file, a list of persons. Raises `ConfigError` with file and line."""
+    file = read_yaml(Path(path), str(path))
+    return read_people(file, (), file.data)
+
+
+def read_people(file: YamlFile, place: Place, data: Any) -> tuple[Person, ...]:
+    """The people at a place of a YAML file, checked against each other. Raises `ConfigError` with file and line."""
+    if not isinstance(data, list):
+        raise file.error(place, "people are a list of persons, each with an `id`")
+    people = tuple(_person(file, (*place, index), each) for index, each in enumerate(data))
+    try:
+        FixedDirectory(people)
+    except ConfigError as error:
+        where = (int(part) if part.isdecimal() else part for part in str(error.context["field"]).split("."))
+        here = (*place, int(str(error.context["index"])), *where)
+        raise file.error(here, error.message, **error.context) from None
+    return people
+
+
+def _person(file: YamlFile, place: Place, data: Any) -> Person:
+    if not isinstance(data, Mapping):
+        raise file.error(place, "a person is a mapping with an `id`")
+    section = read_section(file, place, PersonSection, data, "a person")
+    delegations = enumerate(section.delegations)
+    reach = None if section.reach is None else _reach(file, (*place, "reach"), section.reach)
+    fields = dict(section) | {
+        "roles": tuple(section.roles),
+        "may_set": tuple(section.may_set),
+        "identities": {channel: tuple(each) for channel, each in section.identities.items()},
+        "delegations": tuple(_delegation(file, (*place, "delegations", at), each) for at, each in delegations),
+        "reach": reach,
+    }
+    return Person(**fields)
+
+
+def _delegation(file: YamlFile, place: Place, data: Any) -> Delegation:
+    if not isinstance(data, Mapping):
+        raise file.error(place, "a delegation is a mapping with `to` and `until`")
+    section = read_section(file, place, DelegationSection, data, "a delegation")
+    until = _utc(section.until)
+    if until is None:
+        message = f"`until` of a delegation is `{section.until}`; write a time and its zone, `2030-01-31T18:00:00Z`"
+        raise file.error((*place, "until"), message, field="until", value=section.until)
+    return Delegation(to=section.to, until=until)
+
+
+def _reach(file: YamlFile, place: Place, data: Mapping[str, Any]) -> Reach:
+    section = read_section(file, place, ReachSection, data, "`reach` of a person")
+    for name, value in (("quiet_from", section.quiet_from), ("quiet_to", section.quiet_to)):
+        if value and _CLOCK.match(value) is None:
+            message = f"`{name}` of `reach` is `{value}`; write hours and minutes in quotes, such as `'22:00'`"
+            raise file.error((*place, name), message, field=name, value=value)
+    if bool(section.quiet_from) != bool(section.quiet_to):
+        missing = "quiet_to" if section.quiet_from else "quiet_from"
+        raise file.error(place, f"`reach` says only one end of the quiet hours; add `{missing}`", field=missing)
+    try:
+        read_zone(section.timezone)
+    except ValueError as error:
+        message = f"`timezone` of `reach`: {error}"
+        raise file.error((*place, "timezone"), message, field="timezone", value=section.timezone) from None
+    return Reach(**dict(section) | {name: tuple(dict(section)[name]) for name in ("channels", "quiet_days")})
+
+
+def _utc(text: str) -> datetime | None:
+    """The moment a text names, in UTC; None for one without a zone and for what is no time."""
+    try:
+        found = datetime.fromisoformat(text)
+        # `astimezone` overflows for a year 1 or 9999 whose zone leads beyond it.
+        return found.astimezone(UTC) if found.tzinfo is not None else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    # The inode too: a file that is put in its place may have the same size and time.
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,115 @@
+"""Expressions whose cost grows faster than their data: bounded by the sizes at hand, evaluated by somebody with limits.
+
+This room does no I/O: the process with limits of memory and time is behind a protocol, and a program sets it once, at
+its start. Where none is set such an expression is an error, which asks or denies.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import lark
+
+from signoff.contracts.limits import (
+    MAX_VALUES,
+    MIB,
+    POLICY_BOUNDED_BYTES,
+    POLICY_BOUNDED_STEPS,
+    POLICY_DEGREE,
+    POLICY_FACTOR,
+    POLICY_PLAIN_BYTES,
+    POLICY_PLAIN_STEPS,
+    POLICY_TEXT_BYTES,
+)
+from signoff.policy.answer import Outcome
+from signoff.policy.cost import STEP, cost_of, growth, sizes_at_most
+from signoff.policy.extent import counted
+from signoff.policy.schema_shapes import Shape
+
+_REMEDY: Final = "ask for less at once, or decide it in a `handler`"
+
+
+@dataclass(frozen=True)
+class BoundedTask:
+    """One expression over plain JSON data, for both engines."""
+
+    text: str
+    variables: tuple[str, ...]
+    data: Mapping[str, Any]
+
+
+class Evaluator(Protocol):
+    """Evaluates expressions within limits of memory and time."""
+
+    def evaluate(self, task: BoundedTask) -> tuple[Outcome, Outcome]:
+        """What each engine makes of it; errors where a limit is hit. Blocks, and never raises."""
+
+
+class NoEvaluator:
+    """Stands where a program has set none."""
+
+    def evaluate(self, task: BoundedTask) -> tuple[Outcome, Outcome]:
+        """An error of both engines."""
+        return failed("this program has no process for it; call `signoff.policypool.install()` at its start")
+
+
+@dataclass
+class _Program:
+    """Limits of memory and time are a whole program's, so it has one evaluator."""
+
+    evaluator: Evaluator
+
+
+_PROGRAM: Final = _Program(NoEvaluator())
+
+
+def set_evaluator(evaluator: Evaluator) -> None:
+    """Sets by what this program evaluates."""
+    _PROGRAM.evaluator = evaluator
+
+
+def current_evaluator() -> Evaluator:
+    """By what this program evaluates."""
+    return _PROGRAM.evaluator
+
+
+def failed(why: str) -> tuple[Outcome, Outcome]:
+    """The same error of both engines."""
+    outcome = Outcome("error", why)
+    return outcome, outcome
+
+
+def growth_problem(tree: lark.Tree[lark.Token], variables: Mapping[str, Shape]) -> str:
+    """Why an expression may cost too much over any data, with the remedy; "" when not."""
+    found = growth(tree, variables)
+    if found.degree > POLICY_DEGREE:
+        much = f"its cost grows with the {_ordinal(found.degree)} power of the size of the data"
+        return f"{much}, at most the {_ordinal(POLICY_DEGREE)} is allowed; {_REMEDY}"
+    if found.factor > POLICY_FACTOR * STEP:
+        return f"it makes more than {POLICY_FACTOR} times what the data are; {_REMEDY}"
+    return ""
+
+
+def is_bounded(tree: lark.Tree[lark.Token], variables: Mapping[str, Shape]) -> bool:
+    """Whether an expression is to be evaluated within limits, since large data make it cost much."""
+    if growth(tree, variables).degree > 1:
+        return True
+    worst = cost_of(tree, sizes_at_most(variables, nodes=MAX_VALUES, text=POLICY_TEXT_BYTES))
+    return worst.steps > POLICY_PLAIN_STEPS or worst.memory > POLICY_PLAIN_BYTES
+
+
+def bounded_outcomes(tree: lark.Tree[lark.Token], task: BoundedTask) -> tuple[Outcome, Outcome]:
+    """What the engines make of `task`, whose syntax is `tree`, if these data are not too large for it. Never raises."""
+    try:
+        cost = cost_of(tree, counted(task.data))
+        if cost.steps > POLICY_BOUNDED_STEPS:
+            return failed(f"over these data it may take more than {POLICY_BOUNDED_STEPS} steps")
+        if cost.memory > POLICY_BOUNDED_BYTES:
+            return failed(f"over these data it may take more than {POLICY_BOUNDED_BYTES // MIB} MiB")
+        return current_evaluator().evaluate(task)
+    except Exception as error:
+        return failed(f"it cannot be evaluated ({type(error).__name__})")
+
+
+def _ordinal(power: int) -> str:
+    return {2: "second", 3: "third"}.get(power, f"{power}th")

@@ -1,0 +1,361 @@
+"""Policies compiled at registration and judged at every call.
+
+The order is deny > ask > auto. A human is skipped only on an exact `true` of both engines; everything else falls to
+the safe side: an error of `deny_if` or of a `hide` rule denies or hides.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from signoff.contracts.canonical_json import sha256_hex
+from signoff.contracts.errors import ConfigError
+from signoff.formats.bounds import out_of_bounds
+from signoff.policy.answer import EngineAnswer, Outcome
+from signoff.policy.approval_policy import APPROVER, ApprovalPolicy, GlobalRule, RequiresApproval
+from signoff.policy.context_shapes import ACTOR, TOOL, context_shape
+from signoff.policy.expression import EVALUATORS, Compiler, Expression, Facts, facts
+from signoff.policy.facts import ToolFacts
+from signoff.policy.reserved_words import is_reserved
+from signoff.policy.schema_shapes import Shape, pin_numbers, read_schema
+
+Effect = Literal["none", "hide", "deny", "require_approval"]
+
+_STRICTEST: Final = ("hide", "deny", "require_approval")
+# `route_to` may build its list from arguments, which a model writes; all of it goes onto the request.
+_MAX_ROUTED: Final = 100
+
+
+@dataclass(frozen=True)
+class PolicyVerdict:
+    """What a policy says of one call, and why.
+
+    `rule` is the field that decided (`requires_approval` when no expression did), `rule_text` its expression, `why`
+    one sentence. `approvers` are `role:`/`user:` names; () leaves them to the tenant's default. Of an `auto` they
+    are whom `route_to` names, for whatever asks all the same. `level` is `admin` where the policy's handler says so.
+    """
+
+    verdict: Literal["auto", "ask", "deny"]
+    rule: str
+    rule_text: str
+    why: str
+    policy_hash: str
+    evaluators: str
+    engines: tuple[EngineAnswer, ...] = ()
+    approvers: tuple[str, ...] = ()
+    level: Literal["user", "admin"] = "user"
+
+
+@dataclass(frozen=True)
+class RulesVerdict:
+    """The strictest global rule that applies: hide > deny > require_approval > none."""
+
+    effect: Effect
+    rule: GlobalRule | None
+    why: str
+    engines: tuple[EngineAnswer, ...] = ()
+
+
+@dataclass(frozen=True)
+class CompiledPolicy:
+    """A tool's policy, ready to judge from any thread. `findings` say what could not be checked at build."""
+
+    policy: ApprovalPolicy | None
+    needs_person: Literal["never", "maybe", "always"]
+    hash: str
+    evaluators: str
+    findings: tuple[str, ...]
+    tool: ToolFacts
+    args_shape: Shape
+    context_shape: Shape
+    expressions: Mapping[str, Expression]
+
+    def judge(self, args: Mapping[str, Any], ctx: Mapping[str, Any]) -> PolicyVerdict:
+        """The verdict on one call with validated `args` in the pinned context `ctx`. Never raises."""
+        if self.policy is None:
+            never = self.needs_person == "never"
+            return self._verdict("auto", "the tool never asks") if never else self._ask("the tool always asks")
+        data, problem = self._facts(args, ctx)
+        engines: tuple[EngineAnswer, ...] = ()
+        for rule, passes, passed, otherwise in _ORDER:
+            expression = self.expressions.get(rule)
+            if expression is None:
+                continue
+            # Data that cannot be read are an error of every rule: `deny_if` denies, and nothing comes to `auto`.
+            pair = expression.ask(data) if data is not None else _unread(expression, problem)
+            engines += pair
+            # Only the one answer that both agree on passes: an error, a disagreement or no boolean gives `otherwise`.
+            held = all(answer.kind == passes for answer in pair)
+            if held and passed is None:
+                continue
+            verdict = passed if held and passed is not None else otherwise
+            why = f"`{rule}` {_reading(pair)}, so {_MEANING[verdict]}"
+            if verdict == "ask":
+                return self._ask(why, expression, engines, data)
+            # Also for an `auto`: a global rule or a later gate may ask all the same, and must not ask anybody else.
+            routed = self._route(data)[0] if verdict == "auto" and "route_to" in self.expressions else ()
+            return self._verdict(verdict, why, expression, engines, routed)
+        # That nothing forbids a call, and nothing demands a person for it, is no permission to skip one.
+        return self._ask("the policy has no rule that lets it pass without a person", None, engines, data)
+
+    @property
+    def handler_alone(self) -> bool:
+        """Whether the policy's handler is its only rule, so that it decides rather than only tightens."""
+        return _handler_alone(self.policy, self.expressions)
+
+    def route(
+        self, args: Mapping[str, Any], ctx: Mapping[str, Any]
+    ) -> tuple[tuple[str, ...], str, tuple[EngineAnswer, ...]]:
+        """Who is asked about a call, what to add to the reason, and what the engines said. Never raises."""
+        return self._route(self._facts(args, ctx)[0])
+
+    def _facts(self, args: Mapping[str, Any], ctx: Mapping[str, Any]) -> tuple[Facts | None, str]:
+        try:
+            problem = out_of_bounds(args) or out_of_bounds(ctx)
+            if problem:
+                return None, problem
+            pinned = {
+                "args": pin_numbers(args, self.args_shape),
+                "ctx": pin_numbers(ctx, self.context_shape),
+                "tool": self.tool.as_cel(),
+            }
+            return facts(pinned), ""
+        except Exception as error:
+            return None, f"the data cannot be read ({type(error).__name__})"
+
+    def _ask(
+        self,
+        why: str,
+        expression: Expression | None = None,
+        engines: tuple[EngineAnswer, ...] = (),
+        data: Facts | None = None,
+    ) -> PolicyVerdict:
+        if self.policy is None:
+            return self._verdict("ask", why)
+        approvers, note, routed = self._route(data)
+        return self._verdict("ask", why + note, expression, engines + routed, approvers)
+
+    def _route(self, data: Facts | None) -> tuple[tuple[str, ...], str, tuple[EngineAnswer, ...]]:
+        """Who is asked, what to add to the reason, and what the engines said."""
+        named = self.policy.named_approvers if self.policy is not None else ()
+        expression = self.expressions.get("route_to")
+        if expression is None:
+            return named, "", ()
+        if data is None:
+            return named, "; `route_to` could not be evaluated, so the named approvers are asked", ()
+        first, second = expression.outcomes(data)
+        people = _people(first)
+        routed = expression.answers(first, second)
+        # One engine alone must not choose who decides, and a request that asks nobody could never be answered.
+        if people and people == _people(second):
+            return people, "", routed
+        return (
+            named,
+            "; `route_to` gave no list of people that both engines agree on, so the named approvers are asked",
+            routed,
+        )
+
+    def _verdict(
+        self,
+        verdict: Literal["auto", "ask", "deny"],
+        why: str,
+        expression: Expression | None = None,
+        engines: tuple[EngineAnswer, ...] = (),
+        approvers: tuple[str, ...] = (),
+    ) -> PolicyVerdict:
+        rule = expression.rule if expression is not None else "requires_approval"
+        text = expression.text if expression is not None else ""
+        return PolicyVerdict(verdict, rule, text, why, self.hash, self.evaluators, engines, approvers)
+
+
+@dataclass(frozen=True)
+class CompiledRules:
+    """Global rules, ready to judge from any thread."""
+
+    rules: tuple[tuple[GlobalRule, Expression], ...]
+    hash: str
+    evaluators: str
+    findings: tuple[str, ...]
+    context_shape: Shape
+
+    @property
+    def read_context(self) -> bool:
+        """Whether any rule may read `ctx`. If none does, one answer an actor and tool holds for every turn."""
+        # A variable can only be read by its name, and a name in a text or a comment does no harm here.
+        return any("ctx" in expression.text for _, expression in self.rules)
+
+    def judge(self, *, actor: Mapping[str, Any], tool: ToolFacts, ctx: Mapping[str, Any]) -> RulesVerdict:
+        """The strictest rule that applies to `tool` in the hands of `actor` (`name`, `tags`). Never raises."""
+        if not self.rules:
+            return RulesVerdict("none", None, "there are no global rules")
+        data, problem = self._facts(actor, tool, ctx)
+        engines: tuple[EngineAnswer, ...] = ()
+        for rule, expression in self.rules:
+            pair = expression.ask(data) if data is not None else _unread(expression, problem)
+            engines += pair
+            # An error or a disagreement applies the rule too: hide, deny and ask all err on the safe side.
+            if any(answer.kind != "false" for answer in pair):
+                why = f"rule `{rule.name}` {_reading(pair)}" + (f": {rule.reason}" if rule.reason else "")
+                return RulesVerdict(rule.effect, rule, why, engines)
+        return RulesVerdict("none", None, "no global rule applies", engines)
+
+    def _facts(self, actor: Mapping[str, Any], tool: ToolFacts, ctx: Mapping[str, Any]) -> tuple[Facts | None, str]:
+        try:
+            problem = out_of_bounds(actor) or out_of_bounds(ctx)
+            if problem:
+                return None, problem
+            pinned = {"actor": dict(actor), "tool": tool.as_cel(), "ctx": pin_numbers(ctx, self.context_shape)}
+            return facts(pinned), ""
+        except Exception as error:
+            return None, f"the data cannot be read ({type(error).__name__})"
+
+
+# Rule, the agreed answer that passes, what passing gives (None: the next rule), what everything else gives.
+_ORDER: Final[tuple[tuple[str, str, Literal["auto"] | None, Literal["ask", "deny"]], ...]] = (
+    ("deny_if", "false", None, "deny"),
+    ("require_approval_if", "false", None, "ask"),
+    ("auto_approve_if", "true", "auto", "ask"),
+)
+_MEANING: Final = {
+    "auto": "nobody need be asked",
+    "ask": "a person is asked",
+    "deny": "the call is denied",
+}
+
+
+def compile_policy(
+    requires_approval: RequiresApproval,
+    *,
+    tool: ToolFacts,
+    input_schema: Mapping[str, Any],
+    context_schema: Mapping[str, Any] | None = None,
+) -> CompiledPolicy:
+    """Compiles a tool's policy against its arguments' JSON Schema and the context.
+
+    `context_schema` maps dotted paths below `ctx` to JSON Schema. Raises `ConfigError` with `tool_name`, `field`,
+    `value` and, where known, `column`.
+    """
+    args, ctx = read_schema(input_schema), context_shape(context_schema)
+    policy = requires_approval if isinstance(requires_approval, ApprovalPolicy) else None
+    expressions: dict[str, Expression] = {}
+    if policy is not None:
+        _check_show(policy, tool.name, args)
+        expressions = _expressions(policy, tool, args, ctx)
+    return CompiledPolicy(
+        policy=policy,
+        # Without `auto_approve_if` only a handler that decides alone can let a call pass, whatever its arguments are.
+        needs_person="never"
+        if requires_approval is False
+        else "maybe"
+        if "auto_approve_if" in expressions or _handler_alone(policy, expressions)
+        else "always",
+        hash=sha256_hex({"requires_approval": _normal_form(requires_approval, expressions)}),
+        evaluators=EVALUATORS,
+        findings=tuple(finding for each in expressions.values() for finding in each.findings),
+        tool=tool,
+        args_shape=args,
+        context_shape=ctx,
+        expressions=expressions,
+    )
+
+
+def compile_rules(rules: Sequence[GlobalRule], context_schema: Mapping[str, Any] | None = None) -> CompiledRules:
+    """Compiles the manifest's global rules. Raises `ConfigError` with `field` (the rule's name) and `value`."""
+    ctx = context_shape(context_schema)
+    names = [rule.name for rule in rules]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"global rule `{twice}` stands twice; give each rule a name of its own", field=twice)
+    reserved = next((name for name in names if is_reserved(name)), None)
+    if reserved is not None:
+        # A yes to it would be taken for an answer to another question, such as whether a denial is overridden.
+        raise ConfigError(
+            f"global rule `{reserved}` has a name by which the gates tell why they ask; give it another name",
+            field=reserved,
+            value=reserved,
+        )
+    compiler = Compiler({"tool": TOOL, "actor": ACTOR, "ctx": ctx}, "global rules")
+    # Strictest first, so that the first rule that applies decides. The sort is stable: among equals the manifest's
+    # order counts.
+    ordered = sorted(rules, key=lambda rule: _STRICTEST.index(rule.effect))
+    compiled = tuple((rule, compiler.compile(rule.name, rule.rule)) for rule in ordered)
+    normal = [{**rule.model_dump(mode="json"), "rule": expression.text} for rule, expression in compiled]
+    return CompiledRules(
+        rules=compiled,
+        hash=sha256_hex({"policies": normal}),
+        evaluators=EVALUATORS,
+        findings=tuple(finding for _, expression in compiled for finding in expression.findings),
+        context_shape=ctx,
+    )
+
+
+def _expressions(policy: ApprovalPolicy, tool: ToolFacts, args: Shape, ctx: Shape) -> dict[str, Expression]:
+    compiler = Compiler({"args": args, "ctx": ctx, "tool": TOOL}, f"tool `{tool.name}`", tool.name)
+    sources = {
+        "deny_if": policy.deny_if,
+        "require_approval_if": policy.require_approval_if,
+        "auto_approve_if": policy.auto_approve_if,
+        "route_to": policy.route_to,
+    }
+    return {
+        rule: compiler.compile(rule, source, gives="LIST" if rule == "route_to" else "BOOL")
+        for rule, source in sources.items()
+        if source is not None
+    }
+
+
+def _normal_form(requires_approval: RequiresApproval, expressions: Mapping[str, Expression]) -> Any:
+    if isinstance(requires_approval, bool):
+        return requires_approval
+    # Without defaults, so that a new field changes no hash: remembered answers hold for one hash of a policy only.
+    said = requires_approval.model_dump(mode="json", exclude_defaults=True)
+    return {**said, **{rule: expression.text for rule, expression in expressions.items()}}
+
+
+def _handler_alone(policy: ApprovalPolicy | None, expressions: Mapping[str, Expression]) -> bool:
+    if policy is None or policy.handler is None:
+        return False
+    return not any(rule in expressions for rule, *_ in _ORDER)
+
+
+def _check_show(policy: ApprovalPolicy, tool_name: str, args: Shape) -> None:
+    # A schema of free names, or one that cannot be read as a shape, does not say which arguments there are.
+    if args.kind != "object":
+        return
+    for field, names in (("show.only", policy.show.only or ()), ("show.secret", policy.show.secret)):
+        for name in names:
+            if name not in args.fields:
+                known = ", ".join(f"`{each}`" for each in sorted(args.fields))
+                raise ConfigError(
+                    f"tool `{tool_name}`: `{field}` names `{name}`, which is no argument; there are {known or 'none'}",
+                    tool_name=tool_name,
+                    field=field,
+                    value=name,
+                )
+
+
+def _unread(expression: Expression, problem: str) -> tuple[EngineAnswer, EngineAnswer]:
+    outcome = Outcome("error", problem)
+    return expression.answers(outcome, outcome)
+
+
+def _reading(pair: Iterable[EngineAnswer]) -> str:
+    answers = tuple(pair)
+    kinds = {answer.kind for answer in answers}
+    if kinds == {"true"} or kinds == {"false"}:
+        return f"is {answers[0].kind}"
+    failed = next((answer for answer in answers if answer.kind == "error"), None)
+    if failed is not None:
+        return f"could not be evaluated ({failed.note[:1].lower()}{failed.note[1:]})"
+    return "gave no true or false" if "other" in kinds else "was answered differently by the two engines"
+
+
+def _people(outcome: Outcome) -> tuple[str, ...]:
+    """The approvers of a `route_to` outcome, each once; () when it is no list of them."""
+    value = outcome.value
+    if outcome.kind != "other" or not isinstance(value, list) or len(value) > _MAX_ROUTED:
+        return ()
+    # Refused as a whole: with the wrong entries left out, the rest might be others than the author meant.
+    if not all(isinstance(item, str) and APPROVER.match(item) for item in value):
+        return ()
+    return tuple(dict.fromkeys(str(item) for item in value))

@@ -1,0 +1,37 @@
+"""A verdict in words and as JSON."""
+
+from typing import Any
+
+from signoff.policy.compiled_policy import PolicyVerdict
+
+
+def explain_text(verdict: PolicyVerdict) -> str:
+    """Several lines for a terminal: the verdict and why, the rule, each engine's answer, the hash."""
+    lines = [f"{verdict.verdict}: {verdict.why}"]
+    if verdict.rule_text:
+        lines.append(f"rule: {verdict.rule}: {verdict.rule_text}")
+    for answer in verdict.engines:
+        note = f" ({answer.note})" if answer.note else ""
+        lines.append(f"engine: {answer.engine} says {answer.kind} to {answer.rule}{note}")
+    if verdict.approvers:
+        who = "approvers, should a gate ask" if verdict.verdict == "auto" else "approvers"
+        lines.append(f"{who}: {', '.join(verdict.approvers)}")
+    lines.append(f"policy: {verdict.policy_hash} by {verdict.evaluators}")
+    return "\n".join(lines)
+
+
+def explain_json(verdict: PolicyVerdict) -> dict[str, Any]:
+    """The same as plain JSON types, every field of the verdict under its own name."""
+    return {
+        "verdict": verdict.verdict,
+        "rule": verdict.rule,
+        "rule_text": verdict.rule_text,
+        "why": verdict.why,
+        "policy_hash": verdict.policy_hash,
+        "evaluators": verdict.evaluators,
+        "approvers": list(verdict.approvers),
+        "level": verdict.level,
+        "engines": [
+            {"rule": each.rule, "engine": each.engine, "kind": each.kind, "note": each.note} for each in verdict.engines
+        ],
+    }

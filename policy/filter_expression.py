@@ -1,0 +1,43 @@
+"""An expression that lets tools through: over `tool`, `actor` and `ctx`, and only where both engines say `true`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from signoff.formats.bounds import out_of_bounds
+from signoff.policy.context_shapes import ACTOR, TOOL, context_shape
+from signoff.policy.expression import Compiler, Expression, facts
+from signoff.policy.facts import ToolFacts
+from signoff.policy.schema_shapes import Shape, pin_numbers
+
+
+@dataclass(frozen=True)
+class CompiledFilter:
+    """A filter ready to ask from any thread."""
+
+    expression: Expression
+    context_shape: Shape
+
+    def problem(self, *, actor: Mapping[str, Any], tool: ToolFacts, ctx: Mapping[str, Any]) -> str:
+        """Why `tool` is not let through for `actor` (`name`, `tags`) in `ctx`; "" when it is. Never raises."""
+        try:
+            problem = out_of_bounds(actor) or out_of_bounds(ctx)
+            if problem:
+                return f"cannot be asked: the data hold {problem}"
+            pinned = {"actor": dict(actor), "tool": tool.as_cel(), "ctx": pin_numbers(ctx, self.context_shape)}
+            kinds = {answer.kind for answer in self.expression.ask(facts(pinned))}
+        except Exception as error:
+            # What cannot be asked lets nothing through. The name alone: an error's words may quote the context.
+            return f"cannot be asked ({type(error).__name__})"
+        if kinds == {"true"}:
+            return ""
+        return "is false" if kinds == {"false"} else "could not be evaluated"
+
+
+def compile_filter(
+    source: str, *, owner: str, field: str, context_schema: Mapping[str, Any] | None = None
+) -> CompiledFilter:
+    """Compile one filter; `owner` begins every error. Raises `ConfigError` with `field`, `value` and `column`."""
+    shape = context_shape(context_schema)
+    compiler = Compiler({"tool": TOOL, "actor": ACTOR, "ctx": shape}, owner)
+    return CompiledFilter(compiler.compile(field, source), shape)

@@ -1,0 +1,69 @@
+"""The predicate of a remembered answer: which next calls it is for. Both engines must say `true`."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.limits import PREDICATE_CHARS, PREDICATE_MACROS
+from signoff.formats.bounds import out_of_bounds
+from signoff.policy.compiled_policy import CompiledPolicy
+from signoff.policy.cost import cost_of, sizes_at_most
+from signoff.policy.expression import Compiler, Expression, facts
+from signoff.policy.extent import counted
+from signoff.policy.paths import reached, spell
+from signoff.policy.schema_shapes import Shape, pin_numbers
+from signoff.policy.syntax import macro_depth
+
+_OWNER: Final = "what to remember"
+_SHOWN: Final = 300
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """A checked CEL expression over `args`."""
+
+    expression: Expression
+    shape: Shape
+
+    def holds(self, args: Mapping[str, Any]) -> bool:
+        """Whether both engines say exactly `true` of these validated arguments. Never raises."""
+        try:
+            # In doubt a remembered answer does not apply: then people are asked again.
+            if out_of_bounds(args):
+                return False
+            data = facts({"args": pin_numbers(args, self.shape)})
+            return all(answer.kind == "true" for answer in self.expression.ask(data))
+        except Exception:
+            return False
+
+    def steps(self, args: Mapping[str, Any]) -> int:
+        """How many steps it takes at most to ask it of these arguments."""
+        return 0 if out_of_bounds(args) else cost_of(self.expression.second.tree, counted({"args": args})).steps
+
+
+def compile_where(where: str, policy: CompiledPolicy, hidden: Collection[str] = ()) -> Predicate:
+    """The predicate `where` over the arguments of the policy's tool. Raises `ConfigError` that says what is wrong.
+
+    Who approves writes it, and it is asked of calls that others make: it may do less than a rule of the manifest, and
+    read nothing of the arguments `hidden`, dotted names. Whether it holds would tell them, one question at a time.
+    """
+    if len(where) > PREDICATE_CHARS:
+        raise _refused(where, policy, f"it has {len(where)} characters; at most {PREDICATE_CHARS} are allowed")
+    variables = {"args": policy.args_shape}
+    found = Compiler(variables, _OWNER, policy.tool.name).compile("where", where)
+    tree = found.second.tree
+    if macro_depth(tree) > PREDICATE_MACROS:
+        raise _refused(where, policy, "a macro stands within a macro, which only the manifest may have; split it")
+    if cost_of(tree, sizes_at_most(variables, nodes=1, text=1)).joins:
+        raise _refused(where, policy, "`+` within a macro adds numbers only; texts and lists grow with each item")
+    for path, name in reached(tree, variables, hidden, "args"):
+        why = f"`{spell(path)}` may read `{name}`, which is hidden from who decides; name other arguments one by one"
+        raise _refused(where, policy, why)
+    return Predicate(found, policy.args_shape)
+
+
+def _refused(where: str, policy: CompiledPolicy, why: str) -> ConfigError:
+    shown = where if len(where) <= _SHOWN else f"{where[:_SHOWN]}..."
+    message = f"{_OWNER}: `where`: {why} (in `{shown}`)"
+    return ConfigError(message, tool_name=policy.tool.name, field="where", value=where, column=0)

@@ -1,0 +1,124 @@
+"""A policy's own function: what it is told, what it may answer, and what that makes of the rules' verdict."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from signoff.policy.compiled_policy import CompiledPolicy, PolicyVerdict
+from signoff.policy.facts import ToolFacts
+
+_VERDICTS: Final = ("auto", "ask", "deny")
+_LEVELS: Final = ("user", "admin")
+_ADMIN: Final = ("role:admin",)
+
+
+@dataclass(frozen=True)
+class ProposedCall:
+    """The call that is judged. `args` are a copy: changing them changes nothing."""
+
+    tool: ToolFacts
+    args: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a handler says. `level` `admin` asks those with the role `admin` in place of the policy's approvers.
+
+    `reason` is for people and, of a denial, for the model. `failed`: it gave no answer, so that a person is asked.
+    """
+
+    verdict: Literal["auto", "ask", "deny"]
+    level: Literal["user", "admin"] = "user"
+    reason: str = ""
+    failed: bool = False
+
+
+PolicyHandler: TypeAlias = Callable[[ProposedCall, dict[str, Any]], object]
+"""`(call, context)`, sync or async; `context` is what rules see as `ctx`. Returns an `Answer`, or one of the words
+`auto`, `deny`, `ask` or `user` (a person is asked) and `admin` (somebody with that role is)."""
+
+_WORDS: Final[Mapping[str, Answer]] = {
+    "auto": Answer("auto"),
+    "ask": Answer("ask"),
+    "user": Answer("ask"),
+    "admin": Answer("ask", "admin"),
+    "deny": Answer("deny"),
+}
+
+
+def read_answer(said: object) -> Answer | None:
+    """What a handler returned; None when that is no answer."""
+    if isinstance(said, str):
+        return _WORDS.get(said)
+    if not isinstance(said, Answer) or not isinstance(said.reason, str):
+        return None
+    # `failed` is for the engine to say: it makes the question another one, under a rule of its own.
+    right = said.verdict in _VERDICTS and said.level in _LEVELS and said.failed is False
+    return said if right else None
+
+
+def handler_rule(policy: CompiledPolicy) -> str:
+    """How verdicts name the handler of a policy; "" when it has none."""
+    reference = policy.policy.handler if policy.policy is not None else None
+    return f"handler:{reference}" if reference else ""
+
+
+def heard(
+    policy: CompiledPolicy, verdict: PolicyVerdict, answer: Answer, args: Mapping[str, Any], ctx: Mapping[str, Any]
+) -> PolicyVerdict:
+    """The rules' `verdict` once the policy's handler has answered.
+
+    The handler decides where it is the policy's only rule; beside others it can only tighten what they say.
+    """
+    name = handler_rule(policy)
+    # A handler can only tighten, and nothing is tighter than a denial.
+    if not name or verdict.verdict == "deny":
+        return verdict
+    # On record as heard, also where its answer changes nothing.
+    verdict = dataclasses.replace(verdict, evaluators=f"{verdict.evaluators}, {name}")
+    why = answer.reason or f"`handler` says {answer.verdict}"
+    if answer.verdict == "deny":
+        return dataclasses.replace(verdict, verdict="deny", rule=name, rule_text=_words(answer), why=why, approvers=())
+    if answer.verdict == "auto":
+        if verdict.verdict == "ask" and not policy.handler_alone:
+            return verdict
+        said = why if policy.handler_alone else f"{verdict.why}; {why}"
+        # Whom it names stays: a global rule or a later gate may ask them all the same.
+        return dataclasses.replace(verdict, verdict="auto", rule=name, rule_text=_words(answer), why=said)
+    return _asked(policy, verdict, answer, name, why, args, ctx)
+
+
+def _asked(
+    policy: CompiledPolicy,
+    verdict: PolicyVerdict,
+    answer: Answer,
+    name: str,
+    why: str,
+    args: Mapping[str, Any],
+    ctx: Mapping[str, Any],
+) -> PolicyVerdict:
+    # Whom an `auto` would ask was not worked out, except by `route_to`.
+    approvers, note, engines = verdict.approvers, "", verdict.engines
+    if verdict.verdict == "auto":
+        approvers, note, routed = policy.route(args, ctx)
+        engines += routed
+    # Another reason to ask is another question, which no remembered answer to the first one answers.
+    rule = name + (" (failed)" if answer.failed else " (admin)" if answer.level == "admin" else "")
+    if verdict.verdict == "ask" and verdict.rule_text:
+        rule, why = f"{verdict.rule}, {rule}", f"{verdict.why}; {why}"
+    return dataclasses.replace(
+        verdict,
+        verdict="ask",
+        rule=rule,
+        rule_text=_words(answer),
+        why=why + note,
+        engines=engines,
+        approvers=_ADMIN if answer.level == "admin" else approvers,
+        level=answer.level,
+    )
+
+
+def _words(answer: Answer) -> str:
+    who = " admin" if answer.level == "admin" and answer.verdict == "ask" else ""
+    return f"{answer.verdict}{who}: {answer.reason}" if answer.reason else f"{answer.verdict}{who}"

@@ -1,0 +1,146 @@
+"""A policy that stands over others: whatever they ask for counts as well, so that it can only be stricter (X03)."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from signoff.contracts.approval import EDIT_MODES, EditMode
+from signoff.contracts.canonical_json import sha256_hex
+from signoff.contracts.decision import ASSURANCES
+from signoff.policy.approval_policy import ApprovalPolicy, Show
+from signoff.policy.compiled_policy import CompiledPolicy, PolicyVerdict
+
+_NEEDS: Final = ("never", "maybe", "always")
+_MISFIT: Final = "the tool that this one stands over would not take these arguments, so a person is asked"
+
+
+class Below(NamedTuple):
+    """A policy that is stood over, and whether arguments fit the schema of its own tool."""
+
+    policy: CompiledPolicy
+    fits: Callable[[Mapping[str, Any]], bool]
+
+
+@dataclass(frozen=True)
+class StackedPolicy(CompiledPolicy):
+    """`policy` has the strictest of all fields; `own` is the nearer one as it was declared."""
+
+    own: CompiledPolicy
+    below: tuple[Below, ...]
+
+    def judge(self, args: Mapping[str, Any], ctx: Mapping[str, Any]) -> PolicyVerdict:
+        """The strictest of all verdicts; of several that ask, that of the nearest policy. Never raises."""
+        verdicts = [self.own.judge(args, ctx), *(_of(below, args, ctx) for below in self.below)]
+        found = next((one for word in ("deny", "ask") for one in verdicts if one.verdict == word), verdicts[0])
+        engines = tuple(answer for one in verdicts for answer in one.engines)
+        approvers = found.approvers
+        if found.verdict == "ask" and self.policy is not None:
+            # Those who may decide for every policy: the verdict's own may be some whom another one would not let
+            # decide.
+            approvers = self.policy.named_approvers
+        return dataclasses.replace(found, policy_hash=self.hash, engines=engines, approvers=approvers)
+
+
+def stacked(own: CompiledPolicy, below: Sequence[Below], default: Sequence[str]) -> CompiledPolicy:
+    """`own` over `below`; `default` are the approvers of a policy that names none.
+
+    Only what `incomparable` finds nothing against may be stacked. What never asks adds nothing.
+    """
+    asking = tuple(each for each in below if each.policy.needs_person != "never")
+    if not asking:
+        return own
+    policies = [each.policy for each in asking]
+    hashes = [own.hash, *(policy.hash for policy in policies)]
+    return StackedPolicy(
+        **{each.name: vars(own)[each.name] for each in dataclasses.fields(CompiledPolicy)}
+        | {
+            "policy": _strictest(own, policies, default),
+            "needs_person": max((own.needs_person, *(each.needs_person for each in policies)), key=_NEEDS.index),
+            # Of all of them: a change of any ends the remembered answers to calls of this tool.
+            "hash": sha256_hex({"stacked": hashes}),
+        },
+        own=own,
+        below=asking,
+    )
+
+
+def incomparable(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Sequence[str]) -> str:
+    """Why nobody can say what the strictest of these policies is, with the remedy; "" when one can."""
+    asking = [policy for policy in below if policy.needs_person != "never"]
+    if not asking:
+        return ""
+    for policy in (own, *asking):
+        # Who decides must be known at build: what is worked out for each call cannot be intersected with other lists.
+        dynamic = _dynamic(policy.policy)
+        if dynamic:
+            return f"a policy with `{dynamic}` cannot be compared with another; name `approvers` and write rules"
+    named, allowed = own.policy.named_approvers if own.policy is not None else (), _common(asking, default)
+    strange = next((each for each in named if each not in allowed), None)
+    if strange is None and allowed:
+        return ""
+    known = ", ".join(f"`{each}`" for each in allowed) or "nobody may decide for all of them"
+    return f"`{strange}` may not decide there; those who may: {known}" if strange else f"approvers differ: {known}"
+
+
+def _of(below: Below, args: Mapping[str, Any], ctx: Mapping[str, Any]) -> PolicyVerdict:
+    verdict = below.policy.judge(args, ctx)
+    # That policy was checked against its own tool's schema: over other arguments its `auto` means nothing.
+    if verdict.verdict != "auto" or below.fits(args):
+        return verdict
+    return dataclasses.replace(verdict, verdict="ask", why=_MISFIT)
+
+
+def _dynamic(policy: ApprovalPolicy | None) -> str:
+    if policy is None:
+        return ""
+    return "handler" if policy.handler is not None else "route_to" if policy.route_to is not None else ""
+
+
+def _common(policies: Sequence[CompiledPolicy], default: Sequence[str]) -> tuple[str, ...]:
+    """Those who may decide by each of `policies`, in the order of the first."""
+    lists = [(each.policy.named_approvers if each.policy is not None else ()) or tuple(default) for each in policies]
+    return tuple(each for each in lists[0] if all(each in others for others in lists))
+
+
+def _strictest(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Sequence[str]) -> ApprovalPolicy:
+    """One policy that asks for no less than any of them; its rules are the nearest one's that asks at all."""
+    asking = [*(() if own.needs_person == "never" else (own,)), *below]
+    given = [each.policy or ApprovalPolicy() for each in asking]
+    nearest, common = given[0], _common(below, default)
+    # Where the nearer one names nobody it takes over those whom it stands over.
+    approvers = tuple(each for each in nearest.named_approvers if each in common) or common
+    timeout, remind = min(each.timeout for each in given), nearest.remind_after
+    strict = {
+        "level": "admin" if any(each.level == "admin" for each in given) else "user",
+        "approvers": approvers,
+        "quorum": max(each.quorum for each in given),
+        "veto": any(each.veto for each in given),
+        "allow_self_approval": all(each.allow_self_approval for each in given),
+        "timeout": timeout,
+        "grant_ttl": min(each.grant_ttl for each in given),
+        # Not given it is `off` where a tool has effects, which is not known here.
+        "edit": None if all(each.edit is None for each in given) else min(map(_edit, given), key=EDIT_MODES.index),
+        "min_assurance": max((each.min_assurance for each in given), key=ASSURANCES.index),
+        "accept_unsigned": all(each.accept_unsigned for each in given),
+        "confirm": "type" if any(each.confirm for each in given) else "",
+        "remind_after": remind if remind is not None and remind < timeout else None,
+        "allow_remember": all(each.allow_remember for each in given),
+        "show": _shown([each.show for each in given]),
+        "audit": "required" if any(each.audit == "required" for each in given) else "best_effort",
+    }
+    # Those to whom a call escalates may decide it too: unless all agree on them, there is nobody else.
+    if len({(each.escalate_after, each.escalate_to, each.on_timeout, each.timeout) for each in given}) > 1:
+        strict |= {"escalate_after": None, "escalate_to": (), "on_timeout": "deny"}
+    return nearest.model_copy(update=strict)
+
+
+def _shown(given: Sequence[Show]) -> Show:
+    """Whoever decides sees what any of them would show, and nothing that any of them masks."""
+    lists = [each.only for each in given if each.only is not None]
+    only = tuple(dict.fromkeys(name for names in lists for name in names)) if len(lists) == len(given) else None
+    return Show(only=only, secret=tuple(dict.fromkeys(name for each in given for name in each.secret)))
+
+
+def _edit(policy: ApprovalPolicy) -> EditMode:
+    return policy.edit or "off"

@@ -1,0 +1,92 @@
+"""Whether the people there are could ever decide what a catalog asks of them."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.person import Person
+from signoff.formats.nearest_name import did_you_mean
+from signoff.people.directory import Directory
+from signoff.people.eligibility import rights
+from signoff.people.login import OIDC
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.registry.catalog import Catalog
+from signoff.registry.gates.inventory import InventoryRow, inventory
+
+
+def check_deciders(catalog: Catalog, people: Directory, *, by_login: Collection[str] = ()) -> None:
+    """Raises `ConfigError` for a tool whose request no tenant's active people could ever approve.
+
+    That is: it names a role that nobody has, asks nobody there is, or asks more people than are eligible.
+    `by_login` are the roles that people may have whom nobody declares; how many of them there are is not known.
+    """
+    active = [person for person in people.all() if person.active]
+    for row in inventory(catalog):
+        for field, why in _problems(row, catalog.policy(row.tool).policy or ApprovalPolicy(), active, by_login):
+            raise ConfigError(f"tool `{row.tool}` {why}", tool_name=row.tool, field=field)
+
+
+def approvers_without_login(catalog: Catalog, people: Directory, issuer: str) -> tuple[str, ...]:
+    """The ids of active people whom a tool asks and who have no login at the provider `issuer` written down.
+
+    Where groups of that provider give roles, such a login may count as another person beside them.
+    """
+    rows = inventory(catalog)
+    asked = {each for row in rows for each in row.approvers}
+    asked |= {each for row in rows for each in (catalog.policy(row.tool).policy or ApprovalPolicy()).escalate_to}
+    return tuple(
+        dict.fromkeys(
+            person.id
+            for person in people.all()
+            if person.active
+            and not asked.isdisjoint(rights(person))
+            and not any(each.startswith(f"{issuer}#") for each in person.identities.get(OIDC, ()))
+        )
+    )
+
+
+def _problems(
+    row: InventoryRow, policy: ApprovalPolicy, active: Sequence[Person], by_login: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    if not row.approvers:
+        return
+    named = (*row.approvers, *policy.escalate_to)
+    # Whom `route_to` names is known for each call only.
+    fewest = 1 if policy.route_to else policy.quorum
+    coming = {f"role:{role}" for role in by_login}
+    # By tenant, as nobody decides for another one: two people of two tenants are no quorum anywhere.
+    if coming.isdisjoint(row.approvers) and not any(_eligible(row.approvers, here) for here in _tenants(active)):
+        asked = ", ".join(f"`{each}`" for each in row.approvers)
+        yield (
+            "approvers",
+            f"asks {asked}, but no active person is one of them: add one to `people`, or name other `approvers`",
+        )
+    roles = {role for person in active for role in person.roles} | set(by_login)
+    for approver in named:
+        kind, _, role = approver.partition(":")
+        if kind == "role" and role not in roles:
+            field = "approvers" if approver in row.approvers else "escalate_to"
+            near = did_you_mean(role, roles) or "; give it to somebody in `people`, or leave it out"
+            yield field, f"names the role `{role}` in `{field}`, which no active person has{near}"
+    # Those to whom a call escalates count: the quorum may be met by them as well, only later.
+    most = max(len({each.person_id or each.id for each in _eligible(named, here)}) for here in _tenants(active))
+    if policy.edit == "propose" and most < fewest + 1 and coming.isdisjoint(named) and not policy.allow_self_approval:
+        yield (
+            "edit",
+            f"lets approvers propose other arguments, which takes {fewest} others to approve, but at most {most} of "
+            "one tenant may decide: name more, or use `edit: off` or `edit: approve`",
+        )
+    if most < fewest and coming.isdisjoint(named):
+        yield (
+            "quorum",
+            f"needs {fewest} people to approve, but at most {most} of one tenant may: lower `quorum`, or name more",
+        )
+
+
+def _tenants(people: Sequence[Person]) -> list[list[Person]]:
+    names = dict.fromkeys(person.tenant for person in people)
+    # One empty tenant where nobody is: then nobody is eligible, and `max` has something to look at.
+    return [[person for person in people if person.tenant == name] for name in names] or [[]]
+
+
+def _eligible(approvers: Sequence[str], people: Sequence[Person]) -> list[Person]:
+    return [person for person in people if not set(rights(person)).isdisjoint(approvers)]

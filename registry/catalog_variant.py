@@ -1,0 +1,99 @@
+"""Another catalog out of one that is there: tools added, replaced, removed; the old one stays what it is (X01)."""
+
+from collections.abc import Iterable, Mapping
+
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.names import READ_REST
+from signoff.contracts.parts import PART_TYPES
+from signoff.formats.nearest_name import did_you_mean
+from signoff.people.directory import declared_people
+from signoff.registry.actor import Actor
+from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.results.reducers import ReducerRegistry
+from signoff.registry.tool import Tool
+
+
+def derive(
+    catalog: Catalog,
+    *,
+    add: Iterable[Tool] = (),
+    replace: Iterable[Tool] = (),
+    remove: Iterable[str] = (),
+    actors: Iterable[Actor] | None = None,
+) -> Catalog:
+    """A new catalog with these tools added, put in the place of those of their names, and taken out.
+
+    `actors` are all actors of the new one; None keeps them. Everything is checked as by `build_catalog`: one mistake,
+    and there is no new catalog at all. Raises `ConfigError` with `tool_name` for a name that is taken (`add`), or that
+    is not there (`replace`, `remove`).
+
+    There is no builder on purpose. What is registered before a catalog exists is a list of tools, in order (E51); what
+    is registered together is one call (F25); and an object with a time in which it may be changed is what P04 rejects.
+    """
+    # The framework's own tool is brought by actors that declare it: handed over as a tool its name is reserved.
+    tools = {tool.name: tool for tool in catalog.tools() if tool.name != READ_REST}
+    gone, others = _removed(tools, remove), _replaced(tools, replace)
+    kept = {name: others.get(name, tool) for name, tool in tools.items() if name not in gone}
+    both = next((name for name in others if name in gone), None)
+    if both is not None:
+        raise _refuse(both, "remove", f"tool `{both}` is both replaced and removed; choose one")
+    return build_catalog(
+        tools=[*kept.values(), *_added(kept, add)],
+        actors=catalog.actors.values() if actors is None else actors,
+        policies=[rule for rule, _ in catalog.rules.rules],
+        default_approvers=catalog.default_approvers,
+        # Unwrapped: the built-in people would be wrapped around themselves once more with each derivation.
+        people=declared_people(catalog.people),
+        context=catalog.fields.declared,
+        # Those that every catalog has are reserved, and cannot be declared.
+        part_types=[each for each in catalog.part_types if each not in PART_TYPES],
+        reducers=_reducers(catalog, gone),
+        destinations=catalog.distribution.destinations.values(),
+        observer=catalog.distribution.observer,
+        channels=catalog.channels.declared.values(),
+        routing=catalog.channels.routing,
+    )
+
+
+def _added(kept: Mapping[str, Tool], add: Iterable[Tool]) -> list[Tool]:
+    tools = list(add)
+    for tool in tools:
+        if tool.name in kept:
+            raise _refuse(
+                tool.name, "name", f"tool `{tool.name}` is already registered; `replace` it, or give it another name"
+            )
+    return tools
+
+
+def _replaced(tools: Mapping[str, Tool], replace: Iterable[Tool]) -> dict[str, Tool]:
+    found: dict[str, Tool] = {}
+    for tool in replace:
+        if tool.name not in tools:
+            raise _refuse(
+                tool.name, "name", f"there is no tool `{tool.name}` to replace{did_you_mean(tool.name, tools)}"
+            )
+        if tool.name in found:
+            raise _refuse(tool.name, "name", f"tool `{tool.name}` is replaced twice; keep one")
+        found[tool.name] = tool
+    return found
+
+
+def _removed(tools: Mapping[str, Tool], remove: Iterable[str]) -> frozenset[str]:
+    names = frozenset(remove)
+    for name in sorted(names):
+        if name not in tools:
+            raise _refuse(name, "name", f"there is no tool `{name}` to remove{did_you_mean(name, tools)}")
+    return names
+
+
+def _reducers(catalog: Catalog, gone: frozenset[str]) -> ReducerRegistry:
+    found = ReducerRegistry()
+    for name, reducer in catalog.reducers.items():
+        # A reducer of a tool that is gone would be an error of the new catalog, which its author could not mend.
+        if name not in gone:
+            found.register(name, reducer)
+    return found
+
+
+def _refuse(name: str, field: str, why: str) -> ConfigError:
+    return ConfigError(why, tool_name=name, field=field, value=name)

@@ -1,0 +1,97 @@
+"""The pinned context as policies see it, and the fields a manifest adds to it."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from signoff.contracts.call import Pinned
+from signoff.contracts.errors import ConfigError
+from signoff.formats.json_schema import CompiledSchema, compile_schema
+
+_STANDARD: Final = {
+    "": frozenset({"actor", "session", "turn", "tenant", "channel", "route", "step", "user"}),
+    "user": frozenset({"id", "name", "tier", "roles", "locale"}),
+}
+
+
+@dataclass(frozen=True)
+class ContextFields:
+    """Declared extra fields by dotted name, such as `user.costCentre` or `project`, each with its schema."""
+
+    schemas: Mapping[str, CompiledSchema]
+
+    @property
+    def declared(self) -> dict[str, Mapping[str, Any]]:
+        """The plain schemas by dotted name, as declared."""
+        return {name: schema.schema for name, schema in self.schemas.items()}
+
+
+NO_FIELDS: Final = ContextFields({})
+
+
+def context_fields(declared: Mapping[str, Mapping[str, Any]] | None) -> ContextFields:
+    """Check and compile the manifest's `context`. Raises `ConfigError` with `field` naming the dotted name."""
+    schemas: dict[str, CompiledSchema] = {}
+    for name, schema in (declared or {}).items():
+        _check_name(name, declared or {})
+        schemas[name] = compile_schema(schema, field=f"context.{name}", of_object=False)
+    return ContextFields(schemas)
+
+
+def pinned_cel(ctx: Pinned, fields: ContextFields = NO_FIELDS) -> dict[str, Any]:
+    """The `ctx` mapping of CEL expressions.
+
+    Of `ctx.extra` only declared names with valid values are merged, never over a standard field (P18);
+    what is left out is absent, so that an expression over it is an error and a person is asked.
+    """
+    user = ctx.user
+    result: dict[str, Any] = {
+        "actor": ctx.actor,
+        "session": ctx.session,
+        "turn": ctx.turn,
+        "tenant": ctx.tenant,
+        "channel": ctx.channel,
+        "route": ctx.route,
+        "step": ctx.step,
+        "user": {
+            "id": user.user,
+            "name": user.name,
+            "tier": user.tier,
+            "roles": list(user.roles),
+            "locale": user.locale,
+        },
+    }
+    for name, schema in fields.schemas.items():
+        if name in ctx.extra and not schema.check(ctx.extra[name]):
+            *parents, last = name.split(".")
+            target = result
+            for parent in parents:
+                target = target.setdefault(parent, {})
+            # A copy: what is judged is kept beyond the call, and must not change with what the turn's context holds.
+            target[last] = copy.deepcopy(ctx.extra[name])
+    return result
+
+
+def _check_name(name: str, declared: Mapping[str, Any]) -> None:
+    *parents, last = name.split(".")
+    if not all(part.isidentifier() for part in (*parents, last)):
+        raise ConfigError(
+            f"context field `{name}` is not a dotted name, such as `user.costCentre`",
+            field=f"context.{name}",
+            value=name,
+        )
+    taken = last in _STANDARD.get(".".join(parents), ()) or (parents and parents[0] in _STANDARD[""] - {"user"})
+    # A field of one's own in such a place would be read by rules that ask who somebody is.
+    if taken or (len(parents) > 1 and parents[0] == "user" and parents[1] in _STANDARD["user"]):
+        raise ConfigError(
+            f"context field `{name}` is there already and cannot be declared anew", field=f"context.{name}", value=name
+        )
+    for other in declared:
+        # One of them would lie within the other's value, where its schema says nothing of it.
+        if other.startswith(f"{name}."):
+            raise ConfigError(
+                f"context fields `{name}` and `{other}` overlap; declare one of them",
+                field=f"context.{name}",
+                value=name,
+            )

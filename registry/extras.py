@@ -1,0 +1,48 @@
+"""The extras of the distribution: what each brings, and what to say where one is needed that is not installed."""
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Final
+
+EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
+    "mail": ("dkim", "dns", "aiosmtplib", "aiosmtpd", "imap_tools"),
+    "slack": ("websockets",),
+    "apprise": ("apprise",),
+    "oidc": ("authlib", "joserfc", "httpx2"),
+    "openai": ("pydantic_ai", "openai"),
+    "anthropic": ("pydantic_ai", "anthropic"),
+    "google": ("pydantic_ai", "google.genai"),
+    "mistral": ("pydantic_ai", "mistralai"),
+    "groq": ("pydantic_ai", "groq"),
+    "bedrock": ("pydantic_ai", "boto3"),
+}
+"""Modules by the extra that brings them."""
+CHANNEL_EXTRAS: Final[Mapping[str, str]] = {"email": "mail", "slack": "slack", "apprise": "apprise"}
+"""The extra that a kind of channel needs."""
+
+
+def missing_extra(extra: str) -> str:
+    """The end of a sentence that says how to install `extra`; empty where it is installed."""
+    if all(map(_is_installed, EXTRAS[extra])):
+        return ""
+    return f"needs an extra of Signoff: pip install 'signoff[{extra}]'"
+
+
+def extra_of_model(model: str) -> str:
+    """The extra that the model `provider:name` needs; empty for a scripted one.
+
+    Where no extra has the provider's name it is that of OpenAI, whose protocol most others speak.
+    """
+    provider = model.partition(":")[0]
+    if provider == "scripted":
+        return ""
+    named = (extra for extra, modules in EXTRAS.items() if modules[0] == "pydantic_ai" and provider.startswith(extra))
+    return next(named, "openai")
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    # The package that a module is in is not there either.
+    except ModuleNotFoundError:
+        return False

@@ -1,0 +1,113 @@
+"""The arguments of a call: their shape, the tool's schema, then the tool's own check, which may correct them once."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from signoff.contracts.canonical_json import NotCanonical, canonical_json
+from signoff.contracts.limits import ARGUMENTS_BYTES, KIB
+from signoff.contracts.message import CallPart
+from signoff.formats.bounds import out_of_bounds
+from signoff.formats.json_schema import Problem
+from signoff.formats.nearest_name import cut, shown
+from signoff.registry.correction import Corrected
+from signoff.registry.tool import Tool
+
+PROBLEMS_TOLD: Final = 5
+# A batch has up to 50 calls, and the words of all its rulings are one activity result: each has to be short.
+_WHY_CHARS: Final = 500
+_TOLD_CHARS: Final = 1_500
+_PATH_CHARS: Final = 200
+_NAMES_TOLD: Final = 10
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What is wrong with arguments, what is let through all the same, and what they are corrected to."""
+
+    problems: tuple[Problem, ...] = ()
+    misfits: tuple[Problem, ...] = ()
+    corrected: Corrected | None = None
+
+
+def misshapen(call: CallPart, args: Any) -> str:
+    """Why these are no arguments of any call, for the model; "" if they may be."""
+    if call.malformed:
+        return call.malformed
+    if not isinstance(args, dict):
+        return "the arguments must be one JSON object"
+    # Bounds before bytes: they are counted without recursion and stop at the first value that is too many.
+    why = out_of_bounds(args)
+    if why:
+        return f"the arguments hold {why}; send it as a string or leave it out"
+    try:
+        size = len(canonical_json(args))
+    except NotCanonical:
+        return "the arguments hold a number or text that JSON cannot carry safely; send it as a string"
+    if size > ARGUMENTS_BYTES:
+        return f"the arguments are larger than {ARGUMENTS_BYTES // KIB} KiB; send less"
+    return ""
+
+
+def check_arguments(tool: Tool, args: Any) -> Checked:
+    """What the schema, as far as the tool's `validation` has it, and the tool's own check say. Never raises."""
+    misfits = () if tool.validation == "off" else tuple(tool.schema.check(args))
+    # The tool's own check is not even called: it may rely on what the schema says.
+    if misfits and tool.validation == "strict":
+        return Checked(problems=misfits)
+    if tool.validate_input is None:
+        return Checked(misfits=misfits)
+    try:
+        # A copy: only a `Corrected` changes arguments, as that is judged again and told of.
+        found = tool.validate_input(copy.deepcopy(args))
+        if isinstance(found, Corrected):
+            # Copied and cut within the `try`: what a developer's code returns may fail at that as well.
+            return Checked((), misfits, Corrected(copy.deepcopy(dict(found.args)), str(found.why)[:_WHY_CHARS]))
+        return Checked(tuple(found), misfits)
+    except Exception as error:
+        # The developer's check may fail on what a model sends: then the arguments are not known to be valid.
+        return Checked((Problem("", f"cannot be checked ({type(error).__name__})"),))
+
+
+def corrected(proposed: Mapping[str, Any], found: Corrected) -> tuple[dict[str, Any], str]:
+    """The corrected arguments, and what is told of them: which changed, and why, but no value, as it may be secret."""
+    args = dict(found.args)
+    names = sorted(name for name in {*proposed, *args} if _differ(name, proposed, args))
+    more = f" and {len(names) - _NAMES_TOLD} more" if len(names) > _NAMES_TOLD else ""
+    told = f"The arguments were corrected ({', '.join(map(shown, names[:_NAMES_TOLD])) or 'none changed'}{more})"
+    return args, f"{told}: {found.why}." if found.why else f"{told}."
+
+
+def check_corrected(tool: Tool, args: Any) -> Checked:
+    """The same of arguments that were corrected: once is enough, so they must be right now."""
+    checked = check_arguments(tool, args)
+    # Corrected to themselves they are settled. Otherwise what runs would hang on how often it was checked, and the
+    # digest that people approve would not be the one computed where the tool runs.
+    if checked.corrected is None or dict(checked.corrected.args) == args:
+        return Checked(checked.problems, checked.misfits)
+    return Checked((Problem("", "are corrected again and again"),))
+
+
+def as_run(tool: Tool, args: Any) -> Any:
+    """The arguments with which a call is judged, bound and run: those given, or those they are corrected to."""
+    if tool.validate_input is None:
+        return args
+    # Worked out anew from what was proposed, also where the call runs: there is no second copy to be trusted.
+    found = check_arguments(tool, args).corrected
+    return args if found is None else dict(found.args)
+
+
+def told_problems(problems: Sequence[Problem]) -> str:
+    """What is wrong, for the model: the first few, and how many more there are.
+
+    At most some 1,500 characters: paths, and the words of a tool's own check, may repeat what the model sent.
+    """
+    first = problems[:PROBLEMS_TOLD]
+    told = "; ".join(f"`{cut(path, _PATH_CHARS)}` {message}" if path else message for path, message in first)
+    told = cut(told, _TOLD_CHARS)
+    return f"{told}; and {len(problems) - PROBLEMS_TOLD} more" if len(problems) > PROBLEMS_TOLD else told
+
+
+def _differ(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    return name not in before or name not in after or before[name] != after[name]

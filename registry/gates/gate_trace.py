@@ -1,0 +1,46 @@
+"""What each gate says of a call, in their order: made of one judgement, so that a new gate is in it by itself."""
+
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+from signoff.registry.gates.pipeline import GateName, Judgement
+
+# The order in which `GateName` lists them is the one order of gates.
+_ORDER: Final[tuple[GateName, ...]] = get_args(GateName)
+_OF_ARGUMENTS: Final = _ORDER.index("schema")
+"""From here on gates look at arguments, so that without them nothing can be said."""
+_WORDS: Final = {"run": "it runs, nobody is asked", "ask": "people are asked"}
+
+
+@dataclass(frozen=True)
+class GateSays:
+    """One gate: `passes`, or `decides` what becomes of the call. `open` without arguments; after a decision `unasked`.
+
+    `words` is why, where there is more to say.
+    """
+
+    gate: GateName
+    answer: Literal["passes", "decides", "open", "unasked"]
+    words: str = ""
+
+
+def gate_trace(found: Judgement, *, with_arguments: bool, needs: str = "") -> tuple[GateSays, ...]:
+    """Every gate in order. `found` is the judgement of the call, or of one without arguments.
+
+    `needs` is what the tool's policy says for itself, told of the last gate where no arguments are given.
+    """
+    decides = _ORDER.index(found.gate)
+    if with_arguments or decides < _OF_ARGUMENTS:
+        return tuple(_said(index, decides, found) for index in range(len(_ORDER)))
+    early = tuple(GateSays(gate, "passes") for gate in _ORDER[:_OF_ARGUMENTS])
+    late = tuple(GateSays(gate, "open", "depends on the arguments") for gate in _ORDER[_OF_ARGUMENTS:-1])
+    return (*early, *late, GateSays(_ORDER[-1], "open", needs))
+
+
+def _said(index: int, decides: int, found: Judgement) -> GateSays:
+    gate = _ORDER[index]
+    if index != decides:
+        return GateSays(gate, "passes" if index < decides else "unasked")
+    why = found.verdict.why if found.verdict is not None else ""
+    told = found.message or ": ".join(filter(None, (_WORDS.get(found.kind, "asks the tool's own check"), why)))
+    return GateSays(gate, "decides", told)

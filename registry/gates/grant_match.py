@@ -1,0 +1,159 @@
+"""Remembered answers against the catalog: which wishes can be kept, and to which calls a grant applies. Pure."""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from signoff.approvals.grant_rules import likeness, wish_problem
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.call import Pinned
+from signoff.contracts.canonical_json import NotCanonical
+from signoff.contracts.decision import Decision
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.grant import Grant
+from signoff.people.directory import Directory
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.policy.grant_predicate import Predicate, compile_where
+from signoff.registry.catalog import Catalog
+from signoff.registry.gates.pipeline import DOUBTED_RULE, UNREMEMBERED_RULES, Judgement
+from signoff.registry.permission import PERMISSION_RULE
+from signoff.registry.registry import definition_hash
+from signoff.registry.tool import Tool
+
+_PREDICATES_KEPT: Final = 1_000
+
+
+class Remembering:
+    """The rules of remembered answers for one catalog; keeps the predicates it compiled last."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._predicates: dict[tuple[str, str, tuple[str, ...]], Predicate | ConfigError] = {}
+
+    def problem(self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any]) -> str:
+        """Why `decision` cannot be remembered, in words for its author; "" when it can or need not be.
+
+        `args` are the request's arguments.
+        """
+        wish = decision.remember
+        if wish is None:
+            return ""
+        if not request.allow_remember or request.kind != "approval":
+            return "`remember`: the policy of this request lets no answer be remembered"
+        if decision.edited_args is not None:
+            # What it makes of the call is judged and perhaps corrected only after this answer.
+            return "`remember`: changed arguments are not remembered"
+        if decision.verdict == "denied" and not request.veto:
+            return "`remember`: one denial does not end this request, so it cannot be remembered"
+        if decision.verdict == "approved" and request.rule == DOUBTED_RULE:
+            return "`remember`: who asked for this is not who the directory says, so each call is asked about"
+        if decision.verdict == "approved" and request.rule == PERMISSION_RULE:
+            return "`remember`: a permission is overridden for one call at a time"
+        if not decision.subject:
+            return "`remember`: an answer that names nobody is not remembered"
+        return wish_problem(wish) or self._unfit(request, wish.where, args)
+
+    def applies(self, grant: Grant, ctx: Pinned, found: Judgement, args: Mapping[str, Any], people: Directory) -> bool:
+        """Whether `grant` answers for a call about which people would be asked.
+
+        Not whether it has a use left: that is known only where it is spent.
+        """
+        tool, like = found.tool, grant.like
+        policy = None if tool is None else self._catalog.policy(tool.activity).policy
+        if tool is None or found.kind != "ask" or policy is None or not policy.allow_remember:
+            return False
+        # The definition too: a tool that was changed is not the one that people were asked about.
+        here = (like.tenant, like.tool, like.definition) == (ctx.tenant, tool.name, definition_hash(tool))
+        if not here or not _serves(grant, ctx, people):
+            return False
+        # Only an approval has to hold today: a remembered denial that is out of date errs on the safe side.
+        if grant.verdict == "approved" and not _still_given(grant, ctx, found, policy, people):
+            return False
+        return self._like(grant, tool, args)
+
+    def steps(self, grant: Grant, found: Judgement, args: Mapping[str, Any]) -> int:
+        """How many steps the predicate of `grant` takes at most over these arguments; 0 where it has none."""
+        if found.tool is None or not grant.like.where:
+            return 0
+        try:
+            return self._predicate(found.tool, grant.like.where).steps(args)
+        except ConfigError:
+            return 0
+
+    def _like(self, grant: Grant, tool: Tool, args: Mapping[str, Any]) -> bool:
+        like = grant.like
+        if not like.where:
+            # `_digest` is empty for arguments that have no canonical form: two such must not pass for the same.
+            return like.exact != "" and like.exact == _digest(tool, args)
+        try:
+            return self._predicate(tool, like.where).holds(args)
+        except ConfigError:
+            return False
+
+    def _unfit(self, request: ApprovalRequest, where: str, args: Mapping[str, Any]) -> str:
+        tool = self._catalog.defined(request.tool, request.definition)
+        if tool is None or definition_hash(tool) != request.definition:
+            return "`remember`: the tool has changed since this was asked"
+        if not where.strip():
+            return "" if _digest(tool, args) else "`remember`: these arguments cannot be compared with later ones"
+        try:
+            predicate = self._predicate(tool, where, request.secrets)
+        except ConfigError as error:
+            return f"`remember.where`: {error.message}"
+        if predicate.holds(args):
+            return ""
+        return "`remember.where`: it is not true of the arguments of this very call"
+
+    def _predicate(self, tool: Tool, where: str, asked_secrets: Collection[str] = ()) -> Predicate:
+        """Raises `ConfigError`. `asked_secrets` are hidden beside the tool's own, as they were when this was asked."""
+        hidden = tuple(sorted({*tool.masked_arguments, *asked_secrets}))
+        key = (definition_hash(tool), where.strip(), hidden)
+        found = self._predicates.get(key)
+        if found is None:
+            if len(self._predicates) >= _PREDICATES_KEPT:
+                # Whoever approves writes these, so there may be any number; one that is needed again takes about a
+                # millisecond.
+                self._predicates.clear()
+            try:
+                found = compile_where(where.strip(), self._catalog.policy(tool.activity), hidden)
+            except ConfigError as error:
+                # Kept too: what was stored under looser rules is met at each call, and must not be read anew each time.
+                found = error
+            self._predicates[key] = found
+        if isinstance(found, ConfigError):
+            raise found
+        return found
+
+
+def _serves(grant: Grant, ctx: Pinned, people: Directory) -> bool:
+    """Whether a call of `ctx` is one of the session and the human that the answer was for, or it was for everybody."""
+    if not grant.like.session:
+        return True
+    # A session's name is anybody's to name: what was given for one person in it is nobody else's.
+    humans = {people.person_id(each, ctx.tenant) for each in (grant.requester, ctx.user.user)}
+    return grant.like.session == ctx.session and len(humans) == 1
+
+
+def _still_given(grant: Grant, ctx: Pinned, found: Judgement, policy: ApprovalPolicy, people: Directory) -> bool:
+    """Whether those who approved would be asked the same question today, and may still answer it for this requester.
+
+    Another policy or another reason to ask is another question; so is a requester of whom nobody is sure.
+    """
+    verdict, requester = found.verdict, ctx.user.user
+    if verdict is None or verdict.rule in UNREMEMBERED_RULES:
+        return False
+    if (verdict.rule, verdict.policy_hash) != (grant.like.rule, grant.like.policy_hash):
+        return False
+    # A grant must not be the way round two rules: the quorum of people, and that nobody approves what they asked for.
+    humans = {people.person_id(person, ctx.tenant) for person in grant.people}
+    own = people.person_id(requester, ctx.tenant) in humans
+    if len(humans) < policy.quorum or (own and not policy.allow_self_approval):
+        return False
+    known = [people.find(person, ctx.tenant) for person in grant.people]
+    return all(person is not None and person.active for person in known)
+
+
+def _digest(tool: Tool, args: Mapping[str, Any]) -> str:
+    try:
+        return likeness(tool.name, definition_hash(tool), args)
+    except NotCanonical:
+        return ""

@@ -1,0 +1,131 @@
+"""The gate inventory: of every tool whether it runs by itself, asks, is denied or hidden, and by whom."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.policy.compiled_policy import CompiledPolicy, Effect
+from signoff.policy.expression import Expression, facts
+from signoff.registry.actor import Actor
+from signoff.registry.catalog import Catalog
+from signoff.registry.scopes.position import home
+from signoff.registry.tool import Tool
+
+Reach = Literal["never", "maybe", "always"]
+
+_NEEDS: Final = {"never": "auto", "maybe": "maybe asks", "always": "asks"}
+_HANDLER: Final = "handler decides"
+_ABOUT_CTX: Final = re.compile(r"\bctx\b(?!\s*\.)|\bhas\s*\(")
+"""Expressions whose answer without a context says nothing of the one with it."""
+
+
+@dataclass(frozen=True)
+class InventoryRow:
+    """One tool for people to read.
+
+    `tool` is its activity, which for all but an actor's own is its name.
+    `needs`: auto, asks, maybe asks, handler decides, denied or hidden, with `, may be denied` or `, may be hidden`
+    where a rule can. `rules` are the policy's expressions and handler as `field: what it says`, then the global rules
+    that reach the tool; `actors` who may use it, hide rules aside.
+    """
+
+    tool: str
+    title: str
+    scope: str
+    routing: str
+    needs: str
+    rules: tuple[str, ...]
+    approvers: tuple[str, ...]
+    actors: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+def inventory(catalog: Catalog, tenant: str | None = None) -> tuple[InventoryRow, ...]:
+    """One row a tool, sorted by name; then those that actors have as their own, by activity.
+
+    With a `tenant` only those that exist for it: of the others nobody there may learn.
+    """
+    tools = catalog.every_tool
+    return tuple(_row(catalog, tool) for tool in tools if tenant is None or exists_for(catalog, tool, tenant))
+
+
+def exists_for(catalog: Catalog, tool: Tool, tenant: str) -> bool:
+    """Whether the tool exists for a tenant, by its own word and that of the tools which it shadows (V07)."""
+    scopes = catalog.scopes.get(home(tool)[0])
+    obeyed = () if scopes is None else scopes.over.get(tool.activity, ())
+    return all(each.tenants is None or tenant in each.tenants for each in (tool, *obeyed))
+
+
+def _row(catalog: Catalog, tool: Tool) -> InventoryRow:
+    compiled = catalog.policy(tool.activity)
+    users = [actor for actor in catalog.actors.values() if _may_use(actor, tool)]
+    reached = [(rule, _reach(expression, tool, users)) for rule, expression in catalog.rules.rules]
+    person = _strictest(compiled.needs_person, *(r for rule, r in reached if rule.effect == "require_approval"))
+    return InventoryRow(
+        tool=tool.activity,
+        title=tool.title,
+        scope=tool.scope,
+        routing=tool.routing,
+        needs=_needs(person, compiled, [(rule.effect, reach) for rule, reach in reached]),
+        rules=(
+            *_expressions(compiled.policy),
+            *(f"{rule.effect} by `{rule.name}`: {rule.rule}" for rule, reach in reached if reach != "never"),
+        ),
+        approvers=() if person == "never" else catalog.approvers(tool.activity),
+        actors=tuple(actor.name for actor in users),
+        tags=tool.tags,
+    )
+
+
+def _may_use(actor: Actor, tool: Tool) -> bool:
+    listed = actor.tools is None or tool.name in actor.tools
+    return listed and (not tool.place or tool.place.partition(".")[0] == actor.name)
+
+
+def _needs(person: Reach, compiled: CompiledPolicy, rules: Iterable[tuple[Effect, Reach]]) -> str:
+    found, policy = set(rules), compiled.policy
+    # Hide is the stronger of the two, as at the gates: of a hidden tool nobody learns that it would be denied.
+    for effect, word in (("hide", "hidden"), ("deny", "denied")):
+        if (effect, "always") in found:
+            return word
+    may_deny = ("deny", "maybe") in found or (policy is not None and (policy.deny_if or policy.handler) is not None)
+    flags = (("may be denied", may_deny), ("may be hidden", ("hide", "maybe") in found))
+    alone = compiled.handler_alone and person == "maybe"
+    return ", ".join((_HANDLER if alone else _NEEDS[person], *(word for word, applies in flags if applies)))
+
+
+def _reach(expression: Expression, tool: Tool, users: Iterable[Actor]) -> Reach:
+    """Whether a global rule reaches the tool in the hands of those who may use it, whatever the context is."""
+    # Actors are facts of a rule too: for one it may hide what another sees.
+    found = {_reach_of(expression, tool, actor) for actor in users} or {"never"}
+    return found.pop() if len(found) == 1 else "maybe"
+
+
+def _reach_of(expression: Expression, tool: Tool, actor: Actor) -> Reach:
+    if _ABOUT_CTX.search(expression.text):
+        return "maybe"
+    # Asked without a context: whatever reads one is an error then, and answers for no turn.
+    data = {"actor": {"name": actor.name, "tags": list(actor.tags)}, "tool": tool.facts.as_cel(), "ctx": {}}
+    kinds = {answer.kind for answer in expression.ask(facts(data))}
+    if kinds == {"false"}:
+        return "never"
+    # An error applies a rule like a true does: where it cannot come from the missing context, it always will.
+    return "always" if kinds == {"true"} or "ctx" not in expression.text else "maybe"
+
+
+def _strictest(*reaches: Reach) -> Reach:
+    return max(reaches, key=("never", "maybe", "always").index)
+
+
+def _expressions(policy: ApprovalPolicy | None) -> tuple[str, ...]:
+    if policy is None:
+        return ()
+    listed = (
+        ("deny_if", policy.deny_if),
+        ("require_approval_if", policy.require_approval_if),
+        ("auto_approve_if", policy.auto_approve_if),
+        ("handler", policy.handler),
+    )
+    return tuple(f"{field}: {expression}" for field, expression in listed if expression)

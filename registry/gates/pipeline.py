@@ -1,0 +1,388 @@
+"""The one order of gates for every proposed call. Pure: the same call, context and catalog, the same judgement."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from signoff.contracts.activity_messages import Tally
+from signoff.contracts.call import CallCode, Pinned, ToolDenied
+from signoff.contracts.canonical_json import sha256_hex
+from signoff.contracts.ids import is_tool_name
+from signoff.contracts.limits import MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS
+from signoff.contracts.message import CallPart
+from signoff.formats.json_schema import Problem
+from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.policy.compiled_policy import PolicyVerdict
+from signoff.policy.handler_verdict import handler_rule
+from signoff.registry.catalog import Catalog
+from signoff.registry.gates.argument_check import (
+    Checked,
+    check_arguments,
+    check_corrected,
+    corrected,
+    misshapen,
+    told_problems,
+)
+from signoff.registry.gates.dry_run import would_be_called
+from signoff.registry.gates.tool_view import Sight
+from signoff.registry.permission import PERMISSION_RULE, Permission
+from signoff.registry.tool import Tool
+
+GateName: TypeAlias = Literal[
+    "shape", "caps", "resolve", "surface", "tag_policy", "allowlist", "layer", "available", "schema", "permission",
+    "capabilities", "usage", "dry_run", "approval",
+]  # fmt: skip
+
+DOUBTED_RULE: Final = "requester"
+"""The rule of a call that people are asked about because nobody is sure who the requester is."""
+UNREMEMBERED_RULES: Final = (DOUBTED_RULE, PERMISSION_RULE)
+"""Rules of calls that people are asked about one by one: no answer to them is remembered, and none answers them."""
+# No tool can be called so, see `TOOL_NAME_PATTERN`.
+_UNNAMEABLE: Final = "?"
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the gates cannot find out by themselves; whoever knows nothing lets nothing through that depends on it.
+
+    `unavailable` are names of tools, `backends` the kinds of capability that are there, `permission` the answer of the
+    tool's own check to this very call. `spent` says by the ids of calls why their tools may not be used again yet;
+    None: nobody has looked.
+    """
+
+    unavailable: frozenset[str] = frozenset()
+    backends: frozenset[str] = frozenset()
+    permission: Permission | None = None
+    spent: Mapping[str, str] | None = None
+
+
+NOTHING_KNOWN: Final = Known()
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What the gates say of one call.
+
+    `run`: nobody need be asked. `ask`: people must be asked, `verdict` says why. `settled`: `code` and `message`
+    are its outcome, decided by `gate`. `question`: the tool's permission check is to be asked, and the call judged
+    again with its answer; whoever does not lets nothing run. `message` is for the model; `denied_reason` why a
+    policy denied, `denied` who did if no policy. `grant` is the id of the remembered answer by which it runs.
+    `unheard` is what the rules say where the policy's handler is yet to be asked: whoever does not ask it asks
+    people. `corrected` are the arguments in place of those proposed, `note` what is told of that or of a misfit
+    that is let through, `override` why the permission check would deny what people may now let pass.
+    """
+
+    call: str
+    kind: Literal["run", "ask", "settled", "question"]
+    gate: GateName
+    code: CallCode = "ok"
+    message: str = ""
+    tool: Tool | None = None
+    verdict: PolicyVerdict | None = None
+    denied_reason: str = ""
+    denied: ToolDenied | None = None
+    grant: str = ""
+    unheard: PolicyVerdict | None = None
+    corrected: Mapping[str, Any] | None = None
+    note: str = ""
+    override: str = ""
+
+    def args(self, proposed: Any) -> Any:
+        """The arguments that are judged, shown, bound and run: those proposed, unless they were corrected."""
+        return proposed if self.corrected is None else dict(self.corrected)
+
+
+@dataclass(frozen=True)
+class _Proposal:
+    catalog: Catalog
+    sight: Sight
+    call: CallPart
+    args: Any
+    tally: Tally
+    dry_run: bool
+    known: Known = NOTHING_KNOWN
+    corrected: bool = False
+    note: str = ""
+
+    def settled(self, gate: GateName, code: CallCode, message: str, tool: Tool | None = None) -> Judgement:
+        return Judgement(self.call.call, "settled", gate, code, message, tool)
+
+
+_Early: TypeAlias = Callable[[_Proposal], Judgement | None]
+_Late: TypeAlias = Callable[[_Proposal, Tool], Judgement | None]
+
+
+def judge(
+    catalog: Catalog,
+    ctx: Pinned,
+    call: CallPart,
+    args: Any,
+    tally: Tally,
+    *,
+    dry_run: bool = False,
+    known: Known = NOTHING_KNOWN,
+) -> Judgement:
+    """Send one call through the gates; the first that objects decides. `args` are the call's loaded arguments."""
+    sight = catalog.sight(ctx).without(known.unavailable)
+    proposal = _Proposal(catalog, sight, call, args, tally, dry_run, known)
+    for early in _EARLY:
+        if (found := early(proposal)) is not None:
+            return found
+    tool = sight.tool(call.tool)
+    # `resolve` has answered for it already; only the types do not know.
+    if tool is None:
+        return _not_there(proposal, "resolve")
+    for exists in _EXISTING:
+        if (found := exists(proposal, tool)) is not None:
+            return found
+    checked = schema(proposal, tool)
+    return checked if isinstance(checked, Judgement) else _noted(checked, _judged(checked, tool))
+
+
+def _judged(proposal: _Proposal, tool: Tool) -> Judgement:
+    """What the gates after the schema say of valid arguments."""
+    for late in _LATE:
+        if (found := late(proposal, tool)) is not None:
+            return found
+    return approval(proposal, tool)
+
+
+def next_tally(tally: Tally, call: CallPart, args: Any, judgement: Judgement) -> Tally:
+    """The tally with this call counted, whatever became of it. Denials are counted where decisions arrive."""
+    key = _tally_key(call)
+    # What failed at the shape may be impossible to hash: what the model's own text was refused for stands for it.
+    action = _action(call, args) if judgement.gate != "shape" else _action(call, call.malformed)
+    return tally.model_copy(
+        update={
+            "calls": tally.calls + 1,
+            "per_tool": {**tally.per_tool, key: tally.per_tool.get(key, 0) + 1},
+            "last_action": action,
+            "identical": tally.identical + 1 if action == tally.last_action else 1,
+        }
+    )
+
+
+def shape(proposal: _Proposal) -> Judgement | None:
+    """Gate 1: the arguments are one JSON object of bearable size that RFC 8785 can write."""
+    why = misshapen(proposal.call, proposal.args)
+    return proposal.settled("shape", "input_invalid", why) if why else None
+
+
+def caps(proposal: _Proposal) -> Judgement | None:
+    """Gate 2: the loop caps of one turn (E48)."""
+    tally, call = proposal.tally, proposal.call
+    # Before the counts: its arguments were dropped, and it must not be told that it repeats itself.
+    if call.surplus:
+        return proposal.settled("caps", "too_many_calls", "too many calls in one completion; propose fewer at a time")
+    actor = proposal.sight.actor
+    # An actor's own limit can only be the lower one: the cap is part of what keeps a history within the server's.
+    calls = MAX_CALLS if actor is None else min(MAX_CALLS, actor.limits.calls)
+    if tally.calls >= calls:
+        why = f"this turn has made its {calls} calls; answer with what you have"
+    elif tally.per_tool.get(_tally_key(call), 0) >= MAX_CALLS_PER_TOOL:
+        why = f"{shown(call.tool)} was called {MAX_CALLS_PER_TOOL} times in this turn; do without it"
+    elif tally.identical >= MAX_IDENTICAL_CALLS and tally.last_action == _action(call, proposal.args):
+        why = f"this is the same call for the {tally.identical + 1}th time in a row; do something else"
+    else:
+        return None
+    return proposal.settled("caps", "too_many_calls", why)
+
+
+def resolve(proposal: _Proposal) -> Judgement | None:
+    """Gate 3: a tool of exactly this name exists (P06); a near name is offered, never executed (X04).
+
+    Of several it is the nearest to where the actor stands (F07).
+    """
+    found = proposal.sight.tool(proposal.call.tool)
+    return _not_there(proposal, "resolve") if found is None else None
+
+
+def surface(proposal: _Proposal, tool: Tool) -> Judgement | None:
+    """Gate 4: the tool exists where the turn came from (E12); nothing brings back what a surface excludes."""
+    sight = proposal.sight
+    if not sight.excludes(tool):
+        return None
+    # The words below tell that the tool exists: only who would have it elsewhere may read them.
+    if sight.hides(tool) or not sight.permits(tool) or not sight.sees(tool):
+        return _not_there(proposal, "surface")
+    return proposal.settled("surface", "not_available", f"Tool {tool.name} is not available on this surface")
+
+
+def tag_policy(proposal: _Proposal, tool: Tool) -> Judgement | None:
+    """Gate 5: global rules hide (as if it did not exist) or deny."""
+    if proposal.sight.hides(tool):
+        return _not_there(proposal, "tag_policy")
+    ruling = proposal.sight.ruling(tool)
+    if ruling.effect != "deny":
+        return None
+    if not proposal.sight.offers(tool):
+        # Why it is denied is for those who would have it: to all others it must not even exist.
+        return _not_there(proposal, "tag_policy")
+    reason = (ruling.rule.reason if ruling.rule is not None else "") or ruling.why
+    return dataclasses.replace(_denied(proposal.call, tool, reason), gate="tag_policy")
+
+
+def allowlist(proposal: _Proposal, tool: Tool) -> Judgement | None:
+    """Gate 6: the actor's own list and filters, its capability boundary (B45)."""
+    return None if proposal.sight.permits(tool) else _not_there(proposal, "allowlist")
+
+
+def layer(proposal: _Proposal, tool: Tool) -> Judgement | None:
+    """Gate 7: where the actor stands, by route and step, the tool is not kept back (F05, F12)."""
+    return None if proposal.sight.sees(tool) else _not_there(proposal, "layer")
+
+
+def available(proposal: _Proposal, tool: Tool) -> Judgement | None:
+    """Gate 8: the tool is there now, and was when the model was told of its tools."""
+    # After all gates that hide: its words name the tool, as does what may be tried in its place.
+    if proposal.sight.is_available(tool):
+        return None
+    return proposal.settled("available", "not_available", f"Tool {tool.name} is not currently available", tool)
+
+
+def schema(proposal: _Proposal, tool: Tool) -> Judgement | _Proposal:
+    """Gate 9: the arguments fit the input schema, then the tool's own check, before any policy or person sees them.
+
+    Gives the proposal to go on with: its arguments may be corrected, once.
+    """
+    checked, note = check_arguments(tool, proposal.args), ""
+    if checked.corrected is not None:
+        args, note = corrected(proposal.args, checked.corrected)
+        # They come from a developer's code now: they are digested, kept and shown like those that a model sent, so the
+        # first gate looks at them too.
+        why = misshapen(proposal.call, args)
+        checked = Checked((Problem("", why),)) if why else check_corrected(tool, args)
+        proposal = dataclasses.replace(proposal, args=args, corrected=True, note=note)
+    if checked.problems:
+        told = told_problems(checked.problems)
+        message = f"the arguments of {shown(tool.name)} are not valid: {told}. Correct them and call it again"
+        return proposal.settled("schema", "input_invalid", message, tool)
+    if not checked.misfits:
+        return proposal
+    misfit = f"The arguments do not fit the schema: {told_problems(checked.misfits)}."
+    return dataclasses.replace(proposal, note=f"{note} {misfit}".strip())
+
+
+def permission(proposal: _Proposal, tool: Tool) -> Judgement | None:
+    """Gate 10: the tool's own check permits this call, or people may override its denial (X10)."""
+    if tool.check_permissions is None:
+        return None
+    answer = proposal.known.permission
+    if answer is None:
+        # Settled as it is, it must not pass for a call that came to a good end.
+        message = f"nobody has asked whether {shown(tool.name)} is permitted"
+        return Judgement(proposal.call.call, "question", "permission", "refused", message, tool)
+    if answer.allowed or _override(proposal, tool):
+        return None
+    reason = f"Permission denied: {answer.why}"
+    message = f"{reason}. Do not try it again; tell the user or find another way"
+    return dataclasses.replace(_denied(proposal.call, tool, reason), gate="permission", message=message)
+
+
+def capabilities(proposal: _Proposal, tool: Tool) -> Judgement | None:
+    """Gate 12: there is a backend for every capability that the tool declares (E16)."""
+    # Whoever knows of no backends has an empty set: the tool does not run with less than it declares (E16).
+    missing = [kind for kind in tool.capabilities.kinds if kind not in proposal.known.backends]
+    if not missing:
+        return None
+    message = f"{shown(tool.name)} needs {', '.join(missing)}, which is not set up here; do without it"
+    return proposal.settled("capabilities", "not_available", message, tool)
+
+
+def usage(proposal: _Proposal, tool: Tool) -> Judgement | None:
+    """Gate 12, too: the tool may be used once more (F18). The use itself is taken with the ticket of the call."""
+    if tool.usage_limit is None:
+        return None
+    spent = proposal.known.spent
+    if spent is None:
+        why = f"nobody has looked how often {shown(tool.name)} was used; do without it"
+    else:
+        why = spent.get(proposal.call.call, "")
+    return proposal.settled("usage", "not_available", why, tool) if why else None
+
+
+def dry_run(proposal: _Proposal, tool: Tool) -> Judgement | None:
+    """Gate 13: a dry run ends here, with what would have been called (E17); nobody is asked, nothing runs."""
+    if not proposal.dry_run:
+        return None
+    return proposal.settled("dry_run", "ok", would_be_called(tool, proposal.args), tool)
+
+
+def approval(proposal: _Proposal, tool: Tool) -> Judgement:
+    """Gate 14: the tool's policy, tightened by global rules that require approval."""
+    policy = proposal.catalog.policy(tool.activity)
+    verdict = proposal.sight.verdict(policy, proposal.args)
+    found = by_verdict(proposal.sight, proposal.call, tool, verdict, _override(proposal, tool))
+    handler = handler_rule(policy)
+    # A handler lifts no denial, so that there is nothing to ask it.
+    if not handler or found.kind == "settled":
+        return found
+    why = f"{verdict.why}; `handler` has not been asked"
+    asks = dataclasses.replace(verdict, verdict="ask", rule=handler, rule_text="", why=why)
+    return dataclasses.replace(found, kind="ask", verdict=asks, unheard=verdict)
+
+
+def by_verdict(sight: Sight, call: CallPart, tool: Tool, verdict: PolicyVerdict, override: str = "") -> Judgement:
+    """What the verdict of the tool's policy makes of a call: global rules may still ask.
+
+    People are asked in any case where there is something to `override`: no rule and no earlier answer does that.
+    """
+    # Deny first, then whoever asks: an override is of the permission check alone and lifts no policy's denial.
+    if verdict.verdict == "deny":
+        return dataclasses.replace(_denied(call, tool, verdict.why), verdict=verdict)
+    ruling = sight.ruling(tool)
+    # A policy that asks anyway keeps its own rule: remembered answers are to that rule, and to no other question.
+    if ruling.effect == "require_approval" and verdict.verdict == "auto":
+        name, text = (ruling.rule.name, ruling.rule.rule) if ruling.rule is not None else ("policies", "")
+        why = (ruling.rule.reason if ruling.rule is not None else "") or ruling.why
+        verdict = dataclasses.replace(verdict, verdict="ask", rule=name, rule_text=text, why=why)
+    if override:
+        why = f"{override}; {verdict.why}" if verdict.verdict == "ask" else override
+        verdict = dataclasses.replace(verdict, verdict="ask", rule=PERMISSION_RULE, rule_text="", why=why)
+    kind: Literal["run", "ask"] = "run" if verdict.verdict == "auto" else "ask"
+    return Judgement(call.call, kind, "approval", tool=tool, verdict=verdict, override=override)
+
+
+# Shape before caps, which hash the arguments. Caps before names, so that a model that guesses names is stopped.
+_EARLY: Final[tuple[_Early, ...]] = (shape, caps, resolve)
+# Whether it exists before what is wrong with the arguments: their problems would tell of a hidden tool's schema.
+_EXISTING: Final[tuple[_Late, ...]] = (surface, tag_policy, allowlist, layer, available)
+# People come last: nobody is asked about what could not run, nor about a dry run.
+_LATE: Final[tuple[_Late, ...]] = (permission, capabilities, usage, dry_run)
+
+
+def _override(proposal: _Proposal, tool: Tool) -> str:
+    """Why the permission check would deny the call, where people may let it pass; "" where they need not or cannot."""
+    answer = proposal.known.permission
+    if tool.check_permissions is None or answer is None or answer.allowed or not answer.can_override:
+        return ""
+    # With nobody to ask, the denial is final: a request to no one would only wait for its deadline.
+    return answer.why if proposal.catalog.approvers(tool.activity) else ""
+
+
+def _noted(proposal: _Proposal, found: Judgement) -> Judgement:
+    if not (proposal.corrected or proposal.note):
+        return found
+    return dataclasses.replace(found, corrected=proposal.args if proposal.corrected else None, note=proposal.note)
+
+
+def _not_there(proposal: _Proposal, gate: GateName) -> Judgement:
+    # A hidden tool must read like one that does not exist, and only what the actor may see is offered instead.
+    near = did_you_mean(proposal.call.tool, (tool.name for tool in proposal.sight.visible()))
+    message = f"there is no tool {shown(proposal.call.tool)} for you{near or '; use one of the tools you were given'}"
+    return proposal.settled(gate, "not_available", message)
+
+
+def _denied(call: CallPart, tool: Tool, reason: str) -> Judgement:
+    message = f"denied by policy: {reason}. Do not try it again; tell the user or find another way"
+    return Judgement(call.call, "settled", "approval", "denied", message, tool, denied_reason=reason)
+
+
+def _tally_key(call: CallPart) -> str:
+    # The tally lies in every ruling's history: names that no tool could have, of any length, are counted as one.
+    return call.tool if is_tool_name(call.tool) else _UNNAMEABLE
+
+
+def _action(call: CallPart, args: Any) -> str:
+    return sha256_hex([_tally_key(call), args])

@@ -1,0 +1,152 @@
+"""Gates 3 to 8: which tools exist for an actor, one answer for the list a model is shown and for its calls (N02)."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from signoff.policy.compiled_policy import CompiledPolicy, CompiledRules, PolicyVerdict, RulesVerdict
+from signoff.registry.actor import Actor
+from signoff.registry.gates.actor_filters import excluded, permitted
+from signoff.registry.registry import ToolRegistry
+from signoff.registry.scopes.position import NO_MOMENT, Moment, Position, Resolution
+from signoff.registry.tool import Tool
+
+_VERDICTS_KEPT: Final = 100
+_STRICTEST: Final = ("hide", "deny", "require_approval", "none")
+_NONE: Final[frozenset[str]] = frozenset()
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What one actor can see of a registry, under global rules and one pinned context.
+
+    `actor` is None when this worker does not know the actor (any more): then nothing is visible.
+    `rulings` are those known already: shared by all turns of an actor where no rule reads the context.
+    `unlisted` are the tools that an actor may see without listing them. `unavailable` are names, found out elsewhere.
+    `position` is where the actor stands, None where that is not known, `moment` what is there then. `over` are the
+    tools that one of the actor's own shadows and still obeys, by its activity. `filtered` is what the filters there
+    say then, by activity, `passing` under "" the tools that pass all gates but that of what is away, once known.
+    """
+
+    registry: ToolRegistry
+    rules: CompiledRules
+    actor: Actor | None
+    actor_name: str
+    ctx: Mapping[str, Any]
+    rulings: dict[str, RulesVerdict] = field(default_factory=dict, repr=False, compare=False)
+    unlisted: tuple[Tool, ...] = field(default=(), repr=False, compare=False)
+    unavailable: frozenset[str] = _NONE
+    verdicts: dict[tuple[str, str, str], PolicyVerdict] = field(default_factory=dict, repr=False, compare=False)
+    position: Position | None = field(default=None, repr=False, compare=False)
+    moment: Moment = field(default=NO_MOMENT, repr=False, compare=False)
+    over: Mapping[str, tuple[Tool, ...]] = field(default_factory=dict, repr=False, compare=False)
+    filtered: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    passing: dict[str, tuple[Tool, ...]] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def actor_facts(self) -> dict[str, Any]:
+        """The actor as rules and filters see it."""
+        return {"name": self.actor_name, "tags": list(self.actor.tags) if self.actor is not None else []}
+
+    def resolution(self, name: str) -> Resolution:
+        """Gates 3 and 7: what the name means where the actor stands, whether it is seen there, and the trace."""
+        if self.position is None:
+            # A deploy can take away the step at which a turn waits: nothing is seen from there, rather than everything.
+            return Resolution(name, (), 0, self.registry.resolve(name), "the actor stands nowhere that is known")
+        return self.position.resolve(name, self.moment, self.filtered)
+
+    def tool(self, name: str) -> Tool | None:
+        """The tool that the name means, whether or not the gates let it be seen."""
+        return self.resolution(name).tool
+
+    def sees(self, tool: Tool) -> bool:
+        """Gate 7: whether where the actor stands the tool's name means this very tool, and it is not kept back."""
+        found = self.resolution(tool.name).seen
+        return found is not None and found.activity == tool.activity
+
+    def without(self, unavailable: frozenset[str]) -> "Sight":
+        """The same sight where the tools of these names are not available now."""
+        return dataclasses.replace(self, unavailable=unavailable) if unavailable != self.unavailable else self
+
+    def ruling(self, tool: Tool) -> RulesVerdict:
+        """What the global rules say of this tool for this actor in this context; evaluated once.
+
+        What they say of a tool that it shadows counts as well.
+        """
+        found = self._ruling(tool)
+        for each in self.over.get(tool.activity, ()):
+            # A rule about the shadowed tool by its tags or scope would else be escaped by a namesake (X03).
+            found = min(found, self._ruling(each), key=lambda one: _STRICTEST.index(one.effect))
+        return found
+
+    def _ruling(self, tool: Tool) -> RulesVerdict:
+        found = self.rulings.get(tool.activity)
+        if found is None:
+            found = self.rules.judge(actor=self.actor_facts, tool=tool.facts, ctx=dict(self.ctx))
+            self.rulings[tool.activity] = found
+        return found
+
+    def verdict(self, policy: CompiledPolicy, args: Mapping[str, Any]) -> PolicyVerdict:
+        """What the policy says of a call with valid `args` in this context; evaluated once for the same arguments.
+
+        A call is judged where it is proposed and again where it runs, often by the same process.
+        """
+        # The policy as well as the name: an actor's own tool may have that of another. Hashed, as arguments may be 64
+        # KiB; their order counts, which costs a second look at worst.
+        key = (policy.tool.name, policy.hash, hashlib.sha256(json.dumps(args).encode()).hexdigest())
+        found = self.verdicts.get(key)
+        if found is None:
+            if len(self.verdicts) >= _VERDICTS_KEPT:
+                self.verdicts.clear()
+            found = self.verdicts[key] = policy.judge(args, dict(self.ctx))
+        return found
+
+    def excludes(self, tool: Tool) -> bool:
+        """Gate 4: whether the tool does not exist on the surface by which the turn came."""
+        return self.actor is not None and excluded(self.actor, tool, self.ctx["channel"])
+
+    def hides(self, tool: Tool) -> bool:
+        """Gate 5: whether a global rule hides this tool: it must read as if it did not exist."""
+        return self.ruling(tool).effect == "hide"
+
+    def permits(self, tool: Tool) -> bool:
+        """Gate 6: whether the actor's own list and filters let the tool through; no list means every tool.
+
+        And whether it exists for the tenant of the turn, by its own word and that of the tools which it shadows (V07).
+        """
+        tools = (tool, *self.over.get(tool.activity, ()))
+        tenant = self.ctx.get("tenant")
+        here = all(each.tenants is None or tenant in each.tenants for each in tools)
+        return here and self.actor is not None and permitted(self.actor, tool)
+
+    def offers(self, tool: Tool) -> bool:
+        """Whether the actor could see the tool if it was available."""
+        return self.sees(tool) and self._passes(tool)
+
+    def _passes(self, tool: Tool) -> bool:
+        return self.permits(tool) and not self.excludes(tool) and not self.hides(tool)
+
+    def is_available(self, tool: Tool) -> bool:
+        """Gate 8: whether the tool is not known to be away."""
+        return tool.name not in self.unavailable
+
+    def visible(self) -> tuple[Tool, ...]:
+        """The tools the model is told of: nearest layers first, then in the actor's order, unlisted ones last.
+
+        Worked out once: every call of an unknown name asks for them, to offer a near one.
+        """
+        found = self.passing.get("")
+        if found is None:
+            found = self.passing[""] = self._passing()
+        return tuple(tool for tool in found if self.is_available(tool))
+
+    def _passing(self) -> tuple[Tool, ...]:
+        if self.actor is None or self.position is None:
+            return ()
+        names = dict.fromkeys(self.position.names(self.moment, self.actor.tools))
+        names |= dict.fromkeys(tool.name for tool in self.unlisted)
+        found = (self.resolution(name).seen for name in names)
+        return tuple(tool for tool in found if tool is not None and self._passes(tool))

@@ -1,0 +1,71 @@
+"""Handlers written for other designs, each taken over by a function that is chosen, never recognised (X14, X19)."""
+
+import functools
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, get_args
+
+from signoff.registry.results.tool_result import FailureCode, Result, ToolFailure, ToolResult
+from signoff.registry.tool import Handler
+from signoff.registry.tool_context import ToolContext
+
+_CODES: Final = get_args(FailureCode)
+
+
+def context_first(handler: Callable[[ToolContext, dict[str, Any]], Awaitable[Any]]) -> Handler:
+    """A handler `(context, args)` as one `(args, context)` (X19)."""
+
+    @functools.wraps(handler)
+    async def run(args: dict[str, Any], context: ToolContext) -> Any:
+        return await handler(context, args)
+
+    return _unwrapped(run)
+
+
+def ok_results(handler: Handler) -> Handler:
+    """A handler that returns `{ok: true, value, structured?, cost_usd?}` or `{ok: false, code, error}` (E08)."""
+
+    @functools.wraps(handler)
+    async def run(args: dict[str, Any], context: ToolContext) -> Result:
+        return from_ok(await handler(args, context))
+
+    return _unwrapped(run)
+
+
+def success_results(handler: Handler) -> Handler:
+    """A handler that returns `{data?, success?, error?, dataUpdate?, contextUpdate?}`; see `from_success`."""
+
+    @functools.wraps(handler)
+    async def run(args: dict[str, Any], context: ToolContext) -> Result:
+        return from_success(await handler(args, context))
+
+    return _unwrapped(run)
+
+
+def from_ok(value: Any) -> Result:
+    """What an `{ok, ...}` result means. One without `ok` is a failure: the handler is not what it was said to be."""
+    # Only a boolean: the text `false` is true to Python, and a failure would pass for success.
+    if not isinstance(value, Mapping) or not isinstance(value.get("ok"), bool):
+        return ToolFailure("the tool returned no `{ok, ...}` result, though it had run")
+    if value["ok"]:
+        return ToolResult(value.get("value", ""), value.get("structured"), value.get("cost_usd", 0.0))
+    code, error = value.get("code", "execution_failed"), str(value.get("error") or "the tool failed")
+    # A code that a call's outcome does not have is told in the words of the failure.
+    return ToolFailure(error, code) if code in _CODES else ToolFailure(f"{code}: {error}")
+
+
+def from_success(value: Any) -> Result:
+    """What a `{data, success, error, ...}` result means; anything but a mapping is data.
+
+    `success` is true unless it is exactly false; a call that failed updates nothing.
+    """
+    if not isinstance(value, Mapping):
+        return ToolResult(value)
+    if value.get("success") is False:
+        return ToolFailure(str(value.get("error") or "the tool failed"))
+    return ToolResult(value.get("data"), data_update=value.get("dataUpdate"), context_update=value.get("contextUpdate"))
+
+
+def _unwrapped(run: Handler) -> Handler:
+    # With it, the signature that is checked would be that of the handler inside.
+    vars(run).pop("__wrapped__", None)
+    return run

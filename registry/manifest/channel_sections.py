@@ -1,0 +1,151 @@
+"""Channels as a manifest declares them: their names, their kinds, and who is reached by which first."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, TypedDict
+
+from signoff.contracts.canonical_json import NotCanonical, sha256_hex
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.ids import is_id
+from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.formats.yaml_file import Place, YamlFile
+from signoff.formats.yaml_section import read_section
+from signoff.keys.secret_references import literal_secrets
+from signoff.policy.compiled_policy import CompiledPolicy
+from signoff.registry.extras import CHANNEL_EXTRAS, missing_extra
+from signoff.registry.manifest.sections import RoutingSection, Top
+
+INBOX: Final = "inbox"
+"""Everybody has it, so that no channel may be called so."""
+_KIND: Final = re.compile(r"[a-z][a-z0-9_]*\Z|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z", re.ASCII)
+
+
+@dataclass(frozen=True)
+class ChannelDeclared:
+    """One channel. `kind` is `email`, `slack` and the like, or a module; `options` are for the channel to read.
+
+    Secrets among them are references, `env:NAME`.
+    """
+
+    name: str
+    kind: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RoutingRules:
+    """How people are reached where neither a policy nor they themselves say more. `fallback_after` in seconds.
+
+    `default` names channels in order: the next one is tried where a card was not read in time, or all at once with
+    `all`. More than `digest_over` cards for one person on one channel that are due together become one.
+    """
+
+    default: tuple[str, ...] = ()
+    fallback_after: float = 900.0
+    all: bool = False
+    digest_over: int = 5
+
+
+@dataclass(frozen=True)
+class Channels:
+    """The channels of a catalog by name, and the rules of routing."""
+
+    declared: Mapping[str, ChannelDeclared] = field(default_factory=dict)
+    routing: RoutingRules = RoutingRules()
+
+    def notified(self, wanted: tuple[str, ...] | None) -> tuple[str, ...]:
+        """The channels of a request whose policy wants these; None leaves it to the rules."""
+        return self.routing.default if wanted is None else wanted
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What a catalog's hash holds of it; there is no secret in it."""
+        declared = {each.name: {"kind": each.kind, "options": each.options} for each in self.declared.values()}
+        return {"declared": declared, "routing": vars(self.routing)}
+
+
+NO_CHANNELS: Final = Channels()
+
+
+class ChannelFields(TypedDict):
+    """What of a catalog is said here."""
+
+    channels: list[ChannelDeclared]
+    routing: RoutingRules
+
+
+def read_channels(file: YamlFile, top: Top) -> ChannelFields:
+    """Channels and routing. Raises `ConfigError` with file and line."""
+    routing = read_section(file, ("routing",), RoutingSection, top.routing, "`routing`")
+    given = {name: value for name, value in routing if value is not None}
+    rules = RoutingRules(**given | ({"default": tuple(given["default"])} if "default" in given else {}))
+    return {"channels": [_channel(file, name, data) for name, data in top.channels.items()], "routing": rules}
+
+
+def build_channels(
+    declared: Iterable[ChannelDeclared], routing: RoutingRules | None, policies: Mapping[str, CompiledPolicy]
+) -> Channels:
+    """Check channels against themselves and against who names them. Raises `ConfigError`."""
+    known: dict[str, ChannelDeclared] = {}
+    for each in declared:
+        if each.name in known:
+            raise _refuse(each.name, "", "is declared twice; keep one")
+        _check(each)
+        known[each.name] = each
+    rules = RoutingRules() if routing is None else routing
+    # At build: a name that leads nowhere would be noticed by the first card that reached nobody.
+    _check_names("`default` of `routing`", rules.default, known, field="routing.default")
+    for tool, policy in policies.items():
+        wanted = None if policy.policy is None else policy.policy.notify
+        _check_names(f"`notify` of tool `{tool}`", wanted or (), known, tool_name=tool, field="notify")
+    return Channels(MappingProxyType(known), rules)
+
+
+def _channel(file: YamlFile, name: str, data: Any) -> ChannelDeclared:
+    place: Place = ("channels", name)
+    if not isinstance(data, Mapping):
+        raise file.error(place, f"channel `{name}` must be a mapping with a `kind` and the options of that kind")
+    if "kind" not in data:
+        raise file.error(place, f"`kind` of channel `{name}` is missing", field=f"channels.{name}.kind")
+    return ChannelDeclared(name, data["kind"], {key: value for key, value in data.items() if key != "kind"})
+
+
+def _check(given: ChannelDeclared) -> None:
+    if not is_id(given.name):
+        raise _refuse(given.name, "", "has no name such as `mail`: letters, digits, `_`, `-`, at most 48")
+    if given.name == INBOX:
+        raise _refuse(given.name, "", "has the name of what everybody has anyway; give it another")
+    if not isinstance(given.kind, str) or _KIND.match(given.kind) is None:
+        raise _refuse(given.name, "kind", f"has the kind {shown(str(given.kind))}; write `email`, or `package.module`")
+    extra = CHANNEL_EXTRAS.get(given.kind)
+    if extra is not None and (lacks := missing_extra(extra)):
+        raise _refuse(given.name, "kind", f"is of kind `{given.kind}`, which {lacks}")
+    # Options are hashed, compared and printed; a secret among them would be in all of that.
+    for name in literal_secrets(given.options):
+        raise _refuse(
+            given.name, name, f"has a secret in `{name}`; write `env:NAME` there and put it into that variable"
+        )
+    try:
+        # Tried here, where the channel is known: the catalog's hash would fail without saying by which one.
+        sha256_hex(given.options)
+    except NotCanonical as error:
+        raise _refuse(given.name, "", f"has options that are not plain JSON: {error}") from None
+
+
+def _check_names(who: str, names: Iterable[str], known: Mapping[str, Any], **context: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name not in known:
+            near = did_you_mean(name, known) or f"; known: {', '.join(f'`{each}`' for each in known) or 'none'}"
+            raise ConfigError(f"{who} names the unknown channel {shown(name)}{near}", **context, value=name)
+        # Channels are tried in turn: the second time would tell the same person once more of a card they left unread.
+        if name in seen:
+            raise ConfigError(f"{who} names the channel `{name}` twice; keep one", **context, value=name)
+        seen.add(name)
+
+
+def _refuse(name: str, field_name: str, why: str) -> ConfigError:
+    where = f"channels.{name}.{field_name}" if field_name else f"channels.{name}"
+    return ConfigError(f"channel {shown(name)} {why}", channel=name, field=where, value=name)

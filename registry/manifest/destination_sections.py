@@ -1,0 +1,60 @@
+"""Where records of tools go, as a manifest declares it."""
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+from signoff.contracts.errors import ConfigError
+from signoff.formats.yaml_file import Place, YamlFile
+from signoff.formats.yaml_section import read_section
+from signoff.registry.import_reference import load_reference
+from signoff.registry.manifest.sections import DestinationSection, Top
+from signoff.registry.results.annotated_record import Filter
+from signoff.registry.results.destinations import Destination, Observer, named_filter
+
+
+class DistributionFields(TypedDict):
+    """What of a catalog is said here."""
+
+    destinations: list[Destination]
+    observer: Observer | None
+
+
+def read_distribution(file: YamlFile, top: Top) -> DistributionFields:
+    """Destinations and observer. Raises `ConfigError` with file and line."""
+    observer = None if top.observer is None else _referred(file, ("observer",), "`observer`", top.observer)
+    destinations = [_destination(file, name, data) for name, data in top.destinations.items()]
+    return {"destinations": destinations, "observer": observer}
+
+
+def read_filters(file: YamlFile, place: Place, name: str, given: Mapping[str, str]) -> dict[str, Filter]:
+    """The `filters` of the tool at `place`. Raises `ConfigError` with file and line."""
+    return {
+        to: _filter(file, (*place, "filters", to), f"`filters.{to}` of tool `{name}`", reference)
+        for to, reference in given.items()
+    }
+
+
+def _destination(file: YamlFile, name: str, data: Any) -> Destination:
+    place, what = ("destinations", name), f"destination `{name}`"
+    section = read_section(file, place, DestinationSection, data, what)
+    given, sink = section.filter, section.sink
+    return Destination(
+        name=name,
+        filter=None if given is None else _filter(file, (*place, "filter"), f"`filter` of {what}", given),
+        sink=None if sink is None else _referred(file, (*place, "sink"), f"`sink` of {what}", sink),
+        reads=tuple(section.reads),
+    )
+
+
+def _filter(file: YamlFile, place: Place, what: str, reference: str) -> Filter:
+    try:
+        return named_filter(reference)
+    except ConfigError as error:
+        raise file.error(place, f"{what}: {error.message}", **error.context) from error
+
+
+def _referred(file: YamlFile, place: Place, what: str, reference: str) -> Any:
+    try:
+        return load_reference(reference)
+    except ConfigError as error:
+        raise file.error(place, f"{what}: {error.message}", **error.context) from error

@@ -1,0 +1,214 @@
+"""The JSON Schema of the manifest, for editors: made of the sections that the loader reads, in either spelling."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
+
+from signoff.formats.json_schema import DIALECT
+from signoff.formats.yaml_section import spellings
+from signoff.people.people_file import DelegationSection, PersonSection, ReachSection
+from signoff.policy.approval_policy import APPROVER, ApprovalPolicy, GlobalRule
+from signoff.registry.manifest.channel_sections import INBOX
+from signoff.registry.manifest.sections import (
+    ActorSection,
+    Defaults,
+    DestinationSection,
+    LimitsSection,
+    OwnToolSection,
+    RouteSection,
+    RoutingSection,
+    StepSection,
+    ToolSection,
+    Top,
+    UseSection,
+)
+
+ManifestPart = Literal["manifest", "tool", "actor", "policies", "people"]
+
+_MODELS: Final = (
+    Top,
+    Defaults,
+    LimitsSection,
+    ActorSection,
+    RouteSection,
+    StepSection,
+    UseSection,
+    ToolSection,
+    OwnToolSection,
+    DestinationSection,
+    RoutingSection,
+    ApprovalPolicy,
+    GlobalRule,
+    PersonSection,
+    DelegationSection,
+    ReachSection,
+)
+_REFERENCES: Final = ("handler", "available", "check_permissions", "probe")
+_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "ApprovalPolicy": {
+        "auto_approve_if": "CEL: ask nobody when it is true.",
+        "deny_if": "CEL: never run when it is true.",
+        "require_approval_if": "CEL: ask when it is true, whatever `auto_approve_if` says.",
+        "level": "`admin` is short for `approvers: [role:admin]`.",
+        "approvers": "`role:<role>` and `user:<id>`.",
+        "route_to": "CEL that gives a list of approvers for this call.",
+        "quorum": "How many different people must approve.",
+        "veto": "One denial ends it.",
+        "allow_self_approval": "The requester may decide.",
+        "timeout": "How long it waits for people.",
+        "grant_ttl": "How long an approval is good for before the call begins, from the answer that completed it.",
+        "edit": "Whether approvers may change the arguments: `off`, `propose` (others decide it) or `approve`.",
+        "min_assurance": "The least assurance that counts.",
+        "accept_unsigned": "Take answers that name nobody.",
+        "confirm": "`type`: the approver types a value of the card again.",
+        "show": "Which arguments the card shows, and which it masks.",
+        "handler": "`module:function` that answers after the rules.",
+        "remind_after": "When those who were asked are reminded.",
+        "escalate_after": "When those of `escalate_to` may decide too.",
+        "escalate_to": "`role:<role>` and `user:<id>`.",
+        "on_timeout": "What the deadline does; never does it approve.",
+        "allow_remember": "Approvers may have their answer remembered.",
+        "audit": "Whether a call runs without its record.",
+        "notify": "Channels by which people are reached beside the inbox, in order.",
+    },
+    "Show": {"only": "These arguments and no others.", "secret": "Arguments that are masked."},
+    "GlobalRule": {
+        "name": "Names the rule in verdicts.",
+        "rule": "CEL over `tool`, `actor` and `ctx`.",
+        "effect": "What becomes of the tool where the rule is true.",
+        "reason": "For people and the model.",
+    },
+    "PersonSection": {
+        "id": "Who they are.",
+        "name": "For cards and receipts.",
+        "tenant": "Whose they are.",
+        "tier": "For rules, as `ctx.user.tier`.",
+        "roles": "For `approvers`.",
+        "locale": "Their language.",
+        "active": "Whether they may act.",
+        "attributes": "Values of the context fields `user.<name>`.",
+        "identities": "Who they are elsewhere: names by channel.",
+        "delegations": "Who may decide in their place.",
+        "reach": "How they are reached beside the inbox.",
+    },
+    "DelegationSection": {"to": "The id of a person.", "until": "A time of ISO 8601 with its zone."},
+}
+"""What editors show of keys whose models are not made for editors."""
+_KIND: Final = {
+    "type": "string",
+    "pattern": r"^([a-z][a-z0-9_]*|[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+)$",
+    "description": "`email`, `slack` and the like, or `package.module`; all other keys are its options.",
+}
+
+
+class _Untitled(GenerateJsonSchema):
+    """pydantic's schemas without the titles that it makes up from names."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def manifest_schema(part: ManifestPart = "manifest") -> dict[str, Any]:
+    """JSON Schema 2020-12 of a whole manifest, or of one file of a folder.
+
+    It refuses what has the wrong shape: unknown keys, wrong types, words that are not allowed, keys that are missing.
+    What it cannot see, such as names that lead nowhere, the loader refuses.
+    """
+    _, made = models_json_schema(
+        [(model, "validation") for model in _MODELS], by_alias=False, schema_generator=_Untitled
+    )
+    known = made["$defs"]
+    _join(known)
+    for name, definition in known.items():
+        _spell(name, definition)
+    tops: dict[ManifestPart, dict[str, Any]] = {
+        "manifest": _ref("Top"),
+        "tool": _ref("ToolSection"),
+        "actor": _ref("ActorSection"),
+        "policies": {"type": "array", "items": _ref("GlobalRule")},
+        "people": {"type": "array", "items": _ref("PersonSection")},
+    }
+    return {"$schema": DIALECT, "title": f"Signoff: {part}", **tops[part], "$defs": known}
+
+
+def _join(known: dict[str, Any]) -> None:
+    """Say what lies in the sections that the loader reads one by one."""
+    top, actor, tool = (known[name]["properties"] for name in ("Top", "ActorSection", "ToolSection"))
+    person, policy = known["PersonSection"]["properties"], known["ApprovalPolicy"]["properties"]
+    top["defaults"] |= _ref("Defaults")
+    # An actor may have nothing but its name, a tool needs its handler: so only one of them may be null.
+    top["actors"] |= {"additionalProperties": {"anyOf": [_ref("ActorSection"), {"type": "null"}]}}
+    top["tools"] |= {
+        "additionalProperties": _ref("ToolSection"),
+        # Letter by letter: patterns of JSON Schema (ECMA-262) have no flag that ignores case.
+        "propertyNames": {"pattern": "^[A-Za-z0-9_-]{1,64}$", "not": {"pattern": "^[Rr][Ee][Ss][Pp][Oo][Nn][Dd]$"}},
+    }
+    top["destinations"] |= {"additionalProperties": _ref("DestinationSection")}
+    top["routing"] |= _ref("RoutingSection")
+    top["channels"] |= {
+        "additionalProperties": {"type": "object", "properties": {"kind": _KIND}, "required": ["kind"]},
+        "propertyNames": {"pattern": "^[A-Za-z0-9_-]{1,48}$", "not": {"const": INBOX}},
+    }
+    top["policies"] |= {"items": _ref("GlobalRule")}
+    top["people"]["anyOf"] = [{"type": "array", "items": _ref("PersonSection")}, {"type": "string"}]
+    actor["limits"] |= _ref("LimitsSection")
+    actor["routes"] |= {"additionalProperties": {"anyOf": [_ref("RouteSection"), {"type": "null"}]}}
+    route, step = (known[name]["properties"] for name in ("RouteSection", "StepSection"))
+    route["steps"] |= {"additionalProperties": {"anyOf": [_ref("StepSection"), {"type": "null"}]}}
+    for level in (route, step):
+        level["tools"] |= {"items": {"anyOf": [{"type": "string"}, _ref("UseSection")]}}
+    for level in (actor, route, step):
+        level["own_tools"] |= {"additionalProperties": _ref("OwnToolSection")}
+    for each in (tool, known["OwnToolSection"]["properties"]):
+        _join_tool(each)
+    # Reducers go by the names of the registry, which an own tool is not in.
+    del known["OwnToolSection"]["properties"]["reducer"]
+    person["reach"]["anyOf"] = [_ref("ReachSection"), {"type": "null"}]
+    person["delegations"] |= {"items": _ref("DelegationSection")}
+    for approvers in (known["Defaults"]["properties"]["approvers"], policy["approvers"], policy["escalate_to"]):
+        # ECMA-262 has no `\Z`. `chr(92)`, as Python 3.11 takes no backslash within an f-string's braces.
+        approvers["items"] = {"type": "string", "pattern": f"^{APPROVER.pattern.removesuffix(chr(92) + 'Z')}$"}
+
+
+def _join_tool(tool: dict[str, Any]) -> None:
+    tool["requires_approval"]["anyOf"] = [{"type": "boolean"}, _ref("ApprovalPolicy"), {"type": "null"}]
+    for name in _REFERENCES:
+        # Pydantic writes an optional text as `anyOf` with null, a required one as it is.
+        texts = [tool[name], *tool[name].get("anyOf", ())]
+        next(each for each in texts if each.get("type") == "string")["pattern"] = "^[^:]+:.+$"
+
+
+def _spell(name: str, definition: dict[str, Any]) -> None:
+    """Describe each key, and take it in every spelling that the loader takes."""
+    definition.pop("title", None)
+    definition["description"] = str(definition.get("description", "")).partition("\n\n")[0]
+    fields = definition["properties"]
+    for field, words in _WORDS.get(name, {}).items():
+        fields[field]["description"] = words
+    for schema in fields.values():
+        # Null here means `not given`; an editor would offer to write it down.
+        if schema.get("default", ...) is None:
+            del schema["default"]
+    keys: dict[str, list[str]] = {field: [] for field in fields}
+    for key, field in _spellings(name, fields).items():
+        if field in keys:
+            keys[field].append(key)
+    definition["properties"] = {key: copy.deepcopy(fields[field]) for field in fields for key in sorted(keys[field])}
+    required = definition.pop("required", ())
+    if required:
+        # `required` can name one spelling only, and would refuse the other.
+        definition["allOf"] = [{"anyOf": [{"required": [key]} for key in sorted(keys[field])]} for field in required]
+
+
+def _spellings(name: str, fields: Mapping[str, Any]) -> dict[str, str]:
+    model = next((model for model in _MODELS if model.__name__ == name), None)
+    if model is not None:
+        return spellings(model)
+    return {to_camel(field): field for field in fields} | {field: field for field in fields}
+
+
+def _ref(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/$defs/{name}"}

@@ -1,0 +1,251 @@
+"""The manifest's sections: which keys there are, and of which type."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import Field
+
+from signoff.formats.durations import Seconds
+from signoff.formats.yaml_section import Section
+
+ALIASES: Final[Mapping[str, str]] = {
+    "id": "name",
+    "parameters": "input_schema",
+    "schema": "input_schema",
+    "execute": "handler",
+    "max_result_size_chars": "max_result_chars",
+    "maxResultSizeChars": "max_result_chars",
+    "output_is_untrusted": "untrusted_output",
+    "outputIsUntrusted": "untrusted_output",
+}
+"""Other designs' words for a tool's fields (X20)."""
+
+
+class Top(Section):
+    """The whole file; the values of the inner sections are read one by one."""
+
+    version: Literal[1] = Field(description="Of the manifest's format: `1`.")
+    path: list[str] = Field(["."], description="Folders, relative to the file, from which handlers are imported.")
+    context: dict[str, dict[str, Any]] = Field(
+        {}, description="More fields of `ctx` for rules: JSON Schema by dotted name."
+    )
+    defaults: dict[str, Any] = Field({}, description="What actors and policies fall back on.")
+    people: list[Any] | str = Field([], description="Persons, or the name of a YAML file with a list of them.")
+    actors: dict[str, Any] = Field({}, description="Actor by name.")
+    tools: dict[str, Any] = Field({}, description="Tool by name.")
+    policies: list[Any] = Field([], description="Global rules.")
+    part_types: list[str] = Field([], description="Types of parts of answers that your own programs read.")
+    destinations: dict[str, Any] = Field({}, description="Where records of tools go, by name.")
+    observer: str | None = Field(None, description="`module:function`: is told of records that did not arrive.")
+    channels: dict[str, Any] = Field({}, description="How people are reached beside the inbox, by name.")
+    routing: dict[str, Any] = Field({}, description="By which channel people are reached first.")
+
+
+class Defaults(Section):
+    """What actors and policies fall back on."""
+
+    approvers: list[str] = Field(["role:approvers"], description="Who decides where a policy names nobody.")
+    model: str = Field("", description="The model of actors that name none.")
+
+
+class LimitsSection(Section):
+    """Caps of one turn; cost in USD."""
+
+    completions: Annotated[int, Field(ge=1)] | None = Field(None, description="Answers of the model.")
+    calls: Annotated[int, Field(ge=1)] | None = Field(None, description="Calls of tools.")
+    cost: Annotated[float, Field(gt=0)] | None = Field(None, description="US dollars.")
+    active_seconds: Seconds | None = Field(
+        None, description="How long something of it may run; waiting for people does not count."
+    )
+
+
+class SurfaceSection(Section):
+    """What is left out where people come by one channel."""
+
+    exclude: list[str] = Field([], description="Tools that do not exist there.")
+
+
+class UseSection(Section):
+    """A tool that a route or step names, with more to say than its name."""
+
+    name: str = Field(description="The tool's name.")
+    optional: bool = Field(False, description="It may be missing.")
+    min_step: str = Field("", description="Seen from this step of the route on.")
+    loosens: str = Field("", description="Why what it shadows need not be obeyed.")
+
+
+class LevelSection(Section):
+    """What a route and a step have in common."""
+
+    description: str = Field("", description="For people.")
+    tools: list[Any] = Field([], description="Names, or names with more to say.")
+    own_tools: dict[str, Any] = Field({}, description="Tools that are there and nowhere else, by name.")
+    mode: Literal["inherit", "only"] = Field("inherit", description="Whether there are other tools beside these.")
+    tool_filter: str = Field("", description="CEL over `tool`, `actor` and `ctx`: what it is not true of is not seen.")
+    select: str | None = Field(None, description="`module:function` that chooses among the tools that would be seen.")
+
+
+class StepSection(LevelSection):
+    """One step of a route; its name is its key."""
+
+    requires: list[str] = Field([], description="Data that its tools wait for.")
+    collect: dict[str, dict[str, Any] | None] = Field({}, description="Data that it brings: JSON Schema by field.")
+
+
+class RouteSection(LevelSection):
+    """One route; its name is its key."""
+
+    steps: dict[str, Any] = Field({}, description="Its steps, in order.")
+
+
+class ActorSection(Section):
+    """One actor; its name is its key. No `tools` means all of them, `[]` none."""
+
+    description: str = Field("", description="For people.")
+    instructions: str = Field("", description="The model's system prompt.")
+    model: str = Field("", description="`provider:name`, or `scripted:module:attribute`.")
+    tools: list[str] | None = Field(
+        None, description="Names, in the order the model sees. Left out: every tool. `[]`: none."
+    )
+    toolset: str | None = Field(None, description="Only tools of this toolset.")
+    allowed_plugins: list[str] | None = Field(None, description="Only these plugins' tools.")
+    allowed_mcp_servers: list[str] | None = Field(None, description="Only these MCP servers' tools.")
+    allowed_mcp_tools: dict[str, list[str]] | None = Field(
+        None, description="Of an MCP server only these tools, by their bare names."
+    )
+    surfaces: dict[str, SurfaceSection] = Field({}, description="What is left out, by channel.")
+    read_rest: bool = Field(False, description="It may read what was cut off a result.")
+    mode: Literal["parallel", "sequential"] = Field(
+        "parallel", description="Whether the calls of one completion run beside each other."
+    )
+    on_failure: Literal["continue", "abort_siblings"] = Field(
+        "continue", description="What a call that fails does to those beside it."
+    )
+    domain_data: dict[str, Any] | None = Field(None, description="JSON Schema of data that its answers may bring.")
+    domain_merge: Literal["replace", "append", "deep-merge"] = Field(
+        "replace", description="How they join the data that the turn began with."
+    )
+    limits: dict[str, Any] = Field({}, description="Caps of one turn.")
+    model_settings: dict[str, Any] = Field(
+        {}, description="Passed to the provider as they are; a secret as `env:NAME`, never itself."
+    )
+    tags: list[str] = Field([], description="Words for rules.")
+    own_tools: dict[str, Any] = Field({}, description="Tools that only this actor has, by name.")
+    routes: dict[str, Any] = Field({}, description="Where it may stand, and what it has there, by name.")
+    select: str | None = Field(None, description="`module:function` that chooses among the tools that would be seen.")
+    shadowing: Literal["allow", "warn", "forbid"] = Field(
+        "forbid", description="Whether a tool may have the name of one behind it."
+    )
+
+
+class DestinationSection(Section):
+    """One place that records of tools go to; its name is its key."""
+
+    filter: str | None = Field(
+        None, description="What it gets of a record: `module:function`, or `identity` for all of it."
+    )
+    sink: str | None = Field(None, description="`module:function`: takes what the filter left.")
+    reads: list[str] = Field([], description="Namespaces of the slots that it is given.")
+
+
+class RoutingSection(Section):
+    """By which channel people are reached first, where neither a policy nor they themselves say so."""
+
+    default: list[str] | None = Field(None, description="Names of channels, in order.")
+    fallback_after: Seconds | None = Field(
+        None, description="How long a card is left unread before the next channel is tried."
+    )
+    all: bool | None = Field(None, description="Try all channels at once.")
+    digest_over: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="More cards than this for one person at once become one."
+    )
+
+
+class BypassSection(Section):
+    """Why a specialist tool bypasses routing."""
+
+    reason: str = Field(description="A real one.")
+
+
+class CapabilitiesSection(Section):
+    """What a tool's handler is given."""
+
+    network: list[str] = Field([], description="Hosts.")
+    secrets: list[str] = Field([], description="Names of secrets.")
+    storage: bool = Field(False, description="A place to keep files.")
+    process: bool = Field(False, description="Other programs.")
+    fs_reach: list[str] = Field([], description="Paths.")
+    attachments: bool = Field(False, description="What people sent.")
+
+
+class UsageLimitSection(Section):
+    """How often a tool may be used."""
+
+    count: Annotated[int, Field(ge=1)] = Field(description="So many times.")
+    per: Literal["user", "session", "tenant"] = Field(description="For one of these.")
+    period: Seconds = Field(description="Within any span of this length.")
+
+
+class ToolSection(Section):
+    """One tool; its name is its key. What is not given is left to the handler's own declaration."""
+
+    other_words: ClassVar[Mapping[str, str]] = ALIASES
+
+    handler: str = Field(description="`module:function`: an async function, or a `@tool`.")
+    name: str | None = Field(None, description="The key of the section, if given at all.")
+    description: str | None = Field(None, description="What the model reads.")
+    input_schema: dict[str, Any] | None = Field(None, description="JSON Schema of the arguments, an object.")
+    output_schema: dict[str, Any] | None = Field(None, description="JSON Schema of the result.")
+    scope: Literal["generalist", "specialist"] | None = Field(
+        None, description="Who owns its calls: the application, or one actor alone."
+    )
+    routing: Literal["routed", "bypass"] | None = Field(None, description="How its calls are dispatched.")
+    bypass_routing: BypassSection | None = Field(None, description="Why it bypasses routing.")
+    justification: str | None = Field(None, description="Why one actor alone has it; required for a specialist.")
+    requires_approval: bool | dict[str, Any] | None = Field(
+        None, description="Whether people are asked: never, always, or as a policy says."
+    )
+    tags: list[str] | None = Field(None, description="Words for rules.")
+    peer_exposed: bool | None = Field(None, description="Recorded for other agents.")
+    title: str | None = Field(None, description="A short name for people.")
+    effect: str | None = Field(None, description="The sentence of the card, with `{argument}` places.")
+    secrets: list[str] | None = Field(None, description="Arguments that are masked everywhere.")
+    version: str | None = Field(None, description="Yours; a new one makes approvals given before stale.")
+    read_only: bool | None = Field(None, description="It changes nothing.")
+    idempotent: bool | None = Field(None, description="It may run again under the same key.")
+    timeout: Seconds | None = Field(None, description="For one run.")
+    max_result_chars: int | None = Field(None, description="How much of its result the model reads at most.")
+    task_queue: str | None = Field(None, description="Where its worker listens, if not the common queue.")
+    toolset: str | None = Field(None, description="A word for rules and filters.")
+    plugin: str | None = Field(None, description="The plugin it comes from.")
+    concurrency: Literal["safe", "exclusive"] | None = Field(None, description="Whether it may run beside other calls.")
+    attempts: int | None = Field(None, description="How often it is tried when a connection breaks.")
+    fallbacks: list[str] | None = Field(None, description="Tools that are tried in its place, in order.")
+    tenants: list[str] | None = Field(None, description="For whom it exists. Left out: everybody. `[]`: nobody.")
+    hours: str | list[str] | None = Field(
+        None, description="When it is there, such as `Mo-Fr 08:00-18:00 Europe/Lisbon`."
+    )
+    usage_limit: UsageLimitSection | None = Field(None, description="How often it may be used.")
+    updates: list[str] | None = Field(None, description="Data and fields of the context that its results may change.")
+    validation: Literal["strict", "warn", "off"] | None = Field(None, description="What a misfit with the schema does.")
+    capabilities: CapabilitiesSection | None = Field(None, description="What its handler is given.")
+    untrusted_output: bool | None = Field(None, description="Its results are text from outside.")
+    return_direct: bool | None = Field(None, description="A call that succeeds ends the turn with its value.")
+    reducer: str | None = Field(
+        None, description="What shortens its results for the model: a built-in one, or `module:function`."
+    )
+    filters: dict[str, str] | None = Field(
+        None, description="What a destination gets of its records: `module:function`, or `identity`."
+    )
+    available: str | None = Field(None, description="`module:function`: whether it is there now.")
+    check_permissions: str | None = Field(None, description="`module:function`: whether this call is permitted.")
+    probe: str | None = Field(
+        None, description="`module:function`: finds out whether a call happened of which nobody knows."
+    )
+
+
+class OwnToolSection(ToolSection):
+    """A tool of an actor, route or step alone."""
+
+    loosens: str = Field("", description="Why what it shadows need not be obeyed.")
+    min_step: str = Field("", description="Seen from this step of the route on.")

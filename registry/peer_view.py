@@ -1,0 +1,49 @@
+"""What another agent would be told of a catalog: what is meant for peers and nothing else (B14, B27)."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from signoff.policy.compiled_policy import CompiledRules
+from signoff.registry.catalog import Catalog
+from signoff.registry.registry import definition_hash
+from signoff.registry.tool import Tool
+
+
+class PeerTool(BaseModel):
+    """One tool as a peer would see it. `approval`: whether people are asked before a call of it runs."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    title: str
+    description: str
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None
+    approval: Literal["never", "maybe", "always"]
+    definition: str
+
+
+def peer_view(catalog: Catalog) -> tuple[PeerTool, ...]:
+    """Generalists of the registry that are `peer_exposed`, sorted by name; nothing publishes them yet.
+
+    Where a global rule may have people asked, a tool that asks nobody by itself is `maybe`.
+    """
+    return tuple(_shown(catalog, tool) for tool in catalog.tools() if tool.for_peers)
+
+
+def _shown(catalog: Catalog, tool: Tool) -> PeerTool:
+    needs = catalog.policy(tool.activity).needs_person
+    return PeerTool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=tool.schema.schema,
+        output_schema=None if tool.output is None else tool.output.schema,
+        approval="maybe" if needs == "never" and _rules_ask(catalog.rules) else needs,
+        definition=definition_hash(tool),
+    )
+
+
+def _rules_ask(rules: CompiledRules) -> bool:
+    return any(rule.effect == "require_approval" for rule, _ in rules.rules)

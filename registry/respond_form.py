@@ -1,0 +1,178 @@
+"""`respond`: how a model ends its turn. Given to every actor, never registered (B46)."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
+
+from signoff.contracts.activity_messages import Offered
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.input_aliases import ANSWER_WORDS, in_our_words
+from signoff.contracts.limits import MAX_PARTS
+from signoff.contracts.names import RESPOND
+from signoff.contracts.parts import PART_TYPES, RESERVED_PART_TYPES, part_types
+from signoff.formats.json_schema import CompiledSchema, compile_schema
+from signoff.registry.gates.argument_check import told_problems
+from signoff.registry.results.domain_data import DOMAIN_DATA, DomainMerge, merged
+
+RespondState: TypeAlias = Literal["complete", "clarifying", "awaiting", "delegated", "passed"]
+
+_STATES: Final[dict[RespondState, str]] = {
+    "complete": "done",
+    "clarifying": "you ask the user something",
+    "awaiting": "something is to follow, and you go on when it is there",
+    "delegated": "somebody else does it, and you go on when they report",
+    "passed": "the actor in `passTo` answers from here on",
+}
+_DATA: Final = "domainData"
+_PART_WORDS: Final = {"partType": "type"}
+_PART_TYPE: Final = re.compile(r"^[a-z][a-z0-9-]{0,39}\Z")
+
+
+class Payload(NamedTuple):
+    """What a model answers. `pass_to` is set exactly where `state` is `passed`; `parts` are types and contents."""
+
+    state: RespondState
+    text: str
+    pass_to: str = ""
+    parts: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class RespondForm:
+    """`respond` as one actor has it: what the model is told, and what is made of what it sends.
+
+    `merge` is how the data of an answer join those that were there.
+    """
+
+    offer: Offered
+    schema: CompiledSchema
+    peers: tuple[str, ...]
+    merge: DomainMerge = "replace"
+
+    def parse(self, args: Any, before: Any = None) -> Payload | str:
+        """The payload, or the sentence that tells the model what is wrong with it. `before`: the data that were there.
+
+        Data that the answer brings are its first part.
+        """
+        try:
+            args = _in_our_words(args)
+        except ValueError as error:
+            problems = [str(error)]
+        else:
+            misfits = self.schema.check(args)
+            problems = [told_problems(misfits)] if misfits else self._problems(args)
+        if problems:
+            return f"respond was not understood: {'; '.join(problems)}. Call respond again with a `text`."
+        parts = tuple((part["type"], part["content"]) for part in args.get("parts", ()))
+        if _DATA in args:
+            parts = ((DOMAIN_DATA, merged(before, args[_DATA], self.merge)), *parts)
+        state = cast(RespondState, args.get("state", "complete"))
+        return Payload(state, args["text"], args.get("passTo", ""), parts)
+
+    def _problems(self, args: dict[str, Any]) -> list[str]:
+        if (args.get("state") == "passed") == ("passTo" in args):
+            return []
+        listed = ", ".join(f"`{peer}`" for peer in self.peers)
+        return [f"`passTo` goes with the state `passed` and with no other; it is one of {listed}"]
+
+
+def _in_our_words(args: Any) -> Any:
+    """`args` as the schema has them, whichever words and places a model learnt elsewhere (X21, X22)."""
+    if not isinstance(args, dict):
+        return args
+    args = in_our_words(args, ANSWER_WORDS)
+    parts = args.get("parts")
+    return args | {"parts": [_part(part) for part in parts]} if isinstance(parts, list) else args
+
+
+def _part(part: Any) -> Any:
+    """A part whose type may stand beside its content or in its `metadata`, as `type` or `partType`."""
+    if not isinstance(part, dict):
+        return part
+    metadata = part.get("metadata")
+    # Only where it says nothing else, which would be lost.
+    if isinstance(metadata, dict) and set(metadata) == {"partType"}:
+        part = {name: value for name, value in part.items() if name != "metadata"}
+        part = in_our_words(part, _PART_WORDS)
+        return in_our_words(part | metadata, _PART_WORDS)
+    return in_our_words(part, _PART_WORDS)
+
+
+def declared_part_types(declared: Iterable[str]) -> tuple[str, ...]:
+    """The part types of an installation that declares some of its own. Raises `ConfigError`."""
+    more = tuple(declared)
+    for place, name in enumerate(more):
+        if not isinstance(name, str) or _PART_TYPE.match(name) is None:
+            why = f"part type `{name}` is no name: lower-case letters, digits and hyphens, at most 40"
+        elif name in (*PART_TYPES, *RESERVED_PART_TYPES) or name in more[:place]:
+            why = f"part type `{name}` exists already; leave it out"
+        else:
+            continue
+        raise ConfigError(why, field="part_types", value=name)
+    return part_types(more)
+
+
+# `data` is a text because what the cache takes has to be hashable; the schema of a form is compiled once.
+@lru_cache(maxsize=256)
+def respond_form(
+    peers: tuple[str, ...] = (), types: tuple[str, ...] = PART_TYPES, data: str = "", merge: DomainMerge = "replace"
+) -> RespondForm:
+    """`respond` for an actor that may pass to `peers`, where answers may have parts of `types`.
+
+    `data` is the text of a JSON Schema for data that answers may bring, or "". Raises `RegistrationError` for one that
+    does not hold within another schema.
+    """
+    schema = _schema(peers, types) if not data else _with_data(_schema(peers, _without_data(types)), json.loads(data))
+    offer = Offered(
+        name=RESPOND,
+        description="Answer the user and end your turn. Call it alone: other calls beside it are not executed.",
+        parameters=schema,
+    )
+    return RespondForm(offer, compile_schema(schema, tool_name=RESPOND), peers, merge)
+
+
+def _without_data(types: Sequence[str]) -> tuple[str, ...]:
+    # Where such data have a schema there is one way to bring them.
+    return tuple(name for name in types if name != DOMAIN_DATA)
+
+
+def _with_data(schema: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+    """`schema` with the property for data; definitions that theirs refers to come to the top, where it looks."""
+    inner = {name: each for name, each in data.items() if name not in ("$defs", "$schema")}
+    inner.setdefault("description", "The data of this answer, for programs.")
+    whole = schema | {"properties": {**schema["properties"], _DATA: inner}}
+    return whole | {"$defs": data["$defs"]} if "$defs" in data else whole
+
+
+def _schema(peers: Sequence[str], types: Sequence[str]) -> dict[str, Any]:
+    states = {state: why for state, why in _STATES.items() if peers or state != "passed"}
+    properties: dict[str, Any] = {
+        "text": {"type": "string", "description": "What the user reads."},
+        "state": {
+            "type": "string",
+            "enum": list(states),
+            "default": "complete",
+            "description": ". ".join(f"{state}: {why}" for state, why in states.items()) + ".",
+        },
+        "parts": {
+            "type": "array",
+            "maxItems": MAX_PARTS,
+            "description": "What goes with the text, for programs.",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "type": {"type": "string", "enum": list(types)},
+                    "content": {"description": "Any JSON."},
+                },
+                "required": ["type", "content"],
+                "additionalProperties": False,
+            },
+        },
+    }
+    if peers:
+        why = "Who answers from here on; only with the state `passed`."
+        properties["passTo"] = {"type": "string", "enum": list(peers), "description": why}
+    return {"type": "object", "properties": properties, "required": ["text"], "additionalProperties": False}

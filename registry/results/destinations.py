@@ -1,0 +1,218 @@
+"""Where records of tools go, and what each place gets of them; checked when the catalog is built (B33)."""
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from signoff.contracts.errors import ConfigError
+from signoff.formats.nearest_name import did_you_mean
+from signoff.registry.gate_fields import Wrong
+from signoff.registry.import_reference import load_reference
+from signoff.registry.results.annotated_record import AnnotatedRecord, Filter, for_model, for_record, identity
+from signoff.registry.tool import Tool
+
+LLM_SESSION: Final = "llm-session"
+AUDIT: Final = "audit"
+PEER_RESPONSE: Final = "peer-response"
+_WHOLE: Final = ("ui-streaming", "cache")
+# `\Z`, not `$`: that one also matches before a line break at the end, which would then stand in records and logs.
+_FORMATTER: Final = re.compile(r"formatter:[A-Za-z0-9_-]{1,48}\Z")
+_NAMESPACE: Final = re.compile(r"[A-Za-z0-9_-]{1,48}\Z")
+_KNOWN: Final = (LLM_SESSION, *_WHOLE, AUDIT, PEER_RESPONSE, "formatter:<name>")
+_OURS: Final[Mapping[str, Filter]] = MappingProxyType({LLM_SESSION: for_model, AUDIT: for_record})
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What a sink is given: its view of the record of one call.
+
+    It may be given the same one again, after a worker was lost: then `idempotency_key` is the same.
+    """
+
+    destination: str
+    record: AnnotatedRecord
+    tool: str
+    call_id: str
+    actor_name: str
+    tenant_id: str
+    session_id: str
+    turn_id: str
+    idempotency_key: str
+
+
+@dataclass(frozen=True)
+class Undelivered:
+    """What an observer is told: a destination did not get its view. `why` holds no value of the record."""
+
+    destination: str
+    tool: str
+    call_id: str
+    tenant_id: str
+    turn_id: str
+    why: str
+
+
+Sink: TypeAlias = Callable[[Delivery], Awaitable[None]]
+Observer: TypeAlias = Callable[[Undelivered], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Destination:
+    """One place that records go to.
+
+    `name` is `llm-session`, `ui-streaming`, `cache`, `audit`, `peer-response` or `formatter:<name>`. `filter` says what
+    it gets of every tool's record; a tool's own filter for it goes before. `sink` is `async (delivery)`; `llm-session`
+    and `audit` have none, they are Signoff's own. `reads` are the namespaces of the slots that it is given.
+    """
+
+    name: str
+    filter: Filter | None = None
+    sink: Sink | None = None
+    reads: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """The destinations of a catalog by name; `observer` is told what did not arrive, None: the log is."""
+
+    destinations: Mapping[str, Destination] = field(default_factory=dict)
+    observer: Observer | None = None
+
+    def view(self, tool: Tool, name: str) -> Filter | None:
+        """The filter of a destination for records of `tool`; None: they do not go there."""
+        declared = self.destinations.get(name)
+        # Before any filter: what an actor has as its own is nobody else's to see, whatever a destination declares.
+        if name == PEER_RESPONSE and not tool.for_peers:
+            return None
+        # No last resort such as the whole record: where nobody has said what goes there, nothing does.
+        return tool.filters.get(name) or (declared.filter if declared is not None else None) or _OURS.get(name)
+
+    def sinks(self, tool: Tool) -> tuple[Destination, ...]:
+        """The destinations with a sink that records of `tool` go to."""
+        every = self.destinations.values()
+        return tuple(each for each in every if each.sink is not None and self.view(tool, each.name) is not None)
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What a catalog's hash holds of it: everything but its functions."""
+        return {
+            # A function has nothing that is the same in every process; that there is one is all that can be hashed.
+            name: {"reads": sorted(each.reads), "filters": each.filter is not None}
+            for name, each in self.destinations.items()
+        }
+
+
+NOWHERE: Final = Distribution()
+
+
+def build_distribution(
+    destinations: Iterable[Destination], observer: Observer | None, tools: Iterable[Tool]
+) -> Distribution:
+    """Check destinations against themselves and against the filters of `tools`. Raises `ConfigError`."""
+    known: dict[str, Destination] = {}
+    for each in destinations:
+        if each.name in known:
+            raise _refuse(each.name, "name", "is declared twice; keep one")
+        _check(each)
+        known[each.name] = each
+    if observer is not None and not callable(observer):
+        raise ConfigError("`observer` is not a function `(undelivered)`", field="observer")
+    tools = tuple(tools)
+    for tool in tools:
+        for name in tool.filters:
+            if name not in known and name not in _OURS:
+                near = did_you_mean(name, known)
+                why = (
+                    f"tool `{tool.name}` has a filter for `{name}`, which nobody receives{near}; declare a destination"
+                )
+                raise ConfigError(why, tool_name=tool.name, field="filters", value=name)
+    for name, each in known.items():
+        # Found at build: a destination that silently gets nothing looks like one that works.
+        if each.filter is None and name not in _OURS and not any(name in tool.filters for tool in tools):
+            raise _refuse(name, "filter", "has no `filter`, and no tool has one for it: nothing would ever go there")
+    return Distribution(MappingProxyType(known), observer)
+
+
+def wrong_filter(tool: Tool) -> Wrong | None:
+    """The first filter of `tool` that is wrong by itself, or None."""
+    return next(_wrong_filters(tool), None)
+
+
+def named_filter(name: str) -> Filter:
+    """What the manifest means by `name`: `identity`, or `module:function`. Raises `ConfigError`."""
+    if name == identity.__name__:
+        return identity
+    if ":" not in name:
+        raise ConfigError(f"`{name}` is neither `identity` nor `module:function`", field="filter", value=name)
+    found: Any = load_reference(name)
+    return found  # type: ignore[no-any-return]
+
+
+def _wrong_filters(tool: Tool) -> Iterator[Wrong]:
+    if not isinstance(tool.filters, Mapping):
+        yield Wrong("filters", tool.filters, "needs its `filters` to be functions by destination")
+        return
+    for name, given in tool.filters.items():
+        field_name = f"filters.{name}"
+        why = _wrong_name(name) or _wrong_view(name, given)
+        if why:
+            yield Wrong(field_name, name, f"has in `filters` a destination `{name}` that {why}")
+        elif name == PEER_RESPONSE and not tool.peer_exposed:
+            yield Wrong(field_name, name, f"has a filter for `{name}` but is not `peer_exposed`; drop one of them")
+
+
+def _check(given: Destination) -> None:
+    name = given.name
+    wrong = _wrong_name(name)
+    if wrong:
+        raise _refuse(name, "name", wrong)
+    wrong = "" if given.filter is None else _wrong_view(name, given.filter)
+    if wrong:
+        raise _refuse(name, "filter", wrong)
+    if name in _OURS and given.sink is not None:
+        raise _refuse(name, "sink", "has a `sink`; it is Signoff's own, drop it")
+    if name not in _OURS and given.sink is None:
+        raise _refuse(name, "sink", "needs a `sink`: an async function `(delivery)`")
+    if given.sink is not None and not _takes_one(given.sink, is_async=True):
+        raise _refuse(name, "sink", "has a `sink` that is not an async function `(delivery)`")
+    for namespace in given.reads:
+        if not isinstance(namespace, str) or _NAMESPACE.match(namespace) is None:
+            raise _refuse(name, "reads", f"reads `{namespace}`, which is no namespace: letters, digits, `_`, `-`")
+
+
+def _wrong_name(name: Any) -> str:
+    if isinstance(name, str) and (name in _KNOWN[:-1] or _FORMATTER.match(name)):
+        return ""
+    near = did_you_mean(str(name), _KNOWN)
+    return f"is none of {', '.join(f'`{each}`' for each in _KNOWN)}{near}"
+
+
+def _wrong_view(name: str, given: Any) -> str:
+    if not _takes_one(given, is_async=False):
+        return "has a filter that is not a synchronous function `(record)`"
+    # X24: elsewhere it would bring private fields to a model and to peers, and secret ones into the record.
+    if given is identity and name not in _WHOLE:
+        return "has the filter `identity`, which only `ui-streaming` and `cache` may have; say what it gets"
+    return ""
+
+
+def _takes_one(function: Any, *, is_async: bool) -> bool:
+    if not callable(function):
+        return False
+    coroutine = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+    try:
+        inspect.signature(function).bind(None)
+    # `ValueError`: some functions written in C have no signature that Python could read.
+    except (TypeError, ValueError):
+        return False
+    # A synchronous sink would hold up every turn of the worker; an async filter would give a coroutine for a record.
+    return coroutine is is_async
+
+
+def _refuse(name: str, field_name: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"destination `{name}` {why}", destination=name, field=f"destinations.{name}.{field_name}", value=name
+    )

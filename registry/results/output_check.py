@@ -1,0 +1,32 @@
+"""Does what a tool returned fit its declared output? (B06, V05)"""
+
+from typing import Any, Final
+
+from signoff.registry.results.annotated_record import AnnotatedRecord
+from signoff.registry.results.tool_result import ToolResult, jsonable
+from signoff.registry.tool import Tool
+
+INVALID: Final = "output_invalid"
+_TOLD: Final = 5
+
+
+def declared_value(result: ToolResult) -> Any:
+    """What the output schema is about: `structured` where the handler gives it, else the value; plain JSON."""
+    value = result.value if result.structured is None else result.structured
+    return value.values if isinstance(value, AnnotatedRecord) else jsonable(value)
+
+
+def output_problem(tool: Tool, result: ToolResult) -> str:
+    """What is wrong with a result, for the model; empty when nothing is, or the tool declares no output."""
+    if tool.output is None:
+        return ""
+    problems = tool.output.check(declared_value(result))
+    if not problems:
+        return ""
+    told = "; ".join(f"`{path}` {message}" if path else message for path, message in problems[:_TOLD])
+    more = f"; and {len(problems) - _TOLD} more" if len(problems) > _TOLD else ""
+    # A model that reads of a failure calls again, and what the tool does would happen twice: that it ran is told first.
+    return (
+        f"{INVALID}: `{tool.name}` ran and what it does has happened, but its result does not fit its declared "
+        f"output: {told}{more}. Do not call it again for that; tell the user."
+    )

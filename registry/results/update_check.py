@@ -1,0 +1,80 @@
+"""Which updates of a tool's result count: names that it declares, of values that fit. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from signoff.contracts.call import Pinned
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.limits import SESSION_UPDATES_BYTES
+from signoff.contracts.updates import DATA, NO_UPDATES, Updates
+from signoff.formats.bounds import out_of_bounds
+from signoff.formats.json_schema import CompiledSchema
+from signoff.formats.nearest_name import did_you_mean
+from signoff.registry.cel_context import ContextFields
+from signoff.registry.scopes.actor_scopes import Scopes
+from signoff.registry.tool import Tool
+
+
+class Accepted(NamedTuple):
+    """What may be applied; `ignored` are names that nobody declared, `problem` is why nothing may be, or empty."""
+
+    updates: Updates = NO_UPDATES
+    ignored: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def accepted(
+    tool: Tool,
+    scopes: Scopes,
+    fields: ContextFields,
+    ctx: Pinned,
+    data: Mapping[str, Any],
+    context: Mapping[str, Any],
+) -> Accepted:
+    """What counts of the `data` and `context` that a call in `ctx` wishes to change; both are plain JSON. Pure.
+
+    Names count that the tool declares in `updates`: of data those that a step of its actor collects, of the context
+    those of the manifest. One value that does not fit lets all of them fail. Messages repeat no value.
+    """
+    mine = Updates(
+        data={name: each for name, each in data.items() if name in tool.updates and name in scopes.collected},
+        context={name: each for name, each in context.items() if name in tool.updates and name in fields.schemas},
+    )
+    wished = Updates(data=dict(data), context=dict(context))
+    ignored = tuple(name for name in wished.names if name not in mine.names)
+    problem = next(_problems(mine, scopes, fields, ctx), "")
+    return Accepted(NO_UPDATES, ignored, problem) if problem else Accepted(mine, ignored)
+
+
+def check_updates(tools: Iterable[Tool], scopes: Iterable[Scopes], fields: ContextFields) -> None:
+    """Raise `ConfigError` where one of `tools` would update what no step of any actor collects and nobody declares."""
+    known = {*fields.schemas, *(name for each in scopes for name in each.collected)}
+    for tool, name in ((each, name) for each in tools for name in each.updates):
+        if name not in known:
+            near = did_you_mean(name, known)
+            message = f"tool `{tool.name}` updates `{name}`, which no step collects and no `context` declares{near}"
+            raise ConfigError(message, tool_name=tool.name, field="updates", value=name)
+
+
+def _problems(mine: Updates, scopes: Scopes, fields: ContextFields, ctx: Pinned) -> Iterator[str]:
+    for name, value in mine.data.items():
+        yield from _misfits(f"{DATA}.{name}", scopes.schemas.get(name), value)
+    for name, value in mine.context.items():
+        yield from _misfits(name, fields.schemas[name], value)
+    # A manifest may declare `data` as a whole: then what they come to together has to fit.
+    whole = fields.schemas.get(DATA)
+    if whole is not None and mine.data:
+        held = ctx.extra.get(DATA)
+        yield from _misfits(DATA, whole, {**(held if isinstance(held, Mapping) else {}), **mine.data})
+    if mine.size > SESSION_UPDATES_BYTES:
+        yield f"what it changes is over {SESSION_UPDATES_BYTES} bytes"
+
+
+def _misfits(name: str, schema: CompiledSchema | None, value: Any) -> Iterator[str]:
+    # It becomes part of `ctx`: out of bounds there, every rule that is asked would be an error.
+    why = out_of_bounds(value)
+    if why:
+        yield f"the value of `{name}` is {why}"
+    for problem in () if schema is None else schema.check(value):
+        place = f" at `{problem.path}`" if problem.path else ""
+        yield f"the value of `{name}`{place} {problem.message}"

@@ -1,0 +1,131 @@
+"""Where one actor may stand, with the tools that are its own there, and whose policies count for them."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from signoff.contracts.errors import ConfigError
+from signoff.formats.json_schema import CompiledSchema
+from signoff.formats.nearest_name import shown
+from signoff.policy.compiled_policy import CompiledPolicy
+from signoff.policy.policy_stack import Below, incomparable, stacked
+from signoff.registry.scopes.position import Moment, Position
+from signoff.registry.tool import Tool
+
+
+class Placed(NamedTuple):
+    """A tool that is an actor's own, or stands over others of its name: those, and why they need not be obeyed."""
+
+    tool: Tool
+    over: tuple[Tool, ...] = ()
+    loosens: str = ""
+
+    @property
+    def obeys(self) -> tuple[Tool, ...]:
+        """Those whose policies count for it as well."""
+        return () if self.loosens else self.over
+
+
+@dataclass(frozen=True)
+class Scopes:
+    """Where one actor may stand, by route and step; ("", "") is outside of all routes.
+
+    `placed` are the tools beside those of the registry, by their activity. `schemas` are those of collected data
+    and of the context; `collected` are the names of the data that steps bring.
+    """
+
+    actor: str
+    positions: Mapping[tuple[str, str], Position]
+    placed: Mapping[str, Placed] = field(default_factory=dict)
+    schemas: Mapping[str, CompiledSchema] = field(default_factory=dict)
+    fields: frozenset[str] = frozenset()
+    collected: frozenset[str] = frozenset()
+    routed: bool = False
+
+    @property
+    def layered(self) -> bool:
+        """Whether there is anything but the actor's list and the registry."""
+        return self.routed or bool(self.placed)
+
+    def position(self, route: str, step: str) -> Position | None:
+        """The position of this name; for an actor without routes always the one it has."""
+        return self.positions.get((route, step) if self.routed else ("", ""))
+
+    @cached_property
+    def over(self) -> Mapping[str, tuple[Tool, ...]]:
+        """The tools that count, beside itself, where one of `placed` is judged; by its activity."""
+        return {activity: each.obeys for activity, each in self.placed.items() if each.obeys}
+
+    def check(self, route: str, step: str, transient: tuple[str, ...]) -> None:
+        """Raise `ConfigError` for a position or a tool of the turn's own that this actor does not have."""
+        position = self.position(route, step)
+        if position is None:
+            known = ", ".join(f"`{each}/{inner}`" if inner else f"`{each}`" for each, inner in self.positions if each)
+            message = f"actor `{self.actor}` has no route and step {shown(f'{route}/{step}')}; known: {known}"
+            raise ConfigError(message, actor=self.actor, field="route", value=route)
+        for name in transient:
+            # The turn's own layer is the nearest: a name that it does not own is unknown, or shadows what it may not.
+            if position.resolve(name, Moment(transient=(name,))).at != 0:
+                message = (
+                    f"actor `{self.actor}` can have no tool {shown(name)} for one turn: none, or it may not shadow"
+                )
+                raise ConfigError(message, actor=self.actor, field="transient", value=name)
+
+    def have(self, extra: Mapping[str, Any]) -> frozenset[str]:
+        """The data fields that are there: not null, and valid where a step collects them with a schema."""
+        data = extra.get("data")
+        given = {
+            # Declared fields of the context go before: what was collected under such a name cannot stand in for one.
+            **(data if isinstance(data, Mapping) else {}),
+            **{name: extra[name] for name in self.fields & {*extra}},
+        }
+        return frozenset(name for name, value in given.items() if value is not None and self._valid(name, value))
+
+    def _valid(self, name: str, value: Any) -> bool:
+        schema = self.schemas.get(name)
+        return schema is None or not schema.check(value)
+
+
+def policy_over(placed: Placed, own: Mapping[str, CompiledPolicy], approvers: Sequence[str]) -> CompiledPolicy:
+    """The policy of a tool with those of all that it shadows, unless it says why not. `own` are they by activity.
+
+    Raises `ConfigError` where nobody can say which of them is the stricter.
+    """
+    tool, nearest = placed.tool, own[placed.tool.activity]
+    # `own` and not what is stacked already: `over` names every tool behind this one, so each counts exactly once.
+    below = [Below(own[each.activity], _fits(each)) for each in placed.obeys]
+    why = incomparable(nearest, [each.policy for each in below], approvers)
+    if why:
+        raise ConfigError(
+            f"actor `{tool.place.partition('.')[0]}` has a tool `{tool.name}` at `{tool.place}` that shadows another, "
+            f"but {why}; or say in `loosens` why it need not be obeyed",
+            actor=tool.place.partition(".")[0],
+            field="requires_approval",
+            value=tool.name,
+        )
+    return stacked(nearest, below, approvers)
+
+
+def dropped_gate(tool: Tool, over: Iterable[Tool]) -> str:
+    """The first gate of a tool of `over` that `tool` would stand there without; "" where it has them all.
+
+    Functions are the same or not: what another one says cannot be compared. Hours may only be fewer of the same.
+    """
+    for each in over:
+        if each.available is not None and tool.available != each.available:
+            return "available"
+        if each.check_permissions is not None and tool.check_permissions != each.check_permissions:
+            return "check_permissions"
+        # Windows are compared as they are written: two that mean the same are refused, none that is wider gets through.
+        if each.hours and not (tool.hours and set(tool.hours) <= set(each.hours)):
+            return "hours"
+        # Another limit need not be a looser one, but counts by user, session and tenant have no common order.
+        if each.usage_limit is not None and tool.usage_limit != each.usage_limit:
+            return "usage_limit"
+    return ""
+
+
+def _fits(tool: Tool) -> Callable[[Mapping[str, Any]], bool]:
+    # Rules are type-checked against their own tool's schema: of arguments that do not fit it they say nothing sure.
+    return lambda args: not tool.schema.check(args)

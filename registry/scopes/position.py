@@ -1,0 +1,216 @@
+"""What a name means where an actor stands: nearest wins, and one answer says which tool, and why no other (X03).
+
+The order is transient > step inline > step reference > route > agent > registry. The nearest layer that names a tool
+owns the name: while it keeps the tool back, nothing behind it comes forward, so that waiting never loosens anything.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, Literal, TypeAlias
+
+from signoff.policy.filter_expression import CompiledFilter
+from signoff.registry.registry import ToolRegistry
+from signoff.registry.scopes.route import Select
+from signoff.registry.tool import Tool
+
+LayerName: TypeAlias = Literal["transient", "step_inline", "step_reference", "route", "agent", "registry"]
+Outcome: TypeAlias = Literal["won", "lost", "absent"]
+
+TURN: Final = "*"
+"""The last part of the place of a tool that a turn's own layer brings forward over a nearer one."""
+_NOT_NAMED: Final = "does not name it"
+
+
+@dataclass(frozen=True)
+class Traced:
+    """One layer's part in a resolution: whether its tool won, lost to a nearer one, or is not to be had there."""
+
+    layer: LayerName
+    where: str
+    outcome: Outcome
+    why: str
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The tools that one layer names, in declared order.
+
+    `closed` is why none of them is seen here, `waits` are data fields they wait for. `later` are the steps from which
+    names are seen, by name; `missing` optional references that nothing answers to.
+    """
+
+    name: LayerName
+    where: str
+    tools: Mapping[str, Tool] = field(default_factory=dict, repr=False)
+    closed: str = ""
+    waits: tuple[str, ...] = ()
+    later: Mapping[str, str] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+
+    def kept_back(self, name: str, tool: Tool, have: frozenset[str]) -> str:
+        """Why its tool of this name is not seen; "" when it is. What the framework brings is seen everywhere."""
+        if self.closed and not tool.always_include:
+            return self.closed
+        lacking = [each for each in self.waits if each not in have]
+        if lacking:
+            return f"waits for {', '.join(f'`{each}`' for each in lacking)}"
+        return f"is seen from step `{self.later[name]}` on" if name in self.later else ""
+
+
+@dataclass(frozen=True)
+class Filtering:
+    """The `tool_filter` of a step or route."""
+
+    where: str
+    filter: CompiledFilter
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a resolution hangs on beside the position: the data fields that are there, and the turn's own tools."""
+
+    have: frozenset[str] = frozenset()
+    transient: tuple[str, ...] = ()
+    actor: Mapping[str, Any] = field(default_factory=dict)
+    ctx: Mapping[str, Any] = field(default_factory=dict)
+
+
+NO_MOMENT: Final = Moment()
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where an actor stands: its layers, nearest first, without the transient one.
+
+    `transient` are the tools that names stand for in a turn's own layer where that differs from the registry; None:
+    the name may not shadow what is there.
+    `selects` are functions that choose once more, asked by whoever may wait for them.
+    """
+
+    actor: str
+    route: str
+    step: str
+    registry: ToolRegistry = field(repr=False)
+    layers: tuple[Layer, ...] = ()
+    filters: tuple[Filtering, ...] = ()
+    selects: tuple[Select, ...] = field(default=(), repr=False, compare=False)
+    transient: Mapping[str, Tool | None] = field(default_factory=dict)
+
+    def resolve(self, name: str, moment: Moment, filtered: dict[str, str] | None = None) -> "Resolution":
+        """The tool that `name` means here and now, whether it is seen, and the trace.
+
+        `filtered` keeps what the filters say, by activity: of this position at this moment, and no other.
+        """
+        layers = (_transient(self, moment), *self.layers) if moment.transient else self.layers
+        for index, layer in enumerate(layers):
+            tool = layer.tools.get(name)
+            if tool is not None:
+                known = {} if filtered is None else filtered
+                # No look at the layers behind, also where it is kept back: they may hold a tool of this name with laxer
+                # rules.
+                why = layer.kept_back(name, tool, moment.have) or self._filtered(tool, moment, known)
+                return Resolution(name, layers, index, tool, why)
+        return Resolution(name, layers, len(layers), None, "no layer names it")
+
+    def names(self, moment: Moment, listed: tuple[str, ...] | None) -> Iterator[str]:
+        """Every name that may be seen here, once, nearest first; `listed` orders the registry's own (N23)."""
+        layers = (_transient(self, moment), *self.layers[:-1]) if moment.transient else self.layers[:-1]
+        told: set[str] = set()
+        for names in (*(layer.tools for layer in layers), self.registry.list() if listed is None else listed):
+            for name in names:
+                if name not in told:
+                    told.add(name)
+                    yield name
+
+    def _filtered(self, tool: Tool, moment: Moment, known: dict[str, str]) -> str:
+        if tool.always_include or not self.filters:
+            return ""
+        found = known.get(tool.activity)
+        if found is None:
+            found = known[tool.activity] = self._kept_by_filter(tool, moment)
+        return found
+
+    def _kept_by_filter(self, tool: Tool, moment: Moment) -> str:
+        for each in self.filters:
+            problem = each.filter.problem(actor=moment.actor, tool=tool.facts, ctx=moment.ctx)
+            if problem:
+                return f"`tool_filter` of {each.where} {problem}"
+        return ""
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """What a name means: `tool` is None where no layer names it; `why` is why it is not seen, "" when it is."""
+
+    name: str
+    layers: tuple[Layer, ...] = field(repr=False)
+    at: int
+    tool: Tool | None
+    why: str = ""
+
+    @property
+    def seen(self) -> Tool | None:
+        """The tool, if it may be seen as far as layers go."""
+        return None if self.why else self.tool
+
+    @cached_property
+    def trace(self) -> tuple[Traced, ...]:
+        """Every layer's part, nearest first."""
+        return tuple(self._traced(index, layer) for index, layer in enumerate(self.layers))
+
+    def _traced(self, index: int, layer: Layer) -> Traced:
+        if index == self.at:
+            outcome: Outcome = "absent" if self.why else "won"
+            return Traced(layer.name, layer.where, outcome, self.why or "is the nearest that names it")
+        if self.name not in layer.tools:
+            why = "refers to it, but it is optional and not there" if self.name in layer.missing else _NOT_NAMED
+            return Traced(layer.name, layer.where, "absent", why)
+        nearer = self.layers[self.at].where
+        kept = f"; {nearer} keeps the name, which {self.why}" if self.why else ""
+        return Traced(layer.name, layer.where, "lost", f"{nearer} is nearer{kept}")
+
+
+class RegistryTools(Mapping[str, Tool]):
+    """A registry as the mapping that a layer holds, without a copy of it."""
+
+    __slots__ = ("_registry",)
+
+    def __init__(self, registry: ToolRegistry) -> None:
+        self._registry = registry
+
+    def __getitem__(self, name: str) -> Tool:
+        tool = self._registry.resolve(name)
+        if tool is None:
+            raise KeyError(name)
+        return tool
+
+    # That of Mapping raises and catches a KeyError for each name that is not there, and most are not.
+    def get(self, name: str, default: Any = None) -> Any:
+        """See `dict.get`."""
+        return self._registry.resolve(name) or default
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._registry.list())
+
+    def __len__(self) -> int:
+        return self._registry.size
+
+
+def home(tool: Tool) -> tuple[str, str, str]:
+    """The actor, route and step of which a tool is the own; all empty for one of the registry."""
+    actor, route, step = (*(part for part in tool.place.split(".") if part != TURN), "", "", "")[:3]
+    return actor, route, step
+
+
+def _transient(position: Position, moment: Moment) -> Layer:
+    tools, missing = {}, []
+    for name in moment.transient:
+        # Not `get`: None there means that the name may not be brought forward, and must not lead to the registry's
+        # tool.
+        tool = position.transient[name] if name in position.transient else position.registry.resolve(name)
+        if tool is None:
+            missing.append(name)
+        else:
+            tools[name] = tool
+    return Layer("transient", "the turn", tools, missing=tuple(missing))

@@ -1,1 +1,0 @@
-../../converter.py

@@ -1,1 +1,0 @@
-../../keyfiles.py

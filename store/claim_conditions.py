@@ -1,0 +1,247 @@
+"""What a claim depends on beside its ticket: no freeze, a grant with a use left, a tool that may be used once more."""
+
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any, Final
+
+from sqlalchemy import Boolean, Connection, Row, String, Table, bindparam, case, delete, func, or_, select, text, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from signoff.contracts.grant import Freeze
+from signoff.contracts.ids import parse_workflow_id
+from signoff.contracts.usage import LONGEST, Use
+from signoff.store.tables import FREEZES, GRANT_USES, GRANTS, TICKETS, USES, StoreClock
+from signoff.store.tickets import digest_of_key
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+# Claims share the lock of their tenant and a freeze takes it alone: when the freeze is written, every claim that did
+# not see it is already committed. SQLite has one writer at a time anyway.
+# Two tenants with one `hashtext` share a lock, and then only wait for each other.
+_SHARE: Final = text("SELECT pg_advisory_xact_lock_shared(7310271, hashtext(:tenant))")
+_ALONE: Final = text("SELECT pg_advisory_xact_lock(7310271, hashtext(:tenant))")
+_FREEZE: Final = select(FREEZES).where(FREEZES.c.tenant == bindparam("of"))
+# Two that take the last use of one grant would not see each other's row: their tickets have different keys.
+_SPENDING: Final = text("SELECT pg_advisory_xact_lock(7310274, hashtext(:grant))")
+SPENT: Final = select(func.count()).where(GRANT_USES.c.grant_id == GRANTS.c.id).correlate(GRANTS).scalar_subquery()
+"""How often a remembered answer has answered."""
+_NOTED: Final = select(GRANT_USES.c.key).where(
+    GRANT_USES.c.grant_id == bindparam("named"), GRANT_USES.c.key == bindparam("ticket")
+)
+# Nobody counts uses of a tool while somebody else takes one; a transaction takes no other such lock after this one.
+_COUNTING: Final = text("SELECT pg_advisory_xact_lock(7310272, hashtext(:counted))")
+# Of two claims under one call the second has to see the first: their tickets have different keys, so neither waits for
+# the other's row.
+_CALLING: Final = text("SELECT pg_advisory_xact_lock(7310273, hashtext(:called))")
+LIVE: Final = select(TICKETS.c.key).where(
+    TICKETS.c.workflow == bindparam("of"),
+    TICKETS.c.call == bindparam("named"),
+    TICKETS.c.nonce == bindparam("turn"),
+    TICKETS.c.state != "void",
+)
+"""The keys of the tickets `of` a workflow, under the call `named`, in the `turn` of that nonce: begun or done."""
+_SEEN_IF_RUNS: Final = case((bindparam("runs", type_=Boolean), StoreClock()))
+# Whoever may schedule `signoff.outcome` names digests as they like: a ticket that was voided under another turn is
+# nobody's word about this call.
+_TAKE_OVER: Final = (
+    update(TICKETS)
+    .where(
+        TICKETS.c.key == bindparam("ticket"),
+        TICKETS.c.workflow != bindparam("of"),
+        TICKETS.c.state == "void",
+        TICKETS.c.finished_at.is_(None),
+    )
+    .values(
+        workflow=bindparam("of"),
+        call=bindparam("named"),
+        tool=bindparam("tool_name"),
+        owner=bindparam("by"),
+        nonce=bindparam("turn"),
+        state="claimed",
+        claimed_at=StoreClock(),
+        seen_at=_SEEN_IF_RUNS,
+    )
+)
+_RETURN: Final = (
+    update(USES).where(USES.c.key == bindparam("ticket"), USES.c.returned_at.is_(None)).values(returned_at=StoreClock())
+)
+SWEPT: Final = 100
+"""How many uses that no limit can count any more go with each that is taken, at most: no claim waits for many."""
+_OLD: Final = (
+    select(USES.c.key)
+    .where(
+        USES.c.tenant == bindparam("of"),
+        USES.c.tool == bindparam("named"),
+        USES.c.used_at <= StoreClock() - int(LONGEST * 1000),
+    )
+    .order_by(USES.c.used_at)
+    .limit(SWEPT)
+    .with_for_update(skip_locked=True)
+)
+_SWEEP: Final = delete(USES).where(USES.c.key.in_(_OLD))
+_KEEP: Final = update(USES).where(USES.c.key == bindparam("ticket")).values(returned_at=None)
+
+
+def added(connection: Connection, table: Table, values: dict[str, Any]) -> bool:
+    """Whether the row was added, which it is unless its primary key is taken."""
+    return connection.execute(_adding(table, connection.dialect.name), values).first() is not None
+
+
+def add_claim(connection: Connection, values: dict[str, Any], *, runs: bool) -> bool:
+    """Whether the claimed ticket of `values` was added, or taken over where another turn had voided its key.
+
+    `runs`: whoever claims it begins at once, and counts as seen by now.
+    """
+    if connection.execute(_claiming(connection.dialect.name), {**values, "runs": runs}).first() is not None:
+        return True
+    taken = {"ticket": values["key"], "tool_name": values["tool"], "by": values["owner"], **_called(values)}
+    return connection.execute(_TAKE_OVER, {**taken, "runs": runs}).rowcount == 1
+
+
+def another_action(connection: Connection, values: dict[str, Any]) -> bool:
+    """Whether under the call of the ticket of `values` another digest than its own was claimed or done."""
+    own = digest_of_key(values["key"])
+    return any(digest_of_key(key) != own for key in connection.scalars(LIVE, _called(values)))
+
+
+def hold_call(connection: Connection, workflow: str, call: str) -> None:
+    """Wait until whoever claims a ticket of this call has done so, and let nobody else before this ends."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(_CALLING, {"called": f"{workflow} {call}"})
+
+
+def _called(values: dict[str, Any]) -> dict[str, Any]:
+    return {"of": values["workflow"], "named": values["call"], "turn": values["nonce"]}
+
+
+def share_tenant(connection: Connection, tenant: str) -> None:
+    """Let no freeze of the tenant begin before this transaction ends; wait for one that has begun."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(_SHARE, {"tenant": tenant})
+
+
+def hold_tenant(connection: Connection, tenant: str) -> None:
+    """Wait until every claim in the tenant that has begun is committed, and let none begin before this ends."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(_ALONE, {"tenant": tenant})
+
+
+def freeze_of(connection: Connection, tenant: str) -> Freeze | None:
+    """The freeze of a tenant, or None."""
+    row = connection.execute(_FREEZE, {"of": tenant}).first()
+    return None if row is None else read_freeze(row)
+
+
+def read_freeze(row: Row[Any]) -> Freeze:
+    """A row of `freezes`."""
+    return Freeze(tenant=row.tenant, reason=row.reason, by=row.frozen_by, at=moment(row.frozen_at))
+
+
+def hold_grant(connection: Connection, grant: str) -> None:
+    """Wait until whoever spends or revokes this grant has done so, and let nobody else before this ends."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(_SPENDING, {"grant": grant})
+
+
+def spend(connection: Connection, grant: str, ticket: str) -> bool:
+    """Spend one use of a grant for one ticket, once however often it is asked.
+
+    False, with nothing changed, when the grant is used up, revoked or over.
+    """
+    hold_grant(connection, grant)
+    about = {"named": grant, "ticket": ticket}
+    # One statement: on SQLite a count that is read first could be out of date once the row is written.
+    if connection.execute(_spending(connection.dialect.name), about).first() is not None:
+        return True
+    # A retry of the same ticket has spent its use already.
+    return connection.execute(_NOTED, about).first() is not None
+
+
+def take_use(connection: Connection, use: Use, ticket: str) -> datetime | None:
+    """Take one use of a limited tool for one ticket; else, with nothing changed, when there is one again.
+
+    With it go uses of the tool that are older than any limit's period.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(_COUNTING, {"counted": f"{use.tenant} {use.tool}"})
+    again = possible_again(connection, use)
+    if again is None:
+        values = use._asdict() | {"key": ticket}
+        # The limit is not kept: a changed one counts what was used before it.
+        del values["limit"]
+        added(connection, USES, values)
+        connection.execute(_SWEEP, {"of": use.tenant, "named": use.tool})
+    return again
+
+
+def possible_again(connection: Connection, use: Use, *, but: str = "") -> datetime | None:
+    """None where one more use is possible now, else when it is.
+
+    A use of the call `but` of the same turn is not counted.
+    """
+    period = round(use.limit.period * 1000)
+    used = [USES.c.tenant == use.tenant, USES.c.tool == use.tool, USES.c.returned_at.is_(None)]
+    if use.limit.per == "user":
+        used.append(USES.c.person == use.person)
+    if use.limit.per == "session":
+        used.append(USES.c.session == use.session)
+    if but:
+        used.append(or_(USES.c.session != use.session, USES.c.turn != use.turn, USES.c.call != but))
+    # The oldest that is in the way: once it is out of the period, there is room for another.
+    oldest = (
+        select(USES.c.used_at)
+        .where(*used, USES.c.used_at > StoreClock() - period)
+        .order_by(USES.c.used_at.desc())
+        .offset(use.limit.count - 1)
+        .limit(1)
+    )
+    found = connection.scalar(oldest)
+    return None if found is None else moment(found + period)
+
+
+def return_use(connection: Connection, ticket: str) -> None:
+    """Give back the use of a ticket whose call came to nothing, if it took one."""
+    connection.execute(_RETURN, {"ticket": ticket})
+
+
+def keep_use(connection: Connection, ticket: str) -> None:
+    """Take back what was given back: the call was done after all."""
+    connection.execute(_KEEP, {"ticket": ticket})
+
+
+def tenant_of(workflow: str) -> str:
+    """The tenant of a turn's workflow id; "" for what is no turn."""
+    key = parse_workflow_id(workflow)
+    return "" if key is None else key.tenant
+
+
+def moment(milliseconds: int) -> datetime:
+    """The time behind what the store's clock says."""
+    return _EPOCH + timedelta(milliseconds=milliseconds)
+
+
+@cache
+def _spending(dialect: str) -> Any:
+    left = select(GRANTS.c.id, bindparam("ticket", type_=String()), StoreClock()).where(
+        GRANTS.c.id == bindparam("named"),
+        GRANTS.c.uses > SPENT,
+        GRANTS.c.revoked_at.is_(None),
+        GRANTS.c.expires_at > StoreClock(),
+    )
+    insert = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    key = list(GRANT_USES.primary_key)
+    adding = insert(GRANT_USES).from_select([*key, GRANT_USES.c.used_at], left, include_defaults=False)
+    return adding.on_conflict_do_nothing(index_elements=key).returning(*key)
+
+
+@cache
+def _adding(table: Table, dialect: str) -> Any:
+    insert = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    key = list(table.primary_key)
+    # For the primary key only: a clash with any other unique index is a fault, and must raise.
+    return insert(table).on_conflict_do_nothing(index_elements=key).returning(*key)
+
+
+@cache
+def _claiming(dialect: str) -> Any:
+    return _adding(TICKETS, dialect).values(seen_at=_SEEN_IF_RUNS)

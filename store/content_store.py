@@ -1,0 +1,94 @@
+"""JSON values as `Content`: inline when small, in the store when not."""
+
+import hashlib
+import hmac
+import json
+from typing import Any, Final
+
+from signoff.contracts.canonical_json import NotCanonical, canonical_json
+from signoff.contracts.content import BlobRef, Content
+from signoff.contracts.errors import StoreUnavailable
+from signoff.contracts.ids import SessionKey
+from signoff.contracts.limits import INLINE_BYTES
+from signoff.store.store import Store
+
+KEY: Final = "content"
+_SEAL_CHARS: Final = 32
+
+
+def json_bytes(value: Any) -> bytes:
+    """`value` as compact JSON in UTF-8. Raises `NotCanonical` for what is not JSON: NaN, lone surrogates, objects."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        # Only the type's name goes on: the texts of some of these quote the value.
+        raise NotCanonical(f"not JSON: {type(error).__name__}") from None
+
+
+async def to_content(store: Store, value: Any, place: SessionKey) -> Content:
+    """`value` inline up to 8 KiB of compact JSON, else kept in the store, for turns of the session `place` alone.
+
+    Raises `NotCanonical` for what is not JSON, `StoreUnavailable`.
+    """
+    body = json_bytes(value)
+    if len(body) <= INLINE_BYTES:
+        # Read back: a small value comes out as a large one does, tuples as lists and names as texts.
+        return Content(inline=json.loads(body))
+    return Content(blob=await keep(store, body, place))
+
+
+async def keep(store: Store, body: bytes, place: SessionKey) -> BlobRef:
+    """Keep the bytes of a JSON value for turns of the session `place` alone. Raises `StoreUnavailable`."""
+    return await sealed(store, await store.put_blob(body), place)
+
+
+async def sealed(store: Store, ref: BlobRef, place: SessionKey) -> BlobRef:
+    """`ref` with the seal by which turns of the session `place` alone read it. Raises `StoreUnavailable`."""
+    return ref.model_copy(update={"seal": await _seal(store, ref.sha256, place)})
+
+
+async def load_in(store: Store, content: Content, place: SessionKey) -> Any:
+    """The value of what a workflow names as content of the session `place`; raises as `load`, also for another's.
+
+    Who runs a workflow can name any hash: what others had kept would be printed, judged or run as its own.
+    """
+    if content.blob is not None:
+        await _check(store, content.blob, place)
+    return await load(store, content)
+
+
+async def fetch_in(store: Store, ref: BlobRef, place: SessionKey) -> bytes | None:
+    """The bytes that a workflow names as those of the session `place`. Raises `StoreUnavailable` for another's."""
+    await _check(store, ref, place)
+    return await store.get_blob(ref.sha256)
+
+
+async def load(store: Store, content: Content) -> Any:
+    """The value of `content`, which a row of the store names, or whoever may read all of it.
+
+    Raises `StoreUnavailable` when its blob is missing or is not what its hash says.
+    """
+    if content.blob is None:
+        return content.inline
+    body = await store.get_blob(content.blob.sha256)
+    if body is None:
+        raise _missing(content.blob)
+    # Arguments and results lie here: whoever can write rows must not be able to exchange them unseen.
+    if hashlib.sha256(body).hexdigest() != content.blob.sha256:
+        raise StoreUnavailable(f"the blob `{content.blob.sha256[:12]}` was changed in the store")
+    return json.loads(body)
+
+
+async def _check(store: Store, ref: BlobRef, place: SessionKey) -> None:
+    if not hmac.compare_digest(ref.seal.encode(), (await _seal(store, ref.sha256, place)).encode()):
+        # In the words of what is not there: that others have kept this is nothing to tell.
+        raise _missing(ref)
+
+
+async def _seal(store: Store, sha256: str, place: SessionKey) -> str:
+    key = await store.secret_key(KEY)
+    return hmac.digest(key, canonical_json([*place, sha256]), "sha256").hex()[:_SEAL_CHARS]
+
+
+def _missing(ref: BlobRef) -> StoreUnavailable:
+    return StoreUnavailable(f"the blob `{ref.sha256[:12]}` is not in this store")

@@ -1,0 +1,374 @@
+"""Cards on their way: one row for each person on each channel, whatever is retried."""
+
+import base64
+import hmac
+import json
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal
+
+from pydantic import Field
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, delete, or_, select, tuple_, update
+
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.frozen_model import Shape
+from signoff.store.claim_conditions import added, moment
+from signoff.store.leases import in_seconds, kept, readable, take_readable
+from signoff.store.store import Store
+from signoff.store.tables import DELIVERIES, StoreClock
+from signoff.store.tokens import millis
+
+KEY: Final = "deliveries"
+"""The name of the store's key under which tokens are made."""
+DeliveryKind = Literal["ask", "digest"]
+DeliveryState = Literal["planned", "sent", "delivered", "read", "failed", "closed", "dropped"]
+"""What is known of one card on its way. `dropped`: it was not needed any more before it was sent."""
+Reported = Literal["sent", "delivered", "read", "failed", "unknown"]
+_OUT: Final = ("sent", "delivered", "read")
+# Vendors tell of one message in any order: a failure is believed only of a card that is not known to have arrived.
+_BEFORE: Final[Mapping[str, tuple[str, ...]]] = {
+    "sent": (),
+    "delivered": ("sent",),
+    "read": ("sent", "delivered"),
+    "failed": ("sent",),
+    "unknown": (),
+}
+"""From which states a vendor's report leads to each state: none leads back."""
+_CODE_CHARS: Final = 100
+_TOLD_CHARS: Final = 500
+_VENDOR_CHARS: Final = 500
+_TOKEN_CHARS: Final = 26
+
+
+class NewDelivery(Shape):
+    """A card to be sent. `due_at` None is at once."""
+
+    request: ApprovalRequest
+    person: str
+    channel: str
+    address: str
+    kind: DeliveryKind = "ask"
+    due_at: datetime | None = None
+
+
+class DeliveryRow(Shape):
+    """One card. `code` and `told` are what the vendor last said of a failure; times are the store's own, in UTC.
+
+    `remind_at`: since then it is to be reminded of, of whatever kind it is. `ended_at` is when its request was over,
+    whose end `request` is then; `closed_at` when the card said so.
+    """
+
+    token: str
+    tenant: str
+    approval: str
+    revision: int
+    person: str
+    channel: str
+    address: str
+    state: DeliveryState
+    kind: DeliveryKind
+    vendor_id: str = ""
+    handle: dict[str, Any] = Field(default_factory=dict)
+    code: str = ""
+    told: str = ""
+    attempts: int = 0
+    due_at: datetime
+    created_at: datetime
+    sent_at: datetime | None = None
+    changed_at: datetime
+    ended_at: datetime | None = None
+    closed_at: datetime | None = None
+    remind_at: datetime | None = None
+    request: ApprovalRequest
+
+
+class Deliveries:
+    """The cards in a store. All methods raise `StoreUnavailable` when the database fails.
+
+    What is claimed is left to its claimer for a minute, and every claim counts as an attempt. Cards that this version
+    cannot read are passed over.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def plan(self, rows: Sequence[NewDelivery]) -> int:
+        """Add the cards that are not there yet; how many that were. Those that are there stay as they are."""
+        key = await self._store.secret_key(KEY)
+        # In one order, so that two who plan the same cards do not wait for each other.
+        values = sorted((_new(key, row) for row in rows), key=lambda row: str(row["token"]))
+        return await self._store.run(lambda connection: sum(added(connection, DELIVERIES, row) for row in values))
+
+    async def claim_due(self, limit: int, channels: Collection[str]) -> list[DeliveryRow]:
+        """Claim cards to be sent on these channels, the longest due first: planned ones, and reminders of sent ones."""
+        waiting = or_(
+            DELIVERIES.c.state == "planned", and_(DELIVERIES.c.state.in_(_OUT), DELIVERIES.c.remind_at.is_not(None))
+        )
+        return await self._take(limit, waiting, DELIVERIES.c.ended_at.is_(None), DELIVERIES.c.channel.in_(channels))
+
+    async def sent(
+        self, token: str, vendor_id: str, handle: Mapping[str, Any], *, kind: Literal["ask", "digest"] = "ask"
+    ) -> None:
+        """The vendor took the card. If its request was over meanwhile, it is to be closed now, dropped or not."""
+        await self._set(
+            DELIVERIES.c.token == token,
+            # A vendor may answer after the card was given up or dropped: it is out all the same, and has to be closed.
+            DELIVERIES.c.state.in_(("planned", "failed", "dropped")),
+            state="sent",
+            kind=kind,
+            vendor_id=kept(vendor_id, _VENDOR_CHARS),
+            handle=json.dumps(handle),
+            sent_at=StoreClock(),
+            claimed_until=0,
+            attempts=0,
+            code="",
+            told="",
+        )
+
+    async def failed(self, token: str, code: str, told: str, *, again_after: float | None) -> None:
+        """The card did not get out; it is due again in `again_after` seconds, or with None never.
+
+        A reminder that fails for good leaves its card as it is.
+        """
+        words = {"code": kept(code, _CODE_CHARS), "told": kept(told, _TOLD_CHARS), "claimed_until": 0}
+        ours = DELIVERIES.c.token == token
+        if again_after is not None:
+            await self._set(ours, **words, due_at=in_seconds(again_after))
+            return
+        await self._set(ours, DELIVERIES.c.state == "planned", **words, state="failed", attempts=0)
+        await self._set(ours, DELIVERIES.c.remind_at.is_not(None), **words, remind_at=None)
+
+    async def state(
+        self, channel: str, vendor_id: str, state: Reported, code: str = "", told: str = ""
+    ) -> DeliveryRow | None:
+        """Take a vendor's report of a card that it took, which never leads back; the card as it is then.
+
+        None where no card has that name, which may only be because it is not written down yet.
+        """
+        changes: dict[str, Any] = {"changed_at": StoreClock()}
+        if code or told:
+            changes |= {"code": kept(code, _CODE_CHARS), "told": kept(told, _TOLD_CHARS)}
+        named = _named(channel, [vendor_id])
+        moving = update(DELIVERIES).where(named, DELIVERIES.c.state.in_(_BEFORE[state])).values(**changes, state=state)
+        noting = update(DELIVERIES).where(named).values(**changes)
+
+        def write(connection: Connection) -> list[DeliveryRow]:
+            moved = connection.execute(moving).rowcount
+            if not moved and state == "unknown":
+                connection.execute(noting)
+            return readable(connection.execute(select(DELIVERIES).where(named).order_by(DELIVERIES.c.token)), _row)
+
+        found = await self._store.run(write)
+        return found[0] if found else None
+
+    async def of_request(self, approval: str, revision: int | None = None) -> list[DeliveryRow]:
+        """All cards of a request, or of one revision of it, in the order in which they were planned."""
+        which = [DELIVERIES.c.approval == approval]
+        if revision is not None:
+            which.append(DELIVERIES.c.revision == revision)
+        return await self._find(*which)
+
+    async def by_token(self, token: str) -> DeliveryRow | None:
+        """The card with this token, or None."""
+        # One more than a token has: a longer text that begins with a token is none.
+        found = await self._find(DELIVERIES.c.token == kept(token, _TOKEN_CHARS + 1))
+        return found[0] if found else None
+
+    async def by_vendor(self, channel: str, vendor_ids: Sequence[str]) -> list[DeliveryRow]:
+        """The cards that the vendor names so; several where one message told of several requests."""
+        return await self._find(_named(channel, vendor_ids))
+
+    async def open_for(self, channel: str, address: str, at: datetime | None = None) -> list[DeliveryRow]:
+        """The cards that are out at this address, and whose request is not over.
+
+        With `at`, a time of the store's own, those that were so then; and those without `sent_at` that may have got
+        out though nobody heard of it.
+        """
+        where = (DELIVERIES.c.channel == channel, DELIVERIES.c.address == address)
+        if at is None:
+            return await self._find(*where, DELIVERIES.c.state.in_(_OUT), DELIVERIES.c.ended_at.is_(None))
+        then = millis(at)
+        return await self._find(
+            *where,
+            or_(DELIVERIES.c.ended_at.is_(None), DELIVERIES.c.ended_at > then),
+            or_(
+                and_(DELIVERIES.c.state.in_((*_OUT, "closed")), DELIVERIES.c.sent_at <= then),
+                and_(DELIVERIES.c.state == "planned", DELIVERIES.c.attempts > 0, DELIVERIES.c.created_at <= then),
+            ),
+        )
+
+    async def unfinished(self, limit: int, after: DeliveryRow | None = None) -> list[DeliveryRow]:
+        """Cards whose request is not known to be over, the oldest first; for who looks whether it still waits.
+
+        With `after`, those that come after that one.
+        """
+        order = (DELIVERIES.c.created_at, DELIVERIES.c.token)
+        waiting = DELIVERIES.c.state.in_(("planned", *_OUT))
+        query = select(DELIVERIES).where(waiting, DELIVERIES.c.ended_at.is_(None)).order_by(*order)
+        if after is not None:
+            # By place, not by OFFSET: cards that end between two pages would let others be skipped.
+            query = query.where(tuple_(*order) > tuple_(millis(after.created_at), after.token))
+        return await self._store.run(lambda connection: readable(connection.execute(query.limit(limit)), _row))
+
+    async def remind(self, request: ApprovalRequest) -> int:
+        """Let all cards of `request` that are out be due again, once for each of its reminders; how many that are.
+
+        All cards learn what the request is now. Told again of the same reminder, or of an earlier one, nothing changes.
+        """
+        return await self._renew(request, reminds=True)
+
+    async def renew(self, request: ApprovalRequest) -> int:
+        """Let the cards of `request` learn of its new deadline and who is asked; how many out and planned that are."""
+        return await self._renew(request, reminds=False)
+
+    async def reminded(self, token: str) -> None:
+        """The reminder is out, or not needed any more."""
+        to_remind = (DELIVERIES.c.token == token, DELIVERIES.c.remind_at.is_not(None))
+        await self._set(*to_remind, remind_at=None, claimed_until=0, attempts=0)
+
+    async def end(self, approval: str, revision: int, request: ApprovalRequest) -> int:
+        """The request is over, as `request` says: what is not sent is dropped, what is out is due to be closed.
+
+        How many cards that were.
+        """
+        state = case((DELIVERIES.c.state == "planned", "dropped"), else_=DELIVERIES.c.state)
+        return await self._set(
+            *_of(approval, revision),
+            DELIVERIES.c.ended_at.is_(None),
+            state=state,
+            request=request.model_dump_json(),
+            ended_at=StoreClock(),
+            due_at=StoreClock(),
+            claimed_until=0,
+            attempts=0,
+        )
+
+    async def to_close(self, limit: int, channels: Collection[str]) -> list[DeliveryRow]:
+        """Claim cards on these channels that are out though their request is over."""
+        over = DELIVERIES.c.ended_at.is_not(None)
+        return await self._take(limit, DELIVERIES.c.state.in_(_OUT), over, DELIVERIES.c.channel.in_(channels))
+
+    async def closed(self, token: str) -> None:
+        """The card says that its request is over, or nobody can make it say so any more."""
+        await self._set(
+            DELIVERIES.c.token == token,
+            DELIVERIES.c.state.in_(_OUT),
+            state="closed",
+            closed_at=StoreClock(),
+            claimed_until=0,
+        )
+
+    async def hasten(self, token: str) -> None:
+        """Let a card that waits to be sent be due now, as when the one before it failed."""
+        planned = (DELIVERIES.c.token == token, DELIVERIES.c.state == "planned", DELIVERIES.c.due_at > StoreClock())
+        await self._set(*planned, due_at=StoreClock())
+
+    async def drop(self, token: str) -> None:
+        """Do not send a card that is not sent yet."""
+        await self._set(DELIVERIES.c.token == token, DELIVERIES.c.state == "planned", state="dropped", claimed_until=0)
+
+    async def sweep(self, older_than: timedelta) -> int:
+        """Forget the cards that nothing happens to any more since so long ago; how many that were."""
+        over = DELIVERIES.c.state.in_(("closed", "dropped", "failed"))
+        old = delete(DELIVERIES).where(over, DELIVERIES.c.changed_at < in_seconds(-older_than.total_seconds()))
+        return await self._store.run(lambda connection: connection.execute(old).rowcount)
+
+    async def _renew(self, request: ApprovalRequest, *, reminds: bool) -> int:
+        waiting = (*_of(request.id, request.revision), DELIVERIES.c.ended_at.is_(None))
+        again = {"remind_at": StoreClock(), "due_at": StoreClock(), "claimed_until": 0, "attempts": 0}
+
+        def write(connection: Connection) -> int:
+            changed = 0
+            rows = connection.execute(select(DELIVERIES).where(*waiting)).all()
+            for row, had in readable(rows, _with_request):
+                now = _newer(had, request, reminds=reminds)
+                if now is had:
+                    continue
+                due = reminds and row.state in _OUT
+                # Whoever else read the same notice may have been first.
+                unchanged = (DELIVERIES.c.token == row.token, DELIVERIES.c.request == row.request, waiting[-1])
+                values = {"request": now.model_dump_json(), "changed_at": StoreClock(), **(again if due else {})}
+                found = connection.execute(update(DELIVERIES).where(*unchanged).values(values)).rowcount
+                changed += found if due or not reminds else 0
+            return changed
+
+        return await self._store.run(write)
+
+    async def _take(self, limit: int, *which: ColumnElement[bool]) -> list[DeliveryRow]:
+        return await self._store.run(
+            lambda connection: take_readable(connection, DELIVERIES, *which, limit=limit, read=_row)
+        )
+
+    async def _find(self, *which: ColumnElement[bool]) -> list[DeliveryRow]:
+        query = select(DELIVERIES).where(*which).order_by(DELIVERIES.c.created_at, DELIVERIES.c.token)
+        return await self._store.run(lambda connection: readable(connection.execute(query), _row))
+
+    async def _set(self, *which: ColumnElement[bool], **values: Any) -> int:
+        changing = update(DELIVERIES).where(*which).values(**values, changed_at=StoreClock())
+        return await self._store.run(lambda connection: connection.execute(changing).rowcount)
+
+
+def delivery_token(key: bytes, approval: str, revision: int, person: str, channel: str) -> str:
+    """The name of a card, the same whoever plans it, and known to nobody without the store's key."""
+    told = f"{approval}|{revision}|{person}|{channel}".encode()
+    # In lower-case base32: the mail addresses in which it stands may come back in any case.
+    return base64.b32encode(hmac.digest(key, told, "sha256")).decode().lower()[:_TOKEN_CHARS]
+
+
+def _newer(had: ApprovalRequest, told: ApprovalRequest, *, reminds: bool) -> ApprovalRequest:
+    """What a card's request is after a notice, which may be read after a later one: `had` where that tells nothing new.
+
+    Only a reminder counts as one: an escalation may be read before the reminder that was before it.
+    """
+    further = told.escalated + told.extended - had.escalated - had.extended
+    if reminds and told.reminded > had.reminded:
+        return told if further >= 0 else had.model_copy(update={"reminded": told.reminded, "votes": told.votes})
+    if not reminds and further > 0:
+        return told.model_copy(update={"reminded": had.reminded})
+    return had
+
+
+def _of(approval: str, revision: int) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return DELIVERIES.c.approval == approval, DELIVERIES.c.revision == revision
+
+
+def _named(channel: str, vendor_ids: Sequence[str]) -> ColumnElement[bool]:
+    # Without empty ones: every card that is not sent yet has that name.
+    names = {kept(each, _VENDOR_CHARS) for each in vendor_ids if each}
+    return and_(DELIVERIES.c.channel == channel, DELIVERIES.c.vendor_id.in_(names))
+
+
+def _new(key: bytes, row: NewDelivery) -> dict[str, Any]:
+    request = row.request
+    return {
+        "token": delivery_token(key, request.id, request.revision, row.person, row.channel),
+        "tenant": request.tenant,
+        "approval": request.id,
+        "revision": request.revision,
+        "person": row.person,
+        "channel": row.channel,
+        "address": row.address,
+        "state": "planned",
+        "kind": row.kind,
+        "vendor_id": "",
+        "handle": "{}",
+        "code": "",
+        "told": "",
+        "attempts": 0,
+        "claimed_until": 0,
+        "request": request.model_dump_json(),
+        **({} if row.due_at is None else {"due_at": millis(row.due_at)}),
+    }
+
+
+def _with_request(row: Row[Any]) -> tuple[Row[Any], ApprovalRequest]:
+    return row, ApprovalRequest.model_validate_json(row.request)
+
+
+def _row(row: Row[Any]) -> DeliveryRow:
+    fields = dict(row._mapping)
+    for name in ("due_at", "created_at", "sent_at", "changed_at", "ended_at", "closed_at", "remind_at"):
+        fields[name] = None if fields[name] is None else moment(fields[name])
+    fields["handle"] = json.loads(fields["handle"])
+    fields["request"] = ApprovalRequest.model_validate_json(fields["request"])
+    return DeliveryRow(**fields)

@@ -1,0 +1,58 @@
+"""What stands below people's sign-offs: blocks that they were asked about, and those they confirmed. Hashes alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlalchemy import delete, select, update
+
+from signoff.contracts.limits import FOOTERS_PER_PERSON
+from signoff.store.claim_conditions import added
+from signoff.store.leases import in_seconds
+from signoff.store.store import Store
+from signoff.store.tables import FOOTERS, StoreClock
+
+
+@dataclass(frozen=True)
+class Footer:
+    """One block: its sha-256, the code of the request that was being answered, and whether it was confirmed."""
+
+    digest: str
+    code: str
+    known: bool
+
+
+class Footers:
+    """The blocks in a store. All methods raise `StoreUnavailable` when the database fails."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def of(self, tenant: str, person: str) -> Sequence[Footer]:
+        """The newest blocks of a person, `FOOTERS_PER_PERSON` at most."""
+        query = (
+            select(FOOTERS)
+            .where(FOOTERS.c.tenant == tenant, FOOTERS.c.person == person)
+            # What was confirmed is not crowded out by what was only asked about.
+            .order_by(FOOTERS.c.known_at.is_(None), FOOTERS.c.asked_at.desc(), FOOTERS.c.digest)
+            .limit(FOOTERS_PER_PERSON)
+        )
+        rows = await self._store.run(lambda connection: connection.execute(query).all())
+        return [Footer(row.digest, row.code, row.known_at is not None) for row in rows]
+
+    async def ask(self, tenant: str, person: str, digest: str, code: str) -> None:
+        """Write down that a person is asked about a block while they answer the request with that code."""
+        row = {"tenant": tenant, "person": person, "digest": digest, "code": code}
+        await self._store.run(lambda connection: added(connection, FOOTERS, row))
+
+    async def confirm(self, tenant: str, person: str, digest: str) -> None:
+        """Know a block from now on as one that says nothing."""
+        where = (FOOTERS.c.tenant == tenant, FOOTERS.c.person == person, FOOTERS.c.digest == digest)
+        change = update(FOOTERS).where(*where).values(known_at=StoreClock())
+        await self._store.run(lambda connection: connection.execute(change).rowcount)
+
+    async def sweep(self, kept: timedelta) -> None:
+        """Forget what was asked about longer ago than `kept` and never confirmed."""
+        over = FOOTERS.c.asked_at < in_seconds(-kept.total_seconds())
+        old = delete(FOOTERS).where(FOOTERS.c.known_at.is_(None), over)
+        await self._store.run(lambda connection: connection.execute(old).rowcount)

@@ -1,0 +1,167 @@
+"""What came in by channels: kept before the vendor is told so, and known again for as long as it may be repeated."""
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal, Protocol
+
+from sqlalchemy import Connection, Row, delete, select, update
+
+from signoff.contracts.frozen_model import Shape
+from signoff.store.claim_conditions import added, moment
+from signoff.store.leases import in_seconds, take
+from signoff.store.store import Store
+from signoff.store.tables import ARRIVALS
+
+ArrivalKind = Literal["heard", "status"]
+ArrivalState = Literal["new", "done", "dropped"]
+_KEY_CHARS: Final = 200
+_HASHED: Final = "sha256-"
+
+
+class Arriving(Protocol):
+    """What a channel received: a shape with a key of its own."""
+
+    @property
+    def key(self) -> str:
+        """Its own within its channel, and the same whenever the vendor repeats it."""
+        ...
+
+    def model_dump_json(self) -> str:
+        """All of it, as JSON."""
+        ...
+
+
+class ArrivalRow(Shape):
+    """One thing that came in. `body` is JSON of what the channel received, until it is settled; `attempts` counts the
+    claims.
+
+    `about` is what was noted of it while it is not settled, `result` what was made of it.
+    """
+
+    key: str
+    channel: str
+    kind: ArrivalKind
+    body: str
+    received_at: datetime
+    attempts: int
+    state: ArrivalState = "new"
+    about: dict[str, Any] | None = None
+    result: dict[str, Any] | None = None
+
+
+class Arrivals:
+    """What came in to a store. All methods raise `StoreUnavailable` when the database fails."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def put(self, channel: str, heard: Sequence[Arriving], statuses: Sequence[Arriving]) -> int:
+        """Keep all of it or nothing; how much of it is new. What is known stays as it is."""
+        rows = [_new(channel, "heard", each) for each in heard] + [_new(channel, "status", each) for each in statuses]
+        # In one order, so that two who keep the same do not wait for each other.
+        rows.sort(key=lambda row: str(row["key"]))
+        return await self._store.run(lambda connection: sum(added(connection, ARRIVALS, row) for row in rows))
+
+    async def claim(self, limit: int, without: Collection[str] = ()) -> list[ArrivalRow]:
+        """At most `limit` arrivals that are due, the longest due first, left to the caller for a minute.
+
+        None of the channels `without`.
+        """
+        which = (ARRIVALS.c.state == "new", ARRIVALS.c.channel.not_in(without))
+        return await self._store.run(lambda connection: _rows(take(connection, ARRIVALS, *which, limit=limit)))
+
+    async def note(self, key: str, about: Mapping[str, Any]) -> dict[str, Any]:
+        """Note what an arrival is about, once: what is noted already stands. What is noted now."""
+        noting = update(ARRIVALS).where(ARRIVALS.c.key == key, ARRIVALS.c.state == "new", ARRIVALS.c.result.is_(None))
+        query = select(ARRIVALS).where(ARRIVALS.c.key == key)
+
+        def write(connection: Connection) -> list[ArrivalRow]:
+            connection.execute(noting.values(result=json.dumps(about)))
+            return _rows(connection.execute(query))
+
+        found = await self._store.run(write)
+        return dict(about) if not found or found[0].about is None else found[0].about
+
+    async def done(self, key: str, result: Mapping[str, Any], *, state: Literal["done", "dropped"] = "done") -> None:
+        """Write down what was made of an arrival, and forget what it said.
+
+        `dropped` where nothing can be made of it any more.
+        """
+        await self._set(key, state=state, body="", result=json.dumps(result))
+
+    async def later(self, key: str, seconds: float) -> None:
+        """Give a claimed arrival back, due in so many seconds."""
+        await self._set(key, due_at=in_seconds(seconds), claimed_until=0)
+
+    async def forget(self, key: str) -> None:
+        """Know nothing of an arrival that is not settled; a replay of it is new again."""
+        gone = delete(ARRIVALS).where(ARRIVALS.c.key == key, ARRIVALS.c.state == "new")
+        await self._store.run(lambda connection: connection.execute(gone).close())
+
+    async def look(self, channel: str, kind: ArrivalKind, key: str) -> ArrivalRow | None:
+        """What is known of the arrival that `channel` names by `key`, or None."""
+        query = select(ARRIVALS).where(ARRIVALS.c.key == _key(channel, kind, key))
+        found = await self._store.run(lambda connection: _rows(connection.execute(query)))
+        return found[0] if found else None
+
+    async def sweep(self, older_than: timedelta, *, what: str = "") -> int:
+        """Forget what came in so long ago and is done; how much that was. Replays of it are new again.
+
+        With `what`, only that of which a `result` says so first.
+        """
+        old = delete(ARRIVALS).where(
+            ARRIVALS.c.received_at < in_seconds(-older_than.total_seconds()), ARRIVALS.c.state != "new"
+        )
+        if what:
+            # `what` is written first in its JSON; without the closing brace the text is how all such results begin.
+            old = old.where(ARRIVALS.c.result.startswith(json.dumps({"what": what})[:-1], autoescape=True))
+        return await self._store.run(lambda connection: connection.execute(old).rowcount)
+
+    async def _set(self, key: str, **values: Any) -> None:
+        # What is settled stays so, whatever a claimer reports whose minute was over.
+        changing = update(ARRIVALS).where(ARRIVALS.c.key == key, ARRIVALS.c.state == "new").values(**values)
+
+        def write(connection: Connection) -> None:
+            connection.execute(changing)
+
+        await self._store.run(write)
+
+
+def _new(channel: str, kind: ArrivalKind, arriving: Arriving) -> dict[str, Any]:
+    return {
+        "key": _key(channel, kind, arriving.key),
+        "channel": channel,
+        "kind": kind,
+        "body": arriving.model_dump_json(),
+        "claimed_until": 0,
+        "attempts": 0,
+        "state": "new",
+    }
+
+
+def _key(channel: str, kind: ArrivalKind, key: str) -> str:
+    # Vendors, and whoever writes a mail, name things as they like: what no database would take is named by its hash.
+    plain = key.isascii() and key.isprintable() and len(key) <= _KEY_CHARS and not key.startswith(_HASHED)
+    own = key if plain else _HASHED + hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
+    return f"{channel}:{own}" if kind == "heard" else f"{channel}/status:{own}"
+
+
+def _rows(rows: Iterable[Row[Any]]) -> list[ArrivalRow]:
+    return [_row(row) for row in rows]
+
+
+def _row(row: Row[Any]) -> ArrivalRow:
+    known = None if row.result is None else json.loads(row.result)
+    return ArrivalRow(
+        key=row.key,
+        channel=row.channel,
+        kind=row.kind,
+        body=row.body,
+        received_at=moment(row.received_at),
+        attempts=row.attempts,
+        state=row.state,
+        about=known if row.state == "new" else None,
+        result=None if row.state == "new" else known,
+    )

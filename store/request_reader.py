@@ -1,0 +1,209 @@
+"""Requests as people are shown them: read from the store, recomputed, and proved before anything is drawn or signed.
+
+No workflow, query, memo or notice is asked: who holds a credential of Temporal's can say anything there.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, NoReturn
+
+from signoff.approvals.binding import digest_with
+from signoff.approvals.card import draw_card, effect_sentence
+from signoff.approvals.digest import digest_mark, doubt_digest
+from signoff.approvals.request_state import request_at
+from signoff.contracts.approval import ApprovalRequest, Card, Question
+from signoff.contracts.canonical_json import NotCanonical
+from signoff.contracts.content import Content
+from signoff.contracts.errors import NotFound
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.list_rows import WaitingCard
+from signoff.keys.signatures import Verifier
+from signoff.store.content_store import load
+from signoff.store.questions import ApprovalRows, Questions
+from signoff.store.store import Store
+
+MARK_KEY: Final = "card-mark"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LoadedRequest:
+    """A proved request with its card, and the arguments it was drawn from."""
+
+    request: ApprovalRequest
+    args: Mapping[str, Any]
+    declaration: Mapping[str, Any]
+    rows: ApprovalRows
+
+
+class RequestReader:
+    """Loads requests for pages, the API, channels and the dispatcher alike.
+
+    `verifier` checks who asked; in the `development` profile nobody has to have signed that. All methods raise
+    `StoreUnavailable` when the database fails.
+    """
+
+    def __init__(self, store: Store, verifier: Callable[[], Verifier], *, development: bool) -> None:
+        self._store = store
+        self._rows = Questions(store)
+        self._verifier = verifier
+        self.development = development
+
+    async def load(self, approval: str, revision: int | None = None) -> LoadedRequest:
+        """A request as it stands, waiting or settled; the latest revision where none is named.
+
+        Raises `NotFound` where nobody was asked, and for a row that is not proved: a changed blob, a requester whom
+        the gateway did not sign for, or a digest that is not that of the call. The operator finds those counted.
+        """
+        rows = await self._rows.read(approval)
+        question = None if rows is None else rows.latest if revision is None else rows.revision(revision)
+        if rows is None or question is None:
+            raise NotFound(f"there is no request `{approval}`")
+        declaration, args = await self._proved(question)
+        request = request_at(question, rows.answers, rows.now, await self._card(question, declaration, args))
+        old = rows.revision(question.edit_of) if question.edit_of else None
+        if old is not None:
+            before = await self._card(old, declaration, await load(self._store, old.args))
+            request = request.model_copy(update={"before": before.rows})
+        return LoadedRequest(request, args, declaration, rows)
+
+    async def waiting(
+        self,
+        tenant: str,
+        *,
+        approvers: Sequence[str] | None = None,
+        readers: Sequence[str] | None = None,
+        wanted: Callable[[WaitingCard], bool] | None = None,
+        limit: int = 100,
+    ) -> list[WaitingCard]:
+        """Requests that wait in `tenant`, soonest deadline first; only those `approvers` may decide, when given.
+
+        `wanted` says of a row without its effect whether it is listed; `readers` are the entries of whom it lists
+        rows for, None for who may read all. A row that is not proved is not listed.
+        """
+        found: list[WaitingCard] = []
+        entries = readers if approvers is None else approvers
+        # A generator that is left half read is closed only when it is collected.
+        async with aclosing(self._rows.waiting_pieces(tenant, readers=entries)) as pieces:
+            async for piece in pieces:
+                for request in piece:
+                    if len(found) < limit and (row := await self._listed(request, approvers, wanted)) is not None:
+                        found.append(row)
+                if len(found) == limit:
+                    break
+        return sorted(found, key=lambda row: row.expires_at or _NEVER)
+
+    async def _listed(
+        self,
+        request: ApprovalRequest,
+        approvers: Sequence[str] | None,
+        wanted: Callable[[WaitingCard], bool] | None,
+    ) -> WaitingCard | None:
+        if approvers is not None and set(request.approvers).isdisjoint(approvers):
+            return None
+        if wanted is not None and not wanted(_row(request, "")):
+            return None
+        try:
+            declaration, args = await self._proved(request)
+        except NotFound:
+            return None
+        return _row(request, _effect(request, declaration, args))
+
+    async def asked_in(self, turn: TurnKey) -> list[ApprovalRequest]:
+        """What a turn asks and asked, every revision, where the gateway signed for who asked; no cards."""
+        found = (await self._rows.of_turns([turn])).get(turn, [])
+        return [request for request in found if self._vouched(request)]
+
+    def takes_unsigned(self, question: Question) -> bool:
+        """Whether answers to a question count that nobody signed."""
+        return self.development or question.accept_unsigned
+
+    async def by_code(self, tenant: str, code: str) -> str | None:
+        """The approval id that a short code means in a tenant, or None."""
+        return await self._rows.by_code(tenant, code)
+
+    async def _proved(self, question: Question) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """The declaration and the arguments of a question, every hash and signature recomputed."""
+        declaration = await self._declaration(question)
+        args = await self._arguments(question)
+        if not self._vouched(question):
+            self._unproved(question, "who asked is not who the gateway signed for")
+        try:
+            digest = digest_with(question)(args)
+        except NotCanonical:
+            self._unproved(question, "its arguments cannot be bound")
+        if question.doubt_of:
+            digest = doubt_digest(digest, question.doubt_of)
+        if digest != question.digest:
+            self._unproved(question, "its digest is not that of its call")
+        return declaration, args
+
+    async def _declaration(self, question: Question) -> Mapping[str, Any]:
+        body = await self._store.get_blob(question.definition)
+        if body is None or hashlib.sha256(body).hexdigest() != question.definition:
+            self._unproved(question, "its declaration is not what its hash says")
+        declaration: Mapping[str, Any] = json.loads(body)
+        if declaration.get("name") != question.tool:
+            self._unproved(question, "its declaration is another tool's")
+        return declaration
+
+    async def _arguments(self, question: Question) -> Mapping[str, Any]:
+        content: Content = question.args
+        if content.blob is not None:
+            body = await self._store.get_blob(content.blob.sha256)
+            if body is None or hashlib.sha256(body).hexdigest() != content.blob.sha256:
+                self._unproved(question, "its arguments are not what their hash says")
+        args: Mapping[str, Any] = await load(self._store, content)
+        return args
+
+    def _vouched(self, question: Question) -> bool:
+        asker = question.requester
+        if not (asker.signature or asker.key_id):
+            return self.development
+        return self._verifier().check_asker(question)
+
+    def _unproved(self, question: Question, why: str) -> NoReturn:
+        _log.error("the request %r is not shown: %s", question.id, why)
+        self._store.count_refusal("unproved")
+        # The same words as of what is not there: who made it learns nothing of how far it came.
+        raise NotFound(f"there is no request `{question.id}`")
+
+    async def _card(self, question: Question, declaration: Mapping[str, Any], args: Mapping[str, Any]) -> Card:
+        key = await self._store.secret_key(MARK_KEY)
+        return draw_card(question, declaration, args, digest_mark(question.digest, key))
+
+
+def _effect(question: Question, declaration: Mapping[str, Any], args: Mapping[str, Any]) -> str:
+    secrets = frozenset({*question.secrets, *declaration["secret_arguments"]})
+    title = str(declaration["title"])
+    return effect_sentence(str(declaration["effect"]), title=title, tool=question.tool, args=args, secrets=secrets)
+
+
+def _row(request: ApprovalRequest, effect: str) -> WaitingCard:
+    return WaitingCard(
+        id=request.id,
+        code=request.code,
+        revision=request.revision,
+        tool=request.tool,
+        actor=request.actor,
+        effect=effect,
+        requester=request.requester.user,
+        approvers=request.approvers,
+        opened_at=request.opened_at,
+        expires_at=request.expires_at,
+        kind=request.kind,
+        reminded=request.reminded,
+        escalated=request.escalated,
+        edited_by=request.edited_name or request.edited_by,
+        tenant=request.tenant,
+        session=request.session,
+        turn=request.turn,
+    )
+
+
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)

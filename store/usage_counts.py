@@ -1,0 +1,28 @@
+"""How often limited tools were used, for those who only look; that a use is taken lies with its call's ticket."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from signoff.contracts.usage import Use
+from signoff.store.claim_conditions import possible_again
+from signoff.store.store import Store
+
+
+class Usage:
+    """The uses in a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def look(self, uses: Sequence[Use]) -> list[datetime | None]:
+        """Of each, None where it can be taken now, else when it can. A use that its own call has counts for nothing.
+
+        Raises `StoreUnavailable`.
+        """
+
+        def read(connection: Connection) -> list[datetime | None]:
+            return [possible_again(connection, use, but=use.call) for use in uses]
+
+        return await self._store.run(read)

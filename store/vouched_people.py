@@ -1,0 +1,89 @@
+"""People whom nobody declared, as their last sign-in said. Rows only: whether one counts is for the reader to judge."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from pydantic import ValidationError
+from sqlalchemy import Connection, Row, delete, select, update
+
+from signoff.people.vouched_directory import Vouched
+from signoff.store.claim_conditions import added
+from signoff.store.store import Also, Store
+from signoff.store.tables import PEOPLE, SESSIONS
+from signoff.store.tokens import millis
+
+_log = logging.getLogger(__name__)
+_STANDING = select(PEOPLE).where(PEOPLE.c.ended_at.is_(None)).order_by(PEOPLE.c.seen_at, PEOPLE.c.person)
+
+
+class VouchedPeople:
+    """The people in a store. All methods raise `StoreUnavailable` when the database fails."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def find(self, tenant: str, ids: Sequence[str]) -> list[Vouched]:
+        """What was written of those of these `ids` whose word was not ended, over or not."""
+        query = _STANDING.where(PEOPLE.c.tenant == tenant, PEOPLE.c.person.in_(ids))
+        return await self._store.run(lambda connection: _read(connection.execute(query)))
+
+    async def all(self) -> list[Vouched]:
+        """What was written of everybody, the earliest first, without those whose word was ended."""
+        return await self._store.run(lambda connection: _read(connection.execute(_STANDING)))
+
+    async def end(self, tenant: str, person: str, *, by: str, now: datetime, also: Also | None = None) -> bool:
+        """Believe a person no more, and sign them out, until they sign in again; whether they were believed.
+
+        `by` is who ended it, "" for a sign-in that made somebody else of them, or nobody. `also` is written with it.
+        """
+        standing = (PEOPLE.c.tenant == tenant, PEOPLE.c.person == person, PEOPLE.c.ended_at.is_(None))
+
+        def write(connection: Connection) -> bool:
+            ended = connection.execute(update(PEOPLE).where(*standing).values(ended_by=by, ended_at=millis(now)))
+            if not ended.rowcount:
+                return False
+            # In one transaction: nobody whose word was ended goes on with a browser that is still signed in.
+            connection.execute(delete(SESSIONS).where(SESSIONS.c.tenant == tenant, SESSIONS.c.person == person))
+            if also is not None:
+                also(connection)
+            return True
+
+        return await self._store.run(write)
+
+
+def vouching(vouched: Vouched) -> Also:
+    """Writes what a sign-in said of a person, in place of what the one before did. Rows that are over are forgotten."""
+    person, seen = vouched.person, millis(vouched.seen_at)
+    row = {
+        "tenant": person.tenant,
+        "person": person.id,
+        "body": vouched.model_dump_json(exclude_defaults=True),
+        "seen_at": seen,
+        "until": millis(vouched.until),
+        "ended_by": None,
+        "ended_at": None,
+    }
+    own = (PEOPLE.c.tenant == person.tenant, PEOPLE.c.person == person.id)
+
+    def write(connection: Connection) -> None:
+        connection.execute(delete(PEOPLE).where(PEOPLE.c.until <= seen))
+        if not connection.execute(update(PEOPLE).where(*own).values(**row)).rowcount:
+            added(connection, PEOPLE, row)
+
+    return write
+
+
+def _read(rows: Iterable[Row[Any]]) -> list[Vouched]:
+    found: list[Vouched] = []
+    for row in rows:
+        try:
+            vouched = Vouched.model_validate_json(row.body)
+        except ValidationError:
+            _log.warning("what the store has of the person %r is nothing that the gateway wrote", row.person)
+            continue
+        # Who can write rows could file one person's under another's name.
+        if (vouched.person.tenant, vouched.person.id) == (row.tenant, row.person):
+            found.append(vouched)
+    return found

@@ -1,0 +1,145 @@
+"""Keeps the end of a local activity out of the moment in which a query of its run is being answered.
+
+Why: see `temporal/workflow_runner.py`.
+
+Both run in one process, always: that is what makes an activity local.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from typing import Any, Final
+
+from temporalio import activity
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+REST: Final = 0.05
+"""Seconds after an answer was sent in which it reaches the SDK's core."""
+PATIENCE: Final = 5.0
+"""Seconds after which a local activity ends all the same: an answer that takes as long is stuck."""
+WAIT: Final = 3.0
+"""Seconds that an answer waits for the ends that are on their way; a workflow that takes longer is broken off."""
+_GLANCE: Final = 0.005
+_ENDING: Final[ContextVar[tuple[str, str] | None]] = ContextVar("ending", default=None)
+"""Run and id of the local activity whose end is on its way; each runs in a task of its own."""
+
+
+class Looks:
+    """Who is looked at, and what has ended of which its workflow has not heard. Workflows answer in threads."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._until: dict[str, float] = {}
+        self._looking: set[str] = set()
+        self._ending: dict[str, set[str]] = {}
+        """What has ended here, and of which the core may not know yet."""
+        self._ended: dict[str, set[str]] = {}
+        self.let_go: Callable[[str], None] = _keep
+        """Has the core keep a run no longer, once its queries are answered; it is read anew from its history."""
+
+    def look(self, run_id: str) -> frozenset[str]:
+        """Begin to answer a query about a run: nothing of it ends meanwhile. Returns what had ended before.
+
+        Raises `TimeoutError` where that cannot be said.
+        """
+        with self._changed:
+            self._until[run_id] = time.monotonic() + PATIENCE
+            self._looking.add(run_id)
+            if not self._changed.wait_for(lambda: run_id not in self._ending, WAIT):
+                raise TimeoutError("a local activity of this run ends, and the SDK's core does not take it")
+            return frozenset(self._ended.get(run_id, ()))
+
+    def away(self, run_id: str) -> None:
+        """The answer to a query was sent, if there was one; a moment later activities may end."""
+        with self._changed:
+            if run_id in self._looking:
+                self._looking.discard(run_id)
+                self._until[run_id] = time.monotonic() + REST
+
+    def heard(self, run_id: str, activity_ids: Iterable[str]) -> None:
+        """The workflow knows of these."""
+        with self._changed:
+            for each in activity_ids:
+                _discard(self._ending, run_id, each)
+                _discard(self._ended, run_id, each)
+            if run_id not in self._ended and run_id not in self._looking:
+                self._until.pop(run_id, None)
+            self._changed.notify_all()
+
+    def forget(self, run_id: str) -> None:
+        """The worker keeps this run no longer."""
+        with self._changed:
+            self._ending.pop(run_id, None)
+            self._ended.pop(run_id, None)
+            self._until.pop(run_id, None)
+            self._looking.discard(run_id)
+            self._changed.notify_all()
+
+    async def end(self, run_id: str, activity_id: str, *, done: bool) -> None:
+        """Return once nobody looks at this run: now a local activity of it may end, for good if it is `done`."""
+        late = time.monotonic() + PATIENCE
+        while True:
+            with self._changed:
+                if time.monotonic() >= min(self._until.get(run_id, 0.0), late):
+                    # In one step with the look at the time: a query that begins now has to find it here.
+                    if done:
+                        self._ending.setdefault(run_id, set()).add(activity_id)
+                        _ENDING.set((run_id, activity_id))
+                    return
+            await asyncio.sleep(_GLANCE)
+
+    def sent(self) -> None:
+        """The core was told what ended in this task."""
+        ending = _ENDING.get()
+        if ending is None:
+            return
+        run_id, activity_id = ending
+        with self._changed:
+            # Unless the workflow has heard of it by now.
+            if _discard(self._ending, run_id, activity_id):
+                self._ended.setdefault(run_id, set()).add(activity_id)
+            self._changed.notify_all()
+
+
+def _keep(run_id: str) -> None:
+    """Nothing to let go: histories are read without a worker."""
+
+
+def _discard(runs: dict[str, set[str]], run_id: str, activity_id: str) -> bool:
+    if activity_id not in runs.get(run_id, ()):
+        return False
+    runs[run_id].discard(activity_id)
+    if not runs[run_id]:
+        del runs[run_id]
+    return True
+
+
+class LooksInterceptor(Interceptor):
+    """Has every local activity of a worker end unseen."""
+
+    def __init__(self, looks: Looks) -> None:
+        self._looks = looks
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        """See `Interceptor`."""
+        return _Unseen(next, self._looks)
+
+
+class _Unseen(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, looks: Looks) -> None:
+        super().__init__(next)
+        self._looks = looks
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        done = False
+        try:
+            result = await super().execute_activity(input)
+            # Not set for one that fails: it may be tried again, so it has not ended for good.
+            done = True
+            return result
+        finally:
+            info = activity.info()
+            if info.is_local and info.workflow_run_id is not None:
+                await self._looks.end(info.workflow_run_id, info.activity_id, done=done)

@@ -1,0 +1,185 @@
+"""How workflow instances are run: in the SDK's sandbox, and so that a history read anew is what happened.
+
+The SDK's core answers queries while local activities of the same task still run. One that ends before such an answer is
+given is written to history with that task, but the workflow hears of it with the next task only, together with whatever
+that one brings, and hears of it last. From the history it is read the other way round: commands then come in another
+order, the SDK calls the turn nondeterministic, and it hangs for ever. So here, what was written first is told first;
+`temporal/query_fence.py` sees to it that nothing ends in between, where nobody could say which it was. What the core is
+told, it takes in the order in which it is told it; so `WatchedBridge` stands where that happens.
+
+The server may hand the core a query by itself together with what has happened since the last task, for which a task is
+yet to come: the core has the workflow do that at once, and again nothing of it when the task comes, with more. Read
+anew both come together. So a run that is ahead of its history is let go once the query is answered, and read anew.
+"""
+
+from typing import Any, Final
+
+from temporalio.bridge.worker import Worker as Bridge
+from temporalio.converter import StorageDriverStoreContext
+from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
+from temporalio.workflow import Info
+
+from signoff.temporal.query_fence import Looks
+
+_APART: Final = "legacy_query"
+"""The id of a query that is answered by itself, outside a workflow task."""
+
+
+class WatchedRunner(WorkflowRunner):
+    """Another runner, usually the SDK's sandbox, whose instances hear in order what `looks` knows of.
+
+    `contextless` leaves out serialization contexts. For every payload the SDK asks an instance three to four times in
+    which context it is to be encoded, and sets up its sandbox for each answer: a tenth of all our work. Only a codec
+    or external storage makes use of the answer, so this is for workers that have neither.
+    """
+
+    def __init__(self, inner: WorkflowRunner, looks: Looks, *, contextless: bool) -> None:
+        self.inner = inner
+        self.contextless = contextless
+        self._looks = looks
+        self._kind = _WithoutContexts if contextless else _Watched
+
+    def prepare_workflow(self, defn: Any) -> None:
+        """See `WorkflowRunner`."""
+        self.inner.prepare_workflow(defn)
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        """See `WorkflowRunner`."""
+        return self._kind(self.inner.create_instance(det), self._looks)
+
+    def set_worker_level_failure_exception_types(self, types: Any) -> None:
+        """See `WorkflowRunner`."""
+        self.inner.set_worker_level_failure_exception_types(types)
+
+
+class WatchedBridge(Bridge):
+    """A worker's way to the SDK's core, by which `looks` learns what the core was told, and when."""
+
+    def __init__(self, inner: Bridge, looks: Looks) -> None:
+        self._ref = inner._ref
+        self._looks = looks
+        looks.let_go = self.request_workflow_eviction
+
+    async def complete_activity_task(self, comp: Any) -> None:
+        """See `Bridge`."""
+        try:
+            await super().complete_activity_task(comp)
+        finally:
+            self._looks.sent()
+
+    async def complete_workflow_activation(self, comp: Any) -> None:
+        """See `Bridge`."""
+        assert self._ref is not None
+        # Sent with the call, not with the wait, which lasts for as long as local activities of that run do.
+        telling = self._ref.complete_workflow_activation(comp.SerializeToString())
+        self._looks.away(comp.run_id)
+        await telling
+
+
+class _Watched(WorkflowInstance):
+    def __init__(self, inner: WorkflowInstance, looks: Looks) -> None:
+        self._inner = inner
+        self._looks = looks
+        self._begun: dict[int, str] = {}
+        """Local activities of which the workflow has not heard that they ended: number -> activity id."""
+        self._written: frozenset[str] = frozenset()
+        """Those that are in the history of a task that has ended."""
+        self._before: Any = None
+
+    def activate(self, act: Any) -> Any:
+        """Answer the core; its messages are those of the SDK's bridge."""
+        # The core gives queries an activation of their own, so the first job tells for all.
+        if act.jobs and act.jobs[0].HasField("query_workflow"):
+            return self._answer(act)
+        # A run that is let go may be read anew here: what its old instance knew is nothing that the new one has heard.
+        if any(job.HasField("remove_from_cache") for job in act.jobs):
+            self._looks.forget(act.run_id)
+        if self._is_ahead(act):
+            self._looks.let_go(act.run_id)
+        # Good for the next task alone: that is the one with which the workflow hears of them.
+        written, self._written = self._written, frozenset()
+        ended = [job for job in act.jobs if job.HasField("resolve_activity") and job.resolve_activity.is_local]
+        if not (ended or self._begun):
+            return self._followed(act)
+        ids = {job.resolve_activity.seq: self._begun.pop(job.resolve_activity.seq, "") for job in ended}
+        self._looks.heard(act.run_id, ids.values())
+        first = [job for job in ended if ids[job.resolve_activity.seq] in written]
+        # Either nothing comes late, or nothing else comes with it: there is no order to mend.
+        if not first or len(first) == len(act.jobs):
+            return self._followed(act)
+        return self._in_order(act, first)
+
+    def _answer(self, act: Any) -> Any:
+        # A query outside a task ends none, so nothing is written to history with its answer.
+        if act.jobs[0].query_workflow.query_id == _APART:
+            if self._begun:
+                # No task ends before its local activities have, so these were begun ahead of theirs.
+                self._looks.let_go(act.run_id)
+            return self._inner.activate(act)
+        if not self._begun:
+            return self._inner.activate(act)
+        ended = self._looks.look(act.run_id)
+        done = self._inner.activate(act)
+        # They ended before this answer, so they go with the task that it ends.
+        self._written |= ended
+        return done
+
+    def _in_order(self, act: Any, first: list[Any]) -> Any:
+        """What was written with the task before, at the time of that task; then the rest."""
+        earlier, later = type(act)(), type(act)()
+        earlier.CopyFrom(act)
+        later.CopyFrom(act)
+        for each in (earlier, later):
+            del each.jobs[:]
+        earlier.jobs.extend(first)
+        later.jobs.extend(job for job in act.jobs if not any(job is each for each in first))
+        # Read from the history it belongs to that task: another time or length would be another `now()` and other caps.
+        if self._before is not None:
+            earlier.timestamp.CopyFrom(self._before.timestamp)
+            earlier.history_length = self._before.history_length
+            earlier.history_size_bytes = self._before.history_size_bytes
+        done = self._followed(earlier)
+        rest = self._followed(later)
+        # Both are one task to the core, which takes one completion: if either half failed, that is its end.
+        if not (done.HasField("successful") and rest.HasField("successful")):
+            return rest if done.HasField("successful") else done
+        done.successful.commands.extend(rest.successful.commands)
+        done.successful.used_internal_flags.extend(rest.successful.used_internal_flags)
+        return done
+
+    def _is_ahead(self, act: Any) -> bool:
+        # Each task has a time of its own, so what comes later at the time of the last one belongs to none.
+        before = self._before
+        if before is None or act.is_replaying:
+            return False
+        return bool(act.history_length > before.history_length and act.timestamp == before.timestamp)
+
+    def _followed(self, act: Any) -> Any:
+        done = self._inner.activate(act)
+        # Of a failed completion this reads an empty message: protobuf gives unset fields their default.
+        for command in done.successful.commands:
+            if command.HasField("schedule_local_activity"):
+                begun = command.schedule_local_activity
+                self._begun[begun.seq] = begun.activity_id
+        self._before = act
+        return done
+
+    def get_serialization_context(self, command_info: Any) -> Any:
+        return self._inner.get_serialization_context(command_info)
+
+    def get_external_store_context(self, command_info: Any) -> StorageDriverStoreContext:
+        return self._inner.get_external_store_context(command_info)
+
+    def get_info(self) -> Info:
+        return self._inner.get_info()
+
+    def get_thread_id(self) -> int | None:
+        return self._inner.get_thread_id()
+
+
+class _WithoutContexts(_Watched):
+    def get_serialization_context(self, command_info: Any) -> None:
+        return None
+
+    def get_external_store_context(self, command_info: Any) -> StorageDriverStoreContext:
+        return StorageDriverStoreContext(target=None)

@@ -1,0 +1,176 @@
+"""A model's reply is kept before its calls are judged: no second payment, no second question, no lost answer."""
+
+import asyncio
+import dataclasses
+import logging
+import uuid
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from activity_kit import TURN, environment, pinned, room_of
+from desk_fixtures import Ledger, pay_tool
+
+from signoff.activities import model_activity
+from signoff.activities.gate_activity import GateActivity
+from signoff.activities.model_activity import ModelActivity
+from signoff.activities.worker_deps import Room
+from signoff.contracts.activity_messages import GateReply, GateTask, ModelReply, ModelTask, Tally
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.errors import StoreUnavailable
+from signoff.contracts.ids import ApprovalKey
+from signoff.contracts.message import user_message
+from signoff.store.questions import Questions
+from signoff.store.store import Store
+from signoff.testing.scripted import ScriptedModel, calls, say
+
+SPAN = timedelta(minutes=3)
+
+
+class Model:
+    """A model that says something else each time it is asked, and counts how often that was."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __call__(self, request: CompletionRequest) -> Completion:
+        """Another amount each time."""
+        self.asked += 1
+        made = calls(("pay", {"amount": 10 * self.asked, "to": "Ana"}))
+        return dataclasses.replace(made, provider=b'{"n": %d}' % self.asked)
+
+
+def room(store: Store, model: Any) -> Room:
+    """A worker with one tool that asks people."""
+    return room_of(store, pay_tool(Ledger()), drivers={"scripted": ScriptedModel(model)})
+
+
+def task(**fields: Any) -> ModelTask:
+    """The first completion of a turn."""
+    return ModelTask(**{"ctx": pinned(), "completion": 1, "messages": (user_message("go"),)} | fields)
+
+
+async def attempt(room: Room, run: str, number: int, span: timedelta = SPAN, **fields: Any) -> ModelReply:
+    """What attempt `number` of the completion of run `run` returns."""
+    info = {"workflow_run_id": run, "attempt": number, "start_to_close_timeout": span}
+    found: ModelReply = await environment("signoff.model", **info).run(ModelActivity(room).model, task(**fields))
+    return found
+
+
+async def amounts(store: Store) -> list[Any]:
+    """What the questions about the turn's first call ask, in the order of their revisions."""
+    rows = await Questions(store).read(ApprovalKey(TURN, "c1.1").id)
+    return [] if rows is None else [each.args.inline["amount"] for each in rows.questions]
+
+
+async def test_a_second_attempt_asks_nobody_and_returns_the_same(store: Store) -> None:
+    """The worker is lost after the reply was kept: the model is asked once, the calls and the question are the same.
+
+    Without `Completions.keep` the model was asked twice, and a second question lay beside the first.
+    """
+    model, run = Model(), uuid.uuid4().hex
+    first = await attempt(room(store, model), run, 1)
+    again = await attempt(room(store, model), run, 2)
+    assert model.asked == 1
+    assert again == first
+    assert first.gates is not None
+    assert [each.verdict for each in first.gates.rulings] == ["ask"]
+    assert await amounts(store) == [10]
+
+
+async def test_an_attempt_that_was_taken_for_lost_hears_what_the_other_kept(store: Store) -> None:
+    """Both ask the model at once; whoever comes second judges and returns the first one's calls."""
+    model, run = Model(), uuid.uuid4().hex
+    found = await asyncio.gather(*(attempt(room(store, model), run, 1) for _ in range(3)))
+    assert model.asked == 3
+    assert len({each.message.model_dump_json() for each in found}) == 1
+    assert len(await amounts(store)) == 1
+
+
+async def test_another_completion_and_another_run_are_asked_anew(store: Store) -> None:
+    """What is kept is of one completion of one run: a turn that is reset asks again."""
+    model, run = Model(), uuid.uuid4().hex
+    await attempt(room(store, model), run, 1)
+    await attempt(room(store, model), run, 2, completion=2)
+    await attempt(room(store, model), uuid.uuid4().hex, 2)
+    assert model.asked == 3
+
+
+async def test_a_reply_without_calls_is_not_kept(store: Store) -> None:
+    """Nothing is judged behind it, so nothing comes between it and the end of the activity."""
+    run = uuid.uuid4().hex
+    reply = await attempt(room(store, lambda request: dataclasses.replace(say("hello"), provider=b"{}")), run, 1)
+    assert (reply.gates, await model_activity.Completions(store).read(run, 1)) == (None, None)
+    assert reply.message.provider is not None
+    assert await store.get_blob(reply.message.provider.sha256) == b"{}"
+
+
+async def test_the_provider_form_is_kept_with_the_reply(store: Store) -> None:
+    """The next completion loads it by the reference in the message."""
+    reply = await attempt(room(store, Model()), uuid.uuid4().hex, 1)
+    assert reply.message.provider is not None
+    assert await store.get_blob(reply.message.provider.sha256) == b'{"n": 1}'
+
+
+async def test_the_gates_are_told_what_the_turn_has_done(store: Store) -> None:
+    """Tally, words and what was withheld go with the calls: caps and repeats count as where the turn asks."""
+    seen: list[GateTask] = []
+
+    async def gate(self: GateActivity, task: GateTask) -> GateReply:
+        seen.append(task)
+        return GateReply(rulings=())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GateActivity, "gate", gate)
+        tally = Tally(calls=7, per_tool={"pay": 7})
+        model = room(store, lambda request: calls(("pay", {"amount": 1}), text="for the flight"))
+        reply = await attempt(model, uuid.uuid4().hex, 1, tally=tally, dry_run=True)
+    (asked,) = seen
+    assert (asked.tally, asked.dry_run, asked.agent_says) == (tally, True, "for the flight")
+    assert (asked.calls, asked.ctx) == (reply.calls, pinned())
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("away"), ValueError("a fault"), TimeoutError()])
+async def test_gates_that_fail_leave_the_reply_to_the_turn(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    """The answer was paid for and stands; the turn asks the gates itself."""
+
+    async def gate(self: GateActivity, task: GateTask) -> GateReply:
+        raise error
+
+    monkeypatch.setattr(GateActivity, "gate", gate)
+    with caplog.at_level(logging.WARNING):
+        reply = await attempt(room(store, Model()), uuid.uuid4().hex, 1)
+    assert (reply.gates, len(reply.calls)) == (None, 1)
+    assert caplog.messages == [f"calls of completion 1 are left to their turn: {type(error).__name__}"]
+
+
+async def test_gates_that_take_too_long_leave_the_reply_to_the_turn(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a minute at most: the attempt must end before the server takes its worker for lost."""
+
+    async def gate(self: GateActivity, task: GateTask) -> GateReply:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    monkeypatch.setattr(GateActivity, "gate", gate)
+    monkeypatch.setattr(model_activity, "GATES_SECONDS", 0.05)
+    assert (await attempt(room(store, Model()), uuid.uuid4().hex, 1)).gates is None
+
+
+async def test_with_little_of_the_attempt_left_the_gates_are_not_begun(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model may have used nearly all of it: then nobody is asked what the next attempt would ask again."""
+    assert (await attempt(room(store, Model()), uuid.uuid4().hex, 1, timedelta(seconds=49))).gates is None
+    assert await amounts(store) == []
+    assert (await attempt(room(store, Model()), uuid.uuid4().hex, 1, timedelta(seconds=60))).gates is not None
+
+
+async def test_rulings_that_make_a_reply_too_large_are_left_out(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server takes no result over 2 MiB, and a turn must not fail by what a model wrote."""
+    monkeypatch.setattr(model_activity, "REPLY_BYTES", 100)
+    reply = await attempt(room(store, Model()), uuid.uuid4().hex, 1)
+    assert (reply.gates, len(reply.calls)) == (None, 1)

@@ -1,0 +1,52 @@
+"""What a card says of why it is asked: from what the store has, and the same at every try."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from signoff.approvals.card_notes import NOT_RUN, POLICY_CHANGED, TOOL_CHANGED, of_edit, of_fallback, why_again
+from signoff.approvals.request_state import request_of
+from signoff.contracts.approval import ApprovalRequest, Question
+from signoff.contracts.content import Content
+from signoff.contracts.person import Principal
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def asked(revision: int = 1, state: Any = "pending", **fields: Any) -> ApprovalRequest:
+    """A request of the call `c1.1`."""
+    given: dict[str, Any] = {
+        "id": "main.s.t.c1.1", "tenant": "main", "turn": "t", "call": "c1.1", "requester": Principal(user="guest"),
+        "tool": "pay", "definition": "d", "policy_hash": "p", "args": Content(inline={}), "digest": "1",
+    }  # fmt: skip
+    return request_of(Question(**given | {"revision": revision} | fields)).model_copy(update={"state": state})
+
+
+@pytest.mark.parametrize(
+    ("before", "note"),
+    [
+        ((), ""),
+        ((asked(),), ""),
+        ((asked(definition="old"),), TOOL_CHANGED),
+        ((asked(policy_hash="old"),), POLICY_CHANGED),
+        ((asked(state="approved"),), NOT_RUN),
+        ((asked(state="lapsed"),), NOT_RUN),
+        ((asked(state="cancelled"),), ""),
+        ((asked(ended_at=NOW, ended_as="unsigned"),), NOT_RUN),
+        ((asked(definition="old"), asked(2)), TOOL_CHANGED),
+        ((asked(state="lapsed"), asked(2)), NOT_RUN),
+        ((asked(call="c1.2", definition="old"),), ""),
+        ((asked(kind="in_doubt", definition="old"),), ""),
+    ],
+)
+def test_why_it_is_asked_again(before: tuple[ApprovalRequest, ...], note: str) -> None:
+    """What differs from the question before; this very question, asked at an earlier try, is none before."""
+    assert why_again(before, "c1.1", "d", "p") == note
+
+
+def test_whoever_changed_it_and_what_it_stands_in_for() -> None:
+    """By the names of the directory and the catalog; nobody else writes there."""
+    assert of_edit("Ana Sousa") == "Ana Sousa changed the arguments"
+    assert of_fallback(("rates", "old")) == "this is a fallback of `rates`, `old`"
+    assert of_fallback(()) == ""

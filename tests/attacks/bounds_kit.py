@@ -1,0 +1,36 @@
+"""What has to hold whatever somebody does: health is answered, and neither process grows by a gibibyte."""
+
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from attack_site import AttackSite
+from health_probe import at_rest, in_time, probed
+
+from signoff.contracts.limits import MIB
+
+MOST_BYTES = 1024 * MIB
+"""By which a process may grow while one bound is driven."""
+
+
+@contextlib.asynccontextmanager
+async def bearable(site: AttackSite) -> AsyncIterator[None]:
+    """A block in which a bound is driven: health is judged against what the machine takes without load."""
+    rest, before = await at_rest(site.url), peaks(site)
+    async with probed(site.url) as taken:
+        yield
+    assert in_time(taken, rest), (max(taken), rest)
+    grown = {name: peak - before[name] for name, peak in peaks(site).items() if peak - before[name] > MOST_BYTES}
+    assert grown == {}
+
+
+def peaks(site: AttackSite) -> dict[str, int]:
+    """The most memory that each process ever had, in bytes; nothing where the system does not say."""
+    if sys.platform != "linux":
+        return {}
+    found = {}
+    for name, process in site.processes.items():
+        lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        found[name] = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
+    return found

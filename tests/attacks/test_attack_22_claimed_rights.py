@@ -1,0 +1,155 @@
+"""What a permit and a task claim is told neither to the record nor to the tool."""
+
+import json
+from typing import Any
+
+from attack_site import AttackSite, approval_id, is_turns_word, payee
+from impostor import ForgedTurn, Impostor
+
+from signoff.contracts import names
+from signoff.contracts.activity_messages import OutcomeTask, ToolReply, ToolTask
+from signoff.contracts.call import Permit
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+from signoff.contracts.ids import TurnKey
+
+BOARD = "board_resolution"
+
+
+def made_up(signed: Decision) -> list[Decision]:
+    """Answers of people who never gave one."""
+    more = {"signature": "AAAA", "reason": "the board agreed", "assurance": "mfa"}
+    return [signed.model_copy(update={"subject": who, "delivery_id": who, **more}) for who in ("cy", "bo", "adm")]
+
+
+async def approved(site: AttackSite, impostor: Impostor, tool: str, args: dict[str, Any]) -> tuple[ForgedTurn, Permit]:
+    """An impostor under the turn of a call that Ana has approved, and its permit, whose decisions are made up."""
+    ana = site.person("ana")
+    key = await site.person("rui").ask([(tool, args)])
+    shown, ctx, view = await ana.waiting(approval_id(key)), await impostor.ctx(key), await impostor.view(key)
+    forged = await impostor.take_over(key, **{names.STATE: view})
+    await ana.decide(shown, reason="as agreed with Nordwind")
+    [signed] = await forged.heard()
+    digest = impostor.digest(ctx, tool, args)
+    return forged, impostor.permit(ctx, digest, made_up(signed), tool=tool, rule=BOARD)
+
+
+async def words_of_record(site: AttackSite, key: TurnKey) -> str:
+    """All that the record says of a turn, as it is read and as it is kept, without what is the turn's word."""
+    answer = (await site.person("aud").http.get(f"/v1/audit/{'.'.join(key)}")).json()
+    kept = [each for each in await site.person("aud").record(key) if not is_turns_word(each)]
+    return json.dumps([answer["timeline"], [each["data"] for each in kept]])
+
+
+async def test_record_and_tool_are_told_who_truly_approved(site: AttackSite, impostor: Impostor) -> None:
+    """Ana approved; the permit names Cy, Bo and the administrator, and a rule: record and tool are told of Ana alone.
+
+    Without the mend the record read "certify c1.1 begins, approved by cy, bo, adm" under the rule `board_resolution`,
+    and the tool certified that the administrator had agreed.
+    """
+    to = payee()
+    args = {"amount": 5, "to": to}
+    forged, permit = await approved(site, impostor, "certify", args)
+    reply = await forged.run("certify", args, permit)
+    assert reply.outcome is not None
+    assert (reply.outcome.code, site.ledger(to)) == (
+        "ok",
+        [{"tool": "certify", **args, "decided_by": "ana", "why": "as agreed with Nordwind"}],
+    )
+    told = await words_of_record(site, forged.key)
+    [began] = [each for each in await site.person("aud").record(forged.key) if each["kind"] == "execution"]
+    assert [each["subject"] for each in began["data"]["decisions"]] == ["ana"]
+    assert (BOARD in told, '"subject": "adm"' in told, "cy, bo, adm" in told) == (False, False, False)
+
+
+async def test_an_approved_call_is_never_run_dry(site: AttackSite, impostor: Impostor) -> None:
+    """The task of an approved call claims a dry run: the call runs for real, or not at all.
+
+    Without the mend the record said that it ended ok, the card that it ran, its ticket was used up, and 0 was paid.
+    """
+    to = payee()
+    args = {"amount": 6, "to": to}
+    forged, permit = await approved(site, impostor, "certify", args)
+    task = ToolTask(permit=permit, tool="certify", args=Content(inline=args)).model_dump(mode="json")
+    reply = ToolReply.model_validate(await forged.schedule("certify", "c1.1", {**task, "dry_run": True}))
+    assert reply.outcome is not None
+    assert (reply.outcome.code, site.amounts(to)) == ("ok", [6])
+
+
+async def test_nobody_is_said_to_have_approved_an_automatic_call(site: AttackSite, impostor: Impostor) -> None:
+    """The permit of a call that a rule lets run claims another rule and three people: the record names the true rule.
+
+    Without the mend the record read "tip c2.1 begins, auto by cy, bo, adm" and "by rule approved by Ana".
+    """
+    key = await site.person("rui").ask([("look", {"place": "the yard"})])
+    await site.person("rui").result(key)
+    ctx, forged, args = await impostor.ctx(key), await impostor.stand(key), {"amount": 1, "to": payee()}
+    people = made_up(Decision(approval_id=approval_id(key), verdict="approved"))
+    permit = Permit(
+        kind="auto",
+        call="c2.1",
+        digest=impostor.digest(ctx, "tip", args, "c2.1"),
+        ctx=ctx,
+        rule="approved by Ana",
+        policy_hash="00",
+        decisions=tuple(people),
+        doubts=tuple(people),
+    )
+    reply = await forged.run("tip", args, permit)
+    assert (reply.outcome is not None and reply.outcome.code, site.amounts(args["to"])) == ("ok", [1])
+    told = await words_of_record(site, key)
+    assert [each in told for each in ("approved by Ana", "adm")] == [False, False]
+    [allowed] = [each for each in await site.person("aud").record(key) if each["data"].get("call") == "c2.1"][:1]
+    assert allowed["data"]["policy_hash"] == impostor.policy_hash("tip")
+
+
+async def test_nobody_writes_into_anothers_record_by_a_permit(site: AttackSite, impostor: Impostor) -> None:
+    """From a turn of Zoe's, permits that name Rui's turn, and one that never was: neither has a new record.
+
+    Without the mend each try wrote "execution: refused" into Rui's record, unmarked and without bound.
+    """
+    to, aud = payee(), site.person("aud")
+    args = {"amount": 5, "to": to}
+    key = await site.person("rui").ask([("pay", args)])
+    await site.person("ana").approve(approval_id(key))
+    await site.person("rui").result(key)
+    ctx, before = await impostor.ctx(key), await aud.record(key)
+    own = await site.person("zoe").ask([("look", {"place": "the yard"})])
+    await site.person("zoe").result(own)
+    forged, ghost = await impostor.stand(own), ctx.model_copy(update={"session": "never-was", "turn": "never-was"})
+    for number in range(3):
+        await forged.run("pay", args, impostor.permit(ctx, f"{number:064x}", []))
+    await forged.run("pay", args, impostor.permit(ghost, "0" * 64, []))
+    answer = await aud.http.get("/v1/audit/main.never-was.never-was")
+    assert (await aud.record(key), answer.status_code, site.amounts(to)) == (before, 404, [5])
+
+
+async def test_refusals_of_one_call_are_written_down_once(site: AttackSite, impostor: Impostor) -> None:
+    """In its own turn an impostor tries one call under ever new digests: one refusal is written down, without names.
+
+    Without the mend each try was a record of its own, which named whomever the permit said to have approved.
+    """
+    key = await site.person("rui").ask([("pay", {"amount": 5, "to": payee()})])
+    await site.person("ana").waiting(approval_id(key))
+    ctx, forged = await impostor.ctx(key), await impostor.take_over(key)
+    people = made_up(Decision(approval_id=approval_id(key), verdict="approved"))
+    for number in range(3):
+        args = {"amount": number, "to": "anybody"}
+        permit = impostor.permit(ctx, f"{number:064x}", people)
+        await forged.run("pay", args, permit)
+    refused = [each for each in await site.person("aud").record(key) if "refused" in each["data"]]
+    assert (len(refused), "adm" in json.dumps(refused)) == (1, False)
+
+
+async def test_the_end_of_a_read_that_never_was_is_the_turns_word(site: AttackSite, impostor: Impostor) -> None:
+    """An impostor asks what became of a read that nobody began: the record says that the turn claims it.
+
+    Without the mend the record said, as an activity's own word, that the read had failed.
+    """
+    key = await site.person("rui").ask([("tip", {"amount": 1, "to": payee()})])
+    await site.person("rui").result(key)
+    ctx, forged, args = await impostor.ctx(key), await impostor.stand(key), {"place": "the yard"}
+    permit = impostor.permit(ctx, impostor.digest(ctx, "look", args, "c9.1"), [], "c9.1")
+    await forged.schedule(names.OUTCOME, "o1", OutcomeTask(permit=permit, tool="look", args=Content(inline=args)))
+    told = [each for each in await site.person("aud").record(key) if each["data"].get("call") == "c9.1"]
+    assert [(each["kind"], is_turns_word(each)) for each in told] == [("outcome", True)]

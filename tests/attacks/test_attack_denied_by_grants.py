@@ -1,0 +1,60 @@
+"""What people denied, or are being asked, is run by an answer that somebody gave in advance to other calls."""
+
+import pytest
+from attack_site import AttackSite, approval_id, payee
+from impostor import Impostor
+
+from signoff.contracts.call import Permit
+
+
+async def remembered(site: AttackSite, to: str) -> str:
+    """Bo approves all gifts to somebody in advance, when Max asks for one; the grant's id."""
+    max_, bo = site.person("max"), site.person("bo")
+    key = await max_.ask([("gift", {"amount": 6, "to": to})])
+    remember = {"scope": "tenant", "where": f"args.to == '{to}'", "uses": 10}
+    assert (await bo.approve(approval_id(key), remember=remember))["status"] == "accepted"
+    await max_.result(key)
+    grants = (await bo.http.get("/v1/grants")).json()["grants"]
+    return next(str(each["id"]) for each in grants if to in str(each))
+
+
+@pytest.mark.parametrize("call", ["c1.1", "c2.1"])
+async def test_a_denied_call_runs_by_no_remembered_answer(call: str, site: AttackSite, impostor: Impostor) -> None:
+    """Ana denies Rui's gift and Bo remembers a yes to Max's; who stands in Rui's turn runs hers by that, or once more.
+
+    Without the look at what the store has of the turn's questions the 5 were given, and the card said "Denied by Ana".
+    """
+    to, rui, ana = payee(), site.person("rui"), site.person("ana")
+    args = {"amount": 5, "to": to}
+    key = await rui.ask([("gift", args)])
+    denied = await ana.decide(await ana.waiting(approval_id(key)), "denied", reason="never to them")
+    assert denied.json()["state"] == "denied"
+    await rui.result(key)
+    grant = await remembered(site, to)
+    ctx = await impostor.ctx(key)
+    forged = await impostor.stand(key)
+    ruling = await forged.gate(ctx, "gift", args, call=call)
+    assert (ruling.verdict, ruling.outcome and ruling.outcome.code) == ("settled", "denied")
+    digest = impostor.digest(ctx, "gift", args, call)
+    reply = await forged.run("gift", args, Permit(kind="auto", call=call, digest=digest, ctx=ctx, grant=grant))
+    assert site.amounts(to) == [6]
+    assert reply.outcome is not None
+    assert reply.outcome.code == "refused"
+
+
+async def test_a_call_that_waits_runs_by_no_remembered_answer(site: AttackSite, impostor: Impostor) -> None:
+    """Ana is being asked when Bo remembers a yes to other gifts: the call that waits is hers to decide.
+
+    With `ToolActivity._unbarred` always true the 5 were given while Ana was being asked.
+    """
+    to, rui, ana = payee(), site.person("rui"), site.person("ana")
+    args = {"amount": 5, "to": to}
+    key = await rui.ask([("gift", args)])
+    shown = await ana.waiting(approval_id(key))
+    grant = await remembered(site, to)
+    ctx, view = await impostor.ctx(key), await impostor.view(key)
+    forged = await impostor.take_over(key, **{"state": view})
+    permit = Permit(kind="auto", call="c1.1", digest=impostor.digest(ctx, "gift", args), ctx=ctx, grant=grant)
+    reply = await forged.run("gift", args, permit)
+    assert (reply.again, site.amounts(to)) == ("stale", [6])
+    assert (await ana.decide(shown, "denied")).json()["state"] == "denied"

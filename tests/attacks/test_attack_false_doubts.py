@@ -1,0 +1,172 @@
+"""People are asked what became of calls that still run, never began or were told already, until the effect is twice."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from attack_site import AttackSite, Shown, approval_id, payee, receipt, until
+from impostor import ForgedTurn, Impostor
+from temporalio.client import WorkflowUpdateFailedError
+
+from signoff.contracts.activity_messages import Ruling
+from signoff.contracts.call import Permit, Pinned
+from signoff.contracts.ids import TurnKey
+
+
+async def begun(site: AttackSite, to: str) -> None:
+    """Return once a haul for this payee is under way."""
+
+    async def look() -> bool:
+        return (site.folder / f"begun-{to}").exists()
+
+    await until(look)
+
+
+def let_go(site: AttackSite, to: str) -> None:
+    """Let hauls for this payee end."""
+    (site.folder / f"go-{to}").touch()
+
+
+async def doubted(site: AttackSite, key: TurnKey) -> Shown:
+    """The question what became of a call, once the honest turn asks it."""
+
+    async def look() -> Shown | None:
+        shown = await site.person("ana").see(approval_id(key))
+        return shown if (shown.view.get("kind"), shown.view.get("state")) == ("in_doubt", "pending") else None
+
+    found: Shown = await until(look, 90)
+    return found
+
+
+async def lost(
+    site: AttackSite, impostor: Impostor, to: str, tool: str = "haul", *approvers: str
+) -> tuple[TurnKey, Pinned, Permit]:
+    """A haul whose worker is killed in the middle, about which the honest turn has asked; with the permit it had."""
+    rui, args = site.person("rui"), {"amount": 9, "to": to}
+    key = await rui.ask([(tool, args)])
+    for name in approvers or ("ana",):
+        await site.person(name).approve(approval_id(key))
+    await begun(site, to)
+    async with site.without("worker"):
+        pass
+    await doubted(site, key)
+    ctx = await impostor.ctx(key)
+    permit = impostor.permit(ctx, impostor.digest(ctx, tool, args), await impostor.decisions(key), tool=tool)
+    let_go(site, to)
+    return key, ctx, permit
+
+
+async def again(forged: ForgedTurn, permit: Permit, tool: str, args: dict[str, Any]) -> None:
+    """Have the call run under its second ticket."""
+    doubts = tuple(each for each in await forged.heard() if each.revision != 1)
+    await forged.run(tool, args, permit.model_copy(update={"doubts": doubts}), ticket=2)
+
+
+async def test_a_tool_that_runs_is_not_asked_about(site: AttackSite, impostor: Impostor) -> None:
+    """A haul goes on in a thread; who ended its turn has people asked what became of it: nobody is, and it counts.
+
+    Without the store's word that it runs, Ana said that it did not happen, and 9 crates were hauled twice.
+    """
+    to, rui, ana = payee(), site.person("rui"), site.person("ana")
+    args = {"amount": 9, "to": to}
+    key = await rui.ask([("haul", args)])
+    await ana.approve(approval_id(key))
+    await begun(site, to)
+    ctx, view = await impostor.ctx(key), await impostor.view(key)
+    permit = impostor.permit(ctx, impostor.digest(ctx, "haul", args), await impostor.decisions(key), tool="haul")
+    forged = await impostor.take_over(key, **{"state": view})
+    # Longer than a worker is waited for that is not heard of any more.
+    await asyncio.sleep(25)
+    with pytest.raises(WorkflowUpdateFailedError):
+        await forged.gate(ctx, "haul", args, doubt=1, doubt_of=permit.digest)
+    shown = await ana.see(approval_id(key))
+    if shown.view["kind"] == "in_doubt":
+        await ana.decide(shown)
+        await again(forged, permit, "haul", args)
+    let_go(site, to)
+
+    async def told() -> Ruling | None:
+        ruling = await forged.gate(ctx, "haul", args, doubt=1, doubt_of=permit.digest)
+        return ruling if ruling.outcome is not None else None
+
+    await until(lambda: _ledger(site, to))
+    found: Ruling = await until(told)
+    assert found.outcome is not None
+    assert (found.outcome.code, site.amounts(to)) == ("ok", [9])
+
+
+async def _ledger(site: AttackSite, to: str) -> list[int]:
+    return site.amounts(to)
+
+
+@pytest.mark.parametrize("doubt", [1, -1])
+async def test_nobody_is_asked_what_became_of_what_never_began(
+    doubt: int, site: AttackSite, impostor: Impostor
+) -> None:
+    """A call waits for its approval, and a turn that was taken over says that it was begun and never answered.
+
+    Without the look at the ticket the card said so, and that it happened was accepted.
+    """
+    to, ana = payee(), site.person("ana")
+    args = {"amount": 9, "to": to}
+    key = await site.person("rui").ask([("pay", args)])
+    shown = await ana.waiting(approval_id(key))
+    ctx, view = await impostor.ctx(key), await impostor.view(key)
+    forged = await impostor.take_over(key, **{"state": view})
+    ruling = await forged.gate(ctx, "pay", args, doubt=doubt, doubt_of=impostor.digest(ctx, "pay", args))
+    assert (ruling.verdict, ruling.request) == ("settled", None)
+    now = (await ana.see(approval_id(key))).view
+    assert (now["kind"], now["revision"]) == ("approval", shown.view["revision"])
+
+
+async def test_what_somebody_says_happened_is_not_asked_again(site: AttackSite, impostor: Impostor) -> None:
+    """Ana says that a haul happened; the turn has it asked again of Bo, who knows nothing of her word.
+
+    Without the end that her word is to all questions about that try Bo's "it did not" hauled 9 crates more.
+    """
+    to, ana, bo = payee(), site.person("ana"), site.person("bo")
+    args = {"amount": 9, "to": to}
+    key, ctx, permit = await lost(site, impostor, to)
+    view = await impostor.view(key)
+    forged = await impostor.take_over(key, **{"state": view})
+    said = receipt(await ana.decide(await ana.see(approval_id(key)), "happened", result="I see it in the bank"))
+    assert said["state"] == "happened"
+    ruling = await forged.gate(ctx, "haul", args, doubt=1, doubt_of=permit.digest)
+    shown = await bo.see(approval_id(key))
+    if shown.view["state"] == "pending":
+        await bo.decide(shown)
+    await again(forged, permit, "haul", args)
+    assert (ruling.verdict, site.amounts(to)) == ("settled", [])
+
+
+async def test_answers_to_several_doubts_do_not_add_up(site: AttackSite, impostor: Impostor) -> None:
+    """Two have to say that a haul did not happen: Ana does, the turn asks anew in other words, and Cy alone is left.
+
+    Without the count of the last question alone 9 crates were hauled by one word to each of two questions.
+    """
+    to, ana, bo, cy = payee(), site.person("ana"), site.person("bo"), site.person("cy")
+    args = {"amount": 9, "to": to}
+    key, ctx, permit = await lost(site, impostor, to, "haul_by_two", "ana", "bo")
+    view = await impostor.view(key)
+    forged = await impostor.take_over(key, **{"state": view})
+    assert receipt(await ana.decide(await ana.see(approval_id(key))))["status"] == "counted"
+    await forged.gate(ctx, "haul_by_two", args, doubt=1, doubt_of=permit.digest, agent_says="Once more.")
+    assert receipt(await cy.decide(await cy.waiting(approval_id(key))))["status"] == "counted"
+    await again(forged, permit, "haul_by_two", args)
+    assert site.amounts(to) == []
+    # Bo gives it up: from now on nobody is asked, and nobody's word makes it run.
+    assert (
+        receipt(await bo.decide(await bo.waiting(approval_id(key)), "denied", reason="leave it"))["state"] == "denied"
+    )
+    ruling = await forged.gate(ctx, "haul_by_two", args, doubt=1, doubt_of=permit.digest, agent_says="And once more.")
+    assert ruling.verdict == "settled"
+    await again(forged, permit, "haul_by_two", args)
+    assert site.amounts(to) == []
+
+
+async def test_a_lost_haul_is_asked_about_and_hauled_again(site: AttackSite, impostor: Impostor) -> None:
+    """The honest way: its worker killed, Ana says that it did not happen, and it is done, once."""
+    to, ana = payee(), site.person("ana")
+    key, _, _ = await lost(site, impostor, to)
+    await ana.approve(approval_id(key))
+    assert ((await site.person("rui").result(key))["calls"][0]["code"], site.amounts(to)) == ("ok", [9])

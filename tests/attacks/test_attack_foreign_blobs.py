@@ -1,0 +1,67 @@
+"""Long texts lie in the store by their hash, which histories tell: naming one in one's own turn reads nobody's text."""
+
+import pytest
+from attack_site import AttackSite, approval_id, payee
+from begun_again import begun_again
+from impostor import Impostor
+from temporalio.client import WorkflowUpdateFailedError
+
+from signoff.contracts import names
+from signoff.contracts.activity_messages import GateTask
+from signoff.contracts.content import BlobRef, Content
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.message import CallPart, Message, TextPart
+
+SECRET = "TOPSECRET "
+
+
+async def of_rui(site: AttackSite, impostor: Impostor) -> BlobRef:
+    """The reference to a long text of Rui's, as the first event of his turn has it."""
+    rui = site.person("rui")
+    answer = await rui.http.post("/v1/turns", json={"text": SECRET + "y" * 9_000, "actor": "clerk"})
+    body = answer.json()
+    key = TurnKey(body["tenant"], body["session"], body["turn"])
+    await rui.result(key)
+    own = await (await site.browser("rui")).http.get(f"/turns/{'.'.join(key)}")
+    assert SECRET in own.text
+    [part] = (await impostor.input(key)).messages[0].parts
+    assert isinstance(part, TextPart)
+    assert part.text.blob is not None
+    return part.text.blob.model_copy(update={"preview": ""})
+
+
+async def test_a_page_prints_no_text_of_others(site: AttackSite, impostor: Impostor) -> None:
+    """Zoe's own turn says that its words are those under the hash of Rui's text.
+
+    Without the mend her page of that turn printed all of it.
+    """
+    zoe, ref = site.person("zoe"), await of_rui(site, impostor)
+    own = await zoe.ask([("look", {"place": "x"})])
+    await zoe.result(own)
+    view = await impostor.view(own)
+    said = (Message(role="user", parts=(TextPart(text=Content(blob=ref)),)),)
+    lie = view.model_copy(update={"messages": said, "calls": ()})
+    await begun_again(impostor, own, **{names.STATE: lie.model_dump(mode="json")})
+    page = await (await site.browser("zoe")).http.get(f"/turns/{'.'.join(own)}")
+    assert (page.status_code, SECRET in page.text) == (503, False)
+
+
+async def test_a_gate_asks_about_no_arguments_of_others(site: AttackSite, impostor: Impostor) -> None:
+    """The impostor has a call judged whose arguments lie under the hash of those of Rui's call.
+
+    Without the mend they were put before the people whom Zoe's turn asks, and before her.
+    """
+    to, rui, ana, zoe = payee(), site.person("rui"), site.person("ana"), site.person("zoe")
+    args = {"memo": SECRET + "z" * 9_000, "items": [1], "to": to}
+    key = await rui.ask([("batch", args)])
+    await ana.waiting(approval_id(key))
+    parts = [part for message in (await impostor.view(key)).messages for part in message.parts]
+    [call] = [part for part in parts if isinstance(part, CallPart)]
+    assert call.args.blob is not None
+    own = await zoe.ask([("look", {"place": "x"})])
+    await zoe.result(own)
+    ctx, forged = await impostor.ctx(own), await begun_again(impostor, own)
+    task = GateTask(ctx=ctx, calls=(CallPart(call="c2.1", tool="batch", args=call.args),))
+    with pytest.raises(WorkflowUpdateFailedError):
+        await forged.schedule(names.GATE, "g1", task)
+    assert (await zoe.see(approval_id(own, "c2.1"))).status == 404

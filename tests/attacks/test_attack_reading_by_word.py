@@ -1,0 +1,178 @@
+"""An impostor under a turn or a session says whose it is, and whose questions it has: nobody reads more by that."""
+
+import uuid
+from typing import Any
+
+from attack_site import AttackSite, approval_id, payee
+from impostor import Impostor
+
+from signoff.contracts import names
+from signoff.contracts.activity_messages import GateReply, GateTask
+from signoff.contracts.content import Content
+from signoff.contracts.ids import SessionKey, TurnKey
+from signoff.contracts.message import CallPart
+from signoff.contracts.session_messages import SessionView
+from signoff.contracts.turn import CallView, TurnView
+
+
+def plain(view: TurnView | SessionView) -> dict[str, Any]:
+    """A view as an impostor answers it."""
+    return view.model_dump(mode="json")
+
+
+async def said(site: AttackSite, person: str, to: str) -> TurnKey:
+    """A turn in a session of this person's own, which asks for a payment."""
+    answer = await site.person(person).say(f"s{uuid.uuid4().hex[:10]}", [("pay", {"amount": 9, "to": to})])
+    assert answer.status_code in (200, 201, 202), answer.text
+    key = TurnKey("main", answer.json()["session"], answer.json()["turn"])
+    await site.person("ana").waiting(approval_id(key))
+    return key
+
+
+async def read_by(site: AttackSite, person: str, key: TurnKey) -> list[int]:
+    """What somebody is answered who wants to read a turn and its request, over the API and in the inbox."""
+    api, page = site.person(person).http, (await site.browser(person)).http
+    turn, approval = ".".join(key), approval_id(key)
+    paths = (f"/v1/turns/{turn}", f"/v1/turns/{turn}/calls/c1.1/rest", f"/v1/approvals/{approval}")
+    pages = (f"/turns/{turn}", f"/approvals/{approval}", f"/approvals/{approval}/values")
+    over_api = [(await api.get(path)).status_code for path in paths]
+    return over_api + [(await page.get(path)).status_code for path in pages]
+
+
+async def test_a_turn_does_not_say_whose_it_is(site: AttackSite, impostor: Impostor) -> None:
+    """The impostor says that Zoe asked: she reads nothing, while it runs and once it is over; Rui still does.
+
+    Without the comparison with the gateway's signature Zoe read Rui's request with all its arguments and votes.
+    """
+    to, rui, ana = payee(), site.person("rui"), site.person("ana")
+    waits = await rui.ask([("pay", {"amount": 9, "to": to})])
+    await ana.waiting(approval_id(waits))
+    over = await rui.ask([("pay", {"amount": 8, "to": to})])
+    await ana.approve(approval_id(over), reason="because of the merger")
+    await rui.result(over)
+    for key in (waits, over):
+        view = await impostor.view(key)
+        zoes = view.requester.model_copy(update={"user": "zoe"})
+        forged = view.model_copy(update={"requester": zoes, "calls": ()})
+        await impostor.stop(key)
+        await impostor.stand(key, **{names.STATE: plain(forged)}, memo={names.MEMO_REQUESTER: "zoe"})
+        assert await read_by(site, "zoe", key) == [404] * 6
+        stopped = await site.person("zoe").http.post(f"/v1/turns/{'.'.join(key)}/cancel", json={})
+        assert stopped.status_code == 404
+        assert (await rui.turn(key))["requester"]["user"] == "rui"
+        assert (await rui.see(approval_id(key))).view["args"]["inline"]["to"] == to
+
+
+async def test_a_turn_does_not_show_anothers_request(site: AttackSite, impostor: Impostor) -> None:
+    """Zoe's own turn names Rui's approval, and answers as Rui's turn: neither its view nor its events hold his.
+
+    Without the mend they held his request with effect, code and approvers, proved by the store.
+    """
+    to, rui, zoe = payee(), site.person("rui"), site.person("zoe")
+    key = await rui.ask([("pay", {"amount": 777, "to": to})])
+    await site.person("ana").waiting(approval_id(key))
+    hers = await impostor.view(key)
+    own = await zoe.ask([("look", {"place": "x"})])
+    await zoe.result(own)
+    view = await impostor.view(own)
+    [call] = view.calls
+    forged = await impostor.stand(own, **{names.STATE: plain(view)})
+    claims = view.model_copy(update={"calls": (call.model_copy(update={"approval": hers.calls[0].approval}),)})
+    for lie in (claims, hers, hers.model_copy(update={"requester": view.requester})):
+        blank = plain(lie)
+        for each in blank["calls"]:
+            each["approval"] |= {"card": {"effect": ""}, "args": {"inline": {}}, "approvers": []}
+        await forged.forge(**{names.STATE: blank})
+        answer = await zoe.http.get(f"/v1/turns/{'.'.join(own)}")
+        assert to not in answer.text
+        assert approval_id(key) not in answer.text
+        async with zoe.http.stream("GET", f"/v1/turns/{'.'.join(own)}/events") as events:
+            lines = events.aiter_lines()
+            first = [line async for line in lines if line.startswith(("data", "{"))][:1] if events.is_error else []
+            if not events.is_error:
+                first = [line async for line in _until_data(lines)]
+            assert to not in "".join(first)
+
+
+async def _until_data(lines: Any) -> Any:
+    async for line in lines:
+        if line.startswith("data"):
+            yield line
+            return
+
+
+async def test_a_session_does_not_say_whose_it_is(site: AttackSite, impostor: Impostor) -> None:
+    """Only the session's workflow is replaced, and says that it is Zoe's: she reads neither it nor its honest turn.
+
+    Without the mend Zoe read Rui's running turn and its request.
+    """
+    to, zoe = payee(), site.person("zoe")
+    key = await said(site, "rui", to)
+    hers = await said(site, "zoe", payee())
+    handle = impostor.client.get_workflow_handle(SessionKey("main", hers.session).workflow_id)
+    view = await handle.query(names.STATE, result_type=SessionView)
+    session = SessionKey("main", key.session)
+    await impostor.client.get_workflow_handle(session.workflow_id).terminate()
+    for lie in (view, view.model_copy(update={"session": key.session, "owner": "zoe"})):
+        forged = await impostor.client.start_workflow(
+            names.ACTOR_TURN, {names.STATE: plain(lie)}, id=session.workflow_id, task_queue=impostor.queue
+        )
+        assert await read_by(site, "zoe", key) == [404] * 6
+        assert (await zoe.http.get(f"/v1/sessions/{'.'.join(session)}")).status_code == 404
+        await forged.terminate()
+
+
+async def test_a_session_list_does_not_believe_a_memo(site: AttackSite, impostor: Impostor) -> None:
+    """A session begun in the place of Rui's, with Zoe in its memo, stands in no list of hers.
+
+    Without the mend her list had the code and the approvers of Rui's request.
+    """
+    to, zoe = payee(), site.person("zoe")
+    key, hers = await said(site, "rui", to), await said(site, "zoe", payee())
+    session = SessionKey("main", key.session)
+    described = await impostor.client.get_workflow_handle(session.workflow_id).describe()
+    await impostor.client.get_workflow_handle(session.workflow_id).terminate()
+    await impostor.client.start_workflow(
+        names.SESSION,
+        "x",
+        id=session.workflow_id,
+        task_queue=impostor.queue,
+        memo={names.MEMO_REQUESTER: "zoe", names.MEMO_TITLE: "t"},
+        search_attributes=described.typed_search_attributes,
+    )
+
+    async def listed(person: str) -> dict[str, Any]:
+        answer = await site.person(person).http.get("/v1/sessions", params={"limit": 500})
+        return {row["session"]: row for row in answer.json()["sessions"]}
+
+    while not {key.session, hers.session} <= set(await listed("aud")):
+        pass
+    assert key.session not in await listed(zoe.name)
+    assert hers.session in await listed(zoe.name)
+    assert (await listed("aud"))[key.session]["requester"] != "zoe"
+
+
+async def test_whom_one_turn_asks_reads_that_turn_alone(site: AttackSite, impostor: Impostor) -> None:
+    """A question that the impostor has asked under a turn that is over opens that turn to Ana, and no other.
+
+    Without the mend she read the whole session of Rui's.
+    """
+    to, rui, ana = payee(), site.person("rui"), site.person("ana")
+    turns = []
+    name = f"s{uuid.uuid4().hex[:10]}"
+    for _ in range(2):
+        answer = (await rui.say(name, [("look", {"place": to})])).json()
+        turns.append(TurnKey("main", answer["session"], answer["turn"]))
+        await rui.result(turns[-1])
+    ctx, view = await impostor.ctx(turns[0]), await impostor.view(turns[0])
+    forged = await impostor.stand(turns[0], **{names.STATE: plain(view)})
+    asked = GateTask(ctx=ctx, calls=(CallPart(call="c9.1", tool="pay", args=Content(inline={"amount": 1, "to": to})),))
+    reply = GateReply.model_validate(await forged.schedule(names.GATE, "g1", asked))
+    assert reply.rulings[0].verdict == "ask"
+    waits = CallView(call="c9.1", tool="pay", state="waiting", approval=reply.rulings[0].request)
+    await forged.forge(**{names.STATE: plain(view.model_copy(update={"calls": (*view.calls, waits)}))})
+    assert (await ana.see(approval_id(turns[0], "c9.1"))).status == 200
+    second, session = ".".join(turns[1]), ".".join(turns[1][:2])
+    assert (await ana.http.get(f"/v1/turns/{second}")).status_code == 404
+    assert (await ana.http.get(f"/v1/sessions/{session}")).status_code == 404
+    assert (await rui.turn(turns[1]))["state"] == "complete"

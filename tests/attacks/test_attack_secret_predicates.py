@@ -1,0 +1,56 @@
+"""An approver reads a secret argument by asking that answers be remembered for calls like it, deciding nothing."""
+
+from pathlib import Path
+
+import pytest
+from attack_site import approval_id, receipt
+from changed_site import changed_site
+
+from signoff.temporal.embedded_server import ServerHandle
+
+pytestmark = pytest.mark.timeout(180)
+MORE = """
+  unlock:
+    handler: attack_desk_tools:pay
+    scope: generalist
+    effect: "Unlock {amount} doors"
+    secrets: [to]
+    requires_approval: {approvers: ["role:approvers"], quorum: 2, allow_remember: true}
+  unlock_alone:
+    handler: attack_desk_tools:pay
+    scope: generalist
+    effect: "Unlock {amount} doors"
+    requires_approval: {approvers: ["role:approvers"], min_assurance: mfa, allow_remember: true, show: {secret: [to]}}
+"""
+SECRET = "hunter2"
+GUESSES = (
+    "args.to.startsWith('{}')",
+    "dyn(args)['to'].startsWith('{}')",
+    "[args].exists(each, each.to.startsWith('{}'))",
+)
+
+
+async def test_a_remembered_predicate_tells_no_secret_value(attacked_server: ServerHandle, tmp_path: Path) -> None:
+    """Ana asks by three ways how a secret begins, after her own yes and with a sign-in too weak to decide: whatever she
+    guesses she is told the same, that it is hidden; what is shown may be asked of.
+
+    With nothing refused by `compile_where` for what is hidden, a right guess was answered `duplicate` or `assurance`
+    and a wrong one `malformed`: 151 tries told her all of it.
+    """
+    async with changed_site(attacked_server, tmp_path, MORE) as (site, _, _):
+        rui, ana = site.person("rui"), site.person("ana")
+        for tool, shown_code in (("unlock", "duplicate"), ("unlock_alone", "assurance")):
+            key = await rui.ask([(tool, {"amount": 3, "to": SECRET})])
+            shown = await ana.waiting(approval_id(key))
+            assert SECRET not in shown.words
+            if tool == "unlock":
+                await ana.decide(shown)
+            told = {}
+            for where in (guess.format(begins) for guess in GUESSES for begins in ("h", "x")):
+                wish = {"scope": "tenant", "where": where, "uses": 1}
+                told[where] = receipt(await ana.decide(shown, remember=wish))
+            assert {each["code"] for each in told.values()} == {"malformed"}
+            assert all("may read `to`, which is hidden" in each["message"] for each in told.values())
+            wish = {"scope": "tenant", "where": "args.amount == 3", "uses": 1}
+            assert receipt(await ana.decide(shown, remember=wish))["code"] == shown_code
+            assert (await ana.see(approval_id(key))).view["state"] == "pending"

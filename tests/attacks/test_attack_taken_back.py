@@ -1,0 +1,153 @@
+"""A yes that its call has begun on is not taken back, and nobody is credited by an answer that counts for nothing."""
+
+from typing import Any
+
+import pytest
+from attack_site import AttackSite, approval_id, payee, receipt, until, words
+from begun_again import begun_again
+from impostor import ForgedTurn, Impostor
+from test_attack_claimed_runs import claimed, with_calls
+
+from signoff.contracts import names
+from signoff.contracts.decision import Decision
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.turn import TurnView
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def refused(key: TurnKey) -> dict[str, Any]:
+    """The receipt of a turn that does not take an answer."""
+    return Receipt(status="refused", code="stale", approval_id=approval_id(key)).model_dump(mode="json")
+
+
+def waiting(view: TurnView) -> dict[str, Any]:
+    """The view as of a turn that still waits for its answer."""
+    [call] = view.calls
+    assert call.approval is not None
+    request = call.approval.model_copy(update={"state": "pending"})
+    return with_calls(view, call.model_copy(update={"state": "waiting", "approval": request}), result=None)
+
+
+async def handed_once_more(site: AttackSite, forged: ForgedTurn) -> None:
+    """Return once the answer was handed over again, as a reader of a turn that still waits has it done."""
+
+    async def heard() -> bool:
+        await site.person("rui").http.get(f"/v1/turns/{'.'.join(forged.key)}")
+        return bool(await forged.heard())
+
+    await until(heard)
+
+
+async def page_of(site: AttackSite, key: TurnKey) -> str:
+    """The words of the turn's page."""
+    return words((await (await site.browser("rui")).http.get(f"/turns/{'.'.join(key)}")).text)
+
+
+async def test_a_yes_that_ran_is_not_taken_back(site: AttackSite, impostor: Impostor) -> None:
+    """Ana's yes has paid; the turn, begun anew, says that it waits and refuses her yes: that stands, and nobody denies.
+
+    With `has_begun` out of `Questions.void` the request waited again without a vote; before the mend
+    Bo's denial of it was accepted, and the page said "Ran, approved by Bo Berg" of what he had denied.
+    """
+    to, ana, bo = payee(), site.person("ana"), site.person("bo")
+    key = await site.person("rui").ask([("pay", {"amount": 400, "to": to})])
+    assert (await ana.approve(approval_id(key)))["status"] == "accepted"
+    await site.person("rui").result(key)
+    view = await impostor.view(key)
+    forged = await begun_again(impostor, key, **{names.STATE: waiting(view), names.DECIDE: refused(key)})
+    await handed_once_more(site, forged)
+    await handed_once_more(site, forged)
+    said = receipt(await bo.decide(await bo.see(approval_id(key)), "denied", reason="never"))
+    seen = (await bo.see(approval_id(key))).view
+    assert (said["status"], seen["state"], [each["subject"] for each in seen["votes"]]) == (
+        "refused",
+        "approved",
+        ["ana"],
+    )
+    await forged.forge(**{names.STATE: view.model_dump(mode="json")})
+    page = await page_of(site, key)
+    assert ("Ran, approved by Ana" in page, "Bo Berg" in page, site.amounts(to)) == (True, False, [400])
+
+
+async def test_what_has_begun_is_not_denied(site: AttackSite, impostor: Impostor) -> None:
+    """A payment ran on a raw yes of which only the turn knew, and still waits in the store: nobody denies it then.
+
+    With `has_begun` out of `DecisionService._take` Bo's denial was accepted.
+    """
+    to, bo = payee(), site.person("bo")
+    args = {"amount": 400, "to": to}
+    key = await site.person("rui").ask([("petty", args)])
+    shown, ctx, view = await bo.waiting(approval_id(key)), await impostor.ctx(key), await impostor.view(key)
+    forged = await impostor.take_over(key)
+    raw = Decision(
+        approval_id=approval_id(key),
+        revision=1,
+        question_hash=shown.view["question_hash"],
+        verdict="approved",
+        subject="ana",
+    )
+    permit = impostor.permit(ctx, impostor.digest(ctx, "petty", args), [raw], tool="petty", revision=1)
+    await forged.run("petty", args, permit)
+    said = await bo.decide(shown, "denied", reason="never")
+    withdrawn = await site.person("rui").http.post(f"/v1/approvals/{approval_id(key)}/withdraw", json={"reason": "no"})
+    assert (said.status_code, withdrawn.status_code, site.amounts(to)) == (409, 409, [400])
+    ran = claimed("c1.1", tool="petty", decided_by="bo", approval_id=approval_id(key))
+    await forged.forge(
+        **{names.STATE: with_calls(view, view.calls[0].model_copy(update={"state": "ok", "outcome": ran}))}
+    )
+    page = await page_of(site, key)
+    assert ("Ran" in page, "approved by" in page, "Bo Berg" in page) == (True, False, False)
+
+
+async def test_nobody_is_credited_by_an_answer_that_counts_for_nothing(site: AttackSite, impostor: Impostor) -> None:
+    """Ana's yes was refused and is void, Bo's has paid; the turn says that Ana's did, and before that, that it ran dry.
+
+    With every row in `CallProof._people` the API said that Ana had decided it; with a turn's word for a dry run in
+    `CallProof._is_done` it said `ok` before anything had run.
+    """
+    to, rui, ana, bo = payee(), site.person("rui"), site.person("ana"), site.person("bo")
+    args = {"amount": 400, "to": to}
+    tried = await rui.result(await rui.ask([("pay", args)], dry_run=True))
+    assert [(each["code"], each["gate"]) for each in tried["calls"]] == [("ok", "dry_run")]
+    key = await rui.ask([("pay", args)])
+    shown, ctx, view = await ana.waiting(approval_id(key)), await impostor.ctx(key), await impostor.view(key)
+    forged = await impostor.take_over(key, **{names.DECIDE: refused(key)})
+    assert receipt(await ana.decide(shown))["status"] == "refused"
+    taken = Receipt(status="accepted", approval_id=approval_id(key)).model_dump(mode="json")
+    [call] = view.calls
+    dry = claimed("c1.1", decided_by="ana").model_copy(update={"gate": "dry_run"})
+    lie = with_calls(view, call.model_copy(update={"state": "ok", "outcome": dry}))
+    await forged.forge(**{names.DECIDE: taken, names.STATE: lie})
+    assert receipt(await bo.decide(await bo.see(approval_id(key))))["status"] == "accepted"
+    told = (await rui.turn(key))["calls"][0]["outcome"]
+    assert (told["code"], told["decided_by"], site.amounts(to)) == ("in_doubt", "", [])
+    await forged.run("pay", args, impostor.permit(ctx, impostor.digest(ctx, "pay", args), []))
+    assert site.amounts(to) == [400]
+    credited = []
+    for who in ("ana", "bo"):
+        paid = claimed("c1.1", decided_by=who, approval_id=approval_id(key))
+        await forged.forge(**{names.STATE: with_calls(view, call.model_copy(update={"state": "ok", "outcome": paid}))})
+        credited.append((await rui.turn(key))["calls"][0]["outcome"]["decided_by"])
+    assert credited == ["", "bo"]
+
+
+async def test_a_yes_that_was_refused_can_be_given_again(site: AttackSite, impostor: Impostor) -> None:
+    """A turn refuses Ana's yes, which is void; sent again under the same key, as by a link, it counts, once.
+
+    With `answer.void` out of `decisions._told_apart` she was told a second time that her answer was counted: it was
+    void, and never counted again.
+    """
+    to, ana = payee(), site.person("ana")
+    key = await site.person("rui").ask([("pay", {"amount": 400, "to": to})])
+    shown = await ana.waiting(approval_id(key))
+    ana.http.headers["idempotency-key"] = "one"
+    forged = await impostor.take_over(key, **{names.DECIDE: refused(key)})
+    told = [receipt(await ana.decide(shown))["status"] for _ in range(2)]
+    taken = Receipt(status="accepted", approval_id=approval_id(key)).model_dump(mode="json")
+    await forged.forge(**{names.DECIDE: taken})
+    told += [receipt(await ana.decide(shown))[name] for name in ("status", "code")]
+    seen = (await ana.see(approval_id(key))).view
+    assert told == ["refused", "refused", "accepted", "duplicate"]
+    assert (seen["state"], [each["subject"] for each in seen["votes"]]) == ("approved", ["ana"])

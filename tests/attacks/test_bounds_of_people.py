@@ -1,0 +1,237 @@
+"""Each limit that a requester or an approver can reach, reached with a token: health is answered all the while.
+
+Judged against what the machine takes without load. The limits stand in `contracts/limits.py`.
+"""
+
+import asyncio
+import contextlib
+import json
+import time
+import uuid
+from functools import partial
+from typing import Any
+
+from attack_site import AttackSite, Caller, Shown, approval_id, binding, payee, receipt, until
+from bounds_kit import bearable
+from stranger import Line, dialled, head
+
+from signoff.contracts import limits
+
+JSON = {"content-type": "application/json"}
+
+
+async def sent(caller: Caller, path: str, body: bytes) -> int:
+    """The status of a body as it is, sent by somebody who signed in."""
+    return (await caller.http.post(path, content=body, headers=JSON)).status_code
+
+
+async def test_a_request_is_as_large_as_this(site: AttackSite) -> None:
+    """`REQUEST_BODY_BYTES`: a turn of that many bytes is begun, one more byte is refused.
+
+    With twice as much taken in `_body_bytes` of `gateway/app.py` the longer one was waited for, and answered 408.
+    """
+    rui = site.person("rui")
+    shell = len(json.dumps({"text": "", "actor": "clerk"}))
+    just = json.dumps({"text": "x" * (limits.REQUEST_BODY_BYTES - shell), "actor": "clerk"}).encode()
+    assert len(just) == limits.REQUEST_BODY_BYTES
+    async with bearable(site):
+        assert await sent(rui, "/v1/turns", just) == 201
+        # What is too long is refused by its head: who sends it all may find the connection closed.
+        token = {"authorization": f"Bearer {site.tokens['rui']}", "content_length": str(len(just) + 1)}
+        async with dialled(site.url) as line:
+            await line.send(head(site.url, "POST", "/v1/turns", content_type="application/json", **token))
+            assert (await line.answer())[0] == 413
+
+
+async def test_a_large_request_may_be_as_odd_as_it_likes(site: AttackSite) -> None:
+    """`REQUEST_BODY_BYTES` of names nobody knows, of nesting, of digits, of half characters: refused, and soon.
+
+    Without the looks of `out_of_bounds` at the context in `gateway/turn_starter.py` and `engine/turn_client.py` a turn
+    was begun with 90 levels in it (201), and the long list was refused by its size alone (413); that in
+    `gateway/turn_starter.py` alone refused both. Without `_with_few_unknown` in `gateway/request_models.py` health
+    waited 0.6 s for the names nobody knows on a machine with nothing else to do, and 3.6 s on a busy one.
+    """
+    rui, maxi = site.person("rui"), site.person("max")
+    room = limits.REQUEST_BODY_BYTES - 100
+    unknown = b",".join(b'"%05x":0' % number for number in range(room // 10))
+    context = b'{"text":"x","actor":"clerk","context":{"budget":%s}}'
+    async with bearable(site):
+        assert await sent(rui, "/v1/turns", b"{%s}" % unknown) == 422
+        assert await sent(rui, "/v1/turns", b'{"messages":[%s]}' % b",".join([b"{%s}" % unknown[:899]] * 1_000)) == 422
+        assert await sent(rui, "/v1/turns", b"[" * room) in (400, 422)
+        assert await sent(rui, "/v1/turns", b'{"messages":[%s]}' % b",".join([b"0"] * (room // 2 - 10))) == 422
+        assert await sent(rui, "/v1/turns", b'{"text":"x","actor":"%s"}' % (b"a" * room)) == 404
+        assert await sent(rui, "/v1/turns", b'{"text":"%s","actor":"clerk"}' % (b"\\ud800" * (room // 6))) == 422
+        assert await sent(maxi, "/v1/turns", context % (b"[%s]" % b",".join([b"0"] * (room // 2 - 10)))) == 422
+        assert await sent(maxi, "/v1/turns", context % (b"[" * 90 + b"]" * 90)) == 422
+        assert await sent(maxi, "/v1/turns", context % (b"9" * 4_000)) == 422
+        assert await sent(maxi, "/v1/turns", context % b"1e999") == 422
+        assert await sent(maxi, "/v1/turns", context % (b'"%s"' % (b"\\u0301\\u0323" * (room // 12)))) in (201, 422)
+
+
+async def test_so_many_messages_wait_in_a_session(site: AttackSite) -> None:
+    """`SESSION_MAILBOX`: messages that come faster than they are answered wait, so many; then one is `full`.
+
+    Without the look at `SESSION_MAILBOX` in `workflows/conversation.py` 138 waited, until their bytes were too many.
+    """
+    rui, session = site.person("rui"), f"s{uuid.uuid4().hex[:8]}"
+    statuses: list[int] = []
+    async with bearable(site):
+        while 429 not in statuses:
+            assert len(statuses) < 4 * limits.SESSION_MAILBOX
+            said = await asyncio.gather(*(rui.say(session, [("look", {"place": "x"})]) for _ in range(10)))
+            statuses += [answer.status_code for answer in said]
+            assert {answer.json()["code"] for answer in said if answer.status_code == 429} <= {"full"}
+        waiting = (await rui.http.get(f"/v1/sessions/{session}")).json()["queued"]
+        assert len(waiting) <= limits.SESSION_MAILBOX
+    assert statuses.count(201) >= limits.SESSION_MAILBOX
+
+
+async def test_one_person_follows_so_many_streams(site: AttackSite) -> None:
+    """`STREAMS_OF_ONE`: so many are open at once, more are refused; others follow theirs, and one that ends is free.
+
+    Without the refusal in `check_streams` the 21st was served.
+    """
+    rui, token = site.person("rui"), {"authorization": f"Bearer {site.tokens['rui']}"}
+    key = await rui.ask([("pay", {"amount": 1, "to": payee()})])
+    await rui.waiting(approval_id(key))
+    begins = head(site.url, "GET", f"/v1/turns/{'.'.join(key)}/events", **token)
+
+    async def begun(line: Line) -> int:
+        await line.send(begins)
+        first = await line.reader.readline()
+        return int(first.split()[1])
+
+    async with bearable(site), contextlib.AsyncExitStack() as stack:
+        lines = [await stack.enter_async_context(dialled(site.url)) for _ in range(2 * limits.STREAMS_OF_ONE)]
+        statuses = [await begun(line) for line in lines]
+        assert statuses == [200] * limits.STREAMS_OF_ONE + [429] * limits.STREAMS_OF_ONE
+        async with site.person("ana").http.stream("GET", f"/v1/turns/{'.'.join(key)}/events") as others:
+            assert others.status_code == 200
+        lines[0].writer.close()
+
+        async def free() -> bool:
+            async with dialled(site.url) as line:
+                return await begun(line) == 200
+
+        await until(free)
+
+
+async def test_a_decision_is_as_large_as_this(site: AttackSite) -> None:
+    """`DECISION_BYTES`, with what the gateway stamps on it: so large it is taken; a byte more changes nothing.
+
+    With twice as much taken in `read_decide` and in `envelope_problem` of `approvals/approval_book.py` a byte more was
+    accepted; with the former alone it was refused still.
+    """
+    rui, ana = site.person("rui"), site.person("ana")
+    approval = approval_id(await rui.ask([("wire", {"amount": 1, "to": payee()})]))
+    shown = await ana.waiting(approval)
+
+    def body(size: int) -> bytes:
+        said: dict[str, Any] = {"verdict": "approved", "revision": 1, **binding(shown.view)}
+        room = size - len(json.dumps(said | {"edited_args": {"amount": 2, "to": ""}}))
+        return json.dumps(said | {"edited_args": {"amount": 2, "to": "x" * room}}).encode()
+
+    async with bearable(site):
+        path = f"/v1/approvals/{approval}/decide"
+        assert await sent(ana, path, body(limits.DECISION_BYTES + 1)) == 422
+        assert (await ana.see(approval)).view["revision"] == 1
+        assert await sent(ana, path, body(limits.DECISION_BYTES - limits.KIB)) in (200, 202)
+        await until(lambda: revised(ana, approval, 2))
+
+
+async def test_so_many_are_answered_at_once(site: AttackSite) -> None:
+    """`BATCH_DECISIONS`: so many are answered by one request, one more is refused and none of them counts.
+
+    Without the `max_length` in `gateway/request_models.py` all were answered.
+    """
+    rui, ana, to = site.person("rui"), site.person("ana"), payee()
+    half = limits.BATCH_DECISIONS // 2
+    calls = [(tool, {"amount": n, "to": to}) for n in range(1, half // 2 + 1) for tool in ("pay", "petty")]
+    keys = [await rui.ask(calls) for _ in range(2)]
+    names = [approval_id(key, f"c1.{at}") for key in keys for at in range(1, half + 1)]
+    asked = [*await asyncio.gather(*map(ana.waiting, names))]
+    decisions = [answer(shown) for shown in asked]
+    async with bearable(site):
+        more = await ana.http.post("/v1/approvals/decide", json={"decisions": [*decisions, decisions[0]]})
+        assert (more.status_code, (await ana.see(asked[0].view["id"])).view["state"]) == (422, "pending")
+        found = await ana.http.post("/v1/approvals/decide", json={"decisions": decisions})
+        assert {each["status"] for each in found.json()["receipts"]} <= {"accepted", "pending"}
+        for key in keys:
+            await rui.result(key)
+    assert site.ledger(to) == []
+
+
+async def test_so_often_one_call_is_asked_anew(site: AttackSite) -> None:
+    """`MAX_REVISIONS`: two approvers change it in turn; the last change is refused, and they may still answer.
+
+    Without the look at `MAX_REVISIONS` in `_edit` of `workflows/approval_flow.py` it was asked as revision 21.
+    """
+    rui, editors, to = site.person("rui"), (site.person("ana"), site.person("bo")), payee()
+    approval = approval_id(await rui.ask([("wire", {"amount": 1, "to": to})]))
+    await editors[0].waiting(approval)
+    async with bearable(site):
+        for revision in range(1, limits.MAX_REVISIONS + 1):
+            editor = editors[revision % 2]
+            shown = await until(partial(revised, editor, approval, revision))
+            changed = await editor.decide(shown, edited_args={"amount": revision + 1, "to": to})
+            if revision < limits.MAX_REVISIONS:
+                assert changed.status_code in (200, 202), changed.text
+        await until(lambda: revised(editors[0], approval, limits.MAX_REVISIONS))
+        view = (await editors[0].see(approval)).view
+    assert (view["revision"], view["state"]) == (limits.MAX_REVISIONS, "pending")
+    assert receipt(await editors[0].decide(await editors[0].see(approval), "denied"))["status"] in (
+        "accepted",
+        "pending",
+    )
+
+
+async def test_so_often_one_person_answers_one_approval(site: AttackSite) -> None:
+    """`ANSWERS_OF_ONE`: changes that the gates refuse are stored so often; then the person may still deny.
+
+    Without `_too_many` in `gateway/decisions.py` all 30 were stored and given to the turn, 60 KB each.
+    """
+    rui, ana, to = site.person("rui"), site.person("ana"), payee()
+    key = await rui.ask([("wire", {"amount": 1, "to": to})])
+    shown = await ana.waiting(approval_id(key))
+    room = "x" * (limits.DECISION_BYTES - 4 * limits.KIB)
+    statuses: list[int] = []
+    async with bearable(site):
+        for number in range(limits.ANSWERS_OF_ONE + 10):
+            # No number: the gates refuse it, and it is no revision.
+            said = await ana.decide(shown, edited_args={"amount": f"{number}", "to": room})
+            statuses.append(said.status_code)
+    assert 403 not in statuses[: limits.ANSWERS_OF_ONE]
+    assert statuses[limits.ANSWERS_OF_ONE :] == [403] * 10
+    assert receipt(await ana.decide(shown, "denied", reason="no"))["state"] == "denied"
+    assert (await rui.result(key))["calls"][0]["code"] == "denied"
+
+
+async def test_who_may_not_is_refused_as_often_as_they_like(site: AttackSite) -> None:
+    """`ATTEMPTS_A_MINUTE`: refused tries of the largest size, ten times as many as are written down.
+
+    Without the early return in `AttemptRecords.note` all 100 were written.
+    """
+    rui, zoe = site.person("rui"), site.person("zoe")
+    key = await rui.ask([("pay", {"amount": 1, "to": payee()})])
+    shown = await rui.waiting(approval_id(key))
+    padding: dict[str, Any] = {"edited_args": {"amount": 1, "to": "x" * (limits.DECISION_BYTES - 1_000)}}
+    begun = time.monotonic()
+    async with bearable(site):
+        for _ in range(limits.ATTEMPTS_A_MINUTE):
+            answers = await asyncio.gather(*(zoe.decide(shown, **padding) for _ in range(10)))
+            assert {each.status_code for each in answers} <= {403, 404}
+    minutes = 2 + int(time.monotonic() - begun) // 60
+    written = [each for each in await site.person("aud").record(key) if each["kind"] == "attempt"]
+    assert 0 < len(written) <= minutes * limits.ATTEMPTS_A_MINUTE
+
+
+def answer(shown: Shown) -> dict[str, Any]:
+    """A denial of what was shown, as one of several."""
+    return {"id": shown.view["id"], "revision": 1, "verdict": "denied", **binding(shown.view)}
+
+
+async def revised(caller: Caller, approval: str, revision: int) -> Shown | None:
+    """A request once it has come to this revision."""
+    shown = await caller.see(approval)
+    return shown if shown.view.get("revision") == revision and shown.view.get("state") == "pending" else None

@@ -1,0 +1,83 @@
+"""What is not installed is told where a manifest is built, in one sentence that says how to install it."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from signoff.activities.models.drivers import build_driver
+from signoff.channels.channel_loader import known_kinds
+from signoff.contracts.errors import ConfigError
+from signoff.registry.actor import Actor
+from signoff.registry.catalog import build_catalog
+from signoff.registry.extras import CHANNEL_EXTRAS, EXTRAS, extra_of_model, missing_extra
+from signoff.registry.manifest.channel_sections import ChannelDeclared
+
+
+def without(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    """As if `module` were not installed: Python finds nothing behind None."""
+    monkeypatch.setitem(sys.modules, module, None)
+
+
+@pytest.mark.parametrize("kind", sorted(CHANNEL_EXTRAS))
+def test_a_channel_without_its_extra_is_refused_with_the_command(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each module of the extra is looked for; a kind that needs none is taken."""
+    declared = [ChannelDeclared("post", kind)]
+    build_catalog(channels=declared)
+    for module in EXTRAS[CHANNEL_EXTRAS[kind]]:
+        with monkeypatch.context() as patch:
+            without(patch, module)
+            with pytest.raises(ConfigError) as caught:
+                build_catalog(channels=declared)
+            sentence = f"channel `post` is of kind `{kind}`, which needs an extra of Signoff: "
+            assert caught.value.message == sentence + f"pip install 'signoff[{CHANNEL_EXTRAS[kind]}]'"
+            build_catalog(channels=[ChannelDeclared("hook", "webhook")])
+
+
+def test_an_actor_without_the_extra_of_its_model_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the catalog is built, and where another model answers for a scripted one; a script needs nothing."""
+    without(monkeypatch, "pydantic_ai")
+    build_catalog(actors=[Actor(name="desk", description="", instructions="", model="scripted:x:y")])
+    with pytest.raises(ConfigError) as caught:
+        build_catalog(actors=[Actor(name="desk", description="", instructions="", model="openai:gpt-5")])
+    sentence = "actor `desk` has the model `openai:gpt-5`, which needs an extra of Signoff: "
+    assert caught.value.message == sentence + "pip install 'signoff[openai]'"
+    with pytest.raises(ConfigError, match="the model `openai:gpt-5` needs an extra of Signoff"):
+        build_driver("openai:gpt-5")
+
+
+@pytest.mark.parametrize(
+    ("model", "extra"),
+    [
+        ("openai:gpt-5", "openai"),
+        ("openai-responses:gpt-5", "openai"),
+        ("anthropic:claude", "anthropic"),
+        ("google-gla:gemini", "google"),
+        ("bedrock:nova", "bedrock"),
+        ("ollama:qwen", "openai"),
+        ("scripted:module:model", ""),
+    ],
+)
+def test_a_model_needs_the_extra_of_its_provider(model: str, extra: str) -> None:
+    """A provider that has none speaks OpenAI's protocol."""
+    assert extra_of_model(model) == extra
+
+
+@pytest.mark.parametrize("extra", ["mail", "slack", "apprise", "oidc", "openai"])
+def test_what_the_tests_install_lacks_nothing(extra: str) -> None:
+    """Else each test of a missing one would prove nothing."""
+    assert missing_extra(extra) == ""
+
+
+def test_a_package_that_is_missing_whole_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the module that is looked for lies within another."""
+    without(monkeypatch, "google")
+    monkeypatch.delitem(sys.modules, "google.genai", raising=False)
+    assert missing_extra("google") == "needs an extra of Signoff: pip install 'signoff[google]'"
+
+
+def test_every_extra_is_one_of_the_distribution() -> None:
+    """What is told to install can be installed, and every kind is one that there is."""
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    assert [extra for extra in EXTRAS if f"\n{extra} = [" not in project] == []
+    assert set(CHANNEL_EXTRAS) <= set(known_kinds())

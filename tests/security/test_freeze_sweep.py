@@ -1,0 +1,56 @@
+"""What a freeze withdraws, and for how long it tries."""
+
+import pytest
+
+from signoff.contracts.errors import ServerUnavailable
+from signoff.contracts.list_rows import WaitingCard
+from signoff.contracts.receipt import Receipt
+from signoff.engine.kill_switch import sweep
+
+
+class Waiting:
+    """Requests that wait; `stuck` are those whose turn answers nothing, `foreign` those that nobody may end."""
+
+    def __init__(self, count: int, *, stuck: frozenset[str] = frozenset(), foreign: frozenset[str] = frozenset()):
+        self.left = [f"a{at}" for at in range(count)]
+        self.stuck, self.foreign = stuck, foreign
+        self.tried: list[str] = []
+
+    async def cards(self) -> list[WaitingCard]:
+        """What waits now."""
+        return [WaitingCard(id=each, code=each) for each in self.left]
+
+    async def withdraw(self, approval: str, reason: str) -> Receipt:
+        """End one, as far as its turn and rights allow."""
+        self.tried.append(approval)
+        if approval in self.stuck:
+            raise ServerUnavailable("no worker answers")
+        if approval in self.foreign:
+            return Receipt(status="refused", code="not_allowed", approval_id=approval)
+        self.left.remove(approval)
+        return Receipt(status="accepted", code="", approval_id=approval)
+
+
+async def test_all_is_withdrawn_however_many_wait() -> None:
+    """Each once, in as many pages as it takes."""
+    waiting = Waiting(25)
+    swept = await sweep(waiting.cards, waiting.withdraw, "drill", pause=0.0)
+    assert (swept.withdrawn, swept.waiting, len(waiting.tried)) == (25, (), 25)
+
+
+@pytest.mark.parametrize(("count", "tried"), [(7, 7), (10, 10), (25, 10), (800, 10)])
+async def test_what_is_left_when_the_time_is_over_is_named(count: int, tried: int) -> None:
+    """The first ten are tried without any patience; a pass of all 800 would take longer than anybody waits."""
+    waiting = Waiting(count)
+    swept = await sweep(waiting.cards, waiting.withdraw, "drill", patience=0.0, pause=0.0)
+    assert (swept.withdrawn, len(waiting.tried)) == (tried, tried)
+    assert list(swept.waiting) == waiting.left
+
+
+async def test_one_that_cannot_be_ended_keeps_no_other_waiting() -> None:
+    """One whose turn does not answer is tried again; one that nobody may end is tried once. Both are named."""
+    waiting = Waiting(12, stuck=frozenset({"a0"}), foreign=frozenset({"a1"}))
+    swept = await sweep(waiting.cards, waiting.withdraw, "drill", patience=0.2, pause=0.01)
+    assert (swept.withdrawn, swept.waiting) == (10, ("a1", "a0"))
+    assert waiting.tried.count("a0") > 1
+    assert waiting.tried.count("a1") == 1

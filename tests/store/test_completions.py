@@ -1,0 +1,54 @@
+"""What models answered, kept until its calls are settled."""
+
+import asyncio
+from datetime import timedelta
+
+from sqlalchemy import update
+
+from signoff.store.completions import KEPT, Completions
+from signoff.store.leases import in_seconds
+from signoff.store.store import Blob, Store
+from signoff.store.tables import COMPLETIONS
+
+
+async def test_the_first_reply_of_a_completion_is_kept_with_its_blob(store: Store) -> None:
+    """An attempt that comes after is given the first one; its own blob is not written, as nothing names it."""
+    kept = Completions(store)
+    first, second = Blob.of(b'{"id": 1}'), Blob.of(b'{"id": 2}')
+    assert await kept.read("run", 1) is None
+    assert await kept.keep("run", 1, b"one", first) == b"one"
+    assert await kept.keep("run", 1, b"two", second) == b"one"
+    assert await kept.read("run", 1) == b"one"
+    assert await store.get_blob(first.sha256) == first.body
+    assert await store.get_blob(second.sha256) is None
+    assert await kept.keep("other", 1, b"three") == b"three"
+
+
+async def test_of_two_attempts_at_once_both_have_the_same_reply(store: Store) -> None:
+    """Whichever came first: what the turn hears does not depend on which of them it hears."""
+    kept = Completions(store)
+    bodies = [f"reply {number}".encode() for number in range(8)]
+    found = await asyncio.gather(*(kept.keep("run", 1, body) for body in bodies))
+    assert len(set(found)) == 1
+    assert found[0] in bodies
+
+
+async def test_the_next_completion_takes_the_one_before_away(store: Store) -> None:
+    """No turn leaves more than its last one."""
+    kept = Completions(store)
+    for number in (1, 2, 3):
+        await kept.keep("run", number, b"reply")
+    assert [await kept.read("run", number) for number in (1, 2, 3)] == [None, None, b"reply"]
+
+
+async def test_what_is_older_than_all_attempts_goes_with_a_later_one(store: Store) -> None:
+    """Replies of turns that ended are not kept for ever."""
+    kept = Completions(store)
+    await kept.keep("old", 1, b"reply")
+    await kept.keep("young", 1, b"reply")
+    aged = update(COMPLETIONS).where(COMPLETIONS.c.key == "old.1")
+    at = in_seconds(-(KEPT + timedelta(seconds=1)).total_seconds())
+    await store.run(lambda connection: connection.execute(aged.values(kept_at=at)).rowcount)
+    await kept.keep("new", 1, b"reply")
+    assert await kept.read("old", 1) is None
+    assert await kept.read("young", 1) == b"reply"

@@ -1,0 +1,60 @@
+"""What is installed is what is here: wheel and sdist are built from a checkout without links, and hold every file."""
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+NOT_INSTALLED = ("bench/", "docs/", "examples/", "src/", "tests/", ".")
+
+
+def run(*command: str, cwd: Path) -> str:
+    """The output of a command that must succeed."""
+    return subprocess.run(command, cwd=cwd, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the two, built from a clone that has files in the place of links, as Windows makes it."""
+    folder = tmp_path_factory.mktemp("wheel")
+    run("git", "clone", "--quiet", "--config", "core.symlinks=false", str(ROOT), str(folder / "clone"), cwd=folder)
+    # What is changed here and not yet committed is tested as well.
+    for name in ("pyproject.toml", "README.md"):
+        (folder / "clone" / name).write_bytes((ROOT / name).read_bytes())
+    assert not (folder / "clone/src/signoff/worker.py").is_symlink()
+    run(sys.executable, "-m", "hatchling", "build", "-d", str(folder / "built"), cwd=folder / "clone")
+    return folder / "built"
+
+
+def installed_files() -> set[str]:
+    """Every committed file of the package as it is called below `signoff`."""
+    listed = run("git", "ls-files", "-s", cwd=ROOT).splitlines()
+    files = [line.split("\t")[1] for line in listed if not line.startswith("120000")]
+    rooms = {file for file in files if not file.startswith(NOT_INSTALLED) and ("/" in file or file.endswith(".py"))}
+    return {f"signoff/{file}" for file in rooms} | {"signoff/__init__.py", "signoff/py.typed"}
+
+
+def test_a_wheel_holds_every_file_of_the_package_and_its_text(built: Path) -> None:
+    """Nothing more, nothing less, and no file that is only the address of another."""
+    with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
+        files = {name: wheel.read(name) for name in wheel.namelist()}
+    held = {name: data for name, data in files.items() if ".dist-info/" not in name}
+    commands = next(data for name, data in files.items() if name.endswith("entry_points.txt"))
+    assert set(held) == installed_files()
+    assert held["signoff/worker.py"] == (ROOT / "worker.py").read_bytes()
+    assert held["signoff/workflows/options.py"] == (ROOT / "workflows/options.py").read_bytes()
+    assert b"signoff = signoff.cli.main:main" in commands
+
+
+def test_an_sdist_holds_what_a_wheel_is_built_of_and_no_link(built: Path) -> None:
+    """Whoever packages Signoff builds the same wheel of it."""
+    with tarfile.open(next(built.glob("*.tar.gz"))) as sdist:
+        members = sdist.getmembers()
+    assert [each.name for each in members if each.issym() or each.islnk()] == []
+    held = {each.name.partition("/")[2] for each in members}
+    sources = {name.removeprefix("signoff/") for name in installed_files()} - {"__init__.py", "py.typed"}
+    assert sources | {"src/signoff/__init__.py", "src/signoff/py.typed", "pyproject.toml", "LICENSE"} <= held

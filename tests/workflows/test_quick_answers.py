@@ -1,0 +1,123 @@
+"""Answers to questions that lie in the store before their turn has heard of them."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from desk_fixtures import Bench, Ledger, bench, catalog_of, no, pay_tool, yes
+from temporalio.client import Client
+
+from signoff.activities import gate_activity
+from signoff.activities.worker_deps import Room
+from signoff.contracts.audit import AuditEntry
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.receipt import Receipt
+from signoff.store.questions import Questions
+from signoff.store.store import Store
+from signoff.testing.scripted import calls, respond
+
+SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
+
+
+class Held:
+    """Gates that have written what they ask, and answer their first batch once `go` is set, or fail then."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, fails: bool = False) -> None:
+        self.go = asyncio.Event()
+        self.batches = 0
+        write = gate_activity.write
+
+        # The last that the gates do: what they ask lies in the store by then.
+        async def held_back(room: Room, entries: Sequence[AuditEntry]) -> None:
+            await write(room, entries)
+            self.batches += 1
+            if self.batches == 1:
+                await self.go.wait()
+                if fails:
+                    raise ValueError("a fault")
+
+        monkeypatch.setattr(gate_activity, "write", held_back)
+
+
+async def asked(desk: Bench, key: TurnKey) -> None:
+    """Wait until the question lies in the store."""
+    while not (await Questions(desk.store).of_turns([key])).get(key):
+        await asyncio.sleep(0.02)
+
+
+async def held_back(desk: Bench, sending: "asyncio.Task[Receipt]", held: Held) -> Receipt:
+    """The receipt of an answer that was sent while the gates were held."""
+    await asyncio.sleep(0.5)
+    assert not sending.done()
+    held.go.set()
+    return await sending
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_an_answer_that_comes_before_the_completion_counts(
+    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """Somebody approves as soon as the question is there: the answer waits for its turn, and the call runs.
+
+    Without `_caught_up` the turn refused it as one to no request, which voids a yes that the gateway has taken.
+    """
+    held, ledger = Held(monkeypatch, fails=fails), Ledger()
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
+        key = await desk.start()
+        await asked(desk, key)
+        receipt = await held_back(desk, asyncio.create_task(desk.signoff.decide(yes(key))), held)
+        result = await desk.signoff.result(key)
+        revisions = (await Questions(store).of_turns([key]))[key]
+    assert (receipt.status, receipt.state) == ("accepted", "approved")
+    assert [call.code for call in result.calls] == ["ok"]
+    assert (len(ledger.rows), len(revisions)) == (1, 1)
+
+
+async def test_a_withdrawal_that_comes_before_the_completion_counts(
+    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same for whoever takes a request back at once."""
+    held, ledger = Held(monkeypatch), Ledger()
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
+        key = await desk.start()
+        await asked(desk, key)
+        wish = no(key).model_copy(update={"verdict": "withdrawn"})
+        receipt = await held_back(desk, asyncio.create_task(desk.signoff.withdraw(wish)), held)
+        result = await desk.signoff.result(key)
+    assert receipt.status == "accepted"
+    assert [call.code for call in result.calls] == ["denied"]
+    assert ledger.rows == []
+
+
+async def test_an_answer_to_what_is_never_asked_is_refused(
+    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One to a call that the completion does not have waits for the completion, and no longer; one to another, not."""
+    held = Held(monkeypatch)
+    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as desk:
+        key = await desk.start()
+        await asked(desk, key)
+        at_once = await desk.signoff.decide(yes(key, "c7.1"))
+        assert (at_once.status, at_once.code) == ("refused", "unknown")
+        receipt = await held_back(desk, asyncio.create_task(desk.signoff.decide(yes(key, "c1.9"))), held)
+        await desk.signoff.decide(no(key))
+        await desk.signoff.result(key)
+    assert (receipt.status, receipt.code) == ("refused", "unknown")
+
+
+async def test_a_turn_that_is_stopped_lets_no_answer_wait(
+    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped while its completion is judged, it ends, and whoever answered is told that there is no such request."""
+    held = Held(monkeypatch)
+    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as desk:
+        key = await desk.start()
+        await asked(desk, key)
+        sending = asyncio.create_task(desk.signoff.decide(yes(key)))
+        await asyncio.sleep(0.5)
+        await desk.signoff.cancel_turn(key)
+        receipt = await sending
+        result = await desk.signoff.result(key)
+        held.go.set()
+    assert receipt.status == "refused"
+    assert result.state == "cancelled"

@@ -1,0 +1,324 @@
+"""What one turn asks of people: who may answer, what an answer does, and what time does while none comes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+from temporalio import workflow
+
+from signoff.approvals import approval_book as desks
+from signoff.approvals import audit_events, deadlines, identity, machine
+from signoff.approvals.edit_diff import told_to_model
+from signoff.contracts import names
+from signoff.contracts.activity_messages import AnswersTask, Authority, GateTask, IdentifyTask, Ruling, StoredAnswers
+from signoff.contracts.approval import ApprovalRequest, CardRow
+from signoff.contracts.call import CallOutcome, Pinned
+from signoff.contracts.content import Content, text_of
+from signoff.contracts.decision import Decision
+from signoff.contracts.limits import MAX_REVISIONS
+from signoff.contracts.message import CallPart
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.turn import Denial
+from signoff.workflows import activity_inputs, options, outcomes, temporal_metadata
+from signoff.workflows.gate_call import judged, judged_soon
+from signoff.workflows.turn_state import TurnRecord
+
+_TIMERS: Final = {"remind": "Reminder", "escalate": "Escalation", "deadline": "Deadline"}
+
+
+class Asking:
+    """The requests of one turn. `ask_gates` is a gate task without its calls; `show` publishes what changed."""
+
+    def __init__(self, record: TurnRecord, desk: desks.Desk, ask_gates: GateTask, show: Callable[[], None]) -> None:
+        self._record = record
+        self._desk = desk
+        self._ask_gates = ask_gates
+        self._show = show
+        self._edits: dict[str, tuple[CallPart, Ruling]] = {}
+        self._proposed: dict[str, tuple[CardRow, ...]] = {}
+        self._editors: dict[str, str] = {}
+        self._examined: dict[str, list[Decision]] = {}
+        self._examining = asyncio.Lock()
+        self._denied = {denial.action: denial for denial in record.turn.denied}
+        self.stopped = False
+
+    def stand(self, ctx: Pinned) -> None:
+        """Ask about the calls to come in this context."""
+        self._ask_gates = self._ask_gates.model_copy(update={"ctx": ctx})
+
+    def enter(self, ruling: Ruling) -> Ruling:
+        """Open the request of a call that must wait; returns the ruling without it, as the desk keeps it from now.
+
+        A call that a person denied before in this turn or session, with the same arguments, is denied at once.
+        """
+        earlier = self._denied.get(ruling.action)
+        if earlier is not None and ruling.verdict != "settled":
+            again = outcomes.denied_before(earlier, ruling.call, self._record.calls[ruling.call].tool)
+            return Ruling(call=ruling.call, verdict="settled", action=ruling.action, outcome=again)
+        if ruling.request is None:
+            return ruling
+        if ruling.verdict == "ask" and not self.stopped:
+            self._desk.open(ruling.request, workflow.now())
+            self._record.mark(ruling.call, "waiting", ruling.rule)
+        return ruling.model_copy(update={"request": None})
+
+    def denials(self) -> tuple[Denial, ...]:
+        """What people denied in this turn."""
+        return tuple(denial for denial in self._denied.values() if denial not in self._record.turn.denied)
+
+    async def answered(self, ruling: Ruling) -> ApprovalRequest:
+        """The request of `ruling` once people, or time, have settled it."""
+        approval_id = self._record.approval_id(ruling.call)
+        while True:
+            request = self._desk.get(approval_id)
+            if request is None or request.expires_at is None:
+                raise RuntimeError(f"call {ruling.call} waits for a request that was never opened")
+            happening = deadlines.due(request)
+            if happening is None:
+                break
+            # With nothing left `wait_for` gives up at once, without a timer and without a look at the condition.
+            left = max((happening.at - workflow.now()).total_seconds(), 0.001)
+            words = f"{_TIMERS[happening.what]} of {request.code}: {request.card.effect}"
+            try:
+                await workflow.wait_condition(
+                    partial(self._moved_on, approval_id, happening),
+                    timeout=timedelta(seconds=left),
+                    timeout_summary=temporal_metadata.summary(words),
+                )
+            except TimeoutError:
+                if happening.what == "deadline":
+                    await self._those_before(approval_id)
+                    await self._those_stored(request)
+                # It changes nothing where one of those answers has settled the request.
+                self._desk.reach(approval_id, happening, workflow.now())
+                self._show()
+        self._show()
+        # Of approvals only: whoever gives up on a call in doubt does not say that it must not be done.
+        if request.state == "denied" and request.kind == "approval" and ruling.action:
+            action = self._denied_action(ruling)
+            self._denied[action] = outcomes.denial(request, action)
+        return request
+
+    def take_edit(self, call: CallPart, ruling: Ruling) -> tuple[CallPart, Ruling]:
+        """The call and its ruling as people changed them, if they did since the call was last judged."""
+        edit = self._edits.pop(call.call, None)
+        if edit is None:
+            return call, ruling
+        # Its share of the batch's characters is what it was proposed with.
+        share = {"budget_chars": ruling.options.budget_chars}
+        return edit[0], edit[1].model_copy(update={"options": edit[1].options.model_copy(update=share)})
+
+    def changed(self, call: str) -> bool:
+        """Whether people have changed the arguments of a call, whenever that was."""
+        return call in self._proposed
+
+    def editor(self, call: str) -> str:
+        """Who changed the arguments of a call last; "" where nobody did."""
+        return self._editors.get(call, "")
+
+    def revision(self, call: str) -> int:
+        """Under which revision people were asked about a call last; 0 where they never were."""
+        request = self._desk.get(self._record.approval_id(call))
+        return 0 if request is None else request.revision
+
+    def note(self, request: ApprovalRequest) -> str:
+        """What the model is told of the changes that people made to its call; "" when they made none."""
+        proposed = self._proposed.get(request.call)
+        return "" if proposed is None else told_to_model(proposed, request.card.rows)
+
+    async def doubted(self, call: CallPart, ruling: Ruling, ticket: int) -> ApprovalRequest | CallOutcome | None:
+        """The question whether `call` happened under `ticket`, once it is settled; None where it cannot be asked.
+
+        An outcome where it is known by now: whoever ran it was only slow.
+        """
+        task = activity_inputs.doubt(self._ask_gates, call, ruling, ticket)
+        async with self.one_after_the_other():
+            asked = self.enter((await judged(task)).rulings[0])
+        if asked.outcome is not None and asked.outcome.code not in ("in_doubt", "refused"):
+            return asked.outcome
+        if asked.verdict != "ask" or self.stopped:
+            return None
+        self._show()
+        return await self.answered(asked)
+
+    def stop(self) -> None:
+        """The turn was cancelled: nobody is asked any more."""
+        self.stopped = True
+        for request in self._desk.pending():
+            self._desk.cancel(request.id, "", "The turn was cancelled.", workflow.now())
+
+    async def answer(self, envelopes: Sequence[Any]) -> Receipt:
+        """What becomes of an answer, by whichever door it came. Never raises."""
+        decision = desks.read_decision(envelopes)
+        if isinstance(decision, Receipt):
+            return self._unreadable(decision, envelopes)
+        await self._caught_up(decision)
+        # Before its author is looked up: a second delivery, or one too late, costs no activity and waits for nobody.
+        receipt = self._desk.glance(decision, workflow.now())
+        request = self._desk.get(decision.approval_id)
+        if receipt is not None or request is None:
+            return receipt or self._desk.receipt(decision.approval_id)
+        with self._under_examination(decision):
+            async with self.one_after_the_other():
+                request = self._desk.get(decision.approval_id) or request
+                receipt = self._desk.glance(decision, workflow.now())
+                if receipt is not None:
+                    return receipt
+                authority = await _identified(identity.identify(decision, request))
+                # What follows looks again: while the author was identified, someone else may have been first.
+                if decision.edited_args is None:
+                    return self._desk.settle(decision, authority, workflow.now())
+                return await self._edit(decision, authority)
+
+    async def withdraw(self, envelopes: Sequence[Any]) -> Receipt:
+        """What becomes of the wish to withdraw a request. Never raises.
+
+        Whoever can send it could as well stop the turn altogether, so it needs no signature. But a name counts only
+        where it is proved, and one that is signed for must be the asker's, an approver's or an administrator's.
+        """
+        wish = desks.read_withdrawal(envelopes)
+        if isinstance(wish, Receipt):
+            return self._unreadable(wish, envelopes)
+        await self._caught_up(wish)
+        request = self._desk.get(wish.approval_id)
+        by = wish.subject
+        if request is not None and request.state == "pending":
+            async with self.one_after_the_other():
+                authority = await _identified(identity.withdrawer(wish, request))
+            if wish.signature and not authority.allowed:
+                refused = machine.refusal(request, authority.code or "not_allowed", "you may not withdraw this")
+                return self._desk.told(wish, refused, workflow.now(), authority)
+            by = authority.subject if authority.allowed else ""
+        return self._desk.cancel(wish.approval_id, by, wish.reason, workflow.now())
+
+    async def _caught_up(self, decision: Decision) -> None:
+        """Return once the turn has heard of what the gates may have asked.
+
+        A question lies in the store before its turn knows of it, and somebody may be quick: an answer that was refused
+        as one to no request would count for nothing, and nobody would be asked again.
+        """
+        named = decision.approval_id
+
+        def is_heard() -> bool:
+            return self._desk.get(named) is not None or not self._record.may_be_asked(named)
+
+        if not is_heard():
+            await workflow.wait_condition(is_heard)
+        request = self._desk.get(named)
+        if self._examining.locked() and (request is None or (decision.revision or 1) > request.revision):
+            # It is judged again just now, perhaps: whoever does that enters what is asked before this goes on.
+            async with self.one_after_the_other():
+                pass
+
+    async def _edit(self, decision: Decision, authority: Authority) -> Receipt:
+        """Put other arguments in the place of those that were asked: judged anew, and asked as the next revision."""
+        receipt = self._desk.examine(decision, authority, workflow.now())
+        request = self._desk.get(decision.approval_id)
+        if receipt is not None or request is None:
+            return receipt or self._desk.receipt(decision.approval_id)
+        if request.revision >= MAX_REVISIONS:
+            return self._refused(
+                decision, authority, request, "not_allowed", "this was changed too often; approve or deny it"
+            )
+        call = CallPart(call=request.call, tool=request.tool, args=Content(inline=decision.edited_args))
+        # As any other proposal: what a rule denies cannot be written into a call by people either.
+        reply = await judged_soon(activity_inputs.edited(self._ask_gates, call, request, decision, authority))
+        if reply is None:
+            return self._refused(
+                decision, authority, request, "unavailable", "the arguments cannot be checked right now; try again"
+            )
+        ruling = reply.rulings[0]
+        if ruling.request is None:
+            code = "malformed" if ruling.outcome and ruling.outcome.code == "input_invalid" else "not_allowed"
+            return self._refused(decision, authority, request, code, _why(ruling.outcome))
+        receipt = self._desk.settle(decision, authority, workflow.now(), ruling.request)
+        if receipt.status != "refused" and receipt.code != "duplicate":
+            # The first stays, over any number of edits: the model is told how the call differs from what it proposed.
+            self._proposed.setdefault(call.call, request.card.rows)
+            self._editors[call.call] = authority.subject
+            changed = call.model_copy(update={"args": ruling.request.args})
+            self._edits[call.call] = (changed, ruling.model_copy(update={"request": None}))
+            self._show()
+        return receipt
+
+    def _refused(
+        self, decision: Decision, authority: Authority, request: ApprovalRequest, code: Any, message: str
+    ) -> Receipt:
+        return self._desk.told(decision, machine.refusal(request, code, message), workflow.now(), authority)
+
+    def _unreadable(self, receipt: Receipt, envelopes: Sequence[Any]) -> Receipt:
+        now, ctx = workflow.now(), self._ask_gates.ctx
+        seen = audit_events.turned_away(receipt, now, subject="", channel="", body=list(envelopes), tenant=ctx.tenant)
+        self._desk.unwritten.add(seen)
+        return self._desk.turn_away(receipt)
+
+    @asynccontextmanager
+    async def one_after_the_other(self) -> AsyncIterator[None]:
+        """One author is identified at a time, in the order of the answers, and no call is judged meanwhile.
+
+        Several local activities end in any order, but a history that is read anew ends them in the order in which they
+        began: whoever was first then must have been first before. And who was waiting need not be identified any more.
+        """
+        async with self._examining:
+            yield
+
+    @contextmanager
+    def _under_examination(self, decision: Decision) -> Iterator[None]:
+        examined = self._examined.setdefault(decision.approval_id, [])
+        examined.append(decision)
+        try:
+            yield
+        finally:
+            # By identity: two deliveries may say the very same.
+            examined[:] = [each for each in examined if each is not decision]
+
+    async def _those_before(self, approval_id: str) -> None:
+        """Until the answers are settled that lay there when the deadline came: they may have been received in time.
+
+        After an outage of the workers the timer and the answers are found together. Later ones are not waited for.
+        """
+        before = tuple(self._examined.get(approval_id, ()))
+        await workflow.wait_condition(
+            lambda: not any(one is each for each in before for one in self._examined[approval_id])
+        )
+
+    async def _those_stored(self, request: ApprovalRequest) -> None:
+        """Take in what was answered in time and never came here, as when no server was there to send it by."""
+        task = AnswersTask(approval=request.id, revision=request.revision)
+        async with self.one_after_the_other():
+            stored: StoredAnswers = await workflow.execute_local_activity(
+                names.ANSWERS, task, result_type=StoredAnswers, summary="What was answered in time?", **options.GATE
+            )
+        for decision in stored.decisions:
+            body = decision.model_dump(mode="json", exclude_none=True)
+            await (self.withdraw if decision.verdict == "withdrawn" else self.answer)((body,))
+
+    def _denied_action(self, ruling: Ruling) -> str:
+        """What people denied who were asked for `ruling`: the arguments of its last revision, if they changed them."""
+        edit = self._edits.get(ruling.call)
+        return edit[1].action if edit is not None else ruling.action
+
+    def _moved_on(self, approval_id: str, happening: deadlines.Due) -> bool:
+        request = self._desk.get(approval_id)
+        # Not the state alone: a new revision, or a deadline put off, waits on with another timer.
+        return request is None or deadlines.due(request) != happening
+
+
+async def _identified(task: IdentifyTask) -> Authority:
+    try:
+        authority: Authority = await workflow.execute_local_activity(
+            names.IDENTIFY, task, result_type=Authority, summary="Who answered, and may they?", **options.IDENTIFY
+        )
+    except outcomes.LOST:
+        # Who cannot be looked up decides nothing. And no handler may raise: in a Signal's it would fail the whole turn.
+        return Authority(allowed=False, code="unavailable")
+    return authority
+
+
+def _why(outcome: CallOutcome | None) -> str:
+    if outcome is None:
+        return "the call cannot be asked with these arguments"
+    return outcome.denied.reason if outcome.denied is not None else text_of(outcome.value)

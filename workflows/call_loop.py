@@ -1,0 +1,283 @@
+"""How the calls of one completion come to their outcomes: one each, in the order in which they were proposed."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from temporalio import workflow
+
+from signoff.approvals.approval_book import Desk
+from signoff.approvals.denial_outcome import denied_outcome
+from signoff.approvals.machine import approving
+from signoff.contracts.activity_messages import GateReply, GateTask, Ruling, RunOptions, ToolReply
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.call import CallOutcome, Pinned
+from signoff.contracts.decision import Decision
+from signoff.contracts.ids import stand_in_id
+from signoff.contracts.limits import MAX_REVISIONS
+from signoff.contracts.message import CallPart
+from signoff.workflows import activity_inputs, outcomes
+from signoff.workflows.approval_flow import Asking
+from signoff.workflows.gate_call import judged
+from signoff.workflows.tool_runner import Running
+from signoff.workflows.turn_state import TurnRecord
+
+_SIBLING_FAILED = "Another call of the same completion failed."
+
+
+@dataclass
+class _Tries:
+    """How often one call was tried. Tickets are counted for each digest, because a changed tool makes another key."""
+
+    tickets: dict[str, int] = field(default_factory=dict)
+    doubts: tuple[Decision, ...] = ()
+
+    def ticket(self, digest: str) -> int:
+        return self.tickets.get(digest, 1)
+
+    def give_up(self, digest: str) -> None:
+        self.tickets[digest] = self.ticket(digest) + 1
+
+
+class Settling:
+    """The calls of one turn. `ask_gates` is a gate task without its calls; `show` publishes what changed."""
+
+    def __init__(
+        self,
+        record: TurnRecord,
+        desk: Desk,
+        ask_gates: GateTask,
+        asking: Asking,
+        running: Running,
+        show: Callable[[], None],
+    ) -> None:
+        self._record = record
+        self._desk = desk
+        self._gates = ask_gates
+        self._asking = asking
+        self._running = running
+        self._show = show
+        self._ran_with: dict[str, RunOptions] = {}
+
+    def stand(self, ctx: Pinned) -> None:
+        """Judge and run the calls to come in this context."""
+        self._gates = self._gates.model_copy(update={"ctx": ctx})
+        self._asking.stand(ctx)
+
+    async def batch(
+        self, calls: tuple[CallPart, ...], says: str, withheld: tuple[str, ...] = (), gated: GateReply | None = None
+    ) -> list[CallOutcome]:
+        """Settle every call of one completion; those that need nobody do not wait for those that do.
+
+        Nothing of what was `withheld` from the model runs, in the place of another tool either. `gated` are the
+        rulings on these calls where the gates were asked with the completion.
+        """
+        if not calls:
+            return []
+        if withheld != self._gates.withheld:
+            self._gates = self._gates.model_copy(update={"withheld": withheld})
+        asked = {"calls": calls, "tally": self._record.tally, "agent_says": says}
+        try:
+            gated = gated or await judged(self._gates.model_copy(update=asked))
+        except asyncio.CancelledError:
+            self._stop()
+            # Each call still has its one result: a conversation with calls that have none cannot be shown to a model.
+            return [outcomes.unwanted(call.call, call.tool) for call in calls]
+        self._record.tally = gated.tally
+        rulings = [self._asking.enter(ruling) for ruling in gated.rulings]
+        self._record.entered = self._record.completions
+        # Its rulings hold every request a second time, and the turn may wait for months.
+        del gated
+        self._show()
+        pairs = zip(calls, rulings, strict=True)
+        running = [asyncio.create_task(self._conclude(call, ruling, says)) for call, ruling in pairs]
+        try:
+            # Not asyncio's own `wait`, which goes through a set: read anew, its order would be another one.
+            await workflow.wait(running)
+        except asyncio.CancelledError:
+            self._stop()
+            await workflow.wait(running)
+        return [task.result() for task in running]
+
+    def _stop(self) -> None:
+        """The turn is cancelled: what has not started never will, what runs is awaited."""
+        self._running.cancel()
+        self._asking.stop()
+
+    async def _conclude(self, call: CallPart, ruling: Ruling, says: str) -> CallOutcome:
+        primary = outcome = await self._settle(call, ruling)
+        # A tool that changed while people were asked may have run with other options than it was proposed with.
+        ran_with = self._ran_with.pop(call.call, ruling.options)
+        if ran_with.fallbacks:
+            ran = ruling.model_copy(update={"options": ran_with})
+            outcome = outcomes.stood_in(primary, await self._fallbacks(call, ran, primary, says))
+        self._record.conclude(outcome)
+        if ruling.options.aborts and outcomes.stops_siblings(primary, outcome):
+            self._abort(self._record.siblings(call.call))
+        return outcome
+
+    def _abort(self, calls: tuple[str, ...]) -> None:
+        self._running.abort(calls)
+        for request in self._desk.pending():
+            # Whether something happened is asked all the same.
+            if request.call in calls and request.kind == "approval":
+                self._desk.cancel(request.id, "", _SIBLING_FAILED, workflow.now())
+
+    async def _fallbacks(self, call: CallPart, ruling: Ruling, primary: CallOutcome, says: str) -> list[CallOutcome]:
+        """What became of the tools that were tried in place of one that failed, in order, until one does not."""
+        tried: list[CallOutcome] = []
+        ended, ran_with = primary, ruling.options
+        # What a person wrote into a call is meant for the tool it was shown with.
+        names = () if self._asking.changed(call.call) else ruling.options.fallbacks
+        for number, name in enumerate(names, 1):
+            if not outcomes.goes_on(ended, ran_with) or self._asking.stopped or self._running.aborted(call.call):
+                break
+            # An id of its own, and so a digest and a ticket: nothing said of the first call lets this one run.
+            second = CallPart(call=stand_in_id(call.call, number), tool=name, args=call.args)
+            self._record.stand_in(second, call.call)
+            stands_in = await self._judge_fallback(second, ruling, says)
+            ended = await self._settle(second, stands_in)
+            ran_with = self._ran_with.pop(second.call, stands_in.options)
+            self._record.conclude(ended)
+            tried.append(ended)
+            if self._asking.changed(second.call):
+                break
+        return tried
+
+    async def _judge_fallback(self, call: CallPart, primary: Ruling, says: str) -> Ruling:
+        """The ruling on a fallback: through every gate as any other call, and counted as one."""
+        # The tally is read, and written when the gates have answered: two fallbacks at once would be counted as one.
+        async with self._asking.one_after_the_other():
+            before = self._record.tally
+            asked = {"calls": (call,), "tally": before, "agent_says": says}
+            gated = await judged(self._gates.model_copy(update=asked))
+            # The model repeats itself even where fallbacks come between its equal calls.
+            same = {"last_action": before.last_action, "identical": before.identical}
+            self._record.tally = gated.tally.model_copy(update=same)
+        # Its end may be the beginning of the next one: that must stand in the history where it happened.
+        ruling = self._asking.enter(_shared(gated.rulings[0], primary, local=False))
+        self._show()
+        return ruling
+
+    async def _settle(self, call: CallPart, ruling: Ruling) -> CallOutcome:
+        """Bring one call to its one outcome: judged anew as often as its approval goes stale, within bounds."""
+        tries, revision = _Tries(), 1
+        request: ApprovalRequest | None = None
+        while revision <= MAX_REVISIONS:
+            if ruling.verdict == "settled" and ruling.outcome is not None:
+                return ruling.outcome
+            if ruling.verdict == "ask":
+                # One that was open when the turn was stopped is cancelled by then, and ends below as what it is.
+                if self._asking.stopped and not self._asking.revision(call.call):
+                    return outcomes.unwanted(call.call, call.tool)
+                if self._running.aborted(call.call):
+                    # Asked only after its sibling had failed: withdrawn at once, so that nobody is left to answer it.
+                    self._abort((call.call,))
+                request = await self._asking.answered(ruling)
+                if request.state == "cancelled" and self._running.aborted(call.call):
+                    return self._running.unbegun(call)
+                if request.state != "approved":
+                    return denied_outcome(request)
+                revision = request.revision
+                call, ruling = self._asking.take_edit(call, ruling)
+            if self._asking.stopped:
+                return outcomes.unwanted(call.call, call.tool)
+            reply = await self._run_tool(call, ruling, request, tries)
+            revision += 1
+            unknown = self._unknown(reply)
+            if unknown is not None:
+                doubt = await self._asking.doubted(call, ruling, tries.ticket(ruling.digest))
+                if isinstance(doubt, CallOutcome):
+                    return self._credited(_direct(doubt, ruling), ruling, request)
+                if doubt is not None and doubt.state == "happened":
+                    told = await self._tell(call, ruling, request, tries, doubt)
+                    return self._credited(told, ruling, request)
+                if doubt is None or doubt.state != "approved":
+                    return self._credited(outcomes.given_up(unknown, doubt), ruling, request)
+                # It did not happen: the same right to run it, under the next ticket.
+                ruling = ruling.model_copy(update={"verdict": "run"})
+                # Its ticket was claimed and stays so: what comes of the next try needs one of its own.
+                tries.give_up(ruling.digest)
+                tries.doubts += approving(doubt)
+                continue
+            if reply.again == "undone":
+                ruling = ruling.model_copy(update={"verdict": "run"})
+                tries.give_up(ruling.digest)
+                continue
+            if not reply.again and reply.outcome is not None:
+                return self._credited(_direct(reply.outcome, ruling), ruling, request)
+            if reply.again == "lapsed":
+                # The ticket was voided, so that a worker that comes late cannot run it; another try needs the next one.
+                tries.give_up(ruling.digest)
+            if request is not None:
+                self._desk.lapse(request.id, workflow.now())
+            if not self._asking.stopped:
+                request, ruling = None, await self._judge_again(call, ruling)
+            if self._asking.stopped:
+                return outcomes.unwanted(call.call, call.tool)
+        # The last round asked once more: nothing waits for that answer any longer.
+        if request is None and self._desk.waits(approval_id := self._record.approval_id(call.call)):
+            self._desk.cancel(approval_id, "", "Asked too often.", workflow.now())
+        return outcomes.failed(call.call, call.tool, "refused", "Asked too often; give up on this call.")
+
+    async def _judge_again(self, call: CallPart, before: Ruling) -> Ruling:
+        again = {
+            "calls": (call,),
+            "spent": self._asking.revision(call.call),
+            "changed_by": self._asking.editor(call.call),
+        }
+        task = self._gates.model_copy(update=again)
+        async with self._asking.one_after_the_other():
+            gated = await judged(task)
+        ruling = self._asking.enter(_shared(gated.rulings[0], before))
+        self._show()
+        return ruling
+
+    async def _run_tool(
+        self, call: CallPart, ruling: Ruling, request: ApprovalRequest | None, tries: _Tries
+    ) -> ToolReply:
+        self._ran_with[call.call] = ruling.options
+        permit = activity_inputs.permit(self._gates.ctx, call, ruling, request, tries.doubts)
+        return await self._running.run(call, ruling, permit, tries.ticket(ruling.digest))
+
+    async def _tell(
+        self, call: CallPart, ruling: Ruling, request: ApprovalRequest | None, tries: _Tries, doubt: ApprovalRequest
+    ) -> CallOutcome:
+        permit = activity_inputs.permit(self._gates.ctx, call, ruling, request, tries.doubts)
+        return await self._running.keep(call, ruling, permit, tries.ticket(ruling.digest), doubt)
+
+    def _unknown(self, reply: ToolReply) -> CallOutcome | None:
+        """The outcome of a call that people are to be asked about; None where nobody is asked."""
+        unknown = reply.outcome is not None and reply.outcome.code == "in_doubt"
+        # Of a turn that was stopped nobody is asked anything more: its call stays in doubt, and says so.
+        return reply.outcome if unknown and not self._asking.stopped else None
+
+    def _credited(self, outcome: CallOutcome, ruling: Ruling, request: ApprovalRequest | None) -> CallOutcome:
+        credit: dict[str, Any] = {"rule": ruling.rule}
+        if request is not None:
+            note = " ".join(filter(None, (self._asking.note(request), outcome.note)))
+            decided_by = outcome.decided_by or request.decided_by
+            credit |= {
+                "approval_id": request.id,
+                "decided_by": decided_by,
+                "edited_by": request.edited_by or self._asking.editor(request.call),
+                "note": note,
+            }
+        return outcome.model_copy(update=credit)
+
+
+def _direct(outcome: CallOutcome, ruling: Ruling) -> CallOutcome:
+    """`outcome`, marked where it may be the turn's answer.
+
+    That people say it happened is no value to answer with, nor is that the tool handed its work off.
+    """
+    answers = outcome.code == "ok" and not (outcome.decided_by or outcome.handed)
+    direct = ruling.options.return_direct and answers
+    return outcome.model_copy(update={"direct": True}) if direct else outcome
+
+
+def _shared(ruling: Ruling, before: Ruling, **options: Any) -> Ruling:
+    """`ruling` with no more characters of the batch's than the call had when it was proposed (N10), and `options`."""
+    options["budget_chars"] = min(ruling.options.budget_chars, before.options.budget_chars)
+    return ruling.model_copy(update={"options": ruling.options.model_copy(update=options)})

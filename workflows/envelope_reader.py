@@ -1,0 +1,27 @@
+"""What comes in by signal and update, read into shapes without ever raising."""
+
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from signoff.contracts.canonical_json import NotCanonical, canonical_json, nesting
+from signoff.contracts.frozen_model import Shape
+from signoff.contracts.limits import MAX_NESTING
+
+_ShapeT = TypeVar("_ShapeT", bound=Shape)
+
+
+def read(body: Any, shape: type[_ShapeT]) -> _ShapeT | str:
+    """`body` as `shape`, or what is wrong with it: nothing that comes in may keep what goes out from being written."""
+    try:
+        found = shape.model_validate(body, strict=False)
+        plain = found.model_dump(mode="json")
+        # pydantic takes numbers and half characters that the turn's digests, and its histories, cannot hold.
+        canonical_json(plain)
+    except ValidationError as error:
+        # Without the input: a receipt must not repeat what was sent, which may be secret and of any length.
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        return f"`{'.'.join(str(part) for part in first['loc'])}`: {first['msg'].lower()}"
+    except (NotCanonical, ValueError, RecursionError):
+        return "it holds a number or text that JSON cannot carry; send it as a string"
+    return found if nesting(plain) <= MAX_NESTING else f"it is nested deeper than {MAX_NESTING} levels; send it flat"

@@ -1,0 +1,85 @@
+"""What a turn has to do with the session that began it; nothing at all, and no event, for a turn without one."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from temporalio import workflow
+from temporalio.exceptions import FailureError
+
+from signoff.approvals.approval_book import envelope_problem
+from signoff.contracts import names
+from signoff.contracts.ids import SessionKey
+from signoff.contracts.limits import SESSION_MAILBOX
+from signoff.contracts.message import Message
+from signoff.contracts.session_messages import Injection, TurnReport
+from signoff.contracts.turn import Denial, TurnError, TurnInput, TurnResult
+from signoff.contracts.updates import Updates
+from signoff.workflows.envelope_reader import read
+
+
+class InSession:
+    """One turn's place in its session: what reaches it from there, and what it tells."""
+
+    def __init__(self, turn: TurnInput) -> None:
+        self._turn = turn
+        self._session = SessionKey(turn.tenant_id, turn.session_id)
+        self._letters: dict[str, Injection] = {}
+        self._taken: list[str] = []
+        self._aside: asyncio.Task[None] | None = None
+
+    def take(self, envelopes: Sequence[Any]) -> None:
+        """Take in a late result, once for each id; the model is told of it with the next completion."""
+        # What is not taken here is not among `taken` either: the session begins a turn of its own for it.
+        if not self._turn.in_session or envelope_problem(envelopes) or len(self._letters) >= SESSION_MAILBOX:
+            return
+        letter = read(envelopes[0], Injection)
+        if isinstance(letter, Injection):
+            self._letters.setdefault(letter.id, letter)
+
+    def opened(self) -> tuple[Message, ...]:
+        """What came in since the last time."""
+        new = [letter for letter in self._letters.values() if letter.id not in self._taken]
+        self._taken += [letter.id for letter in new]
+        return tuple(letter.message for letter in new)
+
+    def waits(self) -> None:
+        """Tell the session, once, that the next message need not wait for this turn."""
+        if self._turn.in_session and self._aside is None:
+            report = TurnReport(turn=self._turn.turn_id, state="waiting")
+            # Beside the turn: a session that is slow to hear must not hold up those who are asked.
+            self._aside = asyncio.create_task(self._tell(names.TURN_WAITS, report))
+
+    async def ended(self, result: TurnResult, denied: Sequence[Denial], updates: Updates) -> None:
+        """Tell the session how the turn ended. Returns when it knows, or is there no more."""
+        report = TurnReport(
+            turn=self._turn.turn_id,
+            state=result.state,
+            parts=result.parts,
+            error=result.error,
+            pass_to=result.pass_to,
+            denied=tuple(denied),
+            taken=tuple(self._taken),
+            updates=updates,
+        )
+        await self._end(report)
+
+    async def failed(self, error: TurnError) -> None:
+        """Tell the session that the turn could not even begin."""
+        await self._end(TurnReport(turn=self._turn.turn_id, state="error", error=error))
+
+    async def _end(self, report: TurnReport) -> None:
+        if not self._turn.in_session:
+            return
+        for telling in filter(None, (self._aside, asyncio.create_task(self._tell(names.TURN_ENDED, report)))):
+            while not telling.done():
+                # A cancel that comes after the end must not keep the session from hearing of it.
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.shield(telling)
+
+    async def _tell(self, signal: str, report: TurnReport) -> None:
+        # A session that was closed meanwhile needs no word.
+        with contextlib.suppress(FailureError):
+            handle = workflow.get_external_workflow_handle(self._session.workflow_id)
+            await handle.signal(signal, report.model_dump(mode="json"))

@@ -1,0 +1,59 @@
+"""What a turn is started with beside its input, by whomever it is started."""
+
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
+
+from signoff.contracts import names
+from signoff.contracts.content import text_of
+from signoff.contracts.message import Message, TextPart
+from signoff.contracts.session_messages import MailboxMessage
+from signoff.contracts.turn import TurnInput
+from signoff.workflows import temporal_metadata
+
+
+def memo(turn: TurnInput, digest: str = "") -> dict[str, str]:
+    """Title, requester, store, and the input's `digest` where the same turn may be started again."""
+    again = {names.MEMO_INPUT_DIGEST: digest} if digest else {}
+    # In the memo, which a codec encrypts: search attributes are plain text to all who may read the server's tables.
+    asked = {names.MEMO_TITLE: title(turn), names.MEMO_REQUESTER: turn.principal.user}
+    # By which `signoff doctor` finds turns that no worker touches, without reading their histories.
+    store = {names.MEMO_STORE: turn.principal.store_id} if turn.principal.store_id else {}
+    return {**again, **asked, **store}
+
+
+def session_memo(first: MailboxMessage) -> dict[str, str]:
+    """What a session that begins with `first` is called in lists, and whose it is."""
+    return {names.MEMO_TITLE: _brief(_words(first.message)[:1]), names.MEMO_REQUESTER: first.principals[0].user}
+
+
+def attributes(turn: TurnInput) -> TypedSearchAttributes:
+    """The search attributes of a turn that begins."""
+    return TypedSearchAttributes(
+        [
+            SearchAttributePair(temporal_metadata.ACTOR, turn.actor),
+            SearchAttributePair(temporal_metadata.TENANT, turn.tenant_id),
+        ]
+    )
+
+
+def of_tenant(tenant: str) -> TypedSearchAttributes:
+    """The search attributes of a session that begins."""
+    return TypedSearchAttributes([SearchAttributePair(temporal_metadata.TENANT, tenant)])
+
+
+def summary(turn: TurnInput) -> str:
+    """One line for Temporal's own list."""
+    return temporal_metadata.summary(f"{turn.actor}: {title(turn)}")
+
+
+def title(turn: TurnInput) -> str:
+    """The beginning of what was said: what came first, or last where a session's earlier turns stand before it."""
+    said = [words for message in turn.messages for words in _words(message)]
+    return _brief(said[-1:] if turn.in_session else said[:1])
+
+
+def _words(message: Message) -> list[str]:
+    return [text_of(part.text) for part in message.parts if isinstance(part, TextPart)]
+
+
+def _brief(said: list[str]) -> str:
+    return " ".join("".join(said).split())[:80]

@@ -1,0 +1,213 @@
+"""How one call of a turn is carried out: its activity, and what became of it when that was lost."""
+
+import asyncio
+from collections.abc import Collection
+from datetime import datetime
+from functools import partial
+from typing import NamedTuple
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, FailureError
+
+from signoff.approvals.audit_buffer import Seen
+from signoff.approvals.audit_events import turn_stream
+from signoff.approvals.doubt_report import happened
+from signoff.contracts import names
+from signoff.contracts.activity_messages import OutcomeTask, Ruling, RunOptions, ToolReply, ToolTask
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.call import CallOutcome, Permit, Pinned
+from signoff.contracts.message import CallPart
+from signoff.workflows import options, outcomes
+from signoff.workflows.concurrency_slots import Places
+from signoff.workflows.turn_state import TurnRecord
+
+_LATE = "the approval ran out while the call waited for its turn to run"
+
+
+class _Run(NamedTuple):
+    """`harmless`: nothing is lost when it is stopped."""
+
+    handle: workflow.ActivityHandle[ToolReply]
+    harmless: bool
+
+
+class Running:
+    """The tools of one turn that run now. `unwritten` is what the turn has seen; each task takes it along."""
+
+    def __init__(self, record: TurnRecord, ctx: Pinned, unwritten: Seen) -> None:
+        self._record = record
+        self._ctx = ctx
+        self._unwritten = unwritten
+        self._places = Places()
+        self._runs: dict[str, _Run] = {}
+        self._aborted: set[str] = set()
+        self._stopped = False
+        self._stopping: set[asyncio.Task[None]] = set()
+
+    def cancel(self) -> None:
+        """The turn is cancelled: ask everything that runs to stop; what has begun an effect is awaited all the same."""
+        self._stopped = True
+        self._stop(list(self._runs))
+
+    def abort(self, calls: Collection[str]) -> None:
+        """A sibling of `calls` failed: those that have not begun never will, and those that only read are stopped.
+
+        What a person approved, and what has begun an effect, goes on.
+        """
+        self._aborted.update(calls)
+        self._stop([call for call in calls if call in self._runs and self._runs[call].harmless])
+
+    def aborted(self, call: str) -> bool:
+        """Whether a sibling of `call` failed and took it along."""
+        return call in self._aborted
+
+    def unbegun(self, call: CallPart) -> CallOutcome:
+        """The outcome of a call that nobody wants to run any more."""
+        unwanted = self._stopped or not self.aborted(call.call)
+        return (outcomes.unwanted if unwanted else outcomes.aborted)(call.call, call.tool)
+
+    async def run(self, call: CallPart, ruling: Ruling, permit: Permit, ticket: int) -> ToolReply:
+        """Run one call, in its turn. Never raises for what became of it."""
+        ready = workflow.now()
+        async with self._places.one(ruling.options, partial(self._wanted, call.call, permit)) as begins:
+            if not begins:
+                return ToolReply(outcome=self.unbegun(call))
+            left = _left(ruling.options, permit, ready)
+            if left is None:
+                return ToolReply(again="policy", note=_LATE)
+            return await self._begun(call, ruling.model_copy(update={"options": left}), permit, ticket)
+
+    async def keep(
+        self, call: CallPart, ruling: Ruling, permit: Permit, ticket: int, request: ApprovalRequest
+    ) -> CallOutcome:
+        """What became of a call of which a person says in `request` that it happened, once that is in its ticket.
+
+        There it outlives the turn's history: a turn that is begun anew finds it, and asks nobody again.
+        """
+        word = request.votes[-1].decision
+        told = happened(call.call, call.tool, word)
+        task = self._question(call, ruling, permit, ticket).model_copy(update={"happened": word})
+        try:
+            reply = await _became(task, f"Write down that {call.tool} happened")
+        except ActivityError:
+            self._unwritten.give_back(task.audit)
+            return told
+        # A worker that was only slow has told more than anybody who looked later.
+        return self._counted(reply).outcome or told
+
+    def _stop(self, calls: Collection[str]) -> None:
+        if calls:
+            stopping = asyncio.create_task(self._stop_soon(calls))
+            self._stopping.add(stopping)
+            stopping.add_done_callback(self._stopping.discard)
+
+    async def _stop_soon(self, calls: Collection[str]) -> None:
+        # What ended in this very workflow task is heard first: cancelled after its end, a handle forgets its result.
+        await workflow.wait_condition(lambda: True)
+        for call in calls:
+            if call in self._runs:
+                self._runs[call].handle.cancel()
+
+    def _wanted(self, call: str, permit: Permit) -> bool:
+        return not self._stopped and (permit.kind == "approved" or not self.aborted(call))
+
+    async def _begun(self, call: CallPart, ruling: Ruling, permit: Permit, ticket: int) -> ToolReply:
+        self._record.mark(call.call, "running", ruling.rule)
+        task = ToolTask(
+            permit=permit,
+            tool=call.tool,
+            args=call.args,
+            ticket=ticket,
+            budget_chars=ruling.options.budget_chars,
+            audit=self._unwritten.take(turn_stream(self._ctx), self._ctx.tenant),
+        )
+        try:
+            reply = await (_local(call, task, ruling) if ruling.options.local else self._scheduled(call, task, ruling))
+        except outcomes.LOST as error:
+            # It may not have begun at all.
+            self._unwritten.give_back(task.audit)
+            return self._counted(await self._after_failure(error, call, ruling, permit, ticket))
+        if reply.outcome is not None:
+            self._record.worked(reply.outcome)
+        return reply
+
+    async def _scheduled(self, call: CallPart, task: ToolTask, ruling: Ruling) -> ToolReply:
+        handle: workflow.ActivityHandle[ToolReply] = workflow.start_activity(
+            ruling.options.activity or call.tool,
+            task,
+            # The tool's activity compares it with its permit, so that no permit runs another call.
+            activity_id=call.call,
+            result_type=ToolReply,
+            **options.tool(ruling.options),
+        )
+        # What a person let run is theirs to see through, and a remembered answer is spent with the call's ticket.
+        by_rule = task.permit.kind == "auto" and not task.permit.grant
+        harmless = by_rule and ruling.options.read_only
+        self._runs[call.call] = _Run(handle, harmless)
+        try:
+            return await handle
+        finally:
+            del self._runs[call.call]
+
+    def _counted(self, reply: ToolReply) -> ToolReply:
+        """`reply`, of a call that was lost, once what it took counts: its worker was only slow, or it was looked up."""
+        found = reply.outcome
+        if found is not None and (found.cost or found.duration_ms):
+            self._record.worked(found)
+        return reply
+
+    async def _after_failure(
+        self, error: FailureError, call: CallPart, ruling: Ruling, permit: Permit, ticket: int
+    ) -> ToolReply:
+        kind = outcomes.error_type(error)
+        # It had no effect that could be in doubt.
+        if outcomes.was_cancelled(error) and ruling.options.read_only:
+            return ToolReply(outcome=self.unbegun(call))
+        if kind == "InDoubt":
+            return ToolReply(outcome=outcomes.in_doubt(call.call, call.tool))
+        if kind == "Refused":
+            return ToolReply(outcome=outcomes.failed(call.call, call.tool, "refused", outcomes.error_text(error)))
+        # Local tools only read, and take no ticket: there is nothing to look up.
+        if ruling.options.local:
+            return ToolReply(
+                outcome=outcomes.failed(call.call, call.tool, "execution_failed", outcomes.error_text(error))
+            )
+        # Whatever the server calls the failure, only the ticket knows whether the effect had begun.
+        return await _became(self._question(call, ruling, permit, ticket), f"Find out what became of {call.tool}")
+
+    def _question(self, call: CallPart, ruling: Ruling, permit: Permit, ticket: int) -> OutcomeTask:
+        return OutcomeTask(
+            permit=permit,
+            tool=call.tool,
+            ticket=ticket,
+            idempotent=ruling.options.idempotent,
+            args=call.args,
+            budget_chars=ruling.options.budget_chars,
+            audit=self._unwritten.take(turn_stream(self._ctx), self._ctx.tenant),
+        )
+
+
+def _left(options: RunOptions, permit: Permit, ready: datetime) -> RunOptions | None:
+    """`options` with what is left of an approval after the wait for a place; None where nothing is."""
+    if permit.kind == "auto":
+        return options
+    left = options.grant_ttl - (workflow.now() - ready).total_seconds()
+    return options.model_copy(update={"grant_ttl": left}) if left > 0 else None
+
+
+async def _became(task: OutcomeTask, summary: str) -> ToolReply:
+    reply: ToolReply = await workflow.execute_activity(
+        names.OUTCOME, task, result_type=ToolReply, summary=summary, **options.OUTCOME
+    )
+    return reply
+
+
+async def _local(call: CallPart, task: ToolTask, ruling: Ruling) -> ToolReply:
+    reply: ToolReply = await workflow.execute_local_activity(
+        ruling.options.activity or call.tool,
+        task,
+        activity_id=call.call,
+        result_type=ToolReply,
+        **options.local_tool(ruling.options),
+    )
+    return reply

@@ -1,0 +1,213 @@
+"""What a turn remembers of itself: messages, calls, usage. Plain data and plain computation."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from signoff.approvals.approval_book import Desk
+from signoff.contracts.activity_messages import ModelReply, Response, Tally, TurnLimits
+from signoff.contracts.call import CallOutcome
+from signoff.contracts.content import Content, text_of
+from signoff.contracts.frozen_model import Shape
+from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.contracts.limits import MAX_DENIALS_IN_A_ROW, MESSAGES_BYTES
+from signoff.contracts.message import CallPart, Message, ResultPart
+from signoff.contracts.names import RESPOND
+from signoff.contracts.parts import RESPONSE
+from signoff.contracts.turn import (
+    CallView,
+    LiveState,
+    ResponsePart,
+    TurnError,
+    TurnInput,
+    TurnResult,
+    TurnState,
+    TurnView,
+    Usage,
+)
+from signoff.workflows.result_size import bounded, json_size
+
+
+class TurnRecord:
+    """The state of one turn, apart from what people were asked (that is the desk's)."""
+
+    def __init__(self, turn: TurnInput) -> None:
+        self.turn = turn
+        self.key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
+        self.state: LiveState = "running"
+        self.messages: list[Message] = list(turn.messages)
+        self.message_bytes = sum(json_size(message) for message in turn.messages)
+        self.calls: dict[str, CallView] = {}
+        self.usage = Usage()
+        self.limits = TurnLimits()
+        self.completions = 0
+        self.entered = 0
+        """The last completion of whose calls the turn knows which ones ask."""
+        self.active_seconds = 0.0
+        self.tool_cost = 0.0
+        self.tally = Tally()
+        self.catalog = ""
+        self.bad_responds = 0
+        self.result: TurnResult | None = None
+
+    def approval_id(self, call: str) -> str:
+        """The approval id of one of this turn's calls."""
+        return ApprovalKey(self.key, call).id
+
+    def may_be_asked(self, approval_id: str) -> bool:
+        """Whether the gates may have asked this already: of a completion whose rulings the turn has not heard yet."""
+        coming = self.approval_id(f"c{self.completions}.")
+        return self.entered < self.completions and self.result is None and approval_id.startswith(coming)
+
+    def say(self, message: Message) -> None:
+        """Append a message to the conversation."""
+        self.messages.append(message)
+        self.message_bytes += json_size(message)
+
+    def hear(self, reply: ModelReply) -> tuple[CallPart, ...]:
+        """Take in a completion; returns the calls to settle, in order, `respond` excluded."""
+        self.usage = self.usage + reply.usage
+        self.limits = reply.limits
+        self.catalog = reply.catalog
+        self.say(reply.message)
+        calls = reply.calls
+        for part in calls:
+            preview = text_of(part.args) if part.args.blob else ""
+            self.calls[part.call] = CallView(call=part.call, tool=part.tool, state="proposed", args_preview=preview)
+        return calls
+
+    def stand_in(self, part: CallPart, call: str) -> None:
+        """Show `part` as what is tried in place of call `call`."""
+        self.calls[part.call] = CallView(call=part.call, tool=part.tool, state="proposed", stands_for=call)
+
+    def siblings(self, call: str) -> tuple[str, ...]:
+        """The calls beside `call` that have no outcome yet, in order; a completion is settled before the next one."""
+        return tuple(view.call for view in self.calls.values() if view.outcome is None and view.call != call)
+
+    def worked(self, outcome: CallOutcome) -> None:
+        """Count what a tool took against the turn's limits."""
+        self.tool_cost += outcome.cost
+        self.active_seconds += outcome.duration_ms / 1000
+
+    def mark(self, call: str, state: str, rule: str = "") -> None:
+        """Show call `call` in `state`."""
+        view = self.calls[call]
+        self.calls[call] = view.model_copy(update={"state": state, "rule": rule or view.rule})
+
+    def conclude(self, outcome: CallOutcome) -> None:
+        """Show a call as settled, though its siblings may still wait."""
+        view = self.calls[outcome.call]
+        self.calls[outcome.call] = view.model_copy(update={"state": outcome.code, "outcome": outcome})
+
+    def settle(self, calls: tuple[CallPart, ...], outcomes: list[CallOutcome], extra: tuple[ResultPart, ...]) -> None:
+        """Write the one result of each call, in input order, into the conversation."""
+        for outcome in outcomes:
+            self.conclude(outcome)
+        parts = tuple(_result(call, outcome) for call, outcome in zip(calls, outcomes, strict=True))
+        self.say(Message(role="tool", parts=(*parts, *extra)))
+        # The turn's result carries these beside the messages' own values.
+        self.message_bytes += sum(json_size(each) for outcome in outcomes for each in _beside(outcome))
+        denials = self.tally.denials
+        for outcome in outcomes:
+            # Only a success breaks the row: else a model could go on asking people by failing in between.
+            denials = denials + 1 if outcome.code == "denied" else 0 if outcome.code == "ok" else denials
+        self.tally = self.tally.model_copy(update={"denials": denials})
+
+    def over(self) -> TurnError | None:
+        """The cap that ends the turn before another completion, if any."""
+        limits = self.limits
+        if self.tally.denials >= MAX_DENIALS_IN_A_ROW:
+            return TurnError(code="denial_limit", message=f"{MAX_DENIALS_IN_A_ROW} calls in a row were denied")
+        if self.completions >= limits.completions:
+            return TurnError(code="completion_limit", message=f"no answer within {limits.completions} completions")
+        if self.tally.calls >= limits.calls:
+            return TurnError(code="call_limit", message=f"more than {limits.calls} tool calls")
+        if limits.cost is not None and self.usage.cost + self.tool_cost >= limits.cost:
+            return TurnError(code="cost_limit", message=f"the turn's budget of {limits.cost} USD is spent")
+        if self.active_seconds >= limits.active_seconds:
+            return TurnError(code="time_limit", message=f"more than {limits.active_seconds:.0f} s of work")
+        if self.message_bytes > MESSAGES_BYTES:
+            return TurnError(code="conversation_limit", message=f"the conversation is over {MESSAGES_BYTES} bytes")
+        return None
+
+    def answered(self, response: Response) -> TurnResult:
+        """The result of a turn whose model answered."""
+        words = ResponsePart(type=RESPONSE, content=response.text)
+        result = self.finished(response.state, (words, *response.parts))
+        return result.model_copy(update={"pass_to": response.pass_to})
+
+    def finished(
+        self, state: TurnState, parts: tuple[ResponsePart, ...] = (), error: TurnError | None = None
+    ) -> TurnResult:
+        """The result the turn completes with."""
+        # What stood in for a call is in that call's outcome: the model proposed one, and has one result.
+        proposed = (view for view in self.calls.values() if not view.stands_for)
+        whole = TurnResult(
+            state=state,
+            parts=parts,
+            calls=tuple(view.outcome for view in proposed if view.outcome is not None),
+            usage=self.usage,
+            completions=self.completions,
+            error=error,
+            actor=self.turn.actor,
+            turn=self.turn.turn_id,
+            tool_calls=self.tally.calls,
+            cost=self.usage.cost + self.tool_cost,
+            active_seconds=round(self.active_seconds, 3),
+        )
+        return bounded(whole)
+
+    def view(self, desk: Desk, started_at: datetime) -> TurnView:
+        """What an onlooker sees now."""
+        requests = {request.call: request for request in desk.all()}
+        calls = tuple(v.model_copy(update={"approval": requests.get(v.call)}) for v in self.calls.values())
+        return TurnView(
+            tenant=self.key.tenant,
+            session=self.key.session,
+            turn=self.key.turn,
+            actor=self.turn.actor,
+            state=self.state,
+            requester=self.turn.principal,
+            messages=tuple(self.messages),
+            calls=calls,
+            result=self.result,
+            started_at=started_at,
+            refusals=desk.refused,
+            catalog=self.catalog,
+            in_session=self.turn.in_session,
+        )
+
+
+def skipped(call: CallPart) -> CallOutcome:
+    """The outcome of a call that stood beside `respond` (Q2): not executed."""
+    text = "Not executed: the turn ended with the response in the same completion."
+    return CallOutcome(call=call.call, tool=call.tool, code="skipped", gate="respond", value=Content(inline=text))
+
+
+def correction(reply: ModelReply) -> ResultPart:
+    """The result that tells the model what was wrong with its `respond`."""
+    provider = next(
+        (p.provider_call for p in reply.message.parts if isinstance(p, CallPart) and p.call == reply.respond_call), ""
+    )
+    return ResultPart(
+        call=reply.respond_call,
+        provider_call=provider,
+        tool=RESPOND,
+        code="input_invalid",
+        value=Content(inline=reply.respond_error),
+    )
+
+
+def _result(call: CallPart, outcome: CallOutcome) -> ResultPart:
+    return ResultPart(
+        call=call.call,
+        provider_call=call.provider_call,
+        tool=call.tool,
+        code=outcome.code,
+        value=outcome.value,
+        note=outcome.note,
+    )
+
+
+def _beside(outcome: CallOutcome) -> Iterator[Shape]:
+    beside = (outcome.structured, outcome.data_update, outcome.context_update, outcome.updates)
+    yield from (each for each in beside if each is not None)
