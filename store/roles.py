@@ -97,7 +97,8 @@ _NO_CHAIN: Final = "stream <> 'checkpoints'"
 
 _WORKER: Final = {
     BLOBS: _ADD,
-    COMPLETIONS: Rights(select=True, insert=True, delete=True),
+    # Rows are locked before they are dropped, which PostgreSQL lets only those do who may change a column of them.
+    COMPLETIONS: Rights(select=True, insert=True, update=_only(COMPLETIONS, "kept_at"), delete=True),
     QUESTIONS: Rights(select=True, insert=True, update=_END, changed=_NOT_ENDED),
     # What is done stays done, so that nothing runs a second time, but for an outcome of which nobody knew.
     TICKETS: Rights(

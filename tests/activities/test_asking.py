@@ -128,9 +128,9 @@ async def test_what_is_withheld_from_the_model_is_recorded(store: Store) -> None
 
     switch = Switch(False)
     room = room_of(store, tool(available=switch), tool("look"), drivers={"scripted": ScriptedModel(react)})
-    task = ModelTask(ctx=pinned(), completion=1, messages=(user_message("go"),))
     replies: list[ModelReply] = []
-    for switch.says in (False, True):
+    for completion, switch.says in enumerate((False, True), start=1):
+        task = ModelTask(ctx=pinned(), completion=completion, messages=(user_message("go"),))
         replies.append(await environment("signoff.model").run(ModelActivity(room).model, task))
     assert [reply.withheld for reply in replies] == [("pay",), ()]
     assert [[offer.name for offer in request.tools] for request in seen] == [
