@@ -22,7 +22,14 @@ from signoff.approvals import audit_events
 from signoff.approvals.card_notes import of_fallback, why_again
 from signoff.approvals.digest import call_digest, doubt_digest
 from signoff.approvals.doubt_report import happened as told_happened
-from signoff.approvals.earlier_questions import denial_of, ending_of, is_barred, is_bound_to, last_asked
+from signoff.approvals.earlier_questions import (
+    denial_of,
+    ending_of,
+    is_barred,
+    is_bound_to,
+    last_asked,
+    was_asked_since,
+)
 from signoff.approvals.redaction import without
 from signoff.contracts import names
 from signoff.contracts.activity_messages import GateReply, GateTask, Ruling, RunOptions, Tally
@@ -163,6 +170,9 @@ class GateActivity:
         # Before remembered answers: no approval in advance holds in a frozen tenant, and no use of one is spent there.
         if freeze is not None:
             return frozen(found, freeze.reason, call)
+        if any(each.call == call.call and was_asked_since(each, task.asked_since) for each in asked):
+            # An earlier attempt asked this, and its turn has yet to hear what was answered: it hears that.
+            return dataclasses.replace(found, kind="ask") if found.kind == "run" else found
         if found.kind in ("run", "ask"):
             denial = denial_of(asked, task.ctx, call.tool, args)
             if denial is not None:
@@ -212,7 +222,8 @@ class GateActivity:
             return ruling.model_copy(update={"verdict": "settled", "outcome": ran})
         if await self._is_over(task.ctx, asked):
             return _refused(call, "it is too long ago that anything was heard of this turn")
-        again = "" if task.edit is not None else why_again(asked, call.call, definition_hash(tool), verdict.policy_hash)
+        under = (definition_hash(tool), verdict.policy_hash)
+        again = "" if task.edit is not None else why_again(asked, call.call, *under, task.asked_since)
         note = "; ".join(filter(None, (self._stands_in(call), again, found.note, other)))
         about = Subject(call, args, tool, verdict, digest, note, ruling.override)
         request = await self._asked(task, about)

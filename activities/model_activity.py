@@ -37,7 +37,7 @@ from signoff.contracts.turn import ResponsePart
 from signoff.formats.bounds import out_of_bounds
 from signoff.registry.respond_form import Payload
 from signoff.registry.results.tool_result import render_value
-from signoff.store.completions import Completions
+from signoff.store.completions import Completions, KeptReply
 from signoff.store.content_store import fetch_in, load_in, sealed, to_content
 from signoff.store.store import Blob
 
@@ -90,7 +90,7 @@ class ModelActivity:
         run = info.workflow_run_id or ""
         before = await self._completions.read(run, task.completion) if run and info.attempt > 1 else None
         if before is not None:
-            return ModelReply.model_validate_json(before)
+            return _kept(before)
         reply, provider = await self._asked(task)
         if not (run and _has_calls(reply)):
             # Nothing is done between such a reply and the end of this activity: it would be kept for nobody.
@@ -100,7 +100,7 @@ class ModelActivity:
         body = reply.model_dump_json().encode()
         kept = await self._completions.keep(run, task.completion, body, provider)
         # An attempt that was taken for lost may have answered first: one of them is what the turn hears.
-        return reply if kept is body else ModelReply.model_validate_json(kept)
+        return _kept(kept)
 
     async def _judged(self, task: ModelTask, reply: ModelReply, begun: float) -> ModelReply:
         """`reply` with what the gates say of its calls; without where they cannot say it now, and the turn asks."""
@@ -115,6 +115,7 @@ class ModelActivity:
             dry_run=task.dry_run,
             agent_says=words_of(reply.message),
             withheld=reply.withheld,
+            asked_since=reply.kept_at,
         )
         try:
             async with asyncio.timeout(GATES_SECONDS):
@@ -245,6 +246,10 @@ class ModelActivity:
 
     async def _provider(self, message: Message, place: SessionKey) -> bytes | None:
         return await fetch_in(self._room.store, message.provider, place) if message.provider else None
+
+
+def _kept(kept: KeptReply) -> ModelReply:
+    return ModelReply.model_validate_json(kept.body).model_copy(update={"kept_at": kept.at})
 
 
 def _has_calls(reply: ModelReply) -> bool:

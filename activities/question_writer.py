@@ -92,7 +92,8 @@ class QuestionWriter:
             new[:] = [shown(asked)]
             return writing([audit_events.asked(new[0], asked.opened_at or self._room.clock())])
 
-        asked = await self._rows.ask(question, canonical_json(declaration), also, spent=task.spent)
+        body = canonical_json(declaration)
+        asked = await self._rows.ask(question, body, also, spent=task.spent, since=task.asked_since)
         # Its hash takes a while: once a question is enough.
         return new[0] if new else None if asked is None else shown(asked)
 

@@ -1,7 +1,9 @@
 """What a card says of why it is asked, in Signoff's own words, from what the store and the catalog have."""
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
+from signoff.approvals.earlier_questions import is_asked_still
 from signoff.contracts.approval import ApprovalRequest
 
 TOOL_CHANGED = "the tool changed while you were asked"
@@ -9,13 +11,15 @@ POLICY_CHANGED = "the policy changed while you were asked"
 NOT_RUN = "this was answered before, and has not run"
 
 
-def why_again(requests: Iterable[ApprovalRequest], call: str, definition: str, policy_hash: str) -> str:
+def why_again(
+    requests: Iterable[ApprovalRequest], call: str, definition: str, policy_hash: str, since: datetime | None = None
+) -> str:
     """Why people are asked again about `call` under this definition and policy; "" where that says nothing.
 
-    `requests` are those of its turn, every revision, the oldest first.
+    `requests` are those of its turn, every revision, the oldest first; `since` as `is_asked_still` takes it.
     """
     asked = [each for each in requests if each.call == call and each.kind == "approval"]
-    if asked and _waits(asked[-1]) and _under(asked[-1], definition, policy_hash):
+    if asked and is_asked_still(asked[-1], since) and _under(asked[-1], definition, policy_hash):
         # It is this very question, which an activity that is tried twice must find again word for word.
         asked.pop()
     if not asked:
@@ -37,10 +41,6 @@ def of_edit(name: str) -> str:
 def of_fallback(tools: Sequence[str]) -> str:
     """In place of which tools a call may be tried; "" where it stands in for none."""
     return f"this is a fallback of {', '.join(f'`{each}`' for each in tools)}" if tools else ""
-
-
-def _waits(request: ApprovalRequest) -> bool:
-    return request.state == "pending" and request.ended_at is None
 
 
 def _under(request: ApprovalRequest, definition: str, policy_hash: str) -> bool:

@@ -36,6 +36,22 @@ def is_barred(requests: Iterable[ApprovalRequest], call: str) -> bool:
     return withdrawn or latest.state in ("denied", "timed_out")
 
 
+def is_asked_still(request: ApprovalRequest, since: datetime | None = None) -> bool:
+    """Whether a question goes on as it is where its call is judged again, before anybody withdrew it.
+
+    It waits; or it was asked after `since` (UTC, by the store's clock), when its turn had yet to hear of it: then what
+    was answered meanwhile is an answer to that turn, and nobody is asked twice.
+    """
+    if request.ended_at is not None:
+        return False
+    return request.state == "pending" or was_asked_since(request, since)
+
+
+def was_asked_since(request: ApprovalRequest, since: datetime | None) -> bool:
+    """Whether a question was asked at that time or later (UTC, by the store's clock); never without a time."""
+    return since is not None and request.opened_at is not None and request.opened_at >= since
+
+
 def is_bound_to(requests: Iterable[ApprovalRequest], ctx: Pinned, digest: str, args: Mapping[str, Any]) -> bool:
     """Whether people were asked about the call with this digest, with these arguments."""
     return any(each.digest == digest and _is_about(each, ctx, args) for each in requests)

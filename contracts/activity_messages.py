@@ -76,6 +76,8 @@ class ModelReply(Shape):
     limits: TurnLimits = TurnLimits()
     withheld: tuple[str, ...] = ()
     """Tools that the model was not told of, as they were not available: none of them runs in this batch."""
+    kept_at: datetime | None = None
+    """Since when a reply with calls lies in the store, by its clock (UTC)."""
     gates: "GateReply | None" = None
     """The rulings on its calls; None where the turn has to ask for them."""
 
@@ -104,6 +106,8 @@ class GateTask(Shape):
     """Number of the ticket of the call with digest `doubt_of` of which nobody knows whether it happened."""
     withheld: tuple[str, ...] = ()
     """Tools that were not available when the model was told of its tools."""
+    asked_since: datetime | None = None
+    """When the calls were kept (UTC): what an earlier attempt asked since then stands, also where it was answered."""
 
 
 class RunOptions(Shape):

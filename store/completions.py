@@ -1,11 +1,11 @@
 """What models answered, kept before its calls are judged: an attempt that comes after finds it and asks nobody."""
 
-from datetime import timedelta
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, select
 
-from signoff.store.claim_conditions import added
+from signoff.store.claim_conditions import added, moment
 from signoff.store.leases import in_seconds
 from signoff.store.store import Blob, Store, add_blob
 from signoff.store.tables import COMPLETIONS
@@ -14,7 +14,7 @@ KEPT: Final = timedelta(hours=1)
 """For how long a reply is kept at most: all attempts of its completion together have ten minutes."""
 _DROPPED_AT_ONCE: Final = 20
 
-_READ: Final = select(COMPLETIONS.c.body).where(COMPLETIONS.c.key == bindparam("named"))
+_READ: Final = select(COMPLETIONS.c.body, COMPLETIONS.c.kept_at).where(COMPLETIONS.c.key == bindparam("named"))
 _DROP: Final = delete(COMPLETIONS).where(COMPLETIONS.c.key == bindparam("named"))
 _OLD: Final = (
     select(COMPLETIONS.c.key)
@@ -26,35 +26,50 @@ _OLD: Final = (
 _DROP_OLD: Final = delete(COMPLETIONS).where(COMPLETIONS.c.key.in_(_OLD))
 
 
+class KeptReply(NamedTuple):
+    """A reply, and since when it is kept, by the store's clock (UTC)."""
+
+    body: bytes
+    at: datetime
+
+
 class Completions:
     """The replies of a store, by run and number of the completion (from 1). All methods raise `StoreUnavailable`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def read(self, run: str, number: int) -> bytes | None:
+    async def read(self, run: str, number: int) -> KeptReply | None:
         """The reply that an earlier attempt kept, or None."""
-        found = await self._store.run(lambda connection: connection.scalar(_READ, {"named": _key(run, number)}))
-        return None if found is None else bytes(found)
+        return await self._store.run(lambda connection: _found(connection, _key(run, number)))
 
-    async def keep(self, run: str, number: int, body: bytes, blob: Blob | None = None) -> bytes:
+    async def keep(self, run: str, number: int, body: bytes, blob: Blob | None = None) -> KeptReply:
         """Keep a reply, and `blob` with it; returns the one that is kept, which is the first of all attempts.
 
         The reply of the completion before goes with it, and a few that are older than `KEPT`.
         """
 
-        def write(connection: Connection) -> bytes:
+        def write(connection: Connection) -> KeptReply:
             named = _key(run, number)
-            if not added(connection, COMPLETIONS, {"key": named, "body": body}):
-                return bytes(connection.execute(_READ, {"named": named}).scalar_one())
+            is_first = added(connection, COMPLETIONS, {"key": named, "body": body})
+            kept = _found(connection, named)
+            if kept is None:
+                raise RuntimeError(f"a reply that was kept just now is gone: {named}")
+            if not is_first:
+                return kept
             if blob is not None:
                 add_blob(connection, blob)
             if number > 1:
                 connection.execute(_DROP, {"named": _key(run, number - 1)})
             connection.execute(_DROP_OLD)
-            return body
+            return kept
 
         return await self._store.run(write)
+
+
+def _found(connection: Connection, key: str) -> KeptReply | None:
+    row = connection.execute(_READ, {"named": key}).one_or_none()
+    return None if row is None else KeptReply(bytes(row.body), moment(row.kept_at))
 
 
 def _key(run: str, number: int) -> str:

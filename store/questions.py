@@ -32,6 +32,7 @@ from sqlalchemy import (
 
 from signoff.approvals.deadlines import last_moment
 from signoff.approvals.digest import question_hash
+from signoff.approvals.earlier_questions import is_asked_still
 from signoff.approvals.request_state import StoredAnswer, edit_stands, request_at, request_of
 from signoff.contracts.approval import ApprovalRequest, Ending, Question, Vote
 from signoff.contracts.canonical_json import NotCanonical
@@ -163,7 +164,13 @@ class Questions:
         self._store = store
 
     async def ask(
-        self, question: Question, declaration: bytes, also: Callable[[Question], Also] | None = None, *, spent: int = 0
+        self,
+        question: Question,
+        declaration: bytes,
+        also: Callable[[Question], Also] | None = None,
+        *,
+        spent: int = 0,
+        since: datetime | None = None,
     ) -> Question | None:
         """Ask a question; returns its row, which has its revision, code and time from the store.
 
@@ -172,15 +179,15 @@ class Questions:
 
         The same question again, while it is neither answered nor ended, is the same row: an activity may be tried
         twice, and a turn be reset. Not where its revision is `spent`: an answer of which only the turn knows has been
-        used up by then. `declaration` is what `question.definition` is the hash of. `also` is what else is
-        written with a new row.
+        used up by then. One asked at `since` or later is the same row also where it was answered. `declaration` is what
+        `question.definition` is the hash of. `also` is what else is written with a new row.
         """
 
         def write(connection: Connection) -> Question | None:
             lock_approval(connection, question.id)
             rows = read_rows(connection, question.id)
             about = question if rows is None else _proposed(rows, question)
-            if rows is not None and rows.latest.revision > spent and _is_same(rows, about):
+            if rows is not None and rows.latest.revision > spent and _is_same(rows, about, since):
                 return rows.latest
             # Under the lock: whoever says no while a change is judged is heard before it is asked.
             if about.edit_of and (rows is None or not _takes_edit(rows, about)):
@@ -560,13 +567,13 @@ def _takes_edit(rows: ApprovalRows, question: Question) -> bool:
     return waits and stands and latest.revision == question.edit_of
 
 
-def _is_same(rows: ApprovalRows, question: Question) -> bool:
+def _is_same(rows: ApprovalRows, question: Question, since: datetime | None) -> bool:
     latest = rows.latest
     same = question_hash(latest) == question_hash(question.model_copy(update={"revision": latest.revision}))
     if not same or latest.ended_at is not None:
         return False
     # What a change made is asked once, whatever was answered since: its author's yes must not count a second time.
-    return question.edit_delivery != "" or rows.request(latest).state == "pending"
+    return question.edit_delivery != "" or is_asked_still(rows.request(latest), since)
 
 
 def _free_code(connection: Connection, tenant: str) -> str:

@@ -16,7 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from signoff.contracts.audit import AuditEntry
     from signoff.contracts.call import CallOutcome, Pinned
     from signoff.contracts.limits import HISTORY_BYTES, HISTORY_EVENTS
-    from signoff.contracts.message import Message, words_of
+    from signoff.contracts.message import Message
     from signoff.contracts.receipt import Receipt
     from signoff.contracts.turn import TurnError, TurnInput, TurnResult, TurnView
     from signoff.workflows import options, outcomes
@@ -187,7 +187,7 @@ class ActorTurn:
                 record.bad_responds += 1
                 record.settle(calls, [skipped(call) for call in calls], (correction(reply),))
                 continue
-            batch = self._settling.batch(calls, words_of(reply.message), reply.withheld, reply.gates)
+            batch = self._settling.batch(calls, reply)
             # A turn may wait for months: what it does not need meanwhile it does not keep.
             del reply
             settled = self._updated(await batch)

@@ -10,13 +10,13 @@ from temporalio import workflow
 from signoff.approvals.approval_book import Desk
 from signoff.approvals.denial_outcome import denied_outcome
 from signoff.approvals.machine import approving
-from signoff.contracts.activity_messages import GateReply, GateTask, Ruling, RunOptions, ToolReply
+from signoff.contracts.activity_messages import GateTask, ModelReply, Ruling, RunOptions, ToolReply
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallOutcome, Pinned
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import stand_in_id
 from signoff.contracts.limits import MAX_REVISIONS
-from signoff.contracts.message import CallPart
+from signoff.contracts.message import CallPart, words_of
 from signoff.workflows import activity_inputs, outcomes
 from signoff.workflows.approval_flow import Asking
 from signoff.workflows.gate_call import judged
@@ -65,21 +65,20 @@ class Settling:
         self._gates = self._gates.model_copy(update={"ctx": ctx})
         self._asking.stand(ctx)
 
-    async def batch(
-        self, calls: tuple[CallPart, ...], says: str, withheld: tuple[str, ...] = (), gated: GateReply | None = None
-    ) -> list[CallOutcome]:
+    async def batch(self, calls: tuple[CallPart, ...], reply: ModelReply) -> list[CallOutcome]:
         """Settle every call of one completion; those that need nobody do not wait for those that do.
 
-        Nothing of what was `withheld` from the model runs, in the place of another tool either. `gated` are the
-        rulings on these calls where the gates were asked with the completion.
+        Nothing of what was withheld from the model runs, in the place of another tool either. The gates are asked
+        here where they were not with the completion.
         """
         if not calls:
             return []
-        if withheld != self._gates.withheld:
-            self._gates = self._gates.model_copy(update={"withheld": withheld})
-        asked = {"calls": calls, "tally": self._record.tally, "agent_says": says}
+        if reply.withheld != self._gates.withheld:
+            self._gates = self._gates.model_copy(update={"withheld": reply.withheld})
+        says = words_of(reply.message)
+        asked = {"calls": calls, "tally": self._record.tally, "agent_says": says, "asked_since": reply.kept_at}
         try:
-            gated = gated or await judged(self._gates.model_copy(update=asked))
+            gated = reply.gates or await judged(self._gates.model_copy(update=asked))
         except asyncio.CancelledError:
             self._stop()
             # Each call still has its one result: a conversation with calls that have none cannot be shown to a model.
@@ -88,7 +87,7 @@ class Settling:
         rulings = [self._asking.enter(ruling) for ruling in gated.rulings]
         self._record.entered = self._record.completions
         # Its rulings hold every request a second time, and the turn may wait for months.
-        del gated
+        del gated, reply
         self._show()
         pairs = zip(calls, rulings, strict=True)
         running = [asyncio.create_task(self._conclude(call, ruling, says)) for call, ruling in pairs]

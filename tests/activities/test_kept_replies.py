@@ -8,20 +8,25 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from activity_kit import TURN, environment, pinned, room_of
+from activity_kit import TURN, about, environment, pinned, request_of, room_of
 from desk_fixtures import Ledger, pay_tool
 
 from signoff.activities import model_activity
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.model_activity import ModelActivity
 from signoff.activities.worker_deps import Room
+from signoff.approvals.card_notes import POLICY_CHANGED
 from signoff.contracts.activity_messages import GateReply, GateTask, ModelReply, ModelTask, Tally
+from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.decision import Remember
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import ApprovalKey
 from signoff.contracts.message import user_message
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.store.questions import Questions
 from signoff.store.store import Store
+from signoff.testing.questions import answer
 from signoff.testing.scripted import ScriptedModel, calls, say
 
 SPAN = timedelta(minutes=3)
@@ -40,9 +45,9 @@ class Model:
         return dataclasses.replace(made, provider=b'{"n": %d}' % self.asked)
 
 
-def room(store: Store, model: Any) -> Room:
-    """A worker with one tool that asks people."""
-    return room_of(store, pay_tool(Ledger()), drivers={"scripted": ScriptedModel(model)})
+def room(store: Store, model: Any, policy: Any = True) -> Room:
+    """A worker with one tool, that asks people."""
+    return room_of(store, pay_tool(Ledger(), policy), drivers={"scripted": ScriptedModel(model)})
 
 
 def task(**fields: Any) -> ModelTask:
@@ -55,6 +60,14 @@ async def attempt(room: Room, run: str, number: int, span: timedelta = SPAN, **f
     info = {"workflow_run_id": run, "attempt": number, "start_to_close_timeout": span}
     found: ModelReply = await environment("signoff.model", **info).run(ModelActivity(room).model, task(**fields))
     return found
+
+
+def question_in(reply: ModelReply) -> ApprovalRequest:
+    """What people are asked about the only call of a reply."""
+    assert reply.gates is not None
+    (ruling,) = reply.gates.rulings
+    assert ruling.verdict == "ask"
+    return request_of(ruling.request)
 
 
 async def amounts(store: Store) -> list[Any]:
@@ -76,6 +89,52 @@ async def test_a_second_attempt_asks_nobody_and_returns_the_same(store: Store) -
     assert first.gates is not None
     assert [each.verdict for each in first.gates.rulings] == ["ask"]
     assert await amounts(store) == [10]
+
+
+@pytest.mark.parametrize("verdict", ["approved", "denied"])
+async def test_what_was_answered_before_the_turn_heard_of_it_is_not_asked_again(store: Store, verdict: Any) -> None:
+    """The worker is lost after the gates asked, and somebody answers: the next attempt tells of that very question.
+
+    Without `asked_since` an approval was asked a second time, with a second card, and a denial ended the call as one of
+    something that was denied before, its question left open.
+    """
+    model, run = Model(), uuid.uuid4().hex
+    first = await attempt(room(store, model), run, 1)
+    await answer(store, about(question_in(first), verdict=verdict))
+    assert await attempt(room(store, model), run, 2) == first
+    assert await amounts(store) == [10]
+
+
+async def test_what_was_remembered_meanwhile_does_not_overtake_the_question(store: Store) -> None:
+    """A yes that is also one to the next such call: at the second attempt it would run by that, its question left.
+
+    Without the look at what was asked since, the second attempt's verdict was `run`.
+    """
+    model, run = Model(), uuid.uuid4().hex
+    lasting = room(store, model, ApprovalPolicy(allow_remember=True))
+    first = await attempt(lasting, run, 1)
+    await answer(store, about(question_in(first), remember=Remember()))
+    assert await attempt(lasting, run, 2) == first
+
+
+async def test_what_another_policy_says_by_now_does_not_overtake_the_question(store: Store) -> None:
+    """A tool that asked at the first attempt and would run by rule at the second: people are asked under that."""
+    model, run = Model(), uuid.uuid4().hex
+    first = question_in(await attempt(room(store, model), run, 1))
+    await answer(store, about(first))
+    again = question_in(await attempt(room(store, model, False), run, 2))
+    assert (first.revision, again.revision, again.note) == (1, 2, POLICY_CHANGED)
+
+
+async def test_a_question_from_before_a_reset_is_asked_anew(store: Store) -> None:
+    """Another run keeps its own reply, later: what was answered to the run before is no answer to this one."""
+    reply = calls(("pay", {"amount": 10, "to": "Ana"}))
+    model = room(store, lambda request: reply)
+    await answer(store, about(question_in(await attempt(model, uuid.uuid4().hex, 1))))
+    await asyncio.sleep(0.002)
+    reset = uuid.uuid4().hex
+    assert await attempt(model, reset, 1) == await attempt(model, reset, 2)
+    assert await amounts(store) == [10, 10]
 
 
 async def test_an_attempt_that_was_taken_for_lost_hears_what_the_other_kept(store: Store) -> None:

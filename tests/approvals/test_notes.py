@@ -1,6 +1,6 @@
 """What a card says of why it is asked: from what the store has, and the same at every try."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -43,6 +43,17 @@ def asked(revision: int = 1, state: Any = "pending", **fields: Any) -> ApprovalR
 def test_why_it_is_asked_again(before: tuple[ApprovalRequest, ...], note: str) -> None:
     """What differs from the question before; this very question, asked at an earlier try, is none before."""
     assert why_again(before, "c1.1", "d", "p") == note
+
+
+@pytest.mark.parametrize("state", ["pending", "approved", "denied"])
+def test_what_was_asked_since_the_reply_was_kept_is_this_very_question(state: Any) -> None:
+    """An attempt that judges it again finds it word for word, whatever was answered meanwhile; not what is older."""
+    before, later = asked(ended_at=NOW, ended_as="unsigned"), asked(2, state, opened_at=NOW)
+    assert why_again((before, later), "c1.1", "d", "p", NOW) == NOT_RUN
+    assert why_again((later,), "c1.1", "d", "p", NOW) == ""
+    older = (asked(2, "approved", opened_at=NOW - timedelta(milliseconds=1)),)
+    assert why_again(older, "c1.1", "d", "p", NOW) == NOT_RUN
+    assert why_again((later.model_copy(update={"definition": "old"}),), "c1.1", "d", "p", NOW) == TOOL_CHANGED
 
 
 def test_whoever_changed_it_and_what_it_stands_in_for() -> None:
