@@ -170,13 +170,14 @@ class GateActivity:
         # Before remembered answers: no approval in advance holds in a frozen tenant, and no use of one is spent there.
         if freeze is not None:
             return frozen(found, freeze.reason, call)
-        if any(each.call == call.call and was_asked_since(each, task.asked_since) for each in asked):
-            # An earlier attempt asked this, and its turn has yet to hear what was answered: it hears that.
-            return dataclasses.replace(found, kind="ask") if found.kind == "run" else found
         if found.kind in ("run", "ask"):
             denial = denial_of(asked, task.ctx, call.tool, args)
             if denial is not None:
                 return _denied_before(found, denial, call)
+        # After the denials: `asked_since` is its caller's word, and must open no way past what somebody denied.
+        if any(each.call == call.call and was_asked_since(each, task.asked_since) for each in asked):
+            # An earlier attempt asked this, and its turn has yet to hear what was answered: it hears that.
+            return dataclasses.replace(found, kind="ask") if found.kind == "run" else found
         if task.edit is not None or task.changed_by:
             return found
         barred = is_barred(asked, call.call)

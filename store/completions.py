@@ -15,7 +15,6 @@ KEPT: Final = timedelta(hours=1)
 _DROPPED_AT_ONCE: Final = 20
 
 _READ: Final = select(COMPLETIONS.c.body, COMPLETIONS.c.kept_at).where(COMPLETIONS.c.key == bindparam("named"))
-_DROP: Final = delete(COMPLETIONS).where(COMPLETIONS.c.key == bindparam("named"))
 _OLD: Final = (
     select(COMPLETIONS.c.key)
     .where(COMPLETIONS.c.kept_at < in_seconds(-KEPT.total_seconds()))
@@ -46,7 +45,8 @@ class Completions:
     async def keep(self, run: str, number: int, body: bytes, blob: Blob | None = None) -> KeptReply:
         """Keep a reply, and `blob` with it; returns the one that is kept, which is the first of all attempts.
 
-        The reply of the completion before goes with it, and a few that are older than `KEPT`.
+        A few that are older than `KEPT` go. None goes before: an attempt that was taken for lost may still come, and
+        would ask people about calls of another reply.
         """
 
         def write(connection: Connection) -> KeptReply:
@@ -59,8 +59,6 @@ class Completions:
                 return kept
             if blob is not None:
                 add_blob(connection, blob)
-            if number > 1:
-                connection.execute(_DROP, {"named": _key(run, number - 1)})
             connection.execute(_DROP_OLD)
             return kept
 

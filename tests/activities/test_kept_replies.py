@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 import logging
 import uuid
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -16,13 +16,14 @@ from signoff.activities.gate_activity import GateActivity
 from signoff.activities.model_activity import ModelActivity
 from signoff.activities.worker_deps import Room
 from signoff.approvals.card_notes import POLICY_CHANGED
-from signoff.contracts.activity_messages import GateReply, GateTask, ModelReply, ModelTask, Tally
+from signoff.contracts.activity_messages import GateReply, GateTask, ModelReply, ModelTask, Ruling, Tally
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.content import Content
 from signoff.contracts.decision import Remember
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import ApprovalKey
-from signoff.contracts.message import user_message
+from signoff.contracts.message import CallPart, user_message
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.store.questions import Questions
 from signoff.store.store import Store
@@ -91,18 +92,54 @@ async def test_a_second_attempt_asks_nobody_and_returns_the_same(store: Store) -
     assert await amounts(store) == [10]
 
 
-@pytest.mark.parametrize("verdict", ["approved", "denied"])
-async def test_what_was_answered_before_the_turn_heard_of_it_is_not_asked_again(store: Store, verdict: Any) -> None:
+async def test_what_was_approved_before_the_turn_heard_of_it_is_not_asked_again(store: Store) -> None:
     """The worker is lost after the gates asked, and somebody answers: the next attempt tells of that very question.
 
-    Without `asked_since` an approval was asked a second time, with a second card, and a denial ended the call as one of
-    something that was denied before, its question left open.
+    Without `asked_since` it was asked a second time, with a second card.
     """
     model, run = Model(), uuid.uuid4().hex
     first = await attempt(room(store, model), run, 1)
-    await answer(store, about(question_in(first), verdict=verdict))
+    await answer(store, about(question_in(first)))
     assert await attempt(room(store, model), run, 2) == first
     assert await amounts(store) == [10]
+
+
+async def test_what_was_denied_before_the_turn_heard_of_it_ends_the_call(store: Store) -> None:
+    """The next attempt asks nobody and tells the model of that denial."""
+    model, run = Model(), uuid.uuid4().hex
+    first = question_in(await attempt(room(store, model), run, 1))
+    await answer(store, about(first, verdict="denied", reason="too much"))
+    again = await attempt(room(store, model), run, 2)
+    assert again.gates is not None
+    outcome = again.gates.rulings[0].outcome
+    assert outcome is not None
+    assert outcome.denied is not None
+    assert (outcome.code, outcome.denied.approval_id, outcome.denied.reason) == ("denied", first.id, "too much")
+    assert await amounts(store) == [10]
+
+
+@pytest.mark.parametrize("policy", [True, ApprovalPolicy(quorum=2)])
+async def test_no_time_that_a_caller_names_opens_a_way_past_a_denial(store: Store, policy: Any) -> None:
+    """A call that somebody asked about with harmless arguments is judged again with those that were denied.
+
+    With the look at what was asked since before the one at denials, people were asked about them anew, with no note,
+    and their yes ran it.
+    """
+    denied = (CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 20, "to": "Ana"})),)
+    bait = (CallPart(call="c9.1", tool="pay", args=Content(inline={"amount": 1, "to": "Ana"})),)
+    again = (denied[0].model_copy(update={"call": "c9.1"}),)
+    desk = room(store, Model(), policy)
+    since = datetime(1970, 1, 1, tzinfo=UTC)
+
+    async def judged(calls: tuple[CallPart, ...]) -> Ruling:
+        task = GateTask(ctx=pinned(), calls=calls, asked_since=since)
+        found: GateReply = await environment("signoff.gate").run(GateActivity(desk).gate, task)
+        return found.rulings[0]
+
+    await answer(store, about(request_of((await judged(denied)).request), verdict="denied"))
+    assert (await judged(bait)).verdict == "ask"
+    ruling = await judged(again)
+    assert (ruling.verdict, ruling.outcome and ruling.outcome.code) == ("settled", "denied")
 
 
 async def test_what_was_remembered_meanwhile_does_not_overtake_the_question(store: Store) -> None:
