@@ -1,4 +1,4 @@
-"""Browser sessions of people who signed in. The cookie is a random value; the store keeps its hash."""
+"""Stores the browser sessions of people who signed in. The cookie is a random value; the store keeps only its hash."""
 
 import hashlib
 from datetime import datetime, timedelta
@@ -17,19 +17,28 @@ LIFETIME: Final = timedelta(hours=12)
 
 
 class Session(Shape):
-    """Who signed in at a browser, and how. `token` is the id of the personal token that was pasted, or empty."""
+    """The session of a person who signed in at a browser."""
 
     tenant: str
+    """The person's tenant."""
     person: str
+    """The person's id."""
     assurance: Assurance
+    """How strongly the sign-in proved who the person is."""
     scopes: tuple[Scope, ...]
+    """What the session may do."""
     token: str = ""
+    """The id of the personal token that was pasted to sign in, or ""."""
     created_at: datetime
+    """When the person signed in, in UTC."""
     expires_at: datetime
+    """When the session ends, in UTC."""
 
 
 class Sessions:
-    """The sessions in a store. All methods raise `StoreUnavailable` when the database fails."""
+    """Reads and writes the browser sessions of a store. All methods raise `StoreUnavailable` when the database
+    fails.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -45,9 +54,9 @@ class Sessions:
         token: Token | None = None,
         also: Also | None = None,
     ) -> Session:
-        """A session for a browser that holds `cookie`, a secret of 32 random bytes that was never used before.
+        """Opens a session for a browser that holds `cookie`, a secret of 32 random bytes that was never used before.
 
-        `also` is written with it. Sessions that are over are forgotten on the way.
+        `also` is written in the same transaction. Expired sessions are deleted on the way.
         """
         end = now + LIFETIME
         session = Session(
@@ -76,7 +85,7 @@ class Sessions:
         return session
 
     async def known(self, cookie: str, now: datetime) -> Session | None:
-        """The session of this cookie, unless it is over or the token that opened it was revoked."""
+        """Returns the session of this cookie, or None when it has expired or the token that opened it was revoked."""
         query = (
             select(SESSIONS, TOKENS.c.revoked_at)
             # Asked at each use: who revokes a token signs out every browser that it opened, at once.
@@ -87,7 +96,7 @@ class Sessions:
         return None if row is None or row.revoked_at is not None else _session(row)
 
     async def close(self, cookie: str, *, also: Also | None = None) -> None:
-        """Sign out. `also` is written with the end of a session that there was."""
+        """Ends the session of this cookie. `also` is written in the same transaction, if there was a session."""
 
         def end(connection: Connection) -> None:
             gone = connection.execute(delete(SESSIONS).where(SESSIONS.c.digest == _digest(cookie)))

@@ -1,4 +1,6 @@
-"""What a claim depends on beside its ticket: no freeze, a grant with a use left, a tool that may be used once more."""
+"""Checks and changes the rows that a claim depends on beside its ticket: freezes, uses of grants, uses of limited
+tools.
+"""
 
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -83,14 +85,15 @@ _KEEP: Final = update(USES).where(USES.c.key == bindparam("ticket")).values(retu
 
 
 def added(connection: Connection, table: Table, values: dict[str, Any]) -> bool:
-    """Whether the row was added, which it is unless its primary key is taken."""
+    """Inserts a row; returns whether it was added, which it is unless its primary key is taken."""
     return connection.execute(_adding(table, connection.dialect.name), values).first() is not None
 
 
 def add_claim(connection: Connection, values: dict[str, Any], *, runs: bool) -> bool:
-    """Whether the claimed ticket of `values` was added, or taken over where another turn had voided its key.
+    """Adds the claimed ticket of `values`, or takes its key over where another turn had voided it; returns whether it
+    did.
 
-    `runs`: whoever claims it begins at once, and counts as seen by now.
+    `runs`: the claimer begins at once, so the ticket counts as seen now.
     """
     if connection.execute(_claiming(connection.dialect.name), {**values, "runs": runs}).first() is not None:
         return True
@@ -99,13 +102,13 @@ def add_claim(connection: Connection, values: dict[str, Any], *, runs: bool) -> 
 
 
 def another_action(connection: Connection, values: dict[str, Any]) -> bool:
-    """Whether under the call of the ticket of `values` another digest than its own was claimed or done."""
+    """Returns whether another digest than that of the ticket `values` was claimed or done under the ticket's call."""
     own = digest_of_key(values["key"])
     return any(digest_of_key(key) != own for key in connection.scalars(LIVE, _called(values)))
 
 
 def hold_call(connection: Connection, workflow: str, call: str) -> None:
-    """Wait until whoever claims a ticket of this call has done so, and let nobody else before this ends."""
+    """Locks a call until the transaction ends: waits for claims of its tickets that have begun, and lets none begin."""
     if connection.dialect.name == "postgresql":
         connection.execute(_CALLING, {"called": f"{workflow} {call}"})
 
@@ -115,38 +118,40 @@ def _called(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def share_tenant(connection: Connection, tenant: str) -> None:
-    """Let no freeze of the tenant begin before this transaction ends; wait for one that has begun."""
+    """Takes a shared lock on a tenant: no freeze begins before the transaction ends; one that has begun is awaited."""
     if connection.dialect.name == "postgresql":
         connection.execute(_SHARE, {"tenant": tenant})
 
 
 def hold_tenant(connection: Connection, tenant: str) -> None:
-    """Wait until every claim in the tenant that has begun is committed, and let none begin before this ends."""
+    """Takes an exclusive lock on a tenant: claims that have begun are awaited, none begins before the transaction
+    ends.
+    """
     if connection.dialect.name == "postgresql":
         connection.execute(_ALONE, {"tenant": tenant})
 
 
 def freeze_of(connection: Connection, tenant: str) -> Freeze | None:
-    """The freeze of a tenant, or None."""
+    """Returns the freeze of a tenant, or None."""
     row = connection.execute(_FREEZE, {"of": tenant}).first()
     return None if row is None else read_freeze(row)
 
 
 def read_freeze(row: Row[Any]) -> Freeze:
-    """A row of `freezes`."""
+    """Converts a row of `freezes`."""
     return Freeze(tenant=row.tenant, reason=row.reason, by=row.frozen_by, at=moment(row.frozen_at))
 
 
 def hold_grant(connection: Connection, grant: str) -> None:
-    """Wait until whoever spends or revokes this grant has done so, and let nobody else before this ends."""
+    """Locks a grant until the transaction ends: waits for whoever spends or revokes it, and lets nobody else begin."""
     if connection.dialect.name == "postgresql":
         connection.execute(_SPENDING, {"grant": grant})
 
 
 def spend(connection: Connection, grant: str, ticket: str) -> bool:
-    """Spend one use of a grant for one ticket, once however often it is asked.
+    """Spends one use of a grant for one ticket, once however often it is called.
 
-    False, with nothing changed, when the grant is used up, revoked or over.
+    Returns False, with nothing changed, when the grant is used up, revoked or expired.
     """
     hold_grant(connection, grant)
     about = {"named": grant, "ticket": ticket}
@@ -158,9 +163,10 @@ def spend(connection: Connection, grant: str, ticket: str) -> bool:
 
 
 def take_use(connection: Connection, use: Use, ticket: str) -> datetime | None:
-    """Take one use of a limited tool for one ticket; else, with nothing changed, when there is one again.
+    """Takes one use of a limited tool for one ticket; returns None, or when a use is possible again if none is left.
 
-    With it go uses of the tool that are older than any limit's period.
+    In the second case nothing is changed. Uses of the tool that are older than any limit's period are deleted on the
+    way.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(_COUNTING, {"counted": f"{use.tenant} {use.tool}"})
@@ -175,9 +181,9 @@ def take_use(connection: Connection, use: Use, ticket: str) -> datetime | None:
 
 
 def possible_again(connection: Connection, use: Use, *, but: str = "") -> datetime | None:
-    """None where one more use is possible now, else when it is.
+    """Returns None where one more use is possible now, else the time when one is.
 
-    A use of the call `but` of the same turn is not counted.
+    A use by the call `but` of the same turn is not counted.
     """
     period = round(use.limit.period * 1000)
     used = [USES.c.tenant == use.tenant, USES.c.tool == use.tool, USES.c.returned_at.is_(None)]
@@ -200,23 +206,23 @@ def possible_again(connection: Connection, use: Use, *, but: str = "") -> dateti
 
 
 def return_use(connection: Connection, ticket: str) -> None:
-    """Give back the use of a ticket whose call came to nothing, if it took one."""
+    """Gives back the use that a ticket took, if any, because its call came to nothing."""
     connection.execute(_RETURN, {"ticket": ticket})
 
 
 def keep_use(connection: Connection, ticket: str) -> None:
-    """Take back what was given back: the call was done after all."""
+    """Counts a use again that was given back, because the call was done after all."""
     connection.execute(_KEEP, {"ticket": ticket})
 
 
 def tenant_of(workflow: str) -> str:
-    """The tenant of a turn's workflow id; "" for what is no turn."""
+    """Returns the tenant of a turn's workflow id; "" for an id that is no turn's."""
     key = parse_workflow_id(workflow)
     return "" if key is None else key.tenant
 
 
 def moment(milliseconds: int) -> datetime:
-    """The time behind what the store's clock says."""
+    """Converts milliseconds of the store's clock to a time in UTC."""
     return _EPOCH + timedelta(milliseconds=milliseconds)
 
 

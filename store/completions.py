@@ -1,4 +1,6 @@
-"""What models answered, kept before its calls are judged: an attempt that comes after finds it and asks nobody."""
+"""Keeps models' replies before their calls are judged, so that a later attempt finds the reply and asks no model
+again.
+"""
 
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
@@ -26,27 +28,32 @@ _DROP_OLD: Final = delete(COMPLETIONS).where(COMPLETIONS.c.key.in_(_OLD))
 
 
 class KeptReply(NamedTuple):
-    """A reply, and since when it is kept, by the store's clock (UTC)."""
+    """A model's reply as the store keeps it."""
 
     body: bytes
+    """The reply's bytes."""
     at: datetime
+    """Since when the reply is kept, by the store's clock, in UTC."""
 
 
 class Completions:
-    """The replies of a store, by run and number of the completion (from 1). All methods raise `StoreUnavailable`."""
+    """Reads and writes models' replies, by run and number of the completion (from 1).
+
+    All methods raise `StoreUnavailable` when the database fails.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def read(self, run: str, number: int) -> KeptReply | None:
-        """The reply that an earlier attempt kept, or None."""
+        """Returns the reply that an earlier attempt kept, or None."""
         return await self._store.run(lambda connection: _found(connection, _key(run, number)))
 
     async def keep(self, run: str, number: int, body: bytes, blob: Blob | None = None) -> KeptReply:
-        """Keep a reply, and `blob` with it; returns the one that is kept, which is the first of all attempts.
+        """Keeps a reply, and `blob` with it; returns the kept one, which is the first of all attempts.
 
-        A few that are older than `KEPT` go. None goes before: an attempt that was taken for lost may still come, and
-        would ask people about calls of another reply.
+        Deletes a few replies that are older than `KEPT`, and none that is younger: an attempt that was taken for lost
+        may still come, and would ask people about calls of another reply.
         """
 
         def write(connection: Connection) -> KeptReply:

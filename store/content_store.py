@@ -1,4 +1,4 @@
-"""JSON values as `Content`: inline when small, in the store when not."""
+"""Converts JSON values to `Content` and back: inline when small, in the store when not."""
 
 import hashlib
 import hmac
@@ -17,7 +17,9 @@ _SEAL_CHARS: Final = 32
 
 
 def json_bytes(value: Any) -> bytes:
-    """`value` as compact JSON in UTF-8. Raises `NotCanonical` for what is not JSON: NaN, lone surrogates, objects."""
+    """Writes `value` as compact JSON in UTF-8. Raises `NotCanonical` for anything that is not JSON: NaN, lone
+    surrogates, objects.
+    """
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
@@ -26,7 +28,8 @@ def json_bytes(value: Any) -> bytes:
 
 
 async def to_content(store: Store, value: Any, place: SessionKey) -> Content:
-    """`value` inline up to 8 KiB of compact JSON, else kept in the store, for turns of the session `place` alone.
+    """Converts `value` to content: inline up to 8 KiB of compact JSON, else a blob that only turns of session `place`
+    read.
 
     Raises `NotCanonical` for what is not JSON, `StoreUnavailable`.
     """
@@ -38,19 +41,21 @@ async def to_content(store: Store, value: Any, place: SessionKey) -> Content:
 
 
 async def keep(store: Store, body: bytes, place: SessionKey) -> BlobRef:
-    """Keep the bytes of a JSON value for turns of the session `place` alone. Raises `StoreUnavailable`."""
+    """Keeps the bytes of a JSON value for turns of the session `place` alone. Raises `StoreUnavailable`."""
     return await sealed(store, await store.put_blob(body), place)
 
 
 async def sealed(store: Store, ref: BlobRef, place: SessionKey) -> BlobRef:
-    """`ref` with the seal by which turns of the session `place` alone read it. Raises `StoreUnavailable`."""
+    """Returns `ref` with the seal by which only turns of the session `place` can read it. Raises `StoreUnavailable`."""
     return ref.model_copy(update={"seal": await _seal(store, ref.sha256, place)})
 
 
 async def load_in(store: Store, content: Content, place: SessionKey) -> Any:
-    """The value of what a workflow names as content of the session `place`; raises as `load`, also for another's.
+    """Loads content that a workflow names as content of the session `place`. Raises as `load`, also for another
+    session's.
 
-    Who runs a workflow can name any hash: what others had kept would be printed, judged or run as its own.
+    Whoever runs a workflow can name any hash; without the seal, content of others would be printed, judged or run as
+    its own.
     """
     if content.blob is not None:
         await _check(store, content.blob, place)
@@ -58,15 +63,17 @@ async def load_in(store: Store, content: Content, place: SessionKey) -> Any:
 
 
 async def fetch_in(store: Store, ref: BlobRef, place: SessionKey) -> bytes | None:
-    """The bytes that a workflow names as those of the session `place`. Raises `StoreUnavailable` for another's."""
+    """Reads the bytes that a workflow names as those of the session `place`. Raises `StoreUnavailable` for another
+    session's.
+    """
     await _check(store, ref, place)
     return await store.get_blob(ref.sha256)
 
 
 async def load(store: Store, content: Content) -> Any:
-    """The value of `content`, which a row of the store names, or whoever may read all of it.
+    """Loads the value of content that a row of the store names, or that is named by somebody who may read all of it.
 
-    Raises `StoreUnavailable` when its blob is missing or is not what its hash says.
+    Raises `StoreUnavailable` when its blob is missing or does not match its hash.
     """
     if content.blob is None:
         return content.inline

@@ -1,4 +1,4 @@
-"""From `store_url` to a database that runs transactions: SQLite or PostgreSQL, nothing else."""
+"""Opens the database of a `store_url` and runs transactions in it: SQLite or PostgreSQL, nothing else."""
 
 import asyncio
 import os
@@ -35,14 +35,16 @@ _DRIVERS: Final = {
 
 
 class Place(NamedTuple):
-    """Where a store is: its URL with the driver, and words for it that hold no password."""
+    """The address of a store."""
 
     url: URL
+    """The URL, with the driver."""
     words: str
+    """The address in words that hold no password."""
 
 
 def read_url(text: str) -> Place:
-    """The place that `store_url` names. Raises `ConfigError` for one that cannot be a store; never shows a password."""
+    """Parses `store_url`. Raises `ConfigError` for a URL that cannot be a store; never shows a password."""
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
@@ -69,21 +71,22 @@ Found = TypeVar("Found")
 
 
 class Base(Protocol):
-    """A database. It has not connected before the first transaction."""
+    """A database that runs transactions. It does not connect before the first transaction."""
 
     dialect: str
 
     async def run(self, work: Callable[[Connection], Found]) -> Found:
-        """`work` in a transaction of its own, committed when it returns and rolled back when it raises."""
+        """Runs `work` in a transaction of its own, committed when it returns and rolled back when it raises."""
         ...
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Closes all connections."""
         ...
 
 
 class SqliteBase:
-    """One connection in one thread: writers of one process queue up fairly instead of polling for SQLite's lock.
+    """Runs SQLite on one connection in one thread: writers of a process queue up fairly instead of polling for its
+    lock.
 
     A whole transaction is one visit to that thread; a visit for each statement took 2.6 times as long.
     """
@@ -99,7 +102,7 @@ class SqliteBase:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="signoff-store")
 
     async def run(self, work: Callable[[Connection], Found]) -> Found:
-        """See `Base`. A caller that is cancelled does not stop a transaction that has begun."""
+        """See `Base`. A cancelled caller does not stop a transaction that has begun."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._transaction, work)
 
     async def close(self) -> None:
@@ -133,7 +136,7 @@ class SqliteBase:
 
 
 class PostgresBase:
-    """A pool of connections."""
+    """Runs PostgreSQL over a pool of connections."""
 
     dialect = "postgresql"
 
@@ -151,7 +154,7 @@ class PostgresBase:
 
 
 def open_base(place: Place, *, durable: bool) -> Base:
-    """The database at `place`. `durable` makes SQLite sync every commit to disk."""
+    """Opens the database at `place`. `durable` makes SQLite sync every commit to disk."""
     if place.url.get_backend_name() == "sqlite":
         return SqliteBase(_sqlite_engine(place, durable=durable), _sqlite_file(place.url))
     return PostgresBase(
@@ -210,7 +213,7 @@ def _write_ahead(cursor: sqlite3.Cursor) -> None:
 
 
 def make_private(place: Place) -> None:
-    """Create the SQLite file, if absent, readable by its owner alone: it holds keys. Raises OSError."""
+    """Creates the SQLite file, if absent, readable by its owner alone, as it holds keys. Raises OSError."""
     if place.url.get_backend_name() == "sqlite":
         # SQLite gives its -wal and -shm files the mode of this one, so they are private with it.
         os.close(os.open(_sqlite_file(place.url), os.O_CREAT | os.O_RDWR, 0o600))

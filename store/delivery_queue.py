@@ -1,4 +1,4 @@
-"""Cards on their way: one row for each person on each channel, whatever is retried."""
+"""Queues the cards that channels send: one row for each person on each channel, whatever is retried."""
 
 import base64
 import hmac
@@ -41,51 +41,75 @@ _TOKEN_CHARS: Final = 26
 
 
 class NewDelivery(Shape):
-    """A card to be sent. `due_at` None is at once."""
+    """A card to be sent."""
 
     request: ApprovalRequest
+    """The request that the card shows."""
     person: str
+    """The recipient's id."""
     channel: str
+    """The channel's name in the manifest."""
     address: str
+    """The recipient's address on the channel."""
     kind: DeliveryKind = "ask"
+    """What the card is for."""
     due_at: datetime | None = None
+    """When to send it, in UTC; None sends it at once."""
 
 
 class DeliveryRow(Shape):
-    """One card. `code` and `told` are what the vendor last said of a failure; times are the store's own, in UTC.
-
-    `remind_at`: since then it is to be reminded of, of whatever kind it is. `ended_at` is when its request was over,
-    whose end `request` is then; `closed_at` when the card said so.
-    """
+    """One card on its way to one person on one channel. Times are the store's own, in UTC."""
 
     token: str
+    """The card's name; see `delivery_token`."""
     tenant: str
+    """The request's tenant."""
     approval: str
+    """The request's approval id."""
     revision: int
+    """The request's revision."""
     person: str
+    """The recipient's id."""
     channel: str
+    """The channel's name in the manifest."""
     address: str
+    """The recipient's address on the channel."""
     state: DeliveryState
+    """How far the card has come."""
     kind: DeliveryKind
+    """What the card is for."""
     vendor_id: str = ""
+    """The vendor's name for the sent card, or ""."""
     handle: dict[str, Any] = Field(default_factory=dict)
+    """What the channel needs to change the sent card."""
     code: str = ""
+    """The code of the last failure that the vendor reported, or ""."""
     told: str = ""
+    """The vendor's words for the last failure, or ""."""
     attempts: int = 0
+    """How often the card was claimed."""
     due_at: datetime
+    """When the card is to be sent or tried again."""
     created_at: datetime
+    """When the card was planned."""
     sent_at: datetime | None = None
+    """When the vendor took the card."""
     changed_at: datetime
+    """When this row changed last."""
     ended_at: datetime | None = None
+    """When the request ended; `request` then says how."""
     closed_at: datetime | None = None
+    """When the sent card was changed to say that the request ended."""
     remind_at: datetime | None = None
+    """Since when a reminder of the card is due, whatever its kind."""
     request: ApprovalRequest
+    """The request as the card last learnt of it."""
 
 
 class Deliveries:
-    """The cards in a store. All methods raise `StoreUnavailable` when the database fails.
+    """Plans, claims and settles the cards in a store. All methods raise `StoreUnavailable` when the database fails.
 
-    What is claimed is left to its claimer for a minute, and every claim counts as an attempt. Cards that this version
+    A claimed card is left to its claimer for a minute, and every claim counts as an attempt. Cards that this version
     cannot read are passed over.
     """
 
@@ -93,14 +117,16 @@ class Deliveries:
         self._store = store
 
     async def plan(self, rows: Sequence[NewDelivery]) -> int:
-        """Add the cards that are not there yet; how many that were. Those that are there stay as they are."""
+        """Adds the cards that are not there yet; returns how many it added. Existing cards stay as they are."""
         key = await self._store.secret_key(KEY)
         # In one order, so that two who plan the same cards do not wait for each other.
         values = sorted((_new(key, row) for row in rows), key=lambda row: str(row["token"]))
         return await self._store.run(lambda connection: sum(added(connection, DELIVERIES, row) for row in values))
 
     async def claim_due(self, limit: int, channels: Collection[str]) -> list[DeliveryRow]:
-        """Claim cards to be sent on these channels, the longest due first: planned ones, and reminders of sent ones."""
+        """Claims cards to be sent on these channels, the longest due first: planned cards, and reminders of sent
+        ones.
+        """
         waiting = or_(
             DELIVERIES.c.state == "planned", and_(DELIVERIES.c.state.in_(_OUT), DELIVERIES.c.remind_at.is_not(None))
         )
@@ -109,7 +135,9 @@ class Deliveries:
     async def sent(
         self, token: str, vendor_id: str, handle: Mapping[str, Any], *, kind: Literal["ask", "digest"] = "ask"
     ) -> None:
-        """The vendor took the card. If its request was over meanwhile, it is to be closed now, dropped or not."""
+        """Records that the vendor took the card. If its request ended meanwhile, the card is due to be closed, dropped
+        or not.
+        """
         await self._set(
             DELIVERIES.c.token == token,
             # A vendor may answer after the card was given up or dropped: it is out all the same, and has to be closed.
@@ -126,7 +154,7 @@ class Deliveries:
         )
 
     async def failed(self, token: str, code: str, told: str, *, again_after: float | None) -> None:
-        """The card did not get out; it is due again in `again_after` seconds, or with None never.
+        """Records that the card was not sent; it is due again in `again_after` seconds, or with None never.
 
         A reminder that fails for good leaves its card as it is.
         """
@@ -141,9 +169,9 @@ class Deliveries:
     async def state(
         self, channel: str, vendor_id: str, state: Reported, code: str = "", told: str = ""
     ) -> DeliveryRow | None:
-        """Take a vendor's report of a card that it took, which never leads back; the card as it is then.
+        """Records a vendor's report of a card that it took; returns the card as it is then. A report never leads back.
 
-        None where no card has that name, which may only be because it is not written down yet.
+        Returns None where no card has that vendor id, which may only be because it is not written down yet.
         """
         changes: dict[str, Any] = {"changed_at": StoreClock()}
         if code or told:
@@ -162,27 +190,27 @@ class Deliveries:
         return found[0] if found else None
 
     async def of_request(self, approval: str, revision: int | None = None) -> list[DeliveryRow]:
-        """All cards of a request, or of one revision of it, in the order in which they were planned."""
+        """Returns all cards of a request, or of one revision of it, in the order in which they were planned."""
         which = [DELIVERIES.c.approval == approval]
         if revision is not None:
             which.append(DELIVERIES.c.revision == revision)
         return await self._find(*which)
 
     async def by_token(self, token: str) -> DeliveryRow | None:
-        """The card with this token, or None."""
+        """Returns the card with this token, or None."""
         # One more than a token has: a longer text that begins with a token is none.
         found = await self._find(DELIVERIES.c.token == kept(token, _TOKEN_CHARS + 1))
         return found[0] if found else None
 
     async def by_vendor(self, channel: str, vendor_ids: Sequence[str]) -> list[DeliveryRow]:
-        """The cards that the vendor names so; several where one message told of several requests."""
+        """Returns the cards with these vendor ids; several where one message showed several requests."""
         return await self._find(_named(channel, vendor_ids))
 
     async def open_for(self, channel: str, address: str, at: datetime | None = None) -> list[DeliveryRow]:
-        """The cards that are out at this address, and whose request is not over.
+        """Returns the cards that are out at this address and whose request has not ended.
 
-        With `at`, a time of the store's own, those that were so then; and those without `sent_at` that may have got
-        out though nobody heard of it.
+        With `at`, a time of the store's own clock, those that were out then; and those without `sent_at` that the
+        vendor may have taken though its answer was lost.
         """
         where = (DELIVERIES.c.channel == channel, DELIVERIES.c.address == address)
         if at is None:
@@ -198,7 +226,7 @@ class Deliveries:
         )
 
     async def unfinished(self, limit: int, after: DeliveryRow | None = None) -> list[DeliveryRow]:
-        """Cards whose request is not known to be over, the oldest first; for who looks whether it still waits.
+        """Returns cards whose request is not known to have ended, the oldest first, to check whether it still waits.
 
         With `after`, those that come after that one.
         """
@@ -211,25 +239,25 @@ class Deliveries:
         return await self._store.run(lambda connection: readable(connection.execute(query.limit(limit)), _row))
 
     async def remind(self, request: ApprovalRequest) -> int:
-        """Let all cards of `request` that are out be due again, once for each of its reminders; how many that are.
+        """Makes all sent cards of `request` due again, once for each of its reminders; returns how many these are.
 
-        All cards learn what the request is now. Told again of the same reminder, or of an earlier one, nothing changes.
+        All cards learn the request's present state. The same reminder again, or an earlier one, changes nothing.
         """
         return await self._renew(request, reminds=True)
 
     async def renew(self, request: ApprovalRequest) -> int:
-        """Let the cards of `request` learn of its new deadline and who is asked; how many out and planned that are."""
+        """Gives the cards of `request` its new deadline and approvers; returns how many cards are out or planned."""
         return await self._renew(request, reminds=False)
 
     async def reminded(self, token: str) -> None:
-        """The reminder is out, or not needed any more."""
+        """Records that the reminder was sent, or is not needed any more."""
         to_remind = (DELIVERIES.c.token == token, DELIVERIES.c.remind_at.is_not(None))
         await self._set(*to_remind, remind_at=None, claimed_until=0, attempts=0)
 
     async def end(self, approval: str, revision: int, request: ApprovalRequest) -> int:
-        """The request is over, as `request` says: what is not sent is dropped, what is out is due to be closed.
+        """Records that the request ended, as `request` says: unsent cards are dropped, sent ones are due to be closed.
 
-        How many cards that were.
+        Returns how many cards that concerned.
         """
         state = case((DELIVERIES.c.state == "planned", "dropped"), else_=DELIVERIES.c.state)
         return await self._set(
@@ -244,12 +272,12 @@ class Deliveries:
         )
 
     async def to_close(self, limit: int, channels: Collection[str]) -> list[DeliveryRow]:
-        """Claim cards on these channels that are out though their request is over."""
+        """Claims cards on these channels that are out though their request has ended."""
         over = DELIVERIES.c.ended_at.is_not(None)
         return await self._take(limit, DELIVERIES.c.state.in_(_OUT), over, DELIVERIES.c.channel.in_(channels))
 
     async def closed(self, token: str) -> None:
-        """The card says that its request is over, or nobody can make it say so any more."""
+        """Records that the card says that its request ended, or that nobody can make it say so any more."""
         await self._set(
             DELIVERIES.c.token == token,
             DELIVERIES.c.state.in_(_OUT),
@@ -259,16 +287,16 @@ class Deliveries:
         )
 
     async def hasten(self, token: str) -> None:
-        """Let a card that waits to be sent be due now, as when the one before it failed."""
+        """Makes an unsent card due now, as when the card before it failed."""
         planned = (DELIVERIES.c.token == token, DELIVERIES.c.state == "planned", DELIVERIES.c.due_at > StoreClock())
         await self._set(*planned, due_at=StoreClock())
 
     async def drop(self, token: str) -> None:
-        """Do not send a card that is not sent yet."""
+        """Drops a card that is not sent yet."""
         await self._set(DELIVERIES.c.token == token, DELIVERIES.c.state == "planned", state="dropped", claimed_until=0)
 
     async def sweep(self, older_than: timedelta) -> int:
-        """Forget the cards that nothing happens to any more since so long ago; how many that were."""
+        """Deletes the cards to which nothing happens any more since `older_than`; returns how many."""
         over = DELIVERIES.c.state.in_(("closed", "dropped", "failed"))
         old = delete(DELIVERIES).where(over, DELIVERIES.c.changed_at < in_seconds(-older_than.total_seconds()))
         return await self._store.run(lambda connection: connection.execute(old).rowcount)
@@ -309,16 +337,17 @@ class Deliveries:
 
 
 def delivery_token(key: bytes, approval: str, revision: int, person: str, channel: str) -> str:
-    """The name of a card, the same whoever plans it, and known to nobody without the store's key."""
+    """Computes the name of a card: the same whoever plans it, and known to nobody without the store's key."""
     told = f"{approval}|{revision}|{person}|{channel}".encode()
     # In lower-case base32: the mail addresses in which it stands may come back in any case.
     return base64.b32encode(hmac.digest(key, told, "sha256")).decode().lower()[:_TOKEN_CHARS]
 
 
 def _newer(had: ApprovalRequest, told: ApprovalRequest, *, reminds: bool) -> ApprovalRequest:
-    """What a card's request is after a notice, which may be read after a later one: `had` where that tells nothing new.
+    """Returns a card's request after a notice; `had` where the notice brings nothing new, as notices may arrive out of
+    order.
 
-    Only a reminder counts as one: an escalation may be read before the reminder that was before it.
+    Only a reminder counts as one: an escalation may be read before the reminder that came before it.
     """
     further = told.escalated + told.extended - had.escalated - had.extended
     if reminds and told.reminded > had.reminded:

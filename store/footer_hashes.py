@@ -1,4 +1,6 @@
-"""What stands below people's sign-offs: blocks that they were asked about, and those they confirmed. Hashes alone."""
+"""Stores hashes of the blocks of text below people's sign-offs: those they were asked about, and those they
+confirmed.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,21 +17,24 @@ from signoff.store.tables import FOOTERS, StoreClock
 
 @dataclass(frozen=True)
 class Footer:
-    """One block: its sha-256, the code of the request that was being answered, and whether it was confirmed."""
+    """One block of text below a person's sign-off."""
 
     digest: str
+    """The block's sha-256."""
     code: str
+    """The short code of the request that was being answered."""
     known: bool
+    """Whether the person confirmed that the block says nothing."""
 
 
 class Footers:
-    """The blocks in a store. All methods raise `StoreUnavailable` when the database fails."""
+    """Reads and writes the blocks in a store. All methods raise `StoreUnavailable` when the database fails."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def of(self, tenant: str, person: str) -> Sequence[Footer]:
-        """The newest blocks of a person, `FOOTERS_PER_PERSON` at most."""
+        """Returns the newest blocks of a person, `FOOTERS_PER_PERSON` at most."""
         query = (
             select(FOOTERS)
             .where(FOOTERS.c.tenant == tenant, FOOTERS.c.person == person)
@@ -41,18 +46,18 @@ class Footers:
         return [Footer(row.digest, row.code, row.known_at is not None) for row in rows]
 
     async def ask(self, tenant: str, person: str, digest: str, code: str) -> None:
-        """Write down that a person is asked about a block while they answer the request with that code."""
+        """Records that a person is asked about a block while they answer the request with that code."""
         row = {"tenant": tenant, "person": person, "digest": digest, "code": code}
         await self._store.run(lambda connection: added(connection, FOOTERS, row))
 
     async def confirm(self, tenant: str, person: str, digest: str) -> None:
-        """Know a block from now on as one that says nothing."""
+        """Records that a block says nothing."""
         where = (FOOTERS.c.tenant == tenant, FOOTERS.c.person == person, FOOTERS.c.digest == digest)
         change = update(FOOTERS).where(*where).values(known_at=StoreClock())
         await self._store.run(lambda connection: connection.execute(change).rowcount)
 
     async def sweep(self, kept: timedelta) -> None:
-        """Forget what was asked about longer ago than `kept` and never confirmed."""
+        """Deletes blocks that were asked about longer ago than `kept` and never confirmed."""
         over = FOOTERS.c.asked_at < in_seconds(-kept.total_seconds())
         old = delete(FOOTERS).where(FOOTERS.c.known_at.is_(None), over)
         await self._store.run(lambda connection: connection.execute(old).rowcount)

@@ -1,4 +1,4 @@
-"""The kill switch's rows: tenants whose tools do not run."""
+"""Stores the kill switch's rows: tenants whose tools do not run."""
 
 from sqlalchemy import Connection, delete, select
 
@@ -10,13 +10,13 @@ from signoff.store.tables import FREEZES
 
 
 class Freezes:
-    """The freezes in a store. All methods raise `StoreUnavailable` when the database fails."""
+    """Reads and writes the freezes in a store. All methods raise `StoreUnavailable` when the database fails."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def freeze(self, tenant: str, *, reason: str, by: str, also: Also | None = None) -> Freeze:
-        """Freeze a tenant; returns the freeze that stands, which is the first. `also` is written with a new one.
+        """Freezes a tenant; returns the freeze that stands, which is the first. `also` is written with a new one.
 
         No ticket of the tenant is claimed after this returns, until it is thawed.
         """
@@ -32,7 +32,9 @@ class Freezes:
         return await self._store.run(write)
 
     async def thaw(self, tenant: str, *, also: Also | None = None) -> Freeze | None:
-        """Lift a freeze; returns what was lifted, None when the tenant was not frozen. `also` is written with it."""
+        """Lifts a freeze; returns it, or None when the tenant was not frozen. `also` is written in the same
+        transaction.
+        """
         gone = delete(FREEZES).where(FREEZES.c.tenant == tenant).returning(FREEZES)
 
         def lift(connection: Connection) -> Freeze | None:
@@ -45,17 +47,17 @@ class Freezes:
         return await self._store.run(lift)
 
     async def look(self, tenant: str) -> Freeze | None:
-        """The freeze of a tenant, or None."""
+        """Returns the freeze of a tenant, or None."""
         return await self._store.run(lambda connection: freeze_of(connection, tenant))
 
     async def refuse_new(self, tenant: str) -> None:
-        """Raises `Refused` (`frozen`), which names the reason, while the tenant is frozen: nothing new starts then."""
+        """Raises `Refused` (`frozen`) with the reason while the tenant is frozen: nothing new starts then."""
         standing = await self.look(tenant)
         if standing is not None:
             told = f"the tenant `{tenant}` is frozen: {standing.reason}; nothing new starts until it is thawed"
             raise Refused(told, code="frozen", tenant=tenant)
 
     async def all(self) -> list[Freeze]:
-        """Every tenant that is frozen, the latest first."""
+        """Returns every frozen tenant, the latest first."""
         query = select(FREEZES).order_by(FREEZES.c.frozen_at.desc(), FREEZES.c.tenant)
         return await self._store.run(lambda connection: [read_freeze(row) for row in connection.execute(query)])

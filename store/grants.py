@@ -1,4 +1,4 @@
-"""The rows of remembered answers."""
+"""Stores remembered answers."""
 
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
@@ -20,13 +20,17 @@ _USABLE: Final = (GRANTS.c.uses > SPENT, GRANTS.c.revoked_at.is_(None), GRANTS.c
 
 
 class Grants:
-    """The remembered answers in a store. All methods raise `StoreUnavailable` when the database fails."""
+    """Reads and writes the remembered answers in a store. All methods raise `StoreUnavailable` when the database
+    fails.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def usable(self, tenant: str, session: str, tool: str) -> list[Grant]:
-        """What may answer for a call of `tool` in this session now: denials first, then the oldest."""
+        """Returns the grants that may answer for a call of `tool` in this session now: denials first, then the
+        oldest.
+        """
         query = (
             _ROWS.where(GRANTS.c.tenant == tenant, GRANTS.c.tool == tool, GRANTS.c.session.in_(("", session)), *_USABLE)
             # `denied` sorts behind `approved`: descending puts it first, and neither limit nor approval hides a denial.
@@ -36,7 +40,7 @@ class Grants:
         return await self._store.run(lambda connection: [_grant(row) for row in connection.execute(query)])
 
     async def look(self, grant_id: str) -> Grant | None:
-        """One remembered answer, or None."""
+        """Returns one remembered answer, or None."""
         query = _ROWS.where(GRANTS.c.id == grant_id)
 
         def read(connection: Connection) -> Grant | None:
@@ -46,13 +50,13 @@ class Grants:
         return await self._store.run(read)
 
     async def all(self, tenant: str, *, every: bool = False) -> list[Grant]:
-        """What is remembered in a tenant, newest first; with `every` also what is over, used up or revoked."""
+        """Returns a tenant's grants, newest first; with `every` also those that are expired, used up or revoked."""
         query = _ROWS.where(GRANTS.c.tenant == tenant).order_by(GRANTS.c.created_at.desc(), GRANTS.c.id)
         query = query if every else query.where(*_USABLE)
         return await self._store.run(lambda connection: [_grant(row) for row in connection.execute(query)])
 
     async def revoke(self, grant_id: str, tenant: str, *, by: str, also: Also | None = None) -> Grant:
-        """Take a remembered answer back; doing it again changes nothing. `also` is written with it.
+        """Revokes a remembered answer; doing it again changes nothing. `also` is written in the same transaction.
 
         Raises `NotFound`.
         """
@@ -72,7 +76,9 @@ class Grants:
         return _grant(row)
 
     async def use(self, grant_id: str, ticket: str) -> bool:
-        """Spend one use for a call that ends without a ticket, once for each key; False when nothing is left."""
+        """Spends one use for a call that ends without a ticket, once for each key; returns False when no use is
+        left.
+        """
         return await self._store.run(lambda connection: spend(connection, grant_id, ticket))
 
 
@@ -89,9 +95,10 @@ def write_grant(
     reason: str = "",
     since: datetime | None = None,
 ) -> bool:
-    """Remember an answer; whether that is new: what was written first under this id stands, revoked or used up or not.
+    """Writes a remembered answer; returns whether it is new. The first one under this id stands, revoked or used up or
+    not.
 
-    It is over `wish.seconds` after `since`, or after now, whichever is earlier.
+    It expires `wish.seconds` after `since`, or after now, whichever is earlier.
     """
     now: int = connection.execute(select(StoreClock())).scalar_one()
     # The earlier of the two: a late write does not lengthen the answer, nor does a clock that is ahead.
@@ -114,7 +121,7 @@ def write_grant(
 
 
 def shown_grant(grant: Grant) -> Grant:
-    """A grant as people may see it: a bare digest would let masked arguments be guessed."""
+    """Returns a grant as people may see it, without its digest: a bare digest would let masked arguments be guessed."""
     if not grant.like.exact:
         return grant
     return grant.model_copy(update={"like": grant.like.model_copy(update={"exact": _EXACT})})

@@ -1,4 +1,6 @@
-"""What came in by channels: kept before the vendor is told so, and known again for as long as it may be repeated."""
+"""Queues what channels receive: kept before the vendor gets its answer, and recognised for as long as it may be
+repeated.
+"""
 
 import hashlib
 import json
@@ -21,59 +23,64 @@ _HASHED: Final = "sha256-"
 
 
 class Arriving(Protocol):
-    """What a channel received: a shape with a key of its own."""
+    """Something that a channel received, with a key of its own."""
 
     @property
     def key(self) -> str:
-        """Its own within its channel, and the same whenever the vendor repeats it."""
+        """Returns a key that is unique within the channel, and the same whenever the vendor repeats the message."""
         ...
 
     def model_dump_json(self) -> str:
-        """All of it, as JSON."""
+        """Writes all of it as JSON."""
         ...
 
 
 class ArrivalRow(Shape):
-    """One thing that came in. `body` is JSON of what the channel received, until it is settled; `attempts` counts the
-    claims.
-
-    `about` is what was noted of it while it is not settled, `result` what was made of it.
-    """
+    """One message that came in by a channel."""
 
     key: str
+    """The row's own key."""
     channel: str
+    """The channel's name in the manifest."""
     kind: ArrivalKind
+    """What kind of message it is."""
     body: str
+    """JSON of what the channel received; "" once it is settled."""
     received_at: datetime
+    """When it came in, by the store's clock, in UTC."""
     attempts: int
+    """How often it was claimed."""
     state: ArrivalState = "new"
+    """How far its processing has come."""
     about: dict[str, Any] | None = None
+    """What was noted of it while it is not settled."""
     result: dict[str, Any] | None = None
+    """What its processing led to."""
 
 
 class Arrivals:
-    """What came in to a store. All methods raise `StoreUnavailable` when the database fails."""
+    """Reads and writes what came in to a store. All methods raise `StoreUnavailable` when the database fails."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def put(self, channel: str, heard: Sequence[Arriving], statuses: Sequence[Arriving]) -> int:
-        """Keep all of it or nothing; how much of it is new. What is known stays as it is."""
+        """Keeps all of it or nothing; returns how much of it is new. Known messages stay as they are."""
         rows = [_new(channel, "heard", each) for each in heard] + [_new(channel, "status", each) for each in statuses]
         # In one order, so that two who keep the same do not wait for each other.
         rows.sort(key=lambda row: str(row["key"]))
         return await self._store.run(lambda connection: sum(added(connection, ARRIVALS, row) for row in rows))
 
     async def claim(self, limit: int, without: Collection[str] = ()) -> list[ArrivalRow]:
-        """At most `limit` arrivals that are due, the longest due first, left to the caller for a minute.
+        """Claims at most `limit` arrivals that are due, the longest due first, for the caller alone for a minute.
 
-        None of the channels `without`.
+        Takes none of the channels `without`.
         """
         which = (ARRIVALS.c.state == "new", ARRIVALS.c.channel.not_in(without))
         return await self._store.run(lambda connection: _rows(take(connection, ARRIVALS, *which, limit=limit)))
 
     async def note(self, key: str, about: Mapping[str, Any]) -> dict[str, Any]:
-        """Note what an arrival is about, once: what is noted already stands. What is noted now."""
+        """Notes what an arrival is about, once; returns the note that stands, which is the first."""
         noting = update(ARRIVALS).where(ARRIVALS.c.key == key, ARRIVALS.c.state == "new", ARRIVALS.c.result.is_(None))
         query = select(ARRIVALS).where(ARRIVALS.c.key == key)
 
@@ -85,31 +92,33 @@ class Arrivals:
         return dict(about) if not found or found[0].about is None else found[0].about
 
     async def done(self, key: str, result: Mapping[str, Any], *, state: Literal["done", "dropped"] = "done") -> None:
-        """Write down what was made of an arrival, and forget what it said.
+        """Records the result of an arrival, and deletes its body.
 
-        `dropped` where nothing can be made of it any more.
+        `dropped` means that it cannot be processed any more.
         """
         await self._set(key, state=state, body="", result=json.dumps(result))
 
     async def later(self, key: str, seconds: float) -> None:
-        """Give a claimed arrival back, due in so many seconds."""
+        """Gives a claimed arrival back, due in `seconds`."""
         await self._set(key, due_at=in_seconds(seconds), claimed_until=0)
 
     async def forget(self, key: str) -> None:
-        """Know nothing of an arrival that is not settled; a replay of it is new again."""
+        """Deletes an arrival that is not settled; a replay of it is new again."""
         gone = delete(ARRIVALS).where(ARRIVALS.c.key == key, ARRIVALS.c.state == "new")
         await self._store.run(lambda connection: connection.execute(gone).close())
 
     async def look(self, channel: str, kind: ArrivalKind, key: str) -> ArrivalRow | None:
-        """What is known of the arrival that `channel` names by `key`, or None."""
+        """Returns the arrival that `channel` names by `key`, or None."""
         query = select(ARRIVALS).where(ARRIVALS.c.key == _key(channel, kind, key))
         found = await self._store.run(lambda connection: _rows(connection.execute(query)))
         return found[0] if found else None
 
     async def sweep(self, older_than: timedelta, *, what: str = "") -> int:
-        """Forget what came in so long ago and is done; how much that was. Replays of it are new again.
+        """Deletes arrivals that came in before `older_than` and are done; returns how many.
 
-        With `what`, only that of which a `result` says so first.
+        Replays of them are new again.
+
+        With `what`, only those whose `result` says so first.
         """
         old = delete(ARRIVALS).where(
             ARRIVALS.c.received_at < in_seconds(-older_than.total_seconds()), ARRIVALS.c.state != "new"

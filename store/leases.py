@@ -1,4 +1,4 @@
-"""Work that several processes share: a row is claimed for a while, and whoever is killed loses it by that."""
+"""Leases rows to one of several processes for a while; a process that is killed loses its lease by that."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +19,7 @@ _SHOWN: Final = {0: "\ufffd"} | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
 
 def take(connection: Connection, table: Table, *which: ColumnElement[bool], limit: int) -> Sequence[Row[Any]]:
-    """Claim at most `limit` rows that are due, nobody's, and as `which` says; the longest due come first."""
+    """Claims at most `limit` rows that are due, unclaimed, and match `which`; the longest due come first."""
     key = next(iter(table.primary_key))
     free = table.c.claimed_until <= StoreClock()
     # By the store's clock, as all that claim have that one in common: the clocks of their machines may differ.
@@ -42,7 +42,9 @@ def take(connection: Connection, table: Table, *which: ColumnElement[bool], limi
 def take_readable(
     connection: Connection, table: Table, *which: ColumnElement[bool], limit: int, read: Callable[[Row[Any]], _T]
 ) -> list[_T]:
-    """As `take`, each row as `read` makes it. What it cannot read (`ValueError`) is set aside: it stops nothing."""
+    """Claims rows as `take`, and converts each by `read`. A row that `read` refuses (`ValueError`) is set aside: it
+    stops nothing.
+    """
     key = next(iter(table.primary_key))
     rows = take(connection, table, *which, limit=limit)
     found, odd = _read(rows, read)
@@ -55,7 +57,7 @@ def take_readable(
 
 
 def readable(rows: Iterable[Row[Any]], read: Callable[[Row[Any]], _T]) -> list[_T]:
-    """Those of `rows` that `read` can read, as it makes them."""
+    """Converts rows by `read`, leaving out those that it cannot read."""
     return _read(rows, read)[0]
 
 
@@ -72,10 +74,10 @@ def _read(rows: Iterable[Row[Any]], read: Callable[[Row[Any]], _T]) -> tuple[lis
 
 
 def in_seconds(seconds: float) -> ColumnElement[int]:
-    """The store's time that many seconds from now."""
+    """Returns the store's time that many seconds from now, as an SQL expression."""
     return StoreClock() + round(seconds * 1000)
 
 
 def kept(text: str, chars: int) -> str:
-    """At most so many characters of a text from outside, as every database takes it."""
+    """Cuts a text from outside to `chars` characters, in a form that every database takes."""
     return text.translate(_SHOWN)[:chars]

@@ -1,4 +1,4 @@
-"""Who opened which values of a question: what an approval of a card that is not whole depends on."""
+"""Records who opened which values of a question; an approval of a card that is not whole depends on it."""
 
 from datetime import timedelta
 
@@ -11,18 +11,18 @@ from signoff.store.tables import OPENED_VALUES
 
 
 class OpenedValues:
-    """The pages that people opened, in a store. All methods raise `StoreUnavailable` when the database fails."""
+    """Reads and writes the pages that people opened. All methods raise `StoreUnavailable` when the database fails."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def add(self, question_hash: str, tenant: str, person: str, page: int) -> None:
-        """Write down that a person opened a page (from 1) of the values of a question."""
+        """Records that a person opened a page (from 1) of the values of a question."""
         row = {"question_hash": question_hash, "tenant": tenant, "person": person, "page": page}
         await self._store.run(lambda connection: added(connection, OPENED_VALUES, row))
 
     async def count(self, question_hash: str, tenant: str, person: str, pages: int) -> int:
-        """How many of the first `pages` pages a person opened."""
+        """Returns how many of the first `pages` pages a person opened."""
         query = (
             select(func.count())
             .select_from(OPENED_VALUES)
@@ -36,6 +36,6 @@ class OpenedValues:
         return await self._store.run(lambda connection: connection.scalar(query) or 0)
 
     async def sweep(self, kept: timedelta) -> None:
-        """Forget what was opened longer ago than `kept`."""
+        """Deletes what was opened longer ago than `kept`."""
         old = delete(OPENED_VALUES).where(OPENED_VALUES.c.opened_at < in_seconds(-kept.total_seconds()))
         await self._store.run(lambda connection: connection.execute(old).rowcount)

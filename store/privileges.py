@@ -1,4 +1,4 @@
-"""The two database roles on a real PostgreSQL: which one a connection has, and giving them exactly their rights."""
+"""Reads which of the two database roles a PostgreSQL connection has, and grants roles exactly their rights."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -53,7 +53,7 @@ _ROLE: Final = text(f"SELECT {', '.join(_TOO_MUCH)} FROM pg_roles WHERE rolname 
 
 
 def is_owner(connection: Connection, version_table: str) -> bool:
-    """Whether this connection may make and change the tables: on SQLite always."""
+    """Returns whether this connection may make and change the tables: on SQLite always."""
     if connection.dialect.name != "postgresql":
         return True
     owns = connection.scalar(_OWNS, {"named": version_table})
@@ -62,15 +62,17 @@ def is_owner(connection: Connection, version_table: str) -> bool:
 
 
 def may_read(connection: Connection, table: str) -> bool:
-    """Whether this connection may read a table; False where there is none."""
+    """Returns whether this connection may read a table; False where there is none."""
     return bool(connection.scalar(_MAY_READ, {"named": table}))
 
 
 def role_of(connection: Connection) -> StoreRole:
-    """The role whose rights this connection has. Raises `ConfigError` where they are no worker's and no gateway's.
+    """Returns the role whose rights this connection has.
 
-    Rights that are short fail at the first call that needs them, and rights that are too many are what the roles are
-    there against: both are said at the start.
+    Raises `ConfigError` where they are no worker's and no gateway's.
+
+    Missing rights would fail at the first call that needs them, and excess rights are what the roles exist to prevent:
+    both are reported at the start.
     """
     user, _, _ = connection.execute(_HERE).one()
     held = _held(connection, user)
@@ -87,17 +89,17 @@ def role_of(connection: Connection) -> StoreRole:
 
 
 def role_statements(connection: Connection, names: Mapping[ProcessRole, str], version_table: str) -> list[str]:
-    """The SQL for the roles `names` here. Raises `ConfigError` on SQLite and for roles that are not there."""
+    """Returns the SQL for the roles `names`. Raises `ConfigError` on SQLite and for roles that do not exist."""
     _check_names(connection, names)
     _, schema, database = connection.execute(_HERE).one()
     return statements(names, schema=schema, database=database, version_table=version_table)
 
 
 def give_roles(connection: Connection, names: Mapping[ProcessRole, str], version_table: str) -> None:
-    """Give the roles exactly their rights, and see that they have no others by any way.
+    """Grants the roles exactly their rights, and checks that they have no others by any way.
 
-    Raises `ConfigError`, and the transaction is to be rolled back, where one has: as a superuser, by a membership, as
-    an owner.
+    Raises `ConfigError` where one has others, as a superuser, by a membership or as an owner; the transaction is to be
+    rolled back then.
     """
     for statement in role_statements(connection, names, version_table):
         connection.exec_driver_sql(statement)
@@ -140,7 +142,7 @@ def _check_role(connection: Connection, role: ProcessRole, name: str) -> None:
 
 
 def _beyond(connection: Connection, role: ProcessRole, row: Any) -> Iterator[str]:
-    """What a role, or one that it is a member of, may do beyond its rights; a role may take on those at any time."""
+    """Yields what a role may do beyond its rights, by itself or by a role of which it is a member."""
     yield from (words for flag, words in _TOO_MUCH.items() if row._mapping[flag])
     if row.rolname in _SERVER_ROLES:
         yield "reaches the server's files and programs"

@@ -1,6 +1,6 @@
-"""What people were asked, and what they answered: the rows that cards, signatures and tools go by.
+"""Stores what people were asked and what they answered: the rows that cards, signatures and tools go by.
 
-Whoever runs a workflow can say anything of a call; what is shown, signed or run is read here and recomputed.
+Whoever runs a workflow can claim anything of a call; what is shown, signed or run is read here and recomputed.
 """
 
 import logging
@@ -91,25 +91,28 @@ _TAKEN: Final = select(QUESTIONS.c.approval).where(
 
 @dataclass(frozen=True)
 class ApprovalRows:
-    """Everything the store has of one approval, read in one transaction; `now` is the store's clock then (UTC)."""
+    """All rows of one approval, read in one transaction."""
 
     questions: tuple[Question, ...]
+    """The question in each of its revisions, oldest first."""
     answers: tuple[StoredAnswer, ...]
+    """The answers, in the order in which they were stored."""
     now: datetime
+    """The store's clock when the rows were read, in UTC."""
     _made: dict[int, ApprovalRequest] = field(default_factory=dict, compare=False, repr=False)
     """By the number of the revision, as each is asked for several times and its hash takes a while."""
 
     @property
     def latest(self) -> Question:
-        """The question as it is asked now. There is always one."""
+        """Returns the question as it is asked now. There is always one."""
         return self.questions[-1]
 
     def revision(self, number: int) -> Question | None:
-        """The question as it was asked in that revision."""
+        """Returns the question as it was asked in that revision, or None."""
         return next((each for each in self.questions if each.revision == number), None)
 
     def request(self, question: Question, at: datetime | None = None) -> ApprovalRequest:
-        """What answers and time have made of a question by `at`, or by now; without its card."""
+        """Builds the request of a question: its state by `at`, or by now, under its answers; without its card."""
         if at is not None or self.revision(question.revision) is not question:
             return request_at(question, self.answers, at or self.now)
         if question.revision not in self._made:
@@ -118,39 +121,50 @@ class ApprovalRows:
 
     @property
     def counts(self) -> "Counts":
-        """How many rows there are, and how many of them are over."""
+        """Returns how many rows there are, and how many of them have ended."""
         ended = sum(each.ended_at is not None for each in self.questions)
         return Counts(len(self.questions), ended, len(self.answers), sum(each.void for each in self.answers))
 
 
 class Counts(NamedTuple):
-    """Rows of one approval. None is ever changed but once, by its end: the same counts are the same rows."""
+    """Counts the rows of one approval. A row changes only once, by its end: the same counts are the same rows."""
 
     questions: int
+    """How many questions there are."""
     ended: int
+    """How many of the questions have ended."""
     answers: int
+    """How many answers there are."""
     void: int
+    """How many of the answers are void."""
 
 
 class OwedAnswer(NamedTuple):
     """An answer that its turn may not have been given yet."""
 
     approval: str
+    """The approval id."""
     number: int
+    """The number of the answer within its approval."""
     vote: Vote
+    """The answer."""
 
 
 class Touched(NamedTuple):
-    """How far an approval has come: its latest revision, and how many answers and endings it has."""
+    """How far an approval has come."""
 
     approval: str
+    """The approval id."""
     revision: int
+    """Its latest revision."""
     answers: int
+    """How many answers it has."""
     ended: int
+    """How many of its questions have ended."""
 
 
 class _Found(NamedTuple):
-    """Rows of questions, the answers to them in their order, and the store's clock then; nothing of it read yet."""
+    """Rows of questions that are not parsed yet, the answers to them in their order, and the store's clock then."""
 
     rows: Sequence[Row[Any]]
     answers: Sequence[Row[Any]]
@@ -158,7 +172,10 @@ class _Found(NamedTuple):
 
 
 class Questions:
-    """The questions and answers in a store. All methods raise `StoreUnavailable` when the database fails."""
+    """Reads and writes the questions and answers in a store.
+
+    All methods raise `StoreUnavailable` when the database fails.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -172,15 +189,15 @@ class Questions:
         spent: int = 0,
         since: datetime | None = None,
     ) -> Question | None:
-        """Ask a question; returns its row, which has its revision, code and time from the store.
+        """Inserts a question; returns its row, which has its revision, code and time from the store.
 
-        None for a change of arguments that may not be asked any more: the question it changes is settled or over, or
-        was asked anew.
+        Returns None for a change of arguments that may not be asked any more: the question it changes is settled, has
+        expired, or was asked anew.
 
         The same question again, while it is neither answered nor ended, is the same row: an activity may be tried
-        twice, and a turn be reset. Not where its revision is `spent`: an answer of which only the turn knows has been
-        used up by then. One asked at `since` or later is the same row also where it was answered. `declaration` is what
-        `question.definition` is the hash of. `also` is what else is written with a new row.
+        twice, and a turn be reset. It is not the same row where its revision is `spent`: an answer that only the turn
+        knows has been used up by then. A question asked at `since` or later is the same row also where it was answered.
+        `declaration` is the text whose hash is `question.definition`. `also` is written with a new row.
         """
 
         def write(connection: Connection) -> Question | None:
@@ -210,11 +227,11 @@ class Questions:
         return await self._store.run(write)
 
     async def read(self, approval: str) -> ApprovalRows | None:
-        """Everything of one approval, or None where nobody was asked."""
+        """Returns all rows of one approval, or None where nobody was asked."""
         return await self._store.run(lambda connection: read_rows(connection, approval))
 
     async def votes_of(self, approval: str, delivery: str) -> list[Vote]:
-        """What one delivery has brought to an approval; nothing for a delivery without an id."""
+        """Returns the votes that one delivery has brought to an approval; none for a delivery without an id."""
         if not delivery:
             return []
         brought = {"of": approval, "by": delivery}
@@ -222,7 +239,7 @@ class Questions:
         return [Vote.model_validate_json(body) for body in bodies]
 
     async def locked(self, approval: str, work: Callable[[Connection, ApprovalRows | None], T]) -> T:
-        """`work` in a transaction in which no other question or answer of this approval is written."""
+        """Runs `work` in a transaction in which no other question or answer of this approval is written."""
 
         def run(connection: Connection) -> T:
             lock_approval(connection, approval)
@@ -231,15 +248,15 @@ class Questions:
         return await self._store.run(run)
 
     async def end(self, approval: str, revision: int, ending: Ending) -> bool:
-        """Write that a turn asks this no longer; whether it was open. An ending is set once."""
+        """Records that a turn no longer asks this question; returns whether it was open. An ending is set once."""
         return await self._store.run(lambda connection: end_question(connection, approval, revision, ending))
 
     async def by_code(self, tenant: str, code: str) -> str | None:
-        """The approval id that a short code means, or None."""
+        """Returns the approval id of a short code, or None."""
         return await self._store.run(lambda connection: connection.scalar(_TAKEN, {"of": tenant, "named": code}))
 
     async def waiting(self, tenant: str, *, sessions: Collection[str] | None = None) -> list[ApprovalRequest]:
-        """The requests of a tenant that nobody has answered and that are not over, soonest deadline first; no cards.
+        """Returns a tenant's requests that are unanswered and have not ended, soonest deadline first; without cards.
 
         Only those of `sessions`, when given.
         """
@@ -248,9 +265,10 @@ class Questions:
     async def waiting_pieces(
         self, tenant: str, *, readers: Collection[str] | None = None, sessions: Collection[str] | None = None
     ) -> AsyncGenerator[list[ApprovalRequest], None]:
-        """The same, so many at a time; only those that may concern one of `readers`, approver entries, when given.
+        """Yields the requests of `waiting` in pieces; only those that may concern one of `readers`, approver entries,
+        when given.
 
-        That is a first look: whoever shows them to somebody asks whether they may read each.
+        That is a first selection: whoever shows a request to somebody checks whether they may read it.
         """
         query = select(QUESTIONS).where(*_waits(tenant), *_concerning(readers)).limit(PIECE)
         if sessions is not None:
@@ -268,7 +286,8 @@ class Questions:
     async def of_turns(
         self, turns: Collection[TurnKey], *, readers: Collection[str] | None = None
     ) -> dict[TurnKey, list[ApprovalRequest]]:
-        """What turns ask and asked, every revision as it stands now; no cards. Not of who asked nothing.
+        """Returns what turns ask and asked, every revision in its present state, without cards; no entry for a turn
+        that asked nothing.
 
         Revisions of one approval come oldest first. Of a turn that may concern none of `readers`, when given, there is
         an empty list.
@@ -285,7 +304,7 @@ class Questions:
         return found
 
     async def _concern(self, turns: Collection[TurnKey], readers: Collection[str]) -> dict[TurnKey, bool]:
-        """Of each turn that asked something, whether that may concern one of `readers`."""
+        """Returns, for each turn that asked something, whether that may concern one of `readers`."""
         key = (QUESTIONS.c.tenant, QUESTIONS.c.session, QUESTIONS.c.turn)
         concerns = func.max(case((and_(true(), *_concerning(readers)), 1), else_=0))
         query = select(*key, concerns.label("may")).where(_named(turns)).group_by(*key)
@@ -296,7 +315,9 @@ class Questions:
         return await self._store.run(partial(_found, query))
 
     async def _requests(self, found: _Found) -> list[ApprovalRequest]:
-        """The requests of what was found, as answers and time had made them by then; a piece at a time."""
+        """Builds the requests of the rows found, in the state that answers and time had made by then; a piece at a
+        time.
+        """
         given: dict[str, list[Row[Any]]] = {}
         for answer in found.answers:
             given.setdefault(answer.approval, []).append(answer)
@@ -308,7 +329,9 @@ class Questions:
         return listed
 
     async def touched(self, since: datetime | None) -> tuple[list[Touched], datetime]:
-        """The approvals to which something happened since then, all open ones without a time; and the store's clock."""
+        """Returns the approvals to which something happened since then, or without a time all open ones; and the
+        store's clock.
+        """
         columns = (QUESTIONS.c.approval, func.max(QUESTIONS.c.revision), func.count(QUESTIONS.c.ended_at))
         latest = select(*columns).group_by(QUESTIONS.c.approval)
 
@@ -331,7 +354,7 @@ class Questions:
         return await self._store.run(read)
 
     async def open_turns(self, opened_before: float, limit: int) -> list[Question]:
-        """Questions that nobody has ended, asked so many seconds ago or earlier, oldest first."""
+        """Returns questions without an ending that were asked so many seconds ago or earlier, oldest first."""
         query = (
             select(QUESTIONS)
             .where(
@@ -345,7 +368,7 @@ class Questions:
         return await self._store.run(lambda connection: [_question(row) for row in connection.execute(query)])
 
     async def owed(self, older_than: float, limit: int) -> list[OwedAnswer]:
-        """Answers given so many seconds ago or earlier that their turns were not given yet, oldest first."""
+        """Returns answers given so many seconds ago or earlier that their turns were not given yet, oldest first."""
         before = StoreClock() - int(older_than * 1000)
         query = (
             select(ANSWERS)
@@ -361,10 +384,11 @@ class Questions:
         return await self._store.run(read)
 
     async def owe_again(self, waiting: Sequence[tuple[str, int]], older_than: float) -> int:
-        """Owe their turns the answers of requests that those say still wait, though answers have settled them.
+        """Marks answers as owed again where a turn still waits though its answers have settled the request; returns how
+        many.
 
         `waiting` are approval ids with the revision that waits. A turn that was reset to before an answer has lost it.
-        Answers handed over within `older_than` seconds may be on their way; how many are owed again.
+        Answers handed over within `older_than` seconds may be on their way, and are left out.
         """
 
         def write(connection: Connection) -> int:
@@ -373,7 +397,9 @@ class Questions:
         return await self._store.run(write)
 
     async def owe_turn(self, turn: TurnKey, older_than: float) -> int:
-        """The same for all requests of a turn that waits for something though nothing of it waits here."""
+        """Marks the answers of a turn as owed again where it waits for something though nothing of it waits in the
+        store.
+        """
         prefix = f"{'.'.join(turn)}."
         latest = (
             select(QUESTIONS.c.approval, func.max(QUESTIONS.c.revision))
@@ -384,7 +410,7 @@ class Questions:
         return await self.owe_again([(name, revision) for name, revision in rows], older_than)
 
     async def void(self, approval: str, delivery: str) -> bool:
-        """Have a yes count for nothing, because its turn did not take it; False where it stands, as its call has begun.
+        """Voids a yes that its turn did not take; returns False where it stands because its call has begun.
 
         A turn that has begun a call on a yes has taken it, whatever is said in its name later.
         """
@@ -402,7 +428,7 @@ class Questions:
         return await self.locked(approval, write)
 
     async def hand_over(self, approval: str, delivery: str) -> None:
-        """Note that the turn of an approval was given an answer."""
+        """Records that the turn of an approval was given an answer."""
         change = (
             update(ANSWERS)
             .where(ANSWERS.c.approval == approval, ANSWERS.c.delivery == delivery, ANSWERS.c.handed_at.is_(None))
@@ -421,7 +447,7 @@ def _owe_again(connection: Connection, approval: str, revision: int, older_than:
 
 
 def _waits(tenant: str) -> Sequence[ColumnElement[bool]]:
-    """Which questions of a tenant wait: neither settled, ended nor over, nor asked anew."""
+    """Builds the SQL conditions for a tenant's waiting questions: neither settled, ended, expired nor asked anew."""
     later = QUESTIONS.alias()
     settled = select(ANSWERS.c.number).where(
         ANSWERS.c.approval == QUESTIONS.c.approval,
@@ -442,7 +468,9 @@ def _waits(tenant: str) -> Sequence[ColumnElement[bool]]:
 
 
 def _concerning(readers: Collection[str] | None) -> Sequence[ColumnElement[bool]]:
-    """Which questions may concern one of `readers`; of a great many entries each is looked for in Python alone."""
+    """Builds the SQL conditions for questions that may concern one of `readers`; for very many entries Python selects
+    alone.
+    """
     if readers is None or len(readers) > _ENTRIES:
         return ()
     named = (QUESTIONS.c.readers.contains(f"\n{entry}\n", autoescape=True) for entry in readers)
@@ -472,7 +500,9 @@ def _listed_all(
 
 
 def lock_approval(connection: Connection, approval: str) -> None:
-    """Wait for whoever else writes questions or answers of this approval, and keep others waiting until the end."""
+    """Locks an approval until the transaction ends: others that write its questions or answers are awaited, then kept
+    waiting.
+    """
     if connection.dialect.name == "postgresql":
         connection.execute(_LOCK, {"approval": approval})
     elif not connection.connection.driver_connection.in_transaction:  # type: ignore[union-attr]
@@ -481,7 +511,7 @@ def lock_approval(connection: Connection, approval: str) -> None:
 
 
 def read_rows(connection: Connection, approval: str) -> ApprovalRows | None:
-    """Everything of one approval, or None where nobody was asked."""
+    """Returns all rows of one approval, or None where nobody was asked."""
     found = connection.execute(_ROWS, {"of": approval}).all()
     if not found:
         return None
@@ -491,9 +521,9 @@ def read_rows(connection: Connection, approval: str) -> ApprovalRows | None:
 
 
 def read_rows_anew(connection: Connection, approval: str, before: ApprovalRows | None) -> ApprovalRows | None:
-    """Everything of one approval; `before`, which was read of it earlier, where nothing has come since.
+    """Returns all rows of one approval; `before`, which was read of it earlier, where nothing has come since.
 
-    Counting takes a fraction of the time of reading. Asked under the lock of the approval.
+    Counting takes a fraction of the time of reading. Called under the lock of the approval.
     """
     if before is not None and before.counts == Counts(*connection.execute(_COUNTS, {"of": approval}).one()):
         return before
@@ -501,7 +531,7 @@ def read_rows_anew(connection: Connection, approval: str, before: ApprovalRows |
 
 
 def add_answer(connection: Connection, rows: ApprovalRows, vote: Vote, *, settles: bool) -> None:
-    """Insert an answer behind those that `rows` has; only within `Questions.locked`."""
+    """Inserts an answer after those that `rows` has; only within `Questions.locked`."""
     decision = vote.decision
     row = insert(ANSWERS).values(
         approval=decision.approval_id,
@@ -517,15 +547,16 @@ def add_answer(connection: Connection, rows: ApprovalRows, vote: Vote, *, settle
 
 
 def end_question(connection: Connection, approval: str, revision: int, ending: Ending) -> bool:
-    """Set the ending of a question, once; whether it was open."""
+    """Sets the ending of a question, once; returns whether it was open."""
     return connection.execute(_END, {"of": approval, "number": revision, "how": ending}).rowcount == 1
 
 
 def has_begun(connection: Connection, question: Question) -> bool:
-    """Whether what a question asks was begun or done: its call, or the try behind the one that it asks about.
+    """Returns whether the action that a question is about was begun or done: its call, or the attempt that it asks
+    about.
 
-    Under whatever arguments: beside one action of a call no other is begun. Asked under the lock of the approval, which
-    whoever claims a ticket takes as well.
+    The arguments do not matter: beside one action of a call no other is begun. Called under the lock of the approval,
+    which whoever claims a ticket takes as well.
     """
     turn = TurnKey(question.tenant, question.session, question.turn).workflow_id
     called = {"of": turn, "named": question.call, "turn": question.requester.nonce}
@@ -535,7 +566,8 @@ def has_begun(connection: Connection, question: Question) -> bool:
 def end_by_word(
     connection: Connection, approval: str, revision: int, state: str, before: ApprovalRows | None = None
 ) -> bool:
-    """Write that a turn says how a question ended, where neither answers nor the clock do; whether that was news.
+    """Records a turn's word for how a question ended, where neither answers nor the clock end it; returns whether that
+    was new.
 
     `before` is what was read of the approval earlier, if anything.
     """
@@ -554,13 +586,13 @@ def end_by_word(
 
 
 def _proposed(rows: ApprovalRows, question: Question) -> Question:
-    """`question` with everybody who changed its arguments in earlier revisions as one who asks."""
+    """Returns `question` with everybody who changed its arguments in earlier revisions among its requesters."""
     proposers = dict.fromkeys((*rows.latest.proposers, *question.proposers))
     return question.model_copy(update={"proposers": tuple(proposers)})
 
 
 def _takes_edit(rows: ApprovalRows, question: Question) -> bool:
-    """Whether `question` may follow the latest one as a change of its arguments."""
+    """Returns whether `question` may follow the latest one as a change of its arguments."""
     latest = rows.latest
     waits = latest.ended_at is None and rows.request(latest).state == "pending"
     stands = edit_stands(rows.answers, question.edit_of, question.edit_delivery)
@@ -602,7 +634,7 @@ def _values(question: Question, now: int) -> dict[str, Any]:
 
 
 def _readers(question: Question) -> str:
-    """Everybody whom a question may ever concern, escalated or not, one entry a line between line ends."""
+    """Lists everybody whom a question may ever concern, escalated or not, one entry a line between line ends."""
     entries = (f"user:{question.requester.user}", *question.approvers, *question.escalate_to)
     return "\n".join(("", *dict.fromkeys(entries), ""))
 
@@ -615,7 +647,9 @@ def _question(row: Row[Any]) -> Question:
 
 
 def _listed(row: Row[Any], answers: Sequence[StoredAnswer], now: datetime) -> ApprovalRequest | None:
-    """The request of a row; None for one that holds no question, which must not take the list of all others away."""
+    """Builds the request of a row; None for a row that holds no question, which must not take down the list of all
+    others.
+    """
     try:
         return request_at(_question(row), answers, now)
     except (ValidationError, NotCanonical) as error:

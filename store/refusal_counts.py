@@ -1,4 +1,4 @@
-"""How much was refused: forged, replayed, late and other bad input, counted by kind and hour for all processes."""
+"""Counts refused input by kind and hour for all processes: forged, replayed, late and other bad input."""
 
 import asyncio
 import contextlib
@@ -39,15 +39,17 @@ _log = logging.getLogger(__name__)
 
 
 class Run(Protocol):
-    """`Store.run`."""
+    """Runs `work` in one transaction of the store; `Store.run`."""
 
     def __call__(self, work: Callable[[Connection], Any]) -> Awaitable[Any]:
-        """`work` in one transaction."""
+        """Runs `work` in one transaction."""
         ...
 
 
 class RefusalCounts:
-    """Counts refusals in memory and adds them to the store once a second at most: a flood costs one write a second."""
+    """Counts refusals in memory and adds them to the store once a second at most, so that a flood costs one write a
+    second.
+    """
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -55,13 +57,13 @@ class RefusalCounts:
         self._flushing: asyncio.Task[None] | None = None
 
     def count(self, kind: RefusalKind) -> None:
-        """Count one refusal. Writes nothing itself, and never raises."""
+        """Counts one refusal. Writes nothing itself, and never raises."""
         self._pending[kind] += 1
         if self._flushing is None:
             self._flushing = asyncio.get_running_loop().create_task(self._flush_soon())
 
     async def flush(self) -> None:
-        """Add what was counted to the store; where it is away, the next flush adds it."""
+        """Adds the counts to the store; where the store is away, the next flush adds them."""
         pending, self._pending = self._pending, Counter()
         if not pending:
             return
@@ -72,7 +74,7 @@ class RefusalCounts:
             _log.warning("%d refusals are not counted yet: %s", pending.total(), error.message)
 
     async def close(self) -> None:
-        """Add what is left, then count no more."""
+        """Adds the remaining counts, then counts no more."""
         if self._flushing is not None:
             self._flushing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -88,7 +90,7 @@ class RefusalCounts:
 
 
 async def refusals_since(run: Run, ago: timedelta) -> dict[str, int]:
-    """How many refusals of each kind were counted in the full hours that `ago` covers, and in the present one.
+    """Returns how many refusals of each kind were counted in the full hours that `ago` covers, and in the present one.
 
     Kinds without any are left out. Raises `StoreUnavailable`.
     """

@@ -1,6 +1,6 @@
-"""Requests as people are shown them: read from the store, recomputed, and proved before anything is drawn or signed.
+"""Reads requests from the store, recomputes and proves them before anything of them is shown or signed.
 
-No workflow, query, memo or notice is asked: who holds a credential of Temporal's can say anything there.
+No workflow, query, memo or notice is consulted: whoever holds a credential of Temporal's can write anything there.
 """
 
 import hashlib
@@ -33,16 +33,20 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LoadedRequest:
-    """A proved request with its card, and the arguments it was drawn from."""
+    """A proved request with its card."""
 
     request: ApprovalRequest
+    """The request, with its card."""
     args: Mapping[str, Any]
+    """The arguments from which the card was drawn."""
     declaration: Mapping[str, Any]
+    """The tool's declaration."""
     rows: ApprovalRows
+    """The rows of the store from which the request was built."""
 
 
 class RequestReader:
-    """Loads requests for pages, the API, channels and the dispatcher alike.
+    """Loads requests for pages, the API, channels and the dispatcher.
 
     `verifier` checks who asked; in the `development` profile nobody has to have signed that. All methods raise
     `StoreUnavailable` when the database fails.
@@ -55,10 +59,10 @@ class RequestReader:
         self.development = development
 
     async def load(self, approval: str, revision: int | None = None) -> LoadedRequest:
-        """A request as it stands, waiting or settled; the latest revision where none is named.
+        """Loads a request in its present state, waiting or settled; the latest revision where none is named.
 
-        Raises `NotFound` where nobody was asked, and for a row that is not proved: a changed blob, a requester whom
-        the gateway did not sign for, or a digest that is not that of the call. The operator finds those counted.
+        Raises `NotFound` where nobody was asked, and for a row that is not proved: a changed blob, a requester whom the
+        gateway did not sign for, or a digest that is not that of the call. The operator finds those counted.
         """
         rows = await self._rows.read(approval)
         question = None if rows is None else rows.latest if revision is None else rows.revision(revision)
@@ -81,10 +85,11 @@ class RequestReader:
         wanted: Callable[[WaitingCard], bool] | None = None,
         limit: int = 100,
     ) -> list[WaitingCard]:
-        """Requests that wait in `tenant`, soonest deadline first; only those `approvers` may decide, when given.
+        """Returns requests that wait in `tenant`, soonest deadline first; only those `approvers` may decide, when
+        given.
 
-        `wanted` says of a row without its effect whether it is listed; `readers` are the entries of whom it lists
-        rows for, None for who may read all. A row that is not proved is not listed.
+        `wanted` says of a row without its effect whether it is listed; `readers` are the entries of whom it lists rows
+        for, None for who may read all. A row that is not proved is not listed.
         """
         found: list[WaitingCard] = []
         entries = readers if approvers is None else approvers
@@ -115,20 +120,22 @@ class RequestReader:
         return _row(request, _effect(request, declaration, args))
 
     async def asked_in(self, turn: TurnKey) -> list[ApprovalRequest]:
-        """What a turn asks and asked, every revision, where the gateway signed for who asked; no cards."""
+        """Returns every revision of what a turn asks and asked, where the gateway signed for the requester; without
+        cards.
+        """
         found = (await self._rows.of_turns([turn])).get(turn, [])
         return [request for request in found if self._vouched(request)]
 
     def takes_unsigned(self, question: Question) -> bool:
-        """Whether answers to a question count that nobody signed."""
+        """Returns whether unsigned answers to a question count."""
         return self.development or question.accept_unsigned
 
     async def by_code(self, tenant: str, code: str) -> str | None:
-        """The approval id that a short code means in a tenant, or None."""
+        """Returns the approval id of a short code in a tenant, or None."""
         return await self._rows.by_code(tenant, code)
 
     async def _proved(self, question: Question) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """The declaration and the arguments of a question, every hash and signature recomputed."""
+        """Loads the declaration and the arguments of a question; recomputes every hash and checks every signature."""
         declaration = await self._declaration(question)
         args = await self._arguments(question)
         if not self._vouched(question):

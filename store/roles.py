@@ -1,4 +1,6 @@
-"""What each of the two database roles may do: a worker's and a gateway's, table by table. Data and SQL, no connection.
+"""Declares what each of the two database roles, a worker's and a gateway's, may do with each table.
+
+Data and SQL, no connection.
 
 A worker that is taken over has its database credential. With it alone it cannot answer, remember, lift a freeze, or
 read what signs people in: nothing here lets it. On SQLite there are no roles.
@@ -48,27 +50,30 @@ _VERBS: Final = ("select", "insert", "update", "delete")
 
 
 class Rights(Shape):
-    """What a role may do with a table; nothing unless said. `update` names columns.
-
-    `rows` is an SQL condition for the rows that it reads, changes and deletes, and for what it makes of them; `added`
-    one for those that it inserts, `changed` one more for those that it changes or deletes.
-    """
+    """What a role may do with a table; nothing unless stated."""
 
     select: bool = False
+    """Whether the role reads rows."""
     insert: bool = False
+    """Whether the role inserts rows."""
     update: frozenset[str] = frozenset()
+    """The columns that the role changes."""
     delete: bool = False
+    """Whether the role deletes rows."""
     rows: str = EVERY_ROW
+    """An SQL condition for the rows that the role reads, changes and deletes, and for their values afterwards."""
     added: str = EVERY_ROW
+    """An SQL condition for the rows that the role inserts."""
     changed: str = EVERY_ROW
+    """One more SQL condition for the rows that the role changes or deletes."""
 
     @property
     def verbs(self) -> "Rights":
-        """The same without its conditions, which the database's list of rights does not have."""
+        """Returns the same rights without conditions, as the database's own list of rights has none."""
         return self.model_copy(update={"rows": EVERY_ROW, "added": EVERY_ROW, "changed": EVERY_ROW})
 
     def within(self, other: "Rights") -> bool:
-        """Whether `other` allows all of this, the conditions on rows left aside."""
+        """Returns whether `other` allows all of this, the conditions on rows left aside."""
         flags = ((self.select, other.select), (self.insert, other.insert), (self.delete, other.delete))
         return all(has <= may for has, may in flags) and self.update <= other.update
 
@@ -173,20 +178,20 @@ RIGHTS: Final[Mapping[ProcessRole, Mapping[str, Rights]]] = MappingProxyType(
 
 
 def readable_tables(role: StoreRole) -> list[Table]:
-    """The tables that a role may read."""
+    """Returns the tables that a role may read."""
     every = METADATA.sorted_tables
     return every if role == "owner" else [table for table in every if RIGHTS[role].get(table.name, NOTHING).select]
 
 
 def quoted(name: str) -> str:
-    """A name as an identifier in PostgreSQL's SQL, whatever is in it."""
+    """Quotes a name as an identifier in PostgreSQL's SQL, whatever characters it has."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def statements(names: Mapping[ProcessRole, str], *, schema: str, database: str, version_table: str) -> list[str]:
-    """The SQL that gives the roles `names` exactly their rights, and the public none; it may be executed again.
+    """Returns the SQL that gives the roles `names` exactly their rights, and the public none; it may be executed again.
 
-    All of it belongs into one transaction: it takes away first and gives then.
+    All of it belongs into one transaction, as it first revokes and then grants.
     """
     both = ", ".join(quoted(names[role]) for role in PROCESS_ROLES)
     where = quoted(schema)
@@ -215,7 +220,7 @@ def _grants(rights: Rights, place: str, name: str) -> list[str]:
 
 
 def _policies(table: str, place: str, names: Mapping[ProcessRole, str]) -> list[str]:
-    """Which rows each role has of a table that holds some for one of them alone; nothing where both have all."""
+    """Returns the SQL of a table's row policies; none where both roles may see all rows."""
     found = {role: RIGHTS[role].get(table, NOTHING) for role in PROCESS_ROLES}
     if all(rights == rights.verbs for rights in found.values()):
         return []

@@ -1,4 +1,4 @@
-"""The store: tickets, blobs and keys in SQLite or PostgreSQL. Every failure of the database is `StoreUnavailable`."""
+"""Keeps tickets, blobs and keys in SQLite or PostgreSQL. Every failure of the database is `StoreUnavailable`."""
 
 import asyncio
 import hashlib
@@ -83,29 +83,31 @@ _TICKET: Final = select(TICKETS).where(TICKETS.c.key == bindparam("ticket"))
 
 
 class Blob(NamedTuple):
-    """The bytes of a JSON value and their sha-256."""
+    """The bytes of a JSON value with their hash."""
 
     sha256: str
+    """The sha-256 of `body`, in hex."""
     body: bytes
+    """The bytes."""
 
     @classmethod
     def of(cls, body: bytes) -> "Blob":
-        """The blob of `body`."""
+        """Makes the blob of `body`."""
         return cls(hashlib.sha256(body).hexdigest(), body)
 
     @property
     def ref(self) -> BlobRef:
-        """What names it; without a seal."""
+        """Returns a reference to the blob, without a seal."""
         return BlobRef(sha256=self.sha256, size=len(self.body), preview=preview(self.body))
 
 
 def add_blob(connection: Connection, blob: Blob) -> None:
-    """Add a blob in somebody else's transaction; adding it again changes nothing."""
+    """Adds a blob in the caller's transaction; adding it again changes nothing."""
     added(connection, BLOBS, {"sha256": blob.sha256, "size": len(blob.body), "body": blob.body})
 
 
 class _NotGiven(SignoffError):
-    """Rolls a claim back; carries what the claimer is told."""
+    """Rolls a claim back; carries the answer to the claimer."""
 
     def __init__(self, claim: Claim) -> None:
         super().__init__("the ticket was not given")
@@ -113,7 +115,7 @@ class _NotGiven(SignoffError):
 
 
 class Store:
-    """Tickets, blobs, keys, and rows of other modules; for one event loop.
+    """Runs transactions on the database, and keeps tickets, blobs and keys in it; for one event loop.
 
     All methods raise `StoreUnavailable` when the database fails.
     """
@@ -131,12 +133,12 @@ class Store:
 
     @classmethod
     async def open(cls, url: str, *, durable: bool = False) -> "Store":
-        """The store at `url` (`sqlite:///FILE`, `postgresql://USER@HOST/NAME`), its tables made or brought up to date.
+        """Opens the store at `url` (`sqlite:///FILE`, `postgresql://USER@HOST/NAME`); makes or upgrades its tables.
 
         A database role that does not own the tables changes none, and needs the rights of a worker or a gateway.
-        `durable` makes SQLite outlive a power cut without losing its last commits.
-        Raises `ConfigError` for a URL that cannot be a store, a store of a newer version, and to such a role for one
-        of any other version or without those rights; `StoreUnavailable` when it does not answer.
+        `durable` makes SQLite outlive a power cut without losing its last commits. Raises `ConfigError` for a URL that
+        cannot be a store, for a store of a newer version, and to such a role for one of any other version or without
+        those rights; `StoreUnavailable` when it does not answer.
         """
         place = read_url(url)
         try:
@@ -156,18 +158,20 @@ class Store:
 
     @property
     def dialect(self) -> str:
-        """`sqlite` or `postgresql`."""
+        """Names the database: `sqlite` or `postgresql`."""
         return self._base.dialect
 
     async def close(self) -> None:
-        """Close all connections; the store answers nothing after that."""
+        """Closes all connections; the store answers nothing after that."""
         if not self._closed:
             await self._refusals.close()
             self._closed = True
             await self._base.close()
 
     async def check(self) -> datetime:
-        """Return what time it is by the store's clock, when its role's tables are there and it can be written."""
+        """Returns the time by the store's clock, after checking that its role's tables exist and that it can be
+        written.
+        """
 
         def probe(connection: Connection) -> datetime:
             # Written, too: a store on a full disk answers every question and takes no answer.
@@ -181,17 +185,17 @@ class Store:
         return await self.run(probe)
 
     def count_refusal(self, kind: RefusalKind) -> None:
-        """Count one thing that was refused, told by `signoff doctor` and `/readyz`. Never raises."""
+        """Counts one refusal, reported by `signoff doctor` and `/readyz`. Never raises."""
         self._refusals.count(kind)
 
     async def put_blob(self, body: bytes) -> BlobRef:
-        """Keep `body`, the bytes of a JSON value, under their hash; keeping them again changes nothing."""
+        """Keeps `body`, the bytes of a JSON value, under their hash; keeping them again changes nothing."""
         blob = Blob.of(body)
         await self.run(lambda connection: add_blob(connection, blob))
         return blob.ref
 
     async def get_blob(self, sha256: str) -> bytes | None:
-        """The bytes kept under `sha256`, or None."""
+        """Returns the bytes kept under `sha256`, or None."""
         query = select(BLOBS.c.body).where(BLOBS.c.sha256 == sha256)
         found = await self.run(lambda connection: connection.scalar(query))
         return None if found is None else bytes(found)
@@ -211,14 +215,16 @@ class Store:
         also: Also | None = None,
         runs: bool = False,
     ) -> Claim:
-        """Claim the ticket `key`; of all claimers ever, exactly one is answered `fresh`. `owner` is for people.
+        """Claims the ticket `key`; of all claimers ever, exactly one gets `fresh`.
 
-        `nonce` is that of the turn's principal: under one call of it there is one action that is claimed or done.
-        In the same transaction one use of `grant` is spent and the `use` of a limited tool is taken, if given, in place
-        of those of the call's earlier tickets, which were given up; and the tenant, which `workflow` names, is seen not
-        to be frozen; else nothing is claimed. `holds` says whether the right to run still stands there. `also` is what
-        else is written with a fresh ticket, or it is not claimed either. `runs`: its claimer begins at
-        once, and is `seen` while it goes on.
+        `owner` is the approver's name, for people.
+
+        `nonce` is that of the turn's principal: under one call of it there is one action that is claimed or done. In
+        the same transaction one use of `grant` is spent and the `use` of a limited tool is taken, if given, in place of
+        those of the call's earlier tickets, which were given up; and the tenant, which `workflow` names, is checked not
+        to be frozen; else nothing is claimed. `holds` checks in the transaction whether the right to run still stands.
+        `also` is written with a fresh ticket, or the ticket is not claimed either. `runs`: the claimer begins at once,
+        and the ticket is `seen` while it goes on.
         """
 
         def enter(connection: Connection) -> Claim:
@@ -267,9 +273,10 @@ class Store:
             return why.claim
 
     async def void_unclaimed(self, key: str, *, workflow: str, call: str, tool: str, nonce: str = "") -> Claim:
-        """Make sure that `workflow` never claims an unclaimed ticket: `void` then, else what there is.
+        """Voids an unclaimed ticket, so that `workflow` never claims it: returns `void`, else the ticket's present
+        kind.
 
-        That is `open`, `done` or `undone`; `other` where the key is another turn's, of which nothing is told.
+        That is `open`, `done` or `undone`; `other` where the key is another turn's, of which nothing is revealed.
         """
         # The same insert as a claim's: the primary key decides which of the two was first.
         values = {"key": key, "state": "void", "workflow": workflow, "call": call, "tool": tool, "owner": ""}
@@ -282,10 +289,10 @@ class Store:
         return await self.run(enter)
 
     async def void_claimed(self, key: str, *, also: Also | None = None) -> Claim:
-        """Write down that what a claimed ticket began came to nothing: `undone` then, else what there is.
+        """Records that what a claimed ticket began came to nothing: returns `undone`, else the ticket's present kind.
 
-        A claimer that reports an outcome after all is still believed. `also` is what else is written with it.
-        Raises `Refused` when there is no such ticket.
+        A claimer that reports an outcome after all is still believed. `also` is written in the same transaction. Raises
+        `Refused` when there is no such ticket.
         """
 
         def enter(connection: Connection) -> Claim:
@@ -302,12 +309,12 @@ class Store:
         return await self.run(enter)
 
     async def record(self, key: str, outcome: CallOutcome, *, also: Also | None = None) -> CallOutcome:
-        """Write down what became of a claimed ticket, once; returns the outcome that stands, which is the first.
+        """Records the outcome of a claimed ticket, once; returns the outcome that stands, which is the first.
 
-        `also` is what else is written with it, in the same transaction. A ticket that was taken to have come to nothing
-        takes an outcome that knows better; so does one of which nobody knew what it came to. A use of a limited tool is
-        given back by a failure of its handler, and by no other: where a result fits nowhere, its effect has happened.
-        Raises `Refused` when there is no such ticket or it is void.
+        `also` is written in the same transaction. A ticket that was taken to have come to nothing takes an outcome that
+        knows better; so does one whose outcome was unknown. A use of a limited tool is given back by a failure of its
+        handler, and by no other: where a result fits nowhere, its effect has happened. Raises `Refused` when there is
+        no such ticket or it is void.
         """
 
         def write(connection: Connection) -> CallOutcome:
@@ -332,32 +339,32 @@ class Store:
         return await self.run(write)
 
     async def seen(self, key: str) -> None:
-        """Note that whoever claimed a ticket still runs it."""
+        """Records that the claimer of a ticket still runs it."""
         await self.run(lambda connection: connection.execute(_SEEN, {"ticket": key}).close())
 
     async def runs_for(self, key: str) -> float:
-        """For how many seconds more whoever claimed a ticket is taken to run it; 0 where nobody does."""
+        """Returns for how many seconds more the claimer of a ticket is taken to run it; 0 where nobody does."""
         since = await self.run(lambda connection: connection.scalar(_SINCE, {"ticket": key}))
         return 0.0 if since is None else max(RUNS_SECONDS - since / 1000, 0.0)
 
     async def tickets_of(self, workflow: str, call: str) -> list[Ticket]:
-        """Every ticket of one call of a turn, the first claimed first."""
+        """Returns every ticket of one call of a turn, the first claimed first."""
         query = (
             select(TICKETS).where(TICKETS.c.workflow == workflow, TICKETS.c.call == call).order_by(TICKETS.c.claimed_at)
         )
         return await self.run(lambda connection: [_ticket(row) for row in connection.execute(query)])
 
     async def tickets_of_turn(self, workflow: str) -> list[Ticket]:
-        """Every ticket of a turn, the first claimed first."""
+        """Returns every ticket of a turn, the first claimed first."""
         query = select(TICKETS).where(TICKETS.c.workflow == workflow).order_by(TICKETS.c.claimed_at)
         return await self.run(lambda connection: [_ticket(row) for row in connection.execute(query)])
 
     async def look(self, key: str) -> Ticket | None:
-        """The ticket `key`, or None."""
+        """Returns the ticket `key`, or None."""
         return await self.run(lambda connection: _read_ticket(connection, key))
 
     async def secret_key(self, name: str) -> bytes:
-        """The 32 random bytes called `name`, made when first asked for and the same for everyone ever after."""
+        """Returns the 32 random bytes named `name`, made when first asked for and the same for everyone ever after."""
         query = select(KEYS.c.secret).where(KEYS.c.name == name)
 
         # Of several who make it at once the first one's stands, and all read that: a second one would break every seal.
@@ -377,7 +384,9 @@ class Store:
         return ticket.claim if ticket.workflow == workflow else Claim(kind="other")
 
     async def run(self, work: Callable[[Connection], Found]) -> Found:
-        """`work` in one transaction, rolled back when it raises; for the other modules that keep rows here."""
+        """Runs `work` in one transaction, rolled back when it raises; for the other modules that keep rows in the
+        store.
+        """
         if self._closed:
             raise StoreUnavailable(f"{self._words} is closed")
         try:
@@ -389,14 +398,14 @@ class Store:
             raise StoreUnavailable(f"{self._words} did not answer as a store ({type(error).__name__})") from None
 
     async def apart(self, work: Callable[[], Found]) -> Found:
-        """`work` in a thread beside the event loop; of several one at a time, in their order."""
+        """Runs `work` in a thread beside the event loop, one at a time, in the order of the calls."""
         async with self._reading:
             return await asyncio.to_thread(work)
 
 
 @asynccontextmanager
 async def open_store(url: str, *, durable: bool = False) -> AsyncIterator[Store]:
-    """`Store.open`, closed at the end of the block."""
+    """Opens a store as `Store.open`, and closes it at the end of the block."""
     store = await Store.open(url, durable=durable)
     try:
         yield store
@@ -405,7 +414,7 @@ async def open_store(url: str, *, durable: bool = False) -> AsyncIterator[Store]
 
 
 def _corrected(connection: Connection, values: dict[str, str]) -> bool:
-    """Whether the outcome of `values` took the place of one that says that nobody knows."""
+    """Replaces an unknown outcome by that of `values`; returns whether it did."""
     before = connection.scalar(_OUTCOME, values)
     if before is None or CallOutcome.model_validate_json(before).code != "in_doubt":
         return False
@@ -413,7 +422,7 @@ def _corrected(connection: Connection, values: dict[str, str]) -> bool:
 
 
 def _count(connection: Connection, key: str, outcome: CallOutcome) -> None:
-    """Let the use of a ticket count as its outcome says; as it did where that says that nobody knows."""
+    """Counts or gives back the use of a ticket, as its outcome demands; an unknown outcome leaves it as it was."""
     if outcome.code == "execution_failed" and outcome.gate == "execute":
         return_use(connection, key)
     elif outcome.code != "in_doubt":
@@ -446,7 +455,7 @@ def _ticket(row: Row[Any]) -> Ticket:
 
 
 def preview(body: bytes) -> str:
-    """The first characters of a JSON string's text, of other JSON as it is written."""
+    """Returns the first characters of a JSON string's text, of other JSON as it is written."""
     # A character has four bytes at most in UTF-8: enough for the preview, however large the body is.
     shown: Any = body[: 4 * PREVIEW_CHARS].decode(errors="replace")
     if body.startswith(b'"'):

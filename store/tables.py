@@ -1,4 +1,7 @@
-"""The tables of the store, and its clock. A change here needs a step in store/migrations/ (its docstring says how)."""
+"""Declares the tables of the store, and its clock.
+
+A change here needs a step in store/migrations/ (its docstring says how).
+"""
 
 from typing import Any, Final
 
@@ -11,7 +14,7 @@ _FIRST: Final = text("revision = 1")
 
 
 class StoreClock(FunctionElement[int]):
-    """Now by the database's own clock, in milliseconds since 1970 in UTC."""
+    """The SQL function for the present time by the database's own clock, in milliseconds since 1970 in UTC."""
 
     type = BigInteger()
     inherit_cache = True

@@ -1,4 +1,4 @@
-"""Tickets as their callers see them."""
+"""Tickets and answers to their claims, as callers of the store get them."""
 
 from datetime import datetime
 from typing import Literal
@@ -11,51 +11,68 @@ TicketState = Literal["claimed", "done", "void"]
 
 
 class Claim(Shape):
-    """The answer to a claim.
-
-    `fresh`: it is the caller's, run; `done`: it ran, here is `outcome`; `open`: somebody began and never told what
-    became of it; `void`: it must not run under this key any more; `undone`: somebody began, and it is known to have
-    come to nothing, so that the next ticket may be claimed. `frozen`, `ungranted` and `used_up`: nothing was
-    claimed, as the tenant is frozen, the grant has no use left, or the tool none until `again`. `other`: nothing was
-    claimed, as another action was begun or done under this call, or the key is another call's. `superseded`: nothing
-    was claimed, as the question behind it was asked anew or has ended meanwhile. `frozen` is why the
-    tenant is, also beside another kind.
-    """
+    """The answer to a claim."""
 
     kind: ClaimKind
+    """What the claimer may do.
+
+    - `fresh`: the ticket is the caller's: run.
+    - `done`: it ran; here is `outcome`.
+    - `open`: somebody began, and never reported an outcome.
+    - `void`: it must not run under this key any more.
+    - `undone`: somebody began, and it is known to have come to nothing, so that the next ticket may be claimed.
+    - `frozen`, `ungranted`, `used_up`: nothing was claimed, as the tenant is frozen, the grant has no use left, or the
+      tool none until `again`.
+    - `other`: nothing was claimed, as another action was begun or done under this call, or the key is another call's.
+    - `superseded`: nothing was claimed, as the question behind it was asked anew or has ended meanwhile.
+    """
     outcome: CallOutcome | None = None
+    """The outcome of a `done` ticket."""
     frozen: str = ""
+    """Why the tenant is frozen, also beside another kind; "" when it is not."""
     again: datetime | None = None
+    """When a used-up tool may be used again, in UTC."""
 
 
 class Ticket(Shape):
-    """One ticket as it lies in the store. Times by the store's own clock, in UTC.
-
-    A void one was never claimed, unless it is `finished_at`: then what was begun came to nothing.
-    """
+    """One ticket as it lies in the store. Times by the store's own clock, in UTC."""
 
     key: str
+    """The ticket's key; see `ticket_key`."""
     workflow: str
+    """The workflow id of its turn."""
     call: str
+    """The id of its call."""
     tool: str
+    """The tool's name."""
     owner: str = ""
+    """The approver's name, for people."""
     nonce: str = ""
+    """The nonce of the turn's principal."""
     state: TicketState
+    """How far the ticket has come.
+
+    A void one was never claimed, unless it has `finished_at`: then what was begun came to nothing.
+    """
     outcome: CallOutcome | None = None
+    """The recorded outcome."""
     claimed_at: datetime
+    """When it was claimed."""
     finished_at: datetime | None = None
+    """When its outcome was recorded."""
     seen_at: datetime | None = None
+    """When its claimer last reported that it runs."""
 
     @property
     def claim(self) -> Claim:
-        """What a later claimer is told."""
+        """Returns the answer to a later claimer."""
         if self.state == "void" and self.finished_at is not None:
             return Claim(kind="undone")
         return Claim(kind="open" if self.state == "claimed" else self.state, outcome=self.outcome)
 
 
 def ticket_key(digest: str, number: int) -> str:
-    """The key of a call's ticket: the digest, from the second ticket on with `/2`, `/3`.
+    """Computes the key of a call's ticket: the digest, from the second ticket on with `/2`, `/3`.
 
     Raises ValueError for a number below 1.
     """
@@ -65,17 +82,17 @@ def ticket_key(digest: str, number: int) -> str:
 
 
 def digest_of_key(key: str) -> str:
-    """The digest of the call whose ticket this is the key of."""
+    """Returns the digest of the call that a ticket key belongs to."""
     return key.partition("/")[0]
 
 
 def number_of_key(key: str) -> int:
-    """Which of the tickets of its call this is the key of, counted from 1."""
+    """Returns the number of a ticket within its call, counted from 1."""
     number = key.partition("/")[2]
     return int(number) if number.isdecimal() else 1
 
 
 def earlier_keys(key: str) -> list[str]:
-    """The keys of the tickets that the same call had before this one."""
+    """Returns the keys of the earlier tickets of the same call."""
     digest, _, number = key.rpartition("/")
     return [ticket_key(digest, each) for each in range(1, int(number))] if digest and number.isdecimal() else []

@@ -1,4 +1,6 @@
-"""Personal API tokens: random, scoped, expiring; the store keeps their hash, and shows none of them again."""
+"""Stores personal API tokens: random, scoped, expiring. The store keeps their hash alone, and shows none of them
+again.
+"""
 
 import hashlib
 import hmac
@@ -26,20 +28,28 @@ SEEN_EVERY: Final = timedelta(minutes=1)
 
 
 class Token(Shape):
-    """A token as people may see it; `id` begins its hash. Times are the gateway's, in UTC."""
+    """A personal token as people may see it. Times are the gateway's, in UTC."""
 
     id: str
+    """The first characters of the token's hash."""
     tenant: str
+    """The person's tenant."""
     person: str
+    """The person's id."""
     scopes: tuple[Scope, ...]
+    """What the token may do."""
     created_at: datetime
+    """When it was made."""
     expires_at: datetime
+    """When it expires."""
     used_at: datetime | None = None
+    """When it was last used."""
     revoked_at: datetime | None = None
+    """When it was revoked."""
 
 
 class Tokens:
-    """The tokens in a store. All methods raise `StoreUnavailable` when the database fails."""
+    """Reads and writes the tokens in a store. All methods raise `StoreUnavailable` when the database fails."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -54,10 +64,10 @@ class Tokens:
         now: datetime,
         also: Callable[[Token], Also] | None = None,
     ) -> tuple[str, Token]:
-        """A new token: its secret, which nobody can ask for again, and what is kept of it.
+        """Makes a token; returns its secret, which cannot be read again, and what the store keeps of it.
 
-        What `also` makes of the token is written with it. Raises `Refused` without a scope, or for a lifetime that is
-        not between now and 366 days.
+        The result of `also` is written in the same transaction. Raises `Refused` without a scope, or for a lifetime
+        that is not between now and 366 days.
         """
         given = tuple(scope for scope in SCOPES if scope in set(scopes))
         if not given:
@@ -93,7 +103,10 @@ class Tokens:
         return secret, token
 
     async def known(self, secret: str, now: datetime) -> Token:
-        """The token of this secret, noted as used. Raises `Refused` (`unauthenticated`) for any that is not good."""
+        """Returns the token of this secret, and records its use.
+
+        Raises `Refused` (`unauthenticated`) for any that is not valid.
+        """
         digest = _digest(secret)
 
         def read(connection: Connection) -> Token | None:
@@ -115,16 +128,16 @@ class Tokens:
         return token
 
     async def all(self, tenant: str) -> list[Token]:
-        """Every token of a tenant, newest first, those that are over included."""
+        """Returns every token of a tenant, newest first, expired and revoked ones included."""
         query = select(TOKENS).where(TOKENS.c.tenant == tenant).order_by(TOKENS.c.created_at.desc(), TOKENS.c.id)
         return await self._store.run(lambda connection: [_token(row) for row in connection.execute(query)])
 
     async def revoke(
         self, token_id: str, tenant: str, now: datetime, *, also: Callable[[Token], Also] | None = None
     ) -> Token:
-        """End a token, and with it every session that was opened by it; ending it again changes nothing.
+        """Revokes a token, and ends every session that was opened by it; doing it again changes nothing.
 
-        What `also` makes of a token that is ended now is written with it. Raises `NotFound`.
+        The result of `also` is written in the same transaction, if the token was valid. Raises `NotFound`.
         """
         found = (TOKENS.c.id == token_id) & (TOKENS.c.tenant == tenant)
 
@@ -144,12 +157,12 @@ class Tokens:
 
 
 def millis(moment: datetime) -> int:
-    """A time as the store keeps it: milliseconds since 1970 in UTC."""
+    """Converts a time to the store's form: milliseconds since 1970 in UTC."""
     return round(moment.timestamp() * 1000)
 
 
 def moment_of(millis: int) -> datetime:
-    """The time behind what the store keeps."""
+    """Converts the store's milliseconds to a time in UTC."""
     return datetime.fromtimestamp(millis / 1000, UTC)
 
 
@@ -159,7 +172,7 @@ def _digest(secret: str) -> str:
 
 
 def _over(token: Token, now: datetime) -> str:
-    """Why a token is not good any more, or nothing."""
+    """Returns why a token is not valid any more, or ""."""
     if token.revoked_at is not None:
         return "this token was revoked; make another with `signoff token create`"
     if now >= token.expires_at:

@@ -1,4 +1,4 @@
-"""The whole of results that were cut: kept as blobs, and read by handles that are good in one turn only."""
+"""Keeps the full text of truncated results as blobs, read by handles that are good in one turn only."""
 
 import base64
 import hashlib
@@ -19,23 +19,33 @@ _SEAL_BYTES: Final = 16
 
 
 class Rest(NamedTuple):
-    """A piece of a kept text: `total` characters in all, `next_start` where it goes on, None at its end."""
+    """A piece of a kept text."""
 
     tool: str
+    """The tool whose result it is."""
     text: str
+    """The characters of this piece."""
     start: int
+    """Where the piece begins in the text, in characters."""
     total: int
+    """How many characters the text has in all."""
     next_start: int | None
+    """Where the next piece begins, or None at the end."""
 
 
 class Rests:
-    """Kept texts. Handles are sealed under a key of the store, so nobody makes one, or uses one of another turn."""
+    """Keeps and reads texts.
+
+    Handles are sealed under a key of the store: nobody makes one, or uses one of another turn.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def keep(self, turn: TurnKey, tool: str, text: str) -> str:
-        """Keep `text`, or its first MiB, and return the handle by which `turn` reads it. Raises `StoreUnavailable`."""
+        """Keeps `text`, or its first MiB, and returns the handle by which `turn` reads it. Raises
+        `StoreUnavailable`.
+        """
         # The cut may fall inside a character, of which the rest is dropped.
         whole = text.encode()[:RESULT_BYTES].decode("utf-8", "ignore")
         blob = await self._store.put_blob(json_bytes({"v": 1, "tool": tool, "text": whole}))
@@ -43,7 +53,7 @@ class Rests:
         return base64.urlsafe_b64encode(sha + await self._seal(turn, sha)).decode()
 
     async def read(self, turn: TurnKey, handle: str, start: int, chars: int) -> Rest | None:
-        """At most `chars` characters from `start`; None for a handle that is not one of this turn.
+        """Returns at most `chars` characters from `start`; None for a handle that is not one of this turn.
 
         Raises `StoreUnavailable`.
         """

@@ -1,4 +1,4 @@
-"""Brings a database to the tables of this version: made at once in an empty one, step by step in an older one."""
+"""Brings a database to the tables of this version: at once when it is empty, step by step when it is older."""
 
 import importlib
 from pathlib import Path
@@ -22,10 +22,10 @@ _VERSION: Final = text(f"SELECT version_num FROM {VERSION_TABLE}")
 
 
 def prepare(connection: Connection) -> StoreRole:
-    """Make or change the tables, one opener at a time, and return as whom it is connected.
+    """Makes or upgrades the tables, one opener at a time, and returns the role of the connection.
 
-    One that is not their owner changes nothing. Raises `ConfigError` for a database of a newer version, and to such a
-    one for each that is not of this version, or does not give it the rights of its role.
+    A role that does not own them changes nothing. Raises `ConfigError` for a database of a newer version, and to such a
+    role for each that is not of this version, or does not give it the rights of its role.
     """
     if not is_owner(connection, VERSION_TABLE):
         _require_ready(connection)
@@ -78,7 +78,7 @@ def _change(connection: Connection) -> None:
 
 
 def _step(connection: Connection) -> str | None:
-    """The step that the database has taken last, or None."""
+    """Returns the step that the database has taken last, or None."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     found: str | None = connection.scalar(_VERSION)

@@ -1,4 +1,4 @@
-"""How often limited tools were used, for those who only look; that a use is taken lies with its call's ticket."""
+"""Reads whether limited tools may be used once more; a use is taken with its call's ticket."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -11,13 +11,15 @@ from signoff.store.store import Store
 
 
 class Usage:
-    """The uses in a store."""
+    """Reads the uses in a store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def look(self, uses: Sequence[Use]) -> list[datetime | None]:
-        """Of each, None where it can be taken now, else when it can. A use that its own call has counts for nothing.
+        """Returns for each use None where it can be taken now, else the time when it can.
+
+        A use that its own call has is not counted.
 
         Raises `StoreUnavailable`.
         """

@@ -1,4 +1,4 @@
-"""People whom nobody declared, as their last sign-in said. Rows only: whether one counts is for the reader to judge."""
+"""Stores undeclared people as their last sign-in described them. Rows only: the reader judges whether one counts."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -19,24 +19,25 @@ _STANDING = select(PEOPLE).where(PEOPLE.c.ended_at.is_(None)).order_by(PEOPLE.c.
 
 
 class VouchedPeople:
-    """The people in a store. All methods raise `StoreUnavailable` when the database fails."""
+    """Reads and writes the vouched people of a store. All methods raise `StoreUnavailable` when the database fails."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def find(self, tenant: str, ids: Sequence[str]) -> list[Vouched]:
-        """What was written of those of these `ids` whose word was not ended, over or not."""
+        """Returns the rows of those of these `ids` whose vouching was not ended, expired or not."""
         query = _STANDING.where(PEOPLE.c.tenant == tenant, PEOPLE.c.person.in_(ids))
         return await self._store.run(lambda connection: _read(connection.execute(query)))
 
     async def all(self) -> list[Vouched]:
-        """What was written of everybody, the earliest first, without those whose word was ended."""
+        """Returns everybody whose vouching was not ended, the earliest first."""
         return await self._store.run(lambda connection: _read(connection.execute(_STANDING)))
 
     async def end(self, tenant: str, person: str, *, by: str, now: datetime, also: Also | None = None) -> bool:
-        """Believe a person no more, and sign them out, until they sign in again; whether they were believed.
+        """Ends the vouching for a person and signs them out, until they sign in again; returns whether it was in force.
 
-        `by` is who ended it, "" for a sign-in that made somebody else of them, or nobody. `also` is written with it.
+        `by` is who ended it, "" for a sign-in that made somebody else of them, or nobody. `also` is written in the same
+        transaction.
         """
         standing = (PEOPLE.c.tenant == tenant, PEOPLE.c.person == person, PEOPLE.c.ended_at.is_(None))
 
@@ -54,7 +55,7 @@ class VouchedPeople:
 
 
 def vouching(vouched: Vouched) -> Also:
-    """Writes what a sign-in said of a person, in place of what the one before did. Rows that are over are forgotten."""
+    """Returns a write that replaces a person's row by what a sign-in said, and deletes expired rows."""
     person, seen = vouched.person, millis(vouched.seen_at)
     row = {
         "tenant": person.tenant,

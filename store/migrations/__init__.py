@@ -1,4 +1,4 @@
-"""The store's tables through time: one file a step, applied when a store is opened.
+"""Steps of the store's schema: one file a step, applied when a store is opened.
 
 To add or change a table: change store/tables.py, say in store/roles.py what each role may do with it, then add
 `versions/rNNNN_what_it_adds.py` with the next number, whose `revision` is `rNNNN` and `down_revision` that of the step
@@ -19,7 +19,7 @@ FOLDER: Final = Path(__file__).parent
 
 
 def migrate(connection: Connection, version_table: str, to: str = "head") -> None:
-    """Take every step up to `to` that the database has not taken yet, in the transaction of `connection`."""
+    """Takes every step up to `to` that the database has not taken yet, in the transaction of `connection`."""
     config = Config()
     config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
     config.attributes.update(connection=connection, version_table=version_table)

@@ -1,4 +1,4 @@
-"""What alembic runs for each command: the steps, over the connection that it was given."""
+"""Runs the steps over the connection it was given; alembic executes this file for each command."""
 
 from alembic import context
 
