@@ -1,7 +1,7 @@
-"""A pool of processes that evaluate costly expressions of policies within limits of memory and time.
+"""Evaluates costly expressions of policies in a pool of processes, within limits of memory and time.
 
-No process is started before the first such expression; then up to `POLICY_PROCESSES` are kept. One that takes too
-long, or more memory than it may, is killed and replaced, and its expression is an error: it asks or denies.
+No process is started before the first such expression; then up to `POLICY_PROCESSES` are kept. One that takes too long,
+or more memory than it may, is killed and replaced, and its expression is an error: it asks or denies.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ _ENVIRONMENT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYL
 
 
 class PolicyPool:
-    """Evaluates from any thread; blocks for `POLICY_WAIT_SECONDS` and `POLICY_PROCESS_SECONDS` at most.
+    """Evaluates expressions from any thread; blocks for `POLICY_WAIT_SECONDS` and `POLICY_PROCESS_SECONDS` at most.
 
     The start of a process comes on top of that, once.
     """
@@ -79,7 +79,7 @@ class PolicyPool:
 
 
 class _Process:
-    """One process. All methods but `end` raise `OSError` (`TimeoutError` too) or `ValueError`."""
+    """Controls one process. All methods but `end` raise `OSError` (`TimeoutError` too) or `ValueError`."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
@@ -102,7 +102,7 @@ class _Process:
             raise
 
     def evaluate(self, task: BoundedTask) -> tuple[Outcome, Outcome]:
-        """Both engines' outcomes."""
+        """Returns both engines' outcomes."""
         asked = {"text": task.text, "variables": task.variables, "data": task.data}
         self._peer.settimeout(POLICY_PROCESS_SECONDS)
         send(self._peer, json.dumps(asked).encode())
@@ -110,7 +110,7 @@ class _Process:
         return _outcome(first), _outcome(second)
 
     def end(self) -> None:
-        """Kills it, and waits until it is gone."""
+        """Kills the process, and waits until it is gone."""
         self._peer.close()
         self._child.kill()
         self._child.wait()
@@ -123,13 +123,13 @@ class _Process:
 
 
 def install() -> None:
-    """Has this program evaluate costly expressions in processes of their own. Doing it again changes nothing."""
+    """Makes this program evaluate costly expressions in processes of their own. Doing it again changes nothing."""
     if isinstance(current_evaluator(), NoEvaluator):
         set_evaluator(PolicyPool())
 
 
 async def ask_rules(may_block: bool, function: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-    """What `function` returns, which asks rules; in a thread where one of them may wait for a process."""
+    """Calls `function`, which evaluates rules; in a thread where one of them may wait for a process."""
     # Only there: an ordinary rule takes microseconds, and a thread takes more than it does.
     if not may_block:
         return function(*given, **named)
@@ -150,7 +150,7 @@ def _environment() -> dict[str, str]:
 
 
 def _outcome(said: Any) -> Outcome:
-    """Raises `ValueError` or `TypeError` for what is none."""
+    """Parses an outcome. Raises `ValueError` or `TypeError` for anything else."""
     kind, note, value = said["kind"], str(said["note"])[:_NOTE_CHARS], said["value"]
     if kind not in _KINDS or not (value is None or isinstance(value, list)):
         raise ValueError("no outcome")

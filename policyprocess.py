@@ -1,7 +1,7 @@
-"""A process that evaluates policies' expressions within limits of memory and time, for `signoff.policypool`.
+"""Evaluates policies' expressions within limits of memory and time; a process of `signoff.policypool`.
 
 It reads tasks from the socket whose descriptor is its one argument, and answers each: JSON behind a length of four
-bytes, so that whoever takes over an engine through its input gets no object into the program that asks.
+bytes, so that whoever takes over an engine through its input gets no object into the calling program.
 """
 
 import json
@@ -41,14 +41,14 @@ def main(descriptor: int) -> None:
 
 
 def answer(task: str | bytes) -> bytes:
-    """Both engines' outcomes of a task."""
+    """Evaluates a task in both engines."""
     asked: dict[str, Any] = json.loads(task)
     expression = _expression(asked["text"], tuple(asked["variables"]))
     return json.dumps([_plain(each) for each in expression.here(facts(asked["data"]))]).encode()
 
 
 def limit_memory() -> None:
-    """From now on this process may take so much more, and leaves no core file of what it read."""
+    """Limits the memory that this process may take from now on; it leaves no core file of what it read."""
     if used := _address_space():
         resource.setrlimit(resource.RLIMIT_AS, (used + POLICY_PROCESS_BYTES,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -56,7 +56,7 @@ def limit_memory() -> None:
 
 
 def limit_time() -> None:
-    """The next task may take so much of the processor; the system kills what takes more."""
+    """Limits the processor time of the next task; the system kills the process when it takes more."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     most = math.ceil(used.ru_utime + used.ru_stime + POLICY_PROCESS_SECONDS)
     resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))
@@ -68,9 +68,10 @@ def send(peer: socket.socket, body: bytes) -> None:
 
 
 def receive(peer: socket.socket, most: int = 1 << 31, until: float | None = None) -> bytes:
-    """Reads one message of `most` bytes; b"" when the other end is closed.
+    """Reads one message of at most `most` bytes; b"" when the other end is closed.
 
-    Raises `ValueError` for a longer one, `TimeoutError` where it is not there `until` a moment of the monotonic clock.
+    Raises `ValueError` for a longer one, `TimeoutError` where it is not there `until` a moment of the monotonic
+    clock.
     """
     header = _read(peer, HEADER.size, until)
     size = HEADER.unpack(header)[0] if header else 0
@@ -107,7 +108,7 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
 
 
 def _address_space() -> int:
-    """Bytes of address space of this process; 0 where the system does not tell, such as macOS.
+    """Returns the bytes of address space of this process; 0 where the system does not tell, such as macOS.
 
     There it keeps no such limit either: the time and the sizes of the data alone are bounded.
     """

@@ -1,4 +1,4 @@
-"""Settings: environment variables `SIGNOFF_*`, then `signoff.toml` in the working directory, then defaults.
+"""Reads settings: environment variables `SIGNOFF_*`, then `signoff.toml` in the working directory, then defaults.
 
 The connection to Temporal is no setting of ours: it is read from `TEMPORAL_*` by Temporal's own rules.
 """
@@ -84,7 +84,7 @@ def _reference(text: str) -> str:
 
 
 class Settings(BaseSettings):
-    """What an installation may choose. Paths are relative to the working directory.
+    """The settings of an installation. Paths are relative to the working directory.
 
     Make one with `load_settings`, whose errors are sentences.
     """
@@ -150,13 +150,13 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """What was passed, then the environment, then `signoff.toml`; nothing else is read."""
+        """Orders the sources: given values, then the environment, then `signoff.toml`; nothing else is read."""
         # No `.env` and no folder of secrets: one more place would be one more where a setting comes from unseen.
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
 
 def load_settings(**overrides: Any) -> Settings:
-    """The settings in force here; an override of None counts as not given.
+    """Loads the settings in force here; an override of None counts as not given.
 
     Raises `ConfigError`, one sentence naming the variable, key or option that is wrong.
     """
@@ -176,15 +176,16 @@ def load_settings(**overrides: Any) -> Settings:
 
 
 def login_roles(settings: Settings) -> frozenset[str]:
-    """The roles that people may have whom nobody declares; none where there is no provider to sign in with."""
+    """Returns the roles that undeclared people may have; none where there is no provider to sign in with."""
     mapped = settings.oidc_roles.values() if settings.oidc_issuer is not None else ()
     return frozenset(role for roles in mapped for role in roles)
 
 
 def require_ready(settings: Settings, **there: bool) -> None:
-    """Raises `ConfigError` for a production process that lacks something, naming all of it and what to do.
+    """Raises `ConfigError` for a production process that lacks something, naming all of it and the remedies.
 
-    `there` says of each thing the process needs whether it is there: `people`, `signing_keys`, `public_keys`, `login`.
+    `there` tells for each thing the process needs whether it is there: `people`, `signing_keys`, `public_keys`,
+    `login`.
     """
     missing = [name for name, found in there.items() if not found]
     if settings.profile == "production" and missing:

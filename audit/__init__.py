@@ -1,1 +1,1 @@
-"""What happened, for good: records chained by hash in each stream, signed checkpoints over all, and their verifier."""
+"""The audit record: records chained by hash in each stream, signed checkpoints over all streams, and their verifier."""

@@ -1,4 +1,4 @@
-"""A turn's record as a trace of `agentack`, the published checker of approval controls (trace schema 2).
+"""Exports a turn's record as a trace of `agentack`, the published checker of approval controls (trace schema 2).
 
 Every question to people is an action of its own, `<approval id>/<revision>/<digest>`, and what ran without one is
 `<approval id>`; all of one call share an intent. The record holds no arguments, so an action's parameters are the
@@ -26,7 +26,8 @@ Event = dict[str, Any]
 
 
 def trace(records: Sequence[Record]) -> list[str]:
-    """The lines of one trace, each one JSON object, of one turn's records in their order; none of no record.
+    """Writes the records of one turn, given in their order, as the lines of one trace, each one JSON object; none for
+    no record.
 
     Raises `Refused` for a record that cannot be read, and where older ones were retired.
     """
@@ -39,7 +40,9 @@ def trace(records: Sequence[Record]) -> list[str]:
 
 @dataclass(frozen=True)
 class _Question:
-    """A request as it was shown: the action's id and form, and for how long an approval of it is good, in seconds."""
+    """A request as it was shown: `action_id` and `action` are the checker's; an approval of it is good for `lasts`
+    seconds.
+    """
 
     approval: str
     action_id: str
@@ -53,14 +56,16 @@ class _Question:
 
 @dataclass
 class _Turn:
-    """What was asked so far: by action id, those without an answer, and the approved one of a call that has not run."""
+    """The questions so far: all by action id, those without an answer, and the approved one of a call that has not
+    run.
+    """
 
     asked: dict[str, _Question] = field(default_factory=dict)
     waiting: list[_Question] = field(default_factory=list)
     approved: dict[str, _Question] = field(default_factory=dict)
 
     def events(self, record: Record) -> Iterator[Event]:
-        """What one record says, as the checker reads it."""
+        """Converts one record to events of the checker."""
         facts = record.facts
         if record.kind == RETIRED:
             raise Refused(f"the first {record.seq - 1} records of `{record.stream}` were retired")
@@ -119,7 +124,9 @@ def _denied(record: Record, question: _Question, why: str) -> Iterator[Event]:
 
 
 def _executed(facts: Mapping[str, Any]) -> Event:
-    """An execution by the question it ran on: the call's own, or the one what became of its last try."""
+    """Converts an execution, under the question it ran on: the call's own, or the one about the outcome of its last
+    attempt.
+    """
     approval, digest, revision = facts["approval"], facts["digest"], facts.get("revision", 1)
     permit = {"action_id": approval, "intent_id": approval}
     # A call that was in doubt runs again on the later of two answers: the call's own, or the one about its last try.
@@ -133,7 +140,7 @@ def _executed(facts: Mapping[str, Any]) -> Event:
 
 
 def _action_id(approval: str, revision: int, digest: str) -> str:
-    """Two people may change a call at once, and both changes are revision 2."""
+    """Names a question; by its digest too, as two people may change a call at once, and both changes are revision 2."""
     return f"{approval}/{revision}/{digest[:_SHORT]}"
 
 

@@ -1,4 +1,4 @@
-"""Calls of the past as the record knows them: which were asked, which ran by rule, and what people said."""
+"""Lists calls of the past from the record: those that were asked with their outcome, and those that ran by rule."""
 
 from collections.abc import AsyncIterator
 
@@ -8,23 +8,31 @@ from signoff.contracts.frozen_model import Shape
 
 
 class PastCall(Shape):
-    """One call that was asked or ran by rule. `became` is `auto`, or how its request ended; empty while it waits.
-
-    `digest` binds its arguments, which the record does not hold; `definition` is the tool's at the time.
-    """
+    """One call that was asked about or ran by rule."""
 
     stream: str
+    """The stream of its turn."""
     call: str
+    """The call's id."""
     tool: str
+    """The tool's name."""
     at: str
+    """When it was asked or ran, as a text of `moment_text`."""
     digest: str
+    """Binds its arguments, which the record does not hold."""
     definition: str
+    """The hash of the tool's declaration at the time."""
     became: str = ""
+    """`auto`, or how its request ended; "" while it waits."""
     by: str = ""
+    """Who decided, or ""."""
 
 
 async def past_calls(log: AuditLog, since: str, *, tenant: str) -> list[PastCall]:
-    """The calls since a text of `moment_text`, by turn. A request that was asked anew counts once, as it was last."""
+    """Returns the calls since a text of `moment_text`, by turn.
+
+    A request that was asked anew counts once, in its last form.
+    """
     kinds = ("request", "revision", "auto", "ending")
     found: dict[tuple[str, str], PastCall] = {}
     async for record in _known(log.records(tenant=tenant, since=since, kinds=kinds)):

@@ -1,8 +1,9 @@
-"""Checkpoints: signed statements of how far every stream had come, each naming the one before it.
+"""Makes and reads checkpoints: signed statements of how far every stream had come, each naming the one before it.
 
-One lists the heads of the streams that grew since the last, so that writing one costs what has happened since; together
-they cover every stream, and because each names the one before by its hash, the last one stands for all of them. One
-that is kept elsewhere is what finds a record, or a whole end of it, that was taken away with everything about it.
+A checkpoint lists the heads of the streams that grew since the last one, so that writing it costs what has happened
+since; together they cover every stream, and because each names the one before by its hash, the last one stands for all
+of them. A checkpoint that is kept elsewhere finds a record, or a whole end of the record, that was taken away with
+everything about it.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -36,73 +37,83 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Head(Shape):
-    """The last record of one stream: its number and its hash."""
+    """The last record of one stream."""
 
     stream: str
+    """The stream's name."""
     seq: int
+    """The record's number."""
     hash: str
+    """The record's hash."""
 
 
 class Statement(Shape):
-    """What is signed. `at` is milliseconds since 1970 by the store's clock, `previous` the hash of the checkpoint
-    before (zeros for the first), `heads` the streams that grew since then."""
+    """The signed part of a checkpoint."""
 
     v: int = 1
+    """The version of this form."""
     number: int
+    """The checkpoint's number, from 1."""
     at: int
+    """When it was made: milliseconds since 1970 by the store's clock."""
     previous: str
+    """The hash of the checkpoint before; zeros for the first."""
     heads: tuple[Head, ...] = ()
+    """The heads of the streams that grew since the checkpoint before."""
 
     @property
     def body(self) -> bytes:
-        """The bytes that are signed."""
+        """Returns the bytes that are signed."""
         return canonical_json(self.model_dump(mode="json"))
 
     @property
     def hash(self) -> str:
-        """What the next checkpoint calls this one."""
+        """Returns the hash by which the next checkpoint names this one."""
         return sha256_hex(self.model_dump(mode="json"))
 
     @property
     def made_at(self) -> datetime:
-        """`at` as a time in UTC."""
+        """Returns `at` as a time in UTC."""
         return _EPOCH + timedelta(milliseconds=self.at)
 
 
 class Checkpoint(Shape):
-    """A statement and who vouches for it."""
+    """A statement with its signature."""
 
     statement: Statement
+    """What is signed."""
     key_id: str
+    """The id of the key that signed it."""
     signature: str
+    """The signature, in base64."""
 
     def holds(self, verifier: Verifier) -> bool:
-        """Whether the gateway's key, not retired when this was made, signed exactly this. Never raises."""
+        """Returns whether a key of the gateway's, not retired when this was made, signed exactly this. Never raises."""
         mark = Mark(self.key_id, self.signature)
         return verifier.check_bytes(PURPOSE, self.statement.body, mark, at=self.statement.made_at)
 
 
 class Checkpoints:
-    """The checkpoints in `store`. All methods raise `StoreUnavailable` when the database fails."""
+    """Makes and reads the checkpoints in `store`. All methods raise `StoreUnavailable` when the database fails."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def take(self, signer: Signer) -> Checkpoint | None:
-        """State and sign how far every stream has come; None, and nothing written, when nothing is new.
+        """Signs a checkpoint of how far every stream has come; returns None, with nothing written, when nothing is new.
 
         Of several gateways that do this at once each states what is new since the other.
         """
         return await self._store.run(lambda connection: _take(connection, signer))
 
     async def last(self) -> Checkpoint | None:
-        """The newest one, or None."""
+        """Returns the newest checkpoint, or None."""
         query = select(AUDIT_CHECKPOINTS).order_by(AUDIT_CHECKPOINTS.c.number.desc()).limit(1)
         row = await self._store.run(lambda connection: connection.execute(query).first())
         return None if row is None else _checkpoint(row)
 
     async def all(self) -> AsyncIterator[Checkpoint]:
-        """All of them, oldest first. One that cannot be read is left out, and missed by who verifies."""
+        """Yields all checkpoints, oldest first. An unreadable one is left out; the verifier then misses it."""
         number = 0
         while rows := await self._store.run(partial(_page, after=number)):
             number = rows[-1].number
@@ -111,7 +122,7 @@ class Checkpoints:
                     yield found
 
     async def heads(self) -> list[Head]:
-        """How far the streams have come by the store's own account; the chain of checkpoints is one of them."""
+        """Returns how far the streams have come by the store's own account; the chain of checkpoints is one of them."""
         query = select(AUDIT_HEADS.c.stream, AUDIT_HEADS.c.seq, AUDIT_HEADS.c.hash).order_by(AUDIT_HEADS.c.stream)
         return await self._store.run(lambda connection: [Head(**row._mapping) for row in connection.execute(query)])
 

@@ -1,8 +1,8 @@
-"""What stands while processes run, people and policies, written down where it differs from what was last written.
+"""Records the people and policies that running processes use, where they differ from what was last recorded.
 
-A file that changes while nothing runs is seen at the next start, one that changes meanwhile at the next look: the
-record says from what to what, by hash, and the names of what was added, removed and changed. Who changed a file, the
-file does not say.
+A file that changes while nothing runs is found at the next start, one that changes meanwhile at the next look: the
+record says from what to what, by hash, and names what was added, removed and changed. A file does not say who changed
+it.
 """
 
 import asyncio
@@ -41,7 +41,8 @@ Standing = Literal["people", "policy"]
 
 
 async def note_catalog(store: Store, catalog: Catalog, where: str) -> bool:
-    """Write down the policies, rules and tools of `catalog` unless `where` had the same; whether something differed.
+    """Records the policies, rules and tools of `catalog` unless `where` had the same; returns whether something
+    differed.
 
     Raises `StoreUnavailable`.
     """
@@ -49,7 +50,7 @@ async def note_catalog(store: Store, catalog: Catalog, where: str) -> bool:
 
 
 async def note_people(store: Store, people: Directory, where: str) -> bool:
-    """Write down everybody, tenant by tenant, unless `where` had the same people; whether somebody differed.
+    """Records everybody, tenant by tenant, unless `where` had the same people; returns whether somebody differed.
 
     Raises `StoreUnavailable`, and what the directory raises.
     """
@@ -68,7 +69,7 @@ async def note_people(store: Store, people: Directory, where: str) -> bool:
 async def people_followed(
     store: Store, people: Directory, where: str, *, every: float = LOOK_SECONDS
 ) -> AsyncIterator[None]:
-    """Write down, until the block ends, whom this process knows and each change that it takes up.
+    """Records, until the block ends, the people whom this process knows and each change that it takes up.
 
     While the store is away nothing is written, and the next look makes up for it. Never ends the block.
     """
@@ -91,7 +92,7 @@ async def _follow(store: Store, people: Directory, where: str, seen: tuple[Perso
 async def _looked(
     store: Store, people: Directory, where: str, seen: tuple[Person, ...] | None
 ) -> tuple[Person, ...] | None:
-    """Whom there was to write down when all of it was written; `seen` as long as it is not."""
+    """Records the people where they differ from `seen`; returns those recorded, or `seen` where that failed."""
     try:
         everybody = people.all()
         if everybody != seen:
@@ -136,7 +137,7 @@ async def _note(store: Store, kind: Standing, where: str, tenant: str, parts: Ma
 
 
 async def _last(store: Store, kind: Standing, where: str, tenant: str) -> Record | None:
-    """The newest record of this kind that `where` wrote; one that somebody touched is passed over."""
+    """Returns the newest record of this kind that `where` wrote; one that somebody touched is passed over."""
     columns = [AUDIT_RECORDS.c[name] for name in Record.model_fields]
     wanted = (
         select(*columns)
@@ -166,7 +167,7 @@ async def _parts_before(store: Store, sha256: str) -> dict[str, str] | None:
 
 
 def _difference(before: Mapping[str, str] | None, now: Mapping[str, str]) -> dict[str, list[str]]:
-    """The names of what differs; nothing where it is not known what was before."""
+    """Names what differs; nothing where the earlier state is not known."""
     if before is None:
         return {}
     changed = [name for name in sorted(now) if name in before and before[name] != now[name]]

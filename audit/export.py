@@ -1,4 +1,6 @@
-"""The record as JSON lines: a header, the checkpoints, the records, an end. What is verified and kept elsewhere."""
+"""Writes and reads the record as JSON lines, to be verified and kept elsewhere: a header, the checkpoints, the records,
+an end.
+"""
 
 import json
 from collections.abc import AsyncIterator, Iterable
@@ -19,10 +21,10 @@ FORMAT: Final = 1
 
 
 async def exported(store: Store, *, tenant: str = "", stream: str = "") -> AsyncIterator[str]:
-    """The lines of an export, each one JSON object, without line ends.
+    """Yields the lines of an export, each one JSON object, without line ends.
 
-    All of the record has its checkpoints with it. Those name the streams of every tenant, so that an export of one
-    tenant or stream goes without; its chains are verified, not whether their ends were cut off.
+    An export of the whole record has its checkpoints with it. Those name the streams of every tenant, so that an export
+    of one tenant or stream goes without; its chains are verified, but not whether their ends were cut off.
     """
     whole = not (tenant or stream)
     yield _line({"type": "export", "v": FORMAT, "at": datetime.now(UTC).isoformat(), "whole": whole})
@@ -38,9 +40,9 @@ async def exported(store: Store, *, tenant: str = "", stream: str = "") -> Async
 
 
 class Export:
-    """An export that is read again. Raises `Refused` for a file that is none, naming the line.
+    """Reads an export. Raises `Refused`, naming the line, for a file that is not one.
 
-    `whole` says whether checkpoints came with it; `complete` whether its last line is the end that was written.
+    `whole` tells whether checkpoints came with it; `complete` whether its last line is the end that was written.
     """
 
     def __init__(self, lines: Iterable[str], name: str) -> None:
@@ -78,19 +80,19 @@ class Export:
 
 
 def read_export(path: Path) -> Export:
-    """The export in a file. Raises `Refused`, `OSError`."""
+    """Reads the export in a file. Raises `Refused`, `OSError`."""
     # A damaged byte then shows as a record that was changed, with its number.
     with path.open(encoding="utf-8", errors="replace") as lines:
         return Export(lines, str(path))
 
 
 def write_checkpoint(checkpoint: Checkpoint) -> str:
-    """A checkpoint as it is kept elsewhere, one line."""
+    """Writes a checkpoint on one line, to be kept elsewhere."""
     return _line({"type": "checkpoint", **checkpoint.model_dump(mode="json")})
 
 
 async def each(items: Iterable[Any]) -> AsyncIterator[Any]:
-    """`items`, for who iterates asynchronously."""
+    """Iterates over `items` asynchronously."""
     for item in items:
         yield item
 

@@ -1,4 +1,4 @@
-"""The log in a store: entries go in once, each behind the last of its stream, and nothing is ever changed."""
+"""Appends entries to the audit log in a store: each once, after the last of its stream. Nothing is ever changed."""
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -44,13 +44,13 @@ TURNS_KEYS: Final = "turn-says/"
 
 
 class AuditLog:
-    """The log in `store`. All methods raise `StoreUnavailable` when the database fails."""
+    """Appends to and reads the log in `store`. All methods raise `StoreUnavailable` when the database fails."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def append(self, entries: Iterable[AuditEntry]) -> int:
-        """Write entries, in their order; returns how many were new. One whose key its stream has adds nothing.
+        """Writes entries in their order; returns how many were new. An entry whose key its stream has adds nothing.
 
         When this returns they are kept; when it raises, none is.
         """
@@ -60,17 +60,17 @@ class AuditLog:
         return await self._store.run(writing(given))
 
     async def stream(self, stream: str) -> list[Record]:
-        """The records of one stream, oldest first; empty when there is none."""
+        """Returns the records of one stream, oldest first; none where there is no such stream."""
         query = select(*_COLUMNS).where(AUDIT_RECORDS.c.stream == bounded(stream)).order_by(AUDIT_RECORDS.c.seq)
         return await self._store.run(lambda connection: [_record(row) for row in connection.execute(query)])
 
     async def streams(self) -> list[str]:
-        """The names of all streams."""
+        """Returns the names of all streams."""
         query = select(AUDIT_HEADS.c.stream).where(AUDIT_HEADS.c.seq > 0, AUDIT_HEADS.c.stream != CHAIN)
         return await self._store.run(lambda connection: list(connection.scalars(query.order_by(AUDIT_HEADS.c.stream))))
 
     async def records(self, *, tenant: str = "", since: str = "", kinds: Sequence[str] = ()) -> AsyncIterator[Record]:
-        """All records by stream and number, in pages; `since` is a text of `moment_text`."""
+        """Yields all records by stream and number, in pages; `since` is a text of `moment_text`."""
         wanted = select(*_COLUMNS).order_by(AUDIT_RECORDS.c.stream, AUDIT_RECORDS.c.seq).limit(PAGE)
         if tenant:
             wanted = wanted.where(AUDIT_RECORDS.c.tenant == tenant)
@@ -88,10 +88,11 @@ class AuditLog:
 
 
 def writing(entries: Sequence[AuditEntry]) -> Callable[[Connection], int]:
-    """What writes `entries` in somebody else's transaction: together with what it records, or not at all.
+    """Returns a write of entries for the caller's transaction: they are kept together with what it writes, or not at
+    all.
 
-    Returns how many were new. It locks the streams' heads in the order of their names, and keeps them locked until the
-    transaction ends: call it last.
+    The write returns how many were new. It locks the streams' heads in the order of their names, and keeps them locked
+    until the transaction ends: call it last.
     """
     by_stream: defaultdict[str, dict[str, Record]] = defaultdict(dict)
     for entry in entries:
@@ -107,10 +108,10 @@ def writing(entries: Sequence[AuditEntry]) -> Callable[[Connection], int]:
 
 
 def lock_head(connection: Connection, stream: str) -> tuple[int, str, int]:
-    """Lock the head of `stream`, made if absent: its last number, its last hash, and the store's clock in ms.
+    """Locks the head of `stream`, made if absent; returns its last number, its last hash, and the store's clock in ms.
 
     One statement that writes, so that whoever waited for the lock reads what its holder left. Where somebody took the
-    row away, what comes next still goes behind the last record: a turn must not stand still for that.
+    row away, the next entry still goes after the last record: a turn must not stand still for that.
     """
     values = {"stream": stream, "seq": 0, "hash": FIRST, "covered": 0}
     # The clock is read once the lock is held: the times stand in the order of the numbers.
@@ -131,7 +132,7 @@ def _locking(dialect: str) -> Any:
 
 
 def move_head(connection: Connection, stream: str, seq: int, last: str) -> None:
-    """Put the head of a locked stream to its new last record."""
+    """Sets the head of a locked stream to its new last record."""
     connection.execute(_MOVE, {"of": stream, "to": seq, "last": last})
 
 

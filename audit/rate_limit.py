@@ -1,4 +1,4 @@
-"""How much is written down of what anybody can cause without being let in: some in each minute, the rest counted."""
+"""Limits how much is recorded of what anybody can cause without being let in: some in each minute, the rest counted."""
 
 from datetime import datetime
 
@@ -6,7 +6,7 @@ from signoff.contracts.limits import REFUSALS_A_MINUTE
 
 
 class Sparing:
-    """Says which refusals of one kind one process writes down, so that no flood of them fills a store."""
+    """Limits the records of refusals of one kind by one process, so that no flood of them fills a store."""
 
     def __init__(self, kept_a_minute: int = REFUSALS_A_MINUTE) -> None:
         self._most = kept_a_minute
@@ -15,7 +15,7 @@ class Sparing:
         self._uncounted = 0
 
     def admit(self, now: datetime) -> int | None:
-        """How many were not written down since the last one that was; None where this one is not, either."""
+        """Returns how many were left out since the last recorded one; None where this one is to be left out, too."""
         minute = int(now.timestamp()) // 60
         if minute != self._minute:
             self._minute, self._kept = minute, 0

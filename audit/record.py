@@ -1,4 +1,4 @@
-"""A record and its hash: an entry as it was written, bound to its place and to the record before it."""
+"""Defines a record and its hash: an entry as it was written, bound to its place and to the record before it."""
 
 import json
 from datetime import UTC, datetime
@@ -18,23 +18,35 @@ _VERSION: Final = 1
 
 
 class Record(Shape):
-    """One record. `data` is canonical JSON as text; `at` is ISO 8601 in UTC, `written_at` milliseconds since 1970 by
-    the store's clock. `hash` is sha-256 over the RFC 8785 form of all other fields and a version."""
+    """One record of a stream."""
 
     stream: str
+    """The stream's name."""
     seq: int
+    """The record's number in its stream, from 1."""
     key: str
+    """The entry's key, unique in its stream."""
     kind: str
+    """The entry's kind."""
     at: str
+    """When it happened: ISO 8601 in UTC."""
     tenant: str
+    """The tenant, or ""."""
     subject: str
+    """The person or thing that it is about."""
     data: str
+    """The entry's facts, canonical JSON as text."""
     prev: str
+    """The hash of the record before."""
     written_at: int
+    """When it was written: milliseconds since 1970 by the store's clock."""
     hash: str = ""
+    """The sha-256 over the RFC 8785 form of all other fields and a version."""
 
     def computed(self, seq: int | None = None) -> str:
-        """The hash that this record should have, in its own place or as number `seq`; "" when nothing can be hashed."""
+        """Computes the hash this record should have, in its own place or as number `seq`; "" when nothing can be
+        hashed.
+        """
         # All fields but the hash itself, not a list of names: none can be forgotten.
         fields = {name: value for name, value in self if name != "hash"}
         try:
@@ -44,7 +56,7 @@ class Record(Shape):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """`data` as it was given. Raises `Refused` when somebody made something else of it."""
+        """Parses `data`. Raises `Refused` when somebody changed it."""
         try:
             found: Any = json.loads(self.data)
         except ValueError:
@@ -55,7 +67,7 @@ class Record(Shape):
 
 
 def first_form(entry: AuditEntry) -> Record:
-    """`entry` as a record without a place: bounded, and of JSON whatever a sender had put into it."""
+    """Converts `entry` to a record without a place: bounded, and of JSON whatever its sender put into it."""
     return Record(
         stream=bounded(entry.stream),
         seq=0,
@@ -71,19 +83,19 @@ def first_form(entry: AuditEntry) -> Record:
 
 
 def placed(record: Record, seq: int, prev: str, written_at: int) -> Record:
-    """`record` in its place, with its hash."""
+    """Returns `record` in its place, with its hash."""
     there = record.model_copy(update={"seq": seq, "prev": prev, "written_at": written_at})
     return there.model_copy(update={"hash": there.computed()})
 
 
 def moment_text(at: datetime) -> str:
-    """`at` as records hold it; the order of such texts is the order of the times."""
+    """Writes `at` in the form that records hold; such texts sort like the times."""
     # In UTC and of one width: `since` is compared with them as text, in the database.
     return at.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def bounded(text: str, limit: int = TEXT_CHARS) -> str:
-    """`text` without what a database cannot hold; a longer one keeps its beginning and its sha-256."""
+    """Removes from `text` what a database cannot hold; cuts a longer one to its beginning and its sha-256."""
     # PostgreSQL takes no NUL in a text, and half a surrogate pair has no UTF-8.
     plain = text.encode(errors="replace").decode().replace("\0", "�")
     if len(plain) <= limit:

@@ -1,8 +1,8 @@
-"""Old turns taken out of the record: each stream whole, and in its place one signed record that stands for it.
+"""Takes old turns out of the record: each stream whole, and leaves one signed record in its place.
 
-Such a record has the number after the last one it stands for, and names that one's hash: what checkpoints say of the
-stream goes on to hold, and the stream could go on, too. Only the gateway's key makes one, so that who can merely write
-to the database cannot have a stream forgotten.
+Such a record has the number after the last one it replaces, and names that one's hash: what checkpoints say of the
+stream goes on to hold, and the stream could go on, too. Only the gateway's key makes one, so that whoever can merely
+write to the database cannot have a stream forgotten.
 """
 
 from collections.abc import Awaitable, Callable
@@ -28,18 +28,20 @@ PURPOSE: Final = "audit retirement"
 
 
 class Retired(NamedTuple):
-    """One stream that was taken out, and how many records it had."""
+    """One stream that was taken out."""
 
     turn: TurnKey
+    """The turn of the stream."""
     records: int
+    """How many records it had."""
 
 
 async def retire(
     store: Store, signer: Signer, before: datetime, *, at: datetime, is_over: Callable[[TurnKey], Awaitable[bool]]
 ) -> list[Retired]:
-    """Take out every turn whose last record was written before `before` and of which `is_over` says that it ended.
+    """Takes out every turn whose last record was written before `before` and that has ended by `is_over`.
 
-    What belongs to no turn stays. Raises `StoreUnavailable`; what was taken out until then stays so.
+    Streams that belong to no turn stay. Raises `StoreUnavailable`; the streams taken out until then stay so.
     """
     done: list[Retired] = []
     for stream in await _old(store, before):
@@ -54,12 +56,12 @@ async def retire(
 
 
 def begins(record: Record) -> int:
-    """The number with which a stream begins whose first record this is: its own where it stands for others, else 1."""
+    """Returns the number a stream begins with whose first record this is: its own where it replaces others, else 1."""
     return max(record.seq, 1) if record.kind == RETIRED else 1
 
 
 def stands_for(record: Record, verifier: Verifier) -> bool:
-    """Whether the gateway's key signed that this record stands for all of its stream before it. Never raises."""
+    """Returns whether the gateway's key signed that this record replaces all of its stream before it. Never raises."""
     try:
         facts = record.facts
         at = datetime.fromisoformat(facts["at"])
@@ -71,7 +73,7 @@ def stands_for(record: Record, verifier: Verifier) -> bool:
 
 
 async def _old(store: Store, before: datetime) -> list[str]:
-    """The streams of turns to which nothing was added since, unless they are taken out already."""
+    """Returns the streams of turns to which nothing was added since `before`, unless they are taken out already."""
     last = (AUDIT_RECORDS.c.stream == AUDIT_HEADS.c.stream) & (AUDIT_RECORDS.c.seq == AUDIT_HEADS.c.seq)
     query = (
         select(AUDIT_HEADS.c.stream)
@@ -83,7 +85,7 @@ async def _old(store: Store, before: datetime) -> list[str]:
 
 
 def _retire(connection: Connection, *, stream: str, signer: Signer, before: datetime, at: datetime) -> int:
-    """How many records went; none when the stream was added to meanwhile."""
+    """Takes one stream out; returns how many records it had, 0 when the stream was added to meanwhile."""
     seq, last, now = lock_head(connection, stream)
     in_stream = AUDIT_RECORDS.c.stream == stream
     # All of it is asked again under the lock, as a late answer may have been written since the list was made.

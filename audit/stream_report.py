@@ -1,4 +1,4 @@
-"""One stream read out: found by a name, its records in words, and whether they are as they were written."""
+"""Reports one stream: found by a name, its records in words, and whether they are as they were written."""
 
 from collections.abc import Iterable
 
@@ -17,33 +17,44 @@ from signoff.store.store import Store
 
 
 class Line(Shape):
-    """One record in words. `at` is ISO 8601 in UTC, to the second."""
+    """One record in words."""
 
     at: str
+    """When it happened: ISO 8601 in UTC, to the second."""
     who: str
+    """Who did it."""
     what: str
+    """What happened."""
 
 
 class Flaw(Shape):
-    """The first thing that is not as it was written. `seq` is 0 where it concerns no one record."""
+    """The first thing that is not as it was written."""
 
     fault: Fault
+    """What kind of fault it is."""
     stream: str
+    """The stream."""
     seq: int
+    """The record's number; 0 where it concerns no one record."""
     message: str
+    """The fault in words."""
 
 
 class Telling(Shape):
-    """A stream in words, its records, oldest first, and what is wrong with them, if something is."""
+    """A stream in words."""
 
     stream: str
+    """The stream's name."""
     timeline: tuple[Line, ...]
+    """Its records in words, oldest first."""
     records: tuple[Record, ...]
+    """Its records, oldest first."""
     finding: Flaw | None = None
+    """What is wrong with them, if something is."""
 
 
 async def tell(store: Store, stream: str, verifier: Verifier) -> Telling:
-    """Read a stream out. One that is not there has no records. Raises `StoreUnavailable`."""
+    """Reports a stream. One that does not exist has no records. Raises `StoreUnavailable`."""
     records = await AuditLog(store).stream(stream)
     heads = {head.stream: head for head in await Checkpoints(store).heads()}
     finding = verify_stream(records, heads.get(stream), verifier)
@@ -56,7 +67,7 @@ async def tell(store: Store, stream: str, verifier: Verifier) -> Telling:
 
 
 def find_stream(known: Iterable[str], text: str) -> str:
-    """The stream that a workflow id, `<tenant>.<session>.<turn>`, a turn's id or its beginning names.
+    """Finds the stream that a workflow id, `<tenant>.<session>.<turn>`, a turn's id or its beginning names.
 
     Raises `NotFound` that offers the nearest ones, `Refused` when a beginning fits several.
     """

@@ -1,4 +1,4 @@
-"""A stream as people read it: one line a record."""
+"""Writes a stream for people: one line a record."""
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -10,15 +10,18 @@ _SHORT: Final = 8
 
 
 class Moment(NamedTuple):
-    """One record in words. `at` is ISO 8601 in UTC, to the second."""
+    """One record in words."""
 
     at: str
+    """When it happened: ISO 8601 in UTC, to the second."""
     who: str
+    """Who did it."""
     what: str
+    """What happened."""
 
 
 def timeline(records: list[Record]) -> list[Moment]:
-    """The records in their order, in words. Never raises: one that was changed says so."""
+    """Converts the records, in their order, to words. Never raises: a changed record is shown as changed."""
     return [Moment(record.at[:19].replace("T", " "), record.subject, _words(record)) for record in records]
 
 

@@ -1,4 +1,4 @@
-"""How each tool did, out of the record: runs, failures by code, time and cost (F21)."""
+"""Computes how each tool did from the record: runs, failures by code, time and cost (F21)."""
 
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterable
@@ -13,22 +13,26 @@ ENDINGS = ("outcome", "in_doubt")
 
 
 class ToolMetrics(Shape):
-    """One tool: `failed` counts what did not end `ok`, by code; times in milliseconds, cost in USD, both of all runs.
-
-    A call that never came to run, such as a denied one, is none.
-    """
+    """The figures of one tool. A call that never came to run, such as a denied one, is not counted."""
 
     tool: str
+    """The tool's name."""
     runs: int = 0
+    """How often it ran."""
     ok: int = 0
+    """How many runs ended `ok`."""
     failed: dict[str, int] = Field(default_factory=dict)
+    """How many runs ended otherwise, by code."""
     mean_ms: float = 0.0
+    """The mean time of all runs, in milliseconds."""
     longest_ms: int = 0
+    """The longest time of all runs, in milliseconds."""
     cost: float = 0.0
+    """The cost of all runs, in USD."""
 
 
 async def tool_metrics(records: AsyncIterable[Record]) -> list[ToolMetrics]:
-    """What the records say of each tool, by name. Raises `Refused` for a record that was changed."""
+    """Computes the figures of each tool, by name. Raises `Refused` for a record that was changed."""
     codes: defaultdict[str, Counter[str]] = defaultdict(Counter)
     times: defaultdict[str, list[int]] = defaultdict(list)
     costs: defaultdict[str, float] = defaultdict(float)

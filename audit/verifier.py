@@ -1,4 +1,4 @@
-"""The verifier: is every record there that was written, unchanged, in its place? Needs no database and no gateway."""
+"""Verifies that every written record is there, unchanged, in its place. Needs no database and no gateway."""
 
 import dataclasses
 from collections import defaultdict
@@ -17,31 +17,42 @@ Fault = Literal["changed", "missing", "reordered", "truncated", "unsigned", "unr
 
 
 class Finding(NamedTuple):
-    """The first thing that is not as it was written. `seq` is 0 where it concerns no one record."""
+    """The first thing that is not as it was written."""
 
     fault: Fault
+    """What kind of fault it is."""
     stream: str
+    """The stream."""
     seq: int
+    """The record's number; 0 where it concerns no one record."""
     message: str
+    """The fault in words."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was verified. `covered_at` is when the last checkpoint was made; `uncovered` counts the records since then,
-    of which the last ones of a stream could be missing without a trace. `headless` are the streams of which the store's
-    own account knew nothing: begun since it was read, or somebody took their heads away, see `with_heads`."""
+    """The result of a verification."""
 
     finding: Finding | None
+    """The first fault, or None."""
     streams: int = 0
+    """How many streams were verified."""
     records: int = 0
+    """How many records were verified."""
     checkpoints: int = 0
+    """How many checkpoints were verified."""
     covered_at: datetime | None = None
+    """When the last checkpoint was made."""
     uncovered: int = 0
+    """How many records were written since the last checkpoint; the last of these could be missing without a trace."""
     headless: tuple[str, ...] = ()
+    """Streams without a head in the store's own account: begun since it was read, or their heads were removed, see
+    `with_heads`.
+    """
 
 
 class _Claim(NamedTuple):
-    """Somebody's word for the hash of one record."""
+    """A statement of the hash of one record, and who made it."""
 
     hash: str
     by: str
@@ -49,7 +60,7 @@ class _Claim(NamedTuple):
 
 @dataclass
 class _Ledger:
-    """What is known before the first record is read: what checkpoints and heads say of each stream."""
+    """Holds what checkpoints and heads say of each stream, read before the first record."""
 
     claims: defaultdict[str, dict[int, _Claim]] = field(default_factory=lambda: defaultdict(dict))
     covered: dict[str, int] = field(default_factory=dict)
@@ -71,10 +82,10 @@ async def verify(
     heads: Iterable[Head] | None = None,
     kept: Checkpoint | None = None,
 ) -> Report:
-    """Check records (by stream and number), the chain of checkpoints before them, and what the two say of each other.
+    """Checks records (by stream and number), the chain of checkpoints before them, and each against the other.
 
     `heads` is the store's own account, read before the records, or None for an export; `kept` a checkpoint that was
-    kept elsewhere. What a checkpoint covers cannot be changed, taken out, exchanged or cut off unseen; of what was
+    kept elsewhere. Nothing that a checkpoint covers can be changed, taken out, exchanged or cut off unseen; of what was
     written after the last one, the end of a stream can be, by somebody who may write to the database.
     """
     # Checkpoints before records: each stream is held against all that is known of it, one at a time in memory.
@@ -113,9 +124,9 @@ async def verify(
 
 
 def with_heads(report: Report, heads: Iterable[Head]) -> Report:
-    """`report`, with what it found without a head held against the store's account as it is now.
+    """Returns `report` after comparing the streams without a head to the store's present account.
 
-    A stream that began meanwhile has one: it is written together with the first record.
+    A stream that began meanwhile has a head: it is written together with the first record.
     """
     known = {head.stream for head in heads}
     lost = next((name for name in report.headless if name not in known), None)
@@ -126,9 +137,9 @@ def with_heads(report: Report, heads: Iterable[Head]) -> Report:
 
 
 def verify_stream(stream: list[Record], head: Head | None, verifier: Verifier) -> Finding | None:
-    """Check one stream by itself: its chain, and its end by the store's own account.
+    """Checks one stream by itself: its chain, and its end by the store's own account.
 
-    `verifier` is asked where older records were retired.
+    `verifier` checks the record that replaces retired ones.
     """
     if not stream:
         return None
@@ -186,7 +197,7 @@ def _read_heads(ledger: _Ledger, heads: Iterable[Head]) -> Finding | None:
 
 
 def _check_chain(stream: list[Record], verifier: Verifier) -> Finding | None:
-    """The first record that is not where, or what, it was written as."""
+    """Returns the first record that differs in place or content from how it was written."""
     name, prev = stream[0].stream, FIRST
     # Only signed: else whoever writes a record of that kind could cut off all that was before it.
     if (start := begins(stream[0])) > 1:
@@ -212,7 +223,7 @@ def _check_chain(stream: list[Record], verifier: Verifier) -> Finding | None:
 
 
 def _displaced(stream: list[Record], record: Record) -> Finding:
-    """Why a record has not the hash of its place: it was written for another place, or something in it was changed."""
+    """Returns why a record's hash does not fit: it was written for another place, or something in it was changed."""
     name, seq, start = record.stream, record.seq, begins(stream[0])
     # Further than the end: of a stream with records taken out, the last ones have higher numbers than its length.
     places = range(start, start + len(stream) + 100)
@@ -243,7 +254,7 @@ def _check_claims(stream: list[Record], claims: dict[int, _Claim]) -> Finding | 
 
 
 async def _grouped(records: AsyncIterator[Record]) -> AsyncIterator[list[Record]]:
-    """The records of one stream at a time, as they stand together."""
+    """Yields the records stream by stream, as they come together."""
     stream: list[Record] = []
     async for record in records:
         if stream and record.stream != stream[0].stream:

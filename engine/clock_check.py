@@ -1,4 +1,6 @@
-"""How far other clocks are from this machine's: answers are signed by one and kept to their time by another."""
+"""Measures how far other clocks are from this machine's: one of them signs answers, another keeps them to their
+time.
+"""
 
 import asyncio
 import contextlib
@@ -23,16 +25,17 @@ _BETWEEN_SECONDS: Final = 0.05
 
 
 async def store_ahead(store: Store) -> timedelta:
-    """How far the store's clock is ahead of this machine's; checks the store. Raises as `Store.check`."""
+    """Measures how far the store's clock is ahead of this machine's; checks the store. Raises as `Store.check`."""
     before = datetime.now(UTC)
     told = await store.check()
     return told - _between(before)
 
 
 async def server_ahead(client: Client) -> timedelta | None:
-    """How far the Temporal server's clock is ahead of this machine's; None where it does not tell.
+    """Measures how far the Temporal server's clock is ahead of this machine's; None where the server does not tell.
 
-    No call of Temporal's API asks for the time. It says when a queue was polled last: one is polled that has no tasks.
+    No call of Temporal's API asks for the time. The server says when a queue was polled last: one without tasks is
+    polled.
     """
     # A sticky queue has one partition; of the four of another the one that was polled might not be asked.
     # It belongs to a queue of another name: one of its own would be asked in a circle.
@@ -53,7 +56,7 @@ async def server_ahead(client: Client) -> timedelta | None:
 
 
 def clock_problem(name: str, ahead: timedelta | None) -> str:
-    """What is wrong with a clock that is so far ahead of ours, and what to do; "" where nothing is."""
+    """Describes what is wrong with a clock that is so far ahead of ours, and the remedy; "" where nothing is wrong."""
     if ahead is None or abs(ahead.total_seconds()) <= CLOCKS_APART_SECONDS:
         return ""
     apart = f"{abs(ahead.total_seconds()):.0f} s {'ahead of' if ahead > timedelta(0) else 'behind'}"

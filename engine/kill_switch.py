@@ -1,4 +1,6 @@
-"""The kill switch: the row first, from then on nothing starts; then what waits is withdrawn until nothing does."""
+"""Runs the kill switch: writes the freeze, after which nothing starts; then withdraws waiting requests until none is
+left.
+"""
 
 import asyncio
 import time
@@ -25,7 +27,7 @@ _NOT_OURS: Final = ("not_allowed", "assurance", "self_approval")
 
 
 def is_operator(person: Person, approvers: Sequence[str], *, development: bool) -> bool:
-    """Whether somebody may use the kill switch: it takes the role `admin`.
+    """Returns whether somebody may use the kill switch: it takes the role `admin`.
 
     In the development profile, where nobody proves who they are, any of the default `approvers` may.
     """
@@ -34,7 +36,7 @@ def is_operator(person: Person, approvers: Sequence[str], *, development: bool) 
 
 
 def check_operator(person: Person, approvers: Sequence[str], *, development: bool) -> None:
-    """Raises `Refused` (`not_allowed`) for who is no operator, see `is_operator`."""
+    """Raises `Refused` (`not_allowed`) for anybody who is no operator, see `is_operator`."""
     if not is_operator(person, approvers, development=development):
         raise Refused(f"this takes the role `{OPERATOR}`, which `{person.id}` does not have", code="not_allowed")
 
@@ -47,10 +49,10 @@ async def sweep(
     patience: float = 30.0,
     pause: float = 0.5,
 ) -> Swept:
-    """Withdraw everything that waits in a tenant; passes are repeated until they find nothing, or `patience` is over.
+    """Withdraws everything that waits in a tenant, in passes until one finds nothing or `patience` (seconds) is over.
 
-    Then what is left is named, of which the first ten were tried however short the patience. `waiting` lists what
-    waits; `withdraw` takes an approval id and the reason. Raises what they raise, but for `NotFound` and
+    Requests that are left are named; the first ten of them were tried however short the patience. `waiting` lists the
+    requests; `withdraw` takes an approval id and the reason. Raises what they raise, but for `NotFound` and
     `ServerUnavailable` of one request.
     """
     end = time.monotonic() + patience

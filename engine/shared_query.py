@@ -1,4 +1,4 @@
-"""One query of a run at a time, shared by all who asked for it before it began."""
+"""Runs one query of a run at a time, shared by all callers that asked before it began."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,11 +6,11 @@ from typing import Any
 
 
 class SharedQueries:
-    """Answers those who ask the same while it is being asked with the next query, which is one for all of them.
+    """Answers callers that ask the same question meanwhile by the next query, which is one for all of them.
 
-    Never with the one under way: it may have been answered before what its asker did last. Each query makes a worker
-    read a run it no longer keeps, and the SDK (1.35) loses a run that is asked several times at once where it has no
-    place left to keep it in: hence one at a time, however many look on.
+    A caller never gets the answer of the query under way: it may have been answered before what the caller did last.
+    Each query makes a worker read a run that it no longer keeps, and the SDK (1.35) loses a run that is queried several
+    times at once where it has no place left to keep it in: hence one at a time, however many callers there are.
     """
 
     def __init__(self) -> None:
@@ -18,7 +18,7 @@ class SharedQueries:
         self._next: dict[str, asyncio.Task[Any]] = {}
 
     async def ask(self, key: str, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """What `ask` returns, called once for all who name the same `key` now. Raises what it raises."""
+        """Calls `ask` once for all callers with the same `key` now; returns its result. Raises what it raises."""
         waiting = self._next.get(key)
         if waiting is None:
             before = self._now.get(key)

@@ -1,4 +1,4 @@
-"""The addresses and names that a login claims, in one spelling, and the declared people whose they are. Pure."""
+"""Normalises the addresses and names that a login claims, and finds the declared people who have them. Pure."""
 
 import functools
 import unicodedata
@@ -15,7 +15,7 @@ CLAIMS: Final = ("email", "preferred_username", "upn", "unique_name", "emails")
 
 
 def claimed_names(claims: Mapping[str, Any]) -> tuple[str, ...]:
-    """Every address and user name in `claims`, verified or not, as `folded` spells it, each once.
+    """Returns every address and user name in `claims`, verified or not, as `folded` spells it, each once.
 
     Raises `Refused` (`malformed`) for more than `LOGIN_NAMES`.
     """
@@ -28,9 +28,9 @@ def claimed_names(claims: Mapping[str, Any]) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=65_536)
 def folded(name: str) -> str:
-    """One spelling of an address or user name: NFKC, case-folded, without `+tag`, invisible marks and a final dot.
+    """Normalises an address or user name: NFKC, case-folded, without `+tag`, invisible marks and a final dot.
 
-    Coarser than what makes two addresses one: it says who somebody may be, never who they are.
+    Coarser than the equality of two addresses: the result hints at who somebody may be, and never proves it.
     """
     plain = unicodedata.normalize("NFKC", name[:LOGIN_NAME_CHARS]).casefold()
     # Folding may leave what NFKC would compose. Marks without a width are no difference that a person can see.
@@ -45,14 +45,16 @@ def folded(name: str) -> str:
 
 
 class DeclaredNames:
-    """Finds the declared person, active or not, whose id or address a login claims. It follows no change."""
+    """Finds the declared person, active or not, whose id or address a login claims. A snapshot: it follows no
+    change.
+    """
 
     def __init__(self, declared: Directory) -> None:
         self._declared = declared
         self._tenants: dict[str, dict[str, Person]] = {}
 
     def find(self, names: Iterable[str], tenant: str) -> Person | None:
-        """The first of the tenant's declared people who has one of the folded `names`, or None."""
+        """Returns the first of the tenant's declared people who has one of the folded `names`, or None."""
         if tenant not in self._tenants:
             self._tenants[tenant] = _names_of(self._declared.all(tenant))
         known = self._tenants[tenant]

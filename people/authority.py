@@ -1,4 +1,4 @@
-"""Who an answer is by, and whether they may give it: one rule for the gateway, which takes it, and for workers."""
+"""Decides whose answer a decision is, and whether they may give it: one rule for gateway and workers."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,19 +12,20 @@ from signoff.people.eligibility import Table, seat_of
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a decision's signature is worth, and when it was made: as a signed one says, else at `moment`, now.
-
-    `forged` is a decision that claims to be signed and is not: with it goes whatever it says.
-    """
+    """What a decision's signature proves."""
 
     kind: Literal["signed", "unsigned", "forged"]
+    """`forged` is a decision that claims to be signed and is not: nothing it says is believed."""
     moment: datetime
+    """When it was made: as a signed decision says, else now."""
     received_at: datetime | None = None
+    """When the gateway received it, for a signed decision."""
 
 
 def authority(task: IdentifyTask, evidence: Evidence, people: Directory, *, development: bool) -> Authority:
-    """The rule: known, active, on the list or in the role (or standing in for such a person), not the requester,
-    assured strongly enough."""
+    """Decides who may answer: people known, active, asked by id, role or delegation, not the requester, strongly
+    assured enough.
+    """
     decision, unsigned = task.decision, evidence.kind == "unsigned"
     # Before anything is waived: `accept_unsigned` is for what claims nothing, not for what claims falsely.
     if evidence.kind == "forged":
@@ -55,7 +56,7 @@ def authority(task: IdentifyTask, evidence: Evidence, people: Directory, *, deve
 
 
 def _anonymous(task: IdentifyTask, development: bool) -> Authority:
-    """A raw message that names nobody: only where unsigned answers are accepted, and recorded as such."""
+    """Decides about a raw message that names nobody: taken only where unsigned answers are, and recorded as unnamed."""
     allowed = at_least("none", task.min_assurance) or _waived(task, development)
     return Authority(allowed=allowed, code="" if allowed else "assurance", subject=UNSIGNED, unsigned=True)
 
@@ -72,6 +73,6 @@ def _assured(task: IdentifyTask, unsigned: bool, development: bool) -> bool:
 
 
 def _waived(task: IdentifyTask, development: bool) -> bool:
-    """Whether an answer without any assurance is taken all the same."""
+    """Returns whether an answer without any assurance is taken all the same."""
     # The development profile has no logins, so it takes a bare message where a channel would be enough.
     return task.accept_unsigned or (development and not at_least(task.min_assurance, "session"))

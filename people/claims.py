@@ -1,4 +1,4 @@
-"""People as an OpenID Connect provider tells of them: who a login is, and those nobody had to declare."""
+"""Converts an OpenID Connect provider's claims to people: whose a login is, and people whom nobody declared."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -21,18 +21,22 @@ _UNKNOWN: Final = "nobody here is known by this login; ask whoever keeps the lis
 
 
 class ClaimsMapping(BaseModel):
-    """Which people a provider's claims make.
+    """Maps a provider's claims to people. Raises `ConfigError`.
 
-    `roles` has the roles that each group of the claim `groups_claim` gives. Whoever is in none of these groups is
-    nobody: with an empty mapping, which is the default, only declared people can sign in. Raises `ConfigError`.
+    Whoever is in none of the mapped groups is nobody: with an empty mapping, which is the default, only declared people
+    can sign in.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     groups_claim: str = "groups"
+    """The claim that lists a person's groups."""
     roles: Mapping[str, tuple[str, ...]] = {}
+    """The roles that each group gives."""
     tier: str = "standard"
+    """The tier of people whom claims make."""
     tenant: str = DEFAULT_TENANT
+    """The tenant of people whom claims make."""
 
     def model_post_init(self, context: Any) -> None:
         """Refuses roles and a tenant that are no ids."""
@@ -42,18 +46,18 @@ class ClaimsMapping(BaseModel):
 
 
 class ClaimsDirectory(VouchedDirectory):
-    """A directory that admits whom a provider vouches for. Who is declared is what the declaration says, whatever the
-    claims do."""
+    """Admits people whom a provider vouches for. The declaration decides who is declared, whatever the claims are."""
 
     def __init__(self, declared: Directory, mapping: ClaimsMapping | None = None) -> None:
         super().__init__(declared)
         self.mapping = mapping or ClaimsMapping()
 
     def admit(self, claims: Mapping[str, Any]) -> Person:
-        """The active person whom verified claims (of an ID token or of the userinfo endpoint) are about.
+        """Returns the active person whom verified claims (of an ID token or of the userinfo endpoint) are about.
 
-        Raises `Refused` (`not_allowed`) for everybody else, with a sentence that names nobody: who is declared is not
-        for strangers to find out. Its context has `login`, and `person` where one declared has a name that it claims.
+        Raises `Refused` (`not_allowed`) for everybody else, with a sentence that names nobody: strangers must not find
+        out who is declared. Its context has `login`, and `person` where a declared person has a name that the login
+        claims.
         """
         # Declared people first: a group that is mapped too widely gives none of them more than their declaration.
         person = self._declared(claims) or self._made(claims)
@@ -62,7 +66,7 @@ class ClaimsDirectory(VouchedDirectory):
         return person
 
     def _made(self, claims: Mapping[str, Any]) -> Person | None:
-        """The person these claims make, as they are now; nobody any more once they left the groups.
+        """Makes the person of these claims in their present state; None once they left the groups.
 
         Raises `Refused` for claims of a name, verified or not, that somebody declared has.
         """
@@ -79,7 +83,7 @@ class ClaimsDirectory(VouchedDirectory):
         return self.find(own_id, tenant)
 
     def _declared(self, claims: Mapping[str, Any]) -> Person | None:
-        """The declared person of this login, else of its verified e-mail address."""
+        """Finds the declared person of this login, else of its verified e-mail address."""
         login, tenant = login_of(claims), self.mapping.tenant
         known = self.declared.by_identity(OIDC, login, tenant)
         address = verified_email(claims)
@@ -93,7 +97,7 @@ class ClaimsDirectory(VouchedDirectory):
 
 
 def login_of(claims: Mapping[str, Any]) -> str:
-    """The identity `ISSUER#SUBJECT` of verified claims. Raises `Refused` (`malformed`) without these two."""
+    """Returns the identity `ISSUER#SUBJECT` of verified claims. Raises `Refused` (`malformed`) without these two."""
     # OpenID Connect Core 1.0, section 5.7: these two together, and nothing else, name a person for good. An issuer has
     # no fragment (section 2), so that `#` divides them in one way only.
     issuer, subject = claims.get("iss"), claims.get("sub")
@@ -105,7 +109,7 @@ def login_of(claims: Mapping[str, Any]) -> str:
 
 
 def verified_email(claims: Mapping[str, Any]) -> str:
-    """The e-mail address, in one spelling, that the provider says it has verified; "" if there is none."""
+    """Returns the normalised e-mail address that the provider says it has verified; "" if there is none."""
     address = claims.get("email")
     # Exactly true: some providers send it as text, and `"false"` is true to Python. An address that somebody merely
     # typed in would sign them in as whoever it belongs to.
@@ -115,7 +119,7 @@ def verified_email(claims: Mapping[str, Any]) -> str:
 
 
 def person_from_claims(claims: Mapping[str, Any], mapping: ClaimsMapping) -> Person | None:
-    """The person whom claims alone make; None for one in no mapped group. Raises `Refused` (`malformed`)."""
+    """Makes a person of claims alone; None for one in no mapped group. Raises `Refused` (`malformed`)."""
     login = login_of(claims)
     given = claims.get(mapping.groups_claim)
     # Some providers send one group as text; letter by letter it would be no group at all, or a strange one.

@@ -1,4 +1,4 @@
-"""The directory: who exists, in which tenant, with which roles, and who stands in for whom."""
+"""Defines the directory of people: who exists, in which tenant, with which roles and delegations."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -24,32 +24,36 @@ _BUILT_IN: Final = {(person.tenant, person.id): person for person in DEVELOPMENT
 
 @runtime_checkable
 class Directory(Protocol):
-    """People by tenant. It is asked at the moment of each decision and answers from memory.
+    """Finds people by tenant, at the moment of each decision, from memory.
 
     A directory that cannot know at this moment raises `Unavailable`; then nothing is decided.
     """
 
     def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
-        """The person of exactly this id in this tenant, active or not, or None."""
+        """Returns the person of exactly this id in this tenant, active or not, or None."""
 
     def all(self, tenant: str | None = None) -> tuple[Person, ...]:
-        """Everybody (of one tenant), in order of declaration."""
+        """Returns everybody (of one tenant), in order of declaration."""
 
     def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
-        """The one person, active or not, who is `identity` on `channel`, or None."""
+        """Returns the one person, active or not, who is `identity` on `channel`, or None."""
 
     def person_id(self, subject: str, tenant: str = DEFAULT_TENANT) -> str:
-        """The id of the human behind the id `subject`, which may be one of several of theirs, or of their login.
+        """Returns the id of the human behind the id `subject`, which may be one of several of theirs, or of their
+        login.
 
-        Quorum and separation of duties go by it. Whom nobody knows is `subject` itself.
+        Quorum and separation of duties go by it. An unknown `subject` is returned as it is.
         """
 
     def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
-        """The active people in whose place this person may decide at `now` (aware), in order of declaration."""
+        """Returns the active people in whose place this person may decide at `now` (aware), in order of declaration."""
 
 
 class FixedDirectory:
-    """People who never change. Raises `ConfigError` with `person`, `index`, `field` and `value` for what cannot be."""
+    """Holds people who never change.
+
+    Raises `ConfigError` with `person`, `index`, `field` and `value` for invalid people.
+    """
 
     __slots__ = ("_deputies", "_humans", "_identities", "_people")
 
@@ -87,7 +91,7 @@ class FixedDirectory:
 
 
 class DevelopmentDirectory:
-    """Another directory, and those built-in people (`guest`, `approver`) whose ids it does not use itself."""
+    """Adds to another directory the built-in people (`guest`, `approver`) whose ids it does not use itself."""
 
     __slots__ = ("declared",)
 
@@ -105,7 +109,7 @@ class DevelopmentDirectory:
         return (*unused, *self.declared.all(tenant))
 
     def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
-        """See `Directory`; the built-in ones are nobody elsewhere."""
+        """See `Directory`; the built-in ones have no identity on a channel."""
         return self.declared.by_identity(channel, identity, tenant)
 
     def person_id(self, subject: str, tenant: str = DEFAULT_TENANT) -> str:
@@ -118,17 +122,17 @@ class DevelopmentDirectory:
 
 
 def development_directory(people: Iterable[Person] = ()) -> DevelopmentDirectory:
-    """`people` and those built-in ones (`guest`, `approver`) whose ids they do not use themselves."""
+    """Makes a directory of `people` and the built-in ones (`guest`, `approver`) whose ids they do not use."""
     return DevelopmentDirectory(FixedDirectory(people))
 
 
 def declared_people(directory: Directory) -> Directory:
-    """`directory` without the built-in people of the development profile."""
+    """Returns `directory` without the built-in people of the development profile."""
     return directory.declared if isinstance(directory, DevelopmentDirectory) else directory
 
 
 def same_identity(channel: str, identity: str) -> str:
-    """One spelling of an identity: e-mail addresses in lower case, all else as it is.
+    """Normalises an identity: e-mail addresses to lower case, all else as it is.
 
     Only ASCII is folded: other letters that lower-case to ASCII would make one person of two addresses.
     """
@@ -136,12 +140,12 @@ def same_identity(channel: str, identity: str) -> str:
 
 
 def principal_of(person: Person) -> Principal:
-    """The person as the one on whose behalf a turn runs."""
+    """Converts a person to the principal on whose behalf a turn runs."""
     return Principal(user=person.id, name=person.name, tier=person.tier, roles=person.roles, locale=person.locale)
 
 
 def turn_context(person: Person, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The extra context of a turn: `given` by whoever starts it, and what the directory knows of the person.
+    """Merges the extra context of a turn: `given` by whoever starts it, and the directory's attributes of the person.
 
     Raises `Refused` (`malformed`) when `given` says something of the user: that only the directory may.
     """

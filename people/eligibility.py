@@ -1,4 +1,4 @@
-"""Whose answer a person may give to a request: their own, or that of somebody they stand in for."""
+"""Resolves whose answer a person may give to a request: their own, or that of somebody who delegated to them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,26 +12,32 @@ from signoff.people.directory import Directory
 
 @dataclass(frozen=True)
 class Seat:
-    """A person's own seat (""), or that of the human `on_behalf`; `code` is why they have none."""
+    """Whose vote a person may cast."""
 
     on_behalf: str = ""
+    """The id of the human for whom they vote; "" for themselves."""
     code: ReceiptCode = ""
+    """Why they may not vote; "" when they may."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Who is asked, `role:<role>` and `user:<id>`, in which tenant, and who asks, the requester and those who changed
-    the arguments: they have no seat of their own unless `allow_self`."""
+    """Who is asked, and who asks."""
 
     tenant: str
+    """The tenant."""
     approvers: tuple[str, ...]
+    """The approver entries that are asked: `role:<role>` and `user:<id>`."""
     requester: str
+    """The id of whoever asks."""
     allow_self: bool
+    """Whether requester and proposers may vote themselves."""
     proposers: tuple[str, ...] = ()
+    """The ids of those who changed the arguments."""
 
 
 def table_of(question: Question) -> Table:
-    """The table of a question."""
+    """Returns who is asked by a question, and who asks."""
     asked_by = question.requester.user
     return Table(question.tenant, question.approvers, asked_by, question.allow_self, question.proposers)
 
@@ -39,10 +45,10 @@ def table_of(question: Question) -> Table:
 def seat_of(
     person: Person | None, people: Directory, table: Table, moment: datetime, taken: Sequence[str] = ()
 ) -> Seat:
-    """The seat of a person at `moment`: active, of the tenant, on the list, in a role, or standing in for such a one.
+    """Resolves whose vote a person may cast at `moment`: active, of the tenant, asked by id or role, or by delegation.
 
-    Neither who stands in nor who is stood in for may be the requester, by whatever entry or login they asked. Of
-    several people somebody stands in for, one whose seat is not `taken` (ids of humans) is chosen.
+    Neither the person nor whoever delegated to them may be the requester, by whatever entry or login they asked. Of
+    several delegators, one whose vote is not `taken` (ids of humans) is chosen.
     """
     if person is None or not _present(person, table):
         return Seat(code="not_allowed")
@@ -66,7 +72,9 @@ def seat_of(
 
 
 def rights(person: Person, standing_in: Iterable[Person] = ()) -> tuple[str, ...]:
-    """The approver entries a person answers to, `user:<id>` and `role:<role>`: own ones, then those by delegation."""
+    """Returns the approver entries a person answers to, `user:<id>` and `role:<role>`: own ones, then those by
+    delegation.
+    """
     entries = [f"user:{person.id}", *(f"role:{role}" for role in person.roles)]
     # One hop: those whom they stand in for bring their own entries, and nobody's behind them.
     return tuple(dict.fromkeys([*entries, *(entry for each in standing_in for entry in rights(each))]))

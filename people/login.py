@@ -1,4 +1,4 @@
-"""Logins: what names one, and the id of whoever has one that nobody declared."""
+"""Names logins, and gives an id to people whom nobody declared."""
 
 import hashlib
 from typing import Final
@@ -10,5 +10,5 @@ _ID_DIGITS: Final = 32
 
 
 def id_of(login: str) -> str:
-    """The id of a person whom nobody declared: always the same for a login, and not for anybody to choose."""
+    """Computes the id of an undeclared person: always the same for a login, and not for anybody to choose."""
     return f"{OIDC}-{hashlib.sha256(login.encode(errors='replace')).hexdigest()[:_ID_DIGITS]}"

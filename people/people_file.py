@@ -1,4 +1,4 @@
-"""People in YAML: the one reader of them, and a directory that follows its file."""
+"""Reads people from YAML, and follows a file of them."""
 
 import logging
 import os
@@ -70,10 +70,10 @@ class ReachSection(Section):
 
 
 class FileDirectory:
-    """The people of a YAML file, read anew when its time, size or inode changes; looked at once a second at most.
+    """Reads people from a YAML file anew when its time, size or inode changes; it looks once a second at most.
 
-    A new file that is wrong, or gone, changes nothing: the last good people stay, and one sentence is logged.
-    The first one must be right: raises `ConfigError`. `clock` gives seconds that never go back.
+    A new file that is wrong, or gone, changes nothing: the last good people stay, and one sentence is logged. The first
+    one must be right: raises `ConfigError`. `clock` gives seconds that never go back.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -131,13 +131,16 @@ class FileDirectory:
 
 
 def load_people(path: str | os.PathLike[str]) -> tuple[Person, ...]:
-    """The people of a YAML file, a list of persons. Raises `ConfigError` with file and line."""
+    """Reads the people of a YAML file, a list of persons. Raises `ConfigError` with file and line."""
     file = read_yaml(Path(path), str(path))
     return read_people(file, (), file.data)
 
 
 def read_people(file: YamlFile, place: Place, data: Any) -> tuple[Person, ...]:
-    """The people at a place of a YAML file, checked against each other. Raises `ConfigError` with file and line."""
+    """Reads the people at a place of a YAML file, and checks them against each other.
+
+    Raises `ConfigError` with file and line.
+    """
     if not isinstance(data, list):
         raise file.error(place, "people are a list of persons, each with an `id`")
     people = tuple(_person(file, (*place, index), each) for index, each in enumerate(data))
@@ -195,7 +198,7 @@ def _reach(file: YamlFile, place: Place, data: Mapping[str, Any]) -> Reach:
 
 
 def _utc(text: str) -> datetime | None:
-    """The moment a text names, in UTC; None for one without a zone and for what is no time."""
+    """Parses a time to UTC; None for one without a zone and for anything that is no time."""
     try:
         found = datetime.fromisoformat(text)
         # `astimezone` overflows for a year 1 or 9999 whose zone leads beyond it.

@@ -1,4 +1,4 @@
-"""People whom nobody declared and a login vouched for: what the gateway signs of them, and when it counts. Pure."""
+"""Signs what a login said of an undeclared person, and decides when it counts. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -18,24 +18,26 @@ _PURPOSE: Final = "person 1"
 
 
 class Vouched(Shape):
-    """What verified claims said of a person when they signed in. It counts from `seen_at` until `until`, in UTC.
-
-    `names` are all addresses and user names that the login claimed, verified or not, folded. `signature` is the
-    gateway's, over all else.
-    """
+    """What verified claims said of a person when they signed in."""
 
     person: Person
+    """The person whom the claims make."""
     names: tuple[str, ...] = ()
+    """All addresses and user names that the login claimed, verified or not, folded."""
     seen_at: datetime
+    """Since when it counts: when they signed in, in UTC."""
     until: datetime
+    """Until when it counts, in UTC."""
     key_id: str = ""
+    """The id of the gateway's key that signed it."""
     signature: str = ""
+    """The gateway's signature over all other fields."""
 
 
 class VouchedDirectory:
-    """A directory, and beside it people whom logins vouched for, who are known by their login only.
+    """Adds to a directory people whom logins vouched for, who are known by their login only.
 
-    `joined` has, by tenant and id, the declared person whose login one was that is no person by itself any more.
+    `joined` maps tenant and id of an earlier login to the declared person whose login it is now.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class VouchedDirectory:
         self.hold(people, joined)
 
     def hold(self, people: Iterable[Person], joined: Mapping[tuple[str, str], str] | None = None) -> None:
-        """Know these and no others beside those declared."""
+        """Replaces all vouched people by these."""
         self._vouched = {(person.tenant, person.id): person for person in people}
         self._joined = dict(joined or {})
 
@@ -55,7 +57,7 @@ class VouchedDirectory:
         return self.declared.find(person_id, tenant) or self._vouched.get((tenant, person_id))
 
     def all(self, tenant: str | None = None) -> tuple[Person, ...]:
-        """See `Directory`; those whom nobody declared stand last."""
+        """See `Directory`; undeclared people stand last."""
         return (*self.declared.all(tenant), *(each for each in self._vouched.values() if tenant in (None, each.tenant)))
 
     def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
@@ -76,7 +78,7 @@ class VouchedDirectory:
 
 
 def vouch(signer: Signer, person: Person, *, names: Sequence[str], now: datetime, lifetime: timedelta) -> Vouched:
-    """What the gateway signs of a person who signs in at `now`. Raises `NotCanonical`."""
+    """Signs what a person's sign-in at `now` said. Raises `NotCanonical`."""
     now = now.astimezone(UTC)
     told = Vouched(person=person, names=tuple(names), seen_at=now, until=now + lifetime)
     mark = signer.sign_bytes(_PURPOSE, _body(told))
@@ -84,10 +86,10 @@ def vouch(signer: Signer, person: Person, *, names: Sequence[str], now: datetime
 
 
 def doubt(vouched: Vouched, declared: Directory, verifier: Verifier, now: datetime) -> str:
-    """Why what a login said of a person does not count at `now`; "" when it does.
+    """Returns why a login's word for a person does not count at `now`; "" when it does.
 
-    The gateway signed it, it is not over, it makes exactly the person of the login that it names, and nobody who is
-    declared is that person, has that login, or one of the names that came with it.
+    It counts when the gateway signed it, it has not expired, it makes exactly the person of the login that it names,
+    and no declared person is that person, has that login, or one of the names that came with it.
     """
     return _doubt(vouched, declared, DeclaredNames(declared), verifier, now)
 
@@ -113,13 +115,14 @@ def _doubt(vouched: Vouched, declared: Directory, names: DeclaredNames, verifier
 def vouched_people(
     rows: Iterable[Vouched], declared: Directory, verifier: Verifier, now: datetime
 ) -> tuple[Person, ...]:
-    """The people of those `rows` that count at `now`."""
+    """Returns the people of those `rows` that count at `now`."""
     names = DeclaredNames(declared)
     return tuple(row.person for row in rows if not _doubt(row, declared, names, verifier, now))
 
 
 def joined_logins(rows: Iterable[Vouched], declared: Directory, verifier: Verifier) -> dict[tuple[str, str], str]:
-    """By tenant and id, the declared person whose address or user name a signed row claims, over or not.
+    """Maps tenant and id of a login to the declared person whose address or user name its signed row claims, expired or
+    not.
 
     Who asked by such a login, before somebody declared them, must not approve that as who they are now.
     """

@@ -1,4 +1,4 @@
-"""How values become Temporal payloads: JSON by pydantic, with one set of validators for the whole process."""
+"""Converts values to Temporal payloads: JSON by pydantic, with one set of validators for the whole process."""
 
 from typing import Final
 
@@ -10,10 +10,10 @@ _ENCODINGS: Final = tuple(PydanticPayloadConverter().converters.values())
 
 
 class SharedConverter(CompositePayloadConverter):
-    """pydantic's converter as the SDK has it, whose validators are built once.
+    """Builds the validators of the SDK's pydantic converter once.
 
-    The SDK makes a converter for each workflow instance and two for each of its tasks, and every one of its own
-    would build the validators of all our types again, and keep them as long as the instance.
+    The SDK makes a converter for each workflow instance and two for each of its tasks, and every one of its own would
+    build the validators of all our types again, and keep them as long as the instance.
     """
 
     def __init__(self) -> None:

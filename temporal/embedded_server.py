@@ -1,4 +1,6 @@
-"""Temporal within reach: the embedded development server, the connection to any server, and what it must know."""
+"""Runs the embedded development server, connects to any Temporal server, and checks or makes what the server must
+know.
+"""
 
 import asyncio
 import contextlib
@@ -70,40 +72,43 @@ if os.getppid() == int(sys.argv[1]):
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """How the embedded server is to run.
-
-    `db_file` holds all it knows. `ui_port` None starts it without Temporal's UI. `durable` writes every commit
-    through to the disk. `retention_days` is how long finished workflows are remembered. `time_skipping` lets tests
-    move a workflow's clock. `log_file` is `server.log` beside the database unless given.
-    """
+    """Options of the embedded server."""
 
     db_file: Path
+    """The file that holds all it knows."""
     port: int = 7233
+    """The port that it listens on."""
     ui_port: int | None = 8233
+    """The port of Temporal's UI; None starts the server without it."""
     binary: Path | None = None
+    """The `temporal` program; looked up when None."""
     durable: bool = False
+    """Whether every commit is written through to the disk."""
     retention_days: int = 90
+    """For how many days finished workflows are remembered."""
     time_skipping: bool = False
+    """Whether tests may move a workflow's clock."""
     log_file: Path | None = None
+    """The log; `server.log` beside the database when None."""
 
     @property
     def address(self) -> str:
-        """Where the server answers, `host:port`."""
+        """The server's address, `host:port`."""
         return f"{LOOPBACK}:{self.port}"
 
     @property
     def log(self) -> Path:
-        """Where the server's own words go."""
+        """The file of the server's own log."""
         return self.log_file or self.db_file.with_name("server.log")
 
     @property
     def unborn(self) -> Path:
-        """A file that is there from the making of a new database until it first answered."""
+        """A file that exists from the making of a new database until it first answered."""
         return self.db_file.with_name(f"{self.db_file.name}.new")
 
 
 class ServerHandle:
-    """A running embedded server, ready for work. It ends with `stop`, or at once when this process dies (Linux).
+    """Controls a running embedded server. It ends with `stop`, or at once when this process dies (Linux).
 
     On Linux it also ends with the thread that started it; elsewhere a parent killed by SIGKILL leaves it behind.
     """
@@ -114,12 +119,12 @@ class ServerHandle:
 
     @property
     def address(self) -> str:
-        """Where it answers, `host:port`."""
+        """The server's address, `host:port`."""
         return self.options.address
 
     @property
     def ui_url(self) -> str | None:
-        """Temporal's own UI, or None when it was not asked for."""
+        """The URL of Temporal's own UI, or None when the server runs without it."""
         return None if self.options.ui_port is None else f"http://{LOOPBACK}:{self.options.ui_port}"
 
     @property
@@ -128,15 +133,15 @@ class ServerHandle:
         return self._process.pid
 
     async def connect(self) -> Client:
-        """A client of this very server, whatever `TEMPORAL_*` says. Raises `ServerUnavailable`."""
+        """Connects to this very server, whatever `TEMPORAL_*` says. Raises `ServerUnavailable`."""
         return await _dial({"target_host": self.address, "namespace": DEFAULT_NAMESPACE}, CONNECT_SECONDS)
 
     async def wait(self) -> int:
-        """Returns its exit code once the server has ended by itself or was stopped."""
+        """Waits until the server has ended by itself or was stopped; returns its exit code."""
         return await self._process.wait()
 
     async def stop(self) -> None:
-        """Ends it: SIGTERM, then SIGKILL after 10 seconds. Stopping twice is fine."""
+        """Stops the server: SIGTERM, then SIGKILL after 10 seconds. Stopping twice is fine."""
         if self._process.returncode is not None:
             return
         self._process.terminate()
@@ -149,7 +154,7 @@ class ServerHandle:
                 await self.kill()
 
     async def kill(self) -> None:
-        """Ends it as a crash would, by SIGKILL."""
+        """Kills the server by SIGKILL, as a crash would."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGKILL)
         await self._process.wait()
@@ -157,7 +162,7 @@ class ServerHandle:
 
 @contextlib.asynccontextmanager
 async def run_server(options: ServerOptions) -> AsyncIterator[ServerHandle]:
-    """An embedded server for the length of a block. Raises as `start_server` does."""
+    """Runs an embedded server for the length of a block. Raises as `start_server` does."""
     server = await start_server(options)
     try:
         yield server
@@ -200,7 +205,7 @@ async def start_server(options: ServerOptions) -> ServerHandle:
 
 
 def server_arguments(options: ServerOptions) -> list[str]:
-    """The arguments of the `temporal` program that make it this server."""
+    """Returns the arguments of the `temporal` program that make it this server."""
     values = {
         # SQLite's own pragmas halve the throughput. With NORMAL a killed process loses nothing; a power failure may
         # lose the last commits, an acknowledged approval among them: that is what `durable` is for.
@@ -217,7 +222,8 @@ def server_arguments(options: ServerOptions) -> list[str]:
 
 
 def find_temporal(explicit: Path | str | None = None) -> Path | None:
-    """The `temporal` program: the one named, else the one installed beside Python, else the one on PATH, else None.
+    """Finds the `temporal` program: the named one, else the one installed beside Python, else the one on PATH, else
+    None.
 
     Raises `ConfigError` when the one named is not there or is no program.
     """
@@ -237,7 +243,7 @@ def find_temporal(explicit: Path | str | None = None) -> Path | None:
 
 
 async def download_temporal(folder: Path) -> Path:
-    """The `temporal` program as Temporal's SDK downloads it, kept in `folder`. Raises `ServerUnavailable`."""
+    """Downloads the `temporal` program by Temporal's SDK, and keeps it in `folder`. Raises `ServerUnavailable`."""
     try:
         make_private_folder(folder)
         # The SDK offers no download but that of a server which it starts; it is ended at once.
@@ -252,7 +258,7 @@ async def download_temporal(folder: Path) -> Path:
 
 
 def free_port() -> int:
-    """A port of the loopback address that nothing listens on at this moment.
+    """Finds a port of the loopback address that nothing listens on at this moment.
 
     Raises `OSError` where every port that was tried is taken.
     """
@@ -270,7 +276,7 @@ def free_port() -> int:
 async def connect(
     address: str | None = None, namespace: str | None = None, timeout_seconds: float = CONNECT_SECONDS
 ) -> Client:
-    """A client of the server that `address`, else `TEMPORAL_*` and Temporal's own file name, else the local one.
+    """Connects to the server that `address`, else `TEMPORAL_*` and Temporal's own file name, else to the local one.
 
     Raises `ConfigError` when that configuration cannot be read, `ServerUnavailable` when nobody answers in time.
     """
@@ -287,9 +293,9 @@ async def connect(
 
 
 async def check_server(client: Client) -> None:
-    """Returns when the namespace exists and has our search attributes.
+    """Checks that the namespace exists and has our search attributes.
 
-    A server that lets nobody list them (a hosted one) is taken at its word. Raises `ConfigError` with the command that
+    A server that lets nobody list them (a hosted one) is taken to have them. Raises `ConfigError` with the command that
     repairs it, `ServerUnavailable` when the server does not answer.
     """
     found = await _known_attributes(client)
@@ -327,7 +333,7 @@ async def ensure_search_attributes(client: Client) -> None:
 
 
 async def set_retention(client: Client, days: int) -> None:
-    """Has the namespace remember finished workflows for `days`. Raises `ServerUnavailable` if it will not."""
+    """Sets for how many `days` the namespace remembers finished workflows. Raises `ServerUnavailable` if it refuses."""
     wanted = timedelta(days=days)
     config = NamespaceConfig()
     config.workflow_execution_retention_ttl.FromTimedelta(wanted)
@@ -342,13 +348,15 @@ async def set_retention(client: Client, days: int) -> None:
 
 
 async def read_retention(client: Client) -> timedelta:
-    """How long the namespace remembers finished workflows. Raises `RPCError`."""
+    """Returns how long the namespace remembers finished workflows. Raises `RPCError`."""
     reply = await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
     return reply.config.workflow_execution_retention_ttl.ToTimedelta()
 
 
 async def _make_ready(server: ServerHandle, process: Process) -> None:
-    """Search attributes are ours alone to create: `--search-attribute` would write the namespace while we do."""
+    """Creates the search attributes, which are ours alone: `--search-attribute` would write the namespace while we
+    do.
+    """
     options = server.options
     try:
         async with asyncio.timeout(START_SECONDS):
@@ -430,7 +438,9 @@ def _server_error(error: RPCError, client: Client) -> ConfigError | ServerUnavai
 
 
 def _launch(binary: Path) -> list[str]:
-    """On Linux the kernel ends the server with its parent: a launcher asks for it and becomes the server."""
+    """Returns the command that starts the server; on Linux a launcher asks the kernel to end it with its parent, then
+    becomes it.
+    """
     if sys.platform != "linux":
         return [str(binary)]
     # Isolated, and without `site`: nothing of the environment runs in it, and it is there sooner.
@@ -439,7 +449,7 @@ def _launch(binary: Path) -> list[str]:
 
 @contextlib.contextmanager
 def _open_files(options: ServerOptions) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """The lock and the log. The server inherits the lock, so that it lasts exactly as long as the server does."""
+    """Opens the lock and the log. The server inherits the lock, so that it lasts exactly as long as the server does."""
     with contextlib.ExitStack() as files:
         try:
             make_private_folder(options.db_file.parent)
@@ -469,7 +479,9 @@ def _private(path: str, flags: int) -> int:
 
 
 def _clear_half_made(options: ServerOptions) -> None:
-    """A server killed while it made its tables never starts on that file again: it holds nothing, so it goes."""
+    """Removes the database of a server that was killed while making its tables: it holds nothing, and never starts
+    again.
+    """
     if options.unborn.exists():
         # Its journal goes with it: SQLite would take one of that name for the new file's.
         for suffix in ("", "-wal", "-shm"):

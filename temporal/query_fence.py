@@ -1,4 +1,4 @@
-"""Keeps the end of a local activity out of the moment in which a query of its run is being answered.
+"""Keeps the end of a local activity out of the time in which a query of its run is being answered.
 
 Why: see `temporal/workflow_runner.py`.
 
@@ -27,7 +27,10 @@ _ENDING: Final[ContextVar[tuple[str, str] | None]] = ContextVar("ending", defaul
 
 
 class Looks:
-    """Who is looked at, and what has ended of which its workflow has not heard. Workflows answer in threads."""
+    """Tracks which runs are being queried, and which activities ended without their workflow knowing.
+
+    Workflows answer in threads.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -40,9 +43,11 @@ class Looks:
         """Has the core keep a run no longer, once its queries are answered; it is read anew from its history."""
 
     def look(self, run_id: str) -> frozenset[str]:
-        """Begin to answer a query about a run: nothing of it ends meanwhile. Returns what had ended before.
+        """Begins the answer to a query about a run: no activity of it ends meanwhile.
 
-        Raises `TimeoutError` where that cannot be said.
+        Returns those that had ended before.
+
+        Raises `TimeoutError` where that cannot be known.
         """
         with self._changed:
             self._until[run_id] = time.monotonic() + PATIENCE
@@ -52,14 +57,14 @@ class Looks:
             return frozenset(self._ended.get(run_id, ()))
 
     def away(self, run_id: str) -> None:
-        """The answer to a query was sent, if there was one; a moment later activities may end."""
+        """Ends the answer to a query, if there was one; a moment later activities may end."""
         with self._changed:
             if run_id in self._looking:
                 self._looking.discard(run_id)
                 self._until[run_id] = time.monotonic() + REST
 
     def heard(self, run_id: str, activity_ids: Iterable[str]) -> None:
-        """The workflow knows of these."""
+        """Records that the workflow knows of these activities' ends."""
         with self._changed:
             for each in activity_ids:
                 _discard(self._ending, run_id, each)
@@ -69,7 +74,7 @@ class Looks:
             self._changed.notify_all()
 
     def forget(self, run_id: str) -> None:
-        """The worker keeps this run no longer."""
+        """Records that the worker keeps this run no longer."""
         with self._changed:
             self._ending.pop(run_id, None)
             self._ended.pop(run_id, None)
@@ -78,7 +83,9 @@ class Looks:
             self._changed.notify_all()
 
     async def end(self, run_id: str, activity_id: str, *, done: bool) -> None:
-        """Return once nobody looks at this run: now a local activity of it may end, for good if it is `done`."""
+        """Waits until no query of this run is being answered; then a local activity of it may end, for good if it is
+        `done`.
+        """
         late = time.monotonic() + PATIENCE
         while True:
             with self._changed:
@@ -91,7 +98,7 @@ class Looks:
             await asyncio.sleep(_GLANCE)
 
     def sent(self) -> None:
-        """The core was told what ended in this task."""
+        """Records that the core was told which activities ended in this task."""
         ending = _ENDING.get()
         if ending is None:
             return
@@ -104,7 +111,7 @@ class Looks:
 
 
 def _keep(run_id: str) -> None:
-    """Nothing to let go: histories are read without a worker."""
+    """Does nothing: histories are read without a worker."""
 
 
 def _discard(runs: dict[str, set[str]], run_id: str, activity_id: str) -> bool:
@@ -117,7 +124,7 @@ def _discard(runs: dict[str, set[str]], run_id: str, activity_id: str) -> bool:
 
 
 class LooksInterceptor(Interceptor):
-    """Has every local activity of a worker end unseen."""
+    """Makes every local activity of a worker end outside queries."""
 
     def __init__(self, looks: Looks) -> None:
         self._looks = looks

@@ -1,14 +1,14 @@
-"""How workflow instances are run: in the SDK's sandbox, and so that a history read anew is what happened.
+"""Runs workflow instances in the SDK's sandbox, so that a history read anew gives the order of events that happened.
 
-The SDK's core answers queries while local activities of the same task still run. One that ends before such an answer is
-given is written to history with that task, but the workflow hears of it with the next task only, together with whatever
-that one brings, and hears of it last. From the history it is read the other way round: commands then come in another
-order, the SDK calls the turn nondeterministic, and it hangs for ever. So here, what was written first is told first;
-`temporal/query_fence.py` sees to it that nothing ends in between, where nobody could say which it was. What the core is
-told, it takes in the order in which it is told it; so `WatchedBridge` stands where that happens.
+The SDK's core answers queries while local activities of the same task still run. An activity that ends before such an
+answer is given is written to history with that task, but the workflow gets its result with the next task only, together
+with whatever that one brings, and last. From the history it is read the other way round: commands then come in another
+order, the SDK calls the turn nondeterministic, and it hangs for ever. So this runner delivers first what was written
+first; `temporal/query_fence.py` keeps activities from ending in between, where nobody could tell the order. The core
+takes messages in the order in which they are sent; so `WatchedBridge` stands where they are sent.
 
-The server may hand the core a query by itself together with what has happened since the last task, for which a task is
-yet to come: the core has the workflow do that at once, and again nothing of it when the task comes, with more. Read
+The server may hand the core a query by itself together with events since the last task, for which a task is yet to
+come: the core has the workflow process them at once, and again nothing of them when the task comes, with more. Read
 anew both come together. So a run that is ahead of its history is let go once the query is answered, and read anew.
 """
 
@@ -26,11 +26,11 @@ _APART: Final = "legacy_query"
 
 
 class WatchedRunner(WorkflowRunner):
-    """Another runner, usually the SDK's sandbox, whose instances hear in order what `looks` knows of.
+    """Wraps another runner, usually the SDK's sandbox, so that its instances get the events known to `looks` in order.
 
     `contextless` leaves out serialization contexts. For every payload the SDK asks an instance three to four times in
-    which context it is to be encoded, and sets up its sandbox for each answer: a tenth of all our work. Only a codec
-    or external storage makes use of the answer, so this is for workers that have neither.
+    which context it is to be encoded, and sets up its sandbox for each answer: a tenth of all our work. Only a codec or
+    external storage makes use of the answer, so this is for workers that have neither.
     """
 
     def __init__(self, inner: WorkflowRunner, looks: Looks, *, contextless: bool) -> None:
@@ -53,7 +53,7 @@ class WatchedRunner(WorkflowRunner):
 
 
 class WatchedBridge(Bridge):
-    """A worker's way to the SDK's core, by which `looks` learns what the core was told, and when."""
+    """Passes a worker's messages to the SDK's core, and records in `looks` what was sent, and when."""
 
     def __init__(self, inner: Bridge, looks: Looks) -> None:
         self._ref = inner._ref
@@ -87,7 +87,7 @@ class _Watched(WorkflowInstance):
         self._before: Any = None
 
     def activate(self, act: Any) -> Any:
-        """Answer the core; its messages are those of the SDK's bridge."""
+        """Answers the core; its messages are those of the SDK's bridge."""
         # The core gives queries an activation of their own, so the first job tells for all.
         if act.jobs and act.jobs[0].HasField("query_workflow"):
             return self._answer(act)
@@ -125,7 +125,7 @@ class _Watched(WorkflowInstance):
         return done
 
     def _in_order(self, act: Any, first: list[Any]) -> Any:
-        """What was written with the task before, at the time of that task; then the rest."""
+        """Applies what was written with the task before, at the time of that task; then the rest."""
         earlier, later = type(act)(), type(act)()
         earlier.CopyFrom(act)
         later.CopyFrom(act)
