@@ -1,5 +1,6 @@
 """Wires one catalog into one Temporal worker."""
 
+import asyncio
 import dataclasses
 import gc
 from collections.abc import Awaitable, Callable, Mapping
@@ -26,6 +27,7 @@ from signoff.activities.identify_activity import IdentifyActivity
 from signoff.activities.model_activity import ModelActivity
 from signoff.activities.models.drivers import build_drivers
 from signoff.activities.outcome_activity import OutcomeActivity
+from signoff.activities.reply_sweep import ReplySweep
 from signoff.activities.store_identity import StoreInterceptor
 from signoff.activities.tool_activity import tool_activities
 from signoff.activities.worker_deps import Profile, Room
@@ -94,6 +96,7 @@ class SignoffPlugin(SimplePlugin):
 
     def __init__(self, room: Room) -> None:
         self._looks = Looks()
+        self._sweep = ReplySweep(room.store)
         super().__init__(
             "signoff.SignoffPlugin",
             data_converter=DATA_CONVERTER,
@@ -122,9 +125,15 @@ class SignoffPlugin(SimplePlugin):
         return config
 
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:
-        """See `SimplePlugin`; stands between the worker and the SDK's core."""
+        """See `SimplePlugin`; stands between the worker and the SDK's core, and drops old replies meanwhile."""
         worker._bridge_worker = WatchedBridge(worker._bridge_worker, self._looks)
-        await super().run_worker(worker, next)
+        sweeping = asyncio.create_task(self._sweep.run())
+        try:
+            await super().run_worker(worker, next)
+        finally:
+            sweeping.cancel()
+            # Its store may be closed as soon as the worker has stopped.
+            await asyncio.wait({sweeping})
 
 
 DEADLOCK_SECONDS: Final = 8

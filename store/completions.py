@@ -71,6 +71,16 @@ class Completions:
 
         return await self._store.run(write)
 
+    async def drop_old(self) -> int:
+        """Drop every reply that is older than `KEPT`; returns how many there were."""
+        dropped = 0
+        while True:
+            some = await self._store.run(lambda connection: connection.execute(_DROP_OLD).rowcount)
+            dropped += some
+            # A batch at a time, so that whoever keeps a reply meanwhile waits for one of them at most.
+            if some < _DROPPED_AT_ONCE:
+                return dropped
+
 
 def _found(connection: Connection, key: str) -> KeptReply | None:
     row = connection.execute(_READ, {"named": key}).one_or_none()

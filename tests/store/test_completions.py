@@ -47,9 +47,25 @@ async def test_what_is_older_than_all_attempts_goes_with_a_later_one(store: Stor
     kept = Completions(store)
     await kept.keep("old", 1, b"reply")
     await kept.keep("young", 1, b"reply")
-    aged = update(COMPLETIONS).where(COMPLETIONS.c.key == "old.1")
-    at = in_seconds(-(KEPT + timedelta(seconds=1)).total_seconds())
-    await store.run(lambda connection: connection.execute(aged.values(kept_at=at)).rowcount)
+    await _age(store, "old.1")
     await kept.keep("new", 1, b"reply")
     assert await kept.read("old", 1) is None
     assert await kept.read("young", 1) is not None
+
+
+async def test_everything_too_old_is_dropped_at_once(store: Store) -> None:
+    """However many there are; what an attempt may still look for stays."""
+    kept = Completions(store)
+    for number in range(1, 46):
+        await kept.keep("old", number, b"reply")
+    await _age(store, *(f"old.{number}" for number in range(1, 46)))
+    await kept.keep("young", 1, b"reply")
+    assert await kept.drop_old() == 45 - 20
+    assert [await kept.read("old", number) for number in (1, 45)] == [None, None]
+    assert await kept.read("young", 1) is not None
+
+
+async def _age(store: Store, *keys: str) -> None:
+    at = in_seconds(-(KEPT + timedelta(seconds=1)).total_seconds())
+    aged = update(COMPLETIONS).where(COMPLETIONS.c.key.in_(keys)).values(kept_at=at)
+    await store.run(lambda connection: connection.execute(aged).rowcount)

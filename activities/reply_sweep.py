@@ -1,0 +1,28 @@
+"""Drops kept replies of models on time, also where no later reply comes: they hold arguments unmasked."""
+
+import asyncio
+import logging
+from typing import Final
+
+from signoff.contracts.errors import StoreUnavailable
+from signoff.store.completions import Completions
+from signoff.store.store import Store
+
+SWEEP_SECONDS: Final = 300.0
+_log = logging.getLogger(__name__)
+
+
+class ReplySweep:
+    """Looks every `SWEEP_SECONDS` for kept replies that are too old. Several workers over one store share the work."""
+
+    def __init__(self, store: Store) -> None:
+        self._completions = Completions(store)
+
+    async def run(self) -> None:
+        """Sweep at once and then again and again, until cancelled; a store that is away is tried the next time."""
+        while True:
+            try:
+                await self._completions.drop_old()
+            except StoreUnavailable as error:
+                _log.warning("old replies cannot be dropped now: %s", error.message)
+            await asyncio.sleep(SWEEP_SECONDS)

@@ -1,0 +1,53 @@
+"""Kept replies go an hour after they were kept, also where nobody asks a model any more."""
+
+import asyncio
+import logging
+from datetime import timedelta
+
+import pytest
+from desk_fixtures import Ledger, bench, catalog_of, pay_tool
+from sqlalchemy import update
+from temporalio.client import Client
+
+from signoff.activities import reply_sweep
+from signoff.contracts.errors import StoreUnavailable
+from signoff.store.completions import KEPT, Completions
+from signoff.store.leases import in_seconds
+from signoff.store.store import Store
+from signoff.store.tables import COMPLETIONS
+
+
+async def test_an_idle_worker_drops_what_is_too_old(
+    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No turn runs, and the store was away once: a reply that comes of age goes all the same.
+
+    Without `ReplySweep` the last replies of an installation stayed for ever, arguments unmasked.
+    """
+    monkeypatch.setattr(reply_sweep, "SWEEP_SECONDS", 0.02)
+    drop_old, tries = Completions.drop_old, 0
+
+    async def away_at_first(self: Completions) -> int:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise StoreUnavailable("away")
+        return await drop_old(self)
+
+    monkeypatch.setattr(Completions, "drop_old", away_at_first)
+    kept = Completions(store)
+    with caplog.at_level(logging.WARNING):
+        async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), []):
+            await kept.keep("old", 1, b"reply")
+            await kept.keep("young", 1, b"reply")
+            aged = update(COMPLETIONS).where(COMPLETIONS.c.key == "old.1")
+            at = in_seconds(-(KEPT + timedelta(seconds=1)).total_seconds())
+            await store.run(lambda connection: connection.execute(aged.values(kept_at=at)).rowcount)
+            async with asyncio.timeout(20):
+                while await kept.read("old", 1) is not None:
+                    await asyncio.sleep(0.02)
+    assert await kept.read("young", 1) is not None
+    assert caplog.messages == ["old replies cannot be dropped now: away"]
+    before = tries
+    await asyncio.sleep(0.1)
+    assert tries == before
