@@ -33,7 +33,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.canonical_json import NotCanonical, canonical_json, nesting
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ConfigError, Conflict, NotFound, Refused, ServerUnavailable
-from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
+from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey, parse_approval_id
 from signoff.contracts.limits import INLINE_BYTES, MAX_NESTING, REQUEST_BODY_BYTES
 from signoff.contracts.message import Message, TextPart, user_message
 from signoff.contracts.person import Principal
@@ -60,6 +60,8 @@ _CUT_OFF = "[TMPRL1100]"
 """What the SDK's core writes of a history that it cannot read."""
 _UNREADABLE = "it could not be read: what runs under its id answers what nobody can read"
 _UNSAYABLE = "it holds a number or text that JSON cannot carry; send it as a string"
+_UNDECIDED_KEPT = 1_000
+"""Answers that a turn could not judge, of which it is known how often that was."""
 _NO_MORE_UPDATES = (
     RPCStatusCode.DEADLINE_EXCEEDED,
     RPCStatusCode.CANCELLED,
@@ -70,7 +72,9 @@ _NO_MORE_UPDATES = (
 
 
 class Signoff:
-    """Signoff over one Temporal client. Holds only the queries under way; safe to share within one event loop.
+    """Signoff over one Temporal client. Safe to share within one event loop.
+
+    Holds the queries under way, and how often each of the latest answers could not be judged.
 
     `patience` is how long workers may take to answer; the times told of below are the default's.
     """
@@ -82,6 +86,7 @@ class Signoff:
         self._task_queue = task_queue
         self._patience = patience
         self._queries = SharedQueries()
+        self._undecided: dict[str, int] = {}
 
     async def start_turn(self, turn: TurnInput) -> TurnKey:
         """Start a turn; when this returns the turn is in Temporal. The same input again is the same turn.
@@ -234,14 +239,10 @@ class Signoff:
         # Made here, not in the turn: the Update and the Signal that may follow it must be one answer.
         if not decision.delivery_id:
             decision = decision.model_copy(update={"delivery_id": uuid.uuid4().hex})
-        # With the revision: the server gives a known update id its first result, whatever else is in the second.
-        update_id = f"{decision.delivery_id}:{decision.approval_id}:{decision.revision or 1}"
         handle = self._handle(key.turn)
         body = decision.model_dump(mode="json", exclude_none=True)
         try:
-            receipt: Receipt = await handle.execute_update(
-                names.DECIDE, body, id=update_id, result_type=Receipt, rpc_timeout=self._patience
-            )
+            return await self._update(handle, names.DECIDE, key, decision, body)
         except WorkflowUpdateRPCTimeoutOrCancelledError:
             return await self._as_signal(handle, body, decision)
         except WorkflowUpdateFailedError as error:
@@ -250,7 +251,6 @@ class Signoff:
             if error.status in _NO_MORE_UPDATES:
                 return await self._as_signal(handle, body, decision)
             return await self._after_the_end(handle, decision.approval_id, error)
-        return receipt
 
     async def withdraw(self, wish: Decision) -> Receipt:
         """Withdraw one waiting request; its call ends as denied (cancelled). The verdict of `wish` is `withdrawn`."""
@@ -258,17 +258,45 @@ class Signoff:
         key = parse_approval_id(approval_id)
         if key is None:
             return malformed("`approval_id`: no such id", approval_id)
+        if not wish.delivery_id:
+            wish = wish.model_copy(update={"delivery_id": uuid.uuid4().hex})
         handle = self._handle(key.turn)
         body = wish.model_dump(mode="json", exclude_none=True)
         try:
-            receipt: Receipt = await handle.execute_update(
-                names.CANCEL, body, result_type=Receipt, rpc_timeout=self._patience
-            )
+            return await self._update(handle, names.CANCEL, key, wish, body)
         # No Signal follows: there is none to withdraw by. Should the Update still apply, it does what was wished.
         except (WorkflowUpdateRPCTimeoutOrCancelledError, WorkflowUpdateFailedError):
             return Receipt(status="refused", code="unavailable", approval_id=approval_id, message="no worker answered")
         except RPCError as error:
             return await self._after_the_end(handle, approval_id, error)
+
+    async def _update(
+        self,
+        handle: WorkflowHandle[Any, Any],
+        update: str,
+        key: ApprovalKey,
+        decision: Decision,
+        body: dict[str, Any],
+    ) -> Receipt:
+        """The receipt of an answer sent as an Update; sent again while it waits, it is still one Update."""
+        # All that tells two apart: the server gives a known update id its first result, whatever else is in the second.
+        # Ids are the workflow's own, so that neither session nor turn need be in them.
+        named = f"{update}:{decision.delivery_id}:{key.call}:{decision.revision or 1}"
+        tried = f"{key.turn.workflow_id}:{named}"
+        tries = self._undecided.get(tried, 0)
+        receipt: Receipt = await handle.execute_update(
+            update,
+            body,
+            id=f"{named}:{tries}" if tries else named,
+            result_type=Receipt,
+            rpc_timeout=self._patience,
+        )
+        # What answers may be anybody's workflow.
+        if isinstance(receipt, Receipt) and receipt.code == "unavailable":
+            # The server would answer the same id so for ever, though the author can be looked up by now.
+            self._undecided[tried] = tries + 1
+            while len(self._undecided) > _UNDECIDED_KEPT:
+                del self._undecided[next(iter(self._undecided))]
         return receipt
 
     async def say(self, key: SessionKey, message: MailboxMessage, *, actor: str = "") -> SessionReceipt:

@@ -1,0 +1,85 @@
+"""How often an answer or a withdrawal that is sent again reaches its turn."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool, withdrawn
+from temporalio import activity
+from temporalio.client import Client
+
+from signoff.contracts import names
+from signoff.contracts.errors import StoreUnavailable
+from signoff.contracts.names import DEFAULT_TENANT
+from signoff.contracts.person import Person
+from signoff.engine.turn_client import Signoff
+from signoff.keys.signatures import PrivateKeys, Signer, new_key
+from signoff.people.directory import DEVELOPMENT_PEOPLE, FixedDirectory
+from signoff.store.store import Store
+from signoff.testing.questions import answer
+from signoff.testing.scripted import calls, respond
+
+SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
+
+
+async def test_a_withdrawal_sent_again_while_the_first_waits_is_one(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """No worker is there, and a dispatcher tries again and again: the turn is withdrawn from once when one is back.
+
+    Without an id of its own each try was another Update, and a server takes ten of a turn at a time.
+    """
+    catalog = catalog_of([pay_tool(Ledger())])
+    async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
+        key = await desk.start()
+        await desk.waiting(key)
+    wish = withdrawn(key)
+    hasty = Signoff(client, task_queue=task_queue, patience=timedelta(seconds=0.3))
+    missed = [await hasty.withdraw(wish) for _ in range(3)]
+    async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
+        receipt = await desk.signoff.withdraw(wish)
+        await desk.signoff.result(key)
+        events = await desk.events(key)
+    assert {each.code for each in missed} == {"unavailable"}
+    assert (receipt.status, receipt.state) == ("accepted", "cancelled")
+    assert events.count("WORKFLOW_EXECUTION_UPDATE_ACCEPTED") == 1
+
+
+class _AwayFor(FixedDirectory):
+    """Does not know, at the first `tries` looks, who answers."""
+
+    def __init__(self, tries: int) -> None:
+        super().__init__(DEVELOPMENT_PEOPLE)
+        self._left = tries
+
+    def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
+        """See `Directory`."""
+        if self._left and activity.in_activity() and activity.info().activity_type == names.IDENTIFY:
+            self._left -= 1
+            raise StoreUnavailable("away for a moment")
+        return super().find(person_id, tenant)
+
+
+@pytest.mark.parametrize("way", ["decide", "withdraw"])
+async def test_what_could_not_be_judged_is_judged_when_it_is_sent_again(
+    way: str, client: Client, store: Store, task_queue: str
+) -> None:
+    """Nobody could be looked up twice: the same answer counts at the third try.
+
+    Under one and the same update id the server gave the first receipt again, for as long as the turn waited.
+    """
+    signer = Signer(PrivateKeys(keys=(new_key(datetime.now(UTC)),)))
+    people, catalog = _AwayFor(2), catalog_of([pay_tool(Ledger())])
+    async with bench(client, store, task_queue, catalog, SCRIPT, people=people, verifier=signer.verifier()) as desk:
+        key = await desk.start()
+        asked = (await desk.waiting(key)).calls[0].approval
+        assert asked is not None
+        bound = {"revision": 1, "question_hash": asked.question_hash, "received_at": datetime.now(UTC)}
+        decision = signer.sign_decision(withdrawn(key, **bound) if way == "withdraw" else no(key, **bound))
+        # As the gateway does with what it has found good.
+        await answer(store, decision)
+        send = desk.signoff.withdraw if way == "withdraw" else desk.signoff.decide
+        told = [await send(decision) for _ in range(3)]
+        await asyncio.wait_for(desk.signoff.result(key), 60)
+    assert [each.code for each in told] == ["unavailable", "unavailable", ""]
+    assert told[-1].status == "accepted"
