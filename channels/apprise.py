@@ -17,7 +17,7 @@ from signoff.channels.outbound.receipt_text import closing_text
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import show_code
 from signoff.formats.nearest_name import did_you_mean, shown
-from signoff.texts.formatter import voice_of
+from signoff.texts.formatter import formatter_for
 
 IDENTITY: Final = "{identity}"
 """Stands in the address for the person's."""
@@ -68,10 +68,10 @@ class Apprise(Channel):
 
     async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
         """See `Channel`."""
-        voice = voice_of(notice.person, self.means.clock())
+        formatter = formatter_for(notice.person, self.means.clock())
         place = self._place(notice.address)
         room = max(min(place.body_maxlen - _BETWEEN, _MOST_CHARS), LEAST_CHARS)
-        words = card_words(notice, voice, how="link", limits=Limits(whole=room))
+        words = card_words(notice, formatter, how="link", limits=Limits(whole=room))
         # The first paragraph is the title, as it stands.
         title, _, body = words.text.partition("\n\n")
         await self._send(place, title, body)
@@ -79,7 +79,7 @@ class Apprise(Channel):
 
     async def close(self, sent: Sent, closed: Closed) -> None:
         """See `Channel`. What was sent stays as it is."""
-        words = closing_text(closed, voice_of(closed.person, self.means.clock()))
+        words = closing_text(closed, formatter_for(closed.person, self.means.clock()))
         await self._send(self._place(str(sent.handle["address"])), show_code(closed.request.code), words)
 
     async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:

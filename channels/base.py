@@ -20,7 +20,7 @@ from signoff.channels.outbound.card_text import card_words
 from signoff.contracts.decision import Assurance
 from signoff.contracts.errors import Refused, Unavailable
 from signoff.contracts.limits import MIB
-from signoff.texts.formatter import voice_of
+from signoff.texts.formatter import formatter_for
 
 
 class Options(BaseModel):
@@ -101,7 +101,7 @@ class Channel(ABC):
 
         A channel that has less room than a mail has says so itself.
         """
-        return card_words(notice, voice_of(notice.person, self.means.clock()), how="text").whole
+        return card_words(notice, formatter_for(notice.person, self.means.clock()), how="text").whole
 
     @abstractmethod
     async def close(self, sent: Sent, closed: Closed) -> None:

@@ -16,12 +16,12 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator
 from signoff.channels.base import Channel, Malformed, Means, NotDelivered, Options
 from signoff.channels.envelopes import Closed, Finding, Heard, Notice, Raw, Received, Reply, Sent, Status
 from signoff.channels.outbound.card_text import card_words
-from signoff.channels.outbound.receipt_text import closing_words
 from signoff.channels.outbound_http import Answered, Outward, read_networks
 from signoff.channels.standard_webhooks import TOLERANCE_SECONDS, read_secret, signed_headers, verified_id
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.frozen_model import Shape
-from signoff.texts.formatter import voice_of
+from signoff.texts.endings import closing_words
+from signoff.texts.formatter import formatter_for
 
 _TOO_MANY, _GONE, _BUSY = 429, 410, 503
 _KINDS: Final[Mapping[str, str]] = {
@@ -146,7 +146,7 @@ class Webhook(Channel):
             "channel": request.decided_channel,
             "reason": request.reason,
             "link": closed.link,
-            "text": closing_words(request, voice_of(closed.person, self.means.clock())),
+            "text": closing_words(request, formatter_for(closed.person, self.means.clock())),
         }
         await self._post(f"{closed.token}.closed", "approval.closed", data)
 
@@ -229,7 +229,7 @@ def _acknowledged(answer: Answered) -> Answered:
 
 def _asked(notice: Notice, voice_now: datetime) -> dict[str, Any]:
     request = notice.request
-    words = card_words(notice, voice_of(notice.person, voice_now), how="buttons", assurance=Webhook.assurance)
+    words = card_words(notice, formatter_for(notice.person, voice_now), how="buttons", assurance=Webhook.assurance)
     return {
         # Whoever answers a list as a whole must not decide the first of it by that.
         "token": "" if notice.kind == "digest" else notice.token,

@@ -22,6 +22,10 @@ _MAX_COMBINING = 4
 _MAX_INTEGER_BITS = 1024
 # From here on RFC 8785 (section 3.2.2.3, ECMAScript's way) writes an exponent, too.
 _POSITIONAL_BELOW = 1e21
+_MARK: Final = re.compile(r"(⟦(?:U\+[0-9A-F]{4,6}|empty|none)⟧|⏎)")
+_ATOM: Final = re.compile(rf"(?:{_MARK.pattern})|.", re.DOTALL)
+_MARK_CHARS: Final = 10
+"""The longest mark: `⟦U+10FFFF⟧`."""
 
 
 class Line(NamedTuple):
@@ -80,6 +84,27 @@ def number(value: int | float) -> str:
     # `repr` is the shortest text that reads back the same; `Decimal(value)` would show binary noise.
     text = format(Decimal(repr(value)), "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def shown_again(line: str, limit: int) -> str:
+    """Text of a card, where all is visible already, cut to `limit` between characters and never inside a mark.
+
+    Whatever is not visible after all becomes a mark.
+    """
+    parts = _MARK.split(line[: 2 * limit + _MARK_CHARS])
+    pieces = (part if at % 2 else one_line(part, _MARK_CHARS * len(part) + 2).text for at, part in enumerate(parts))
+    whole = "".join(pieces)
+    if len(whole) <= limit:
+        return whole
+    kept: list[str] = []
+    used = len(ELLIPSIS)
+    for found in _ATOM.finditer(whole):
+        atom = found.group()
+        used += len(atom)
+        if used > limit:
+            break
+        kept.append(atom)
+    return "".join(kept) + ELLIPSIS
 
 
 def _pieces(text: str) -> Iterator[str]:

@@ -13,11 +13,13 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.pages.call_view import CallLine
 from signoff.gateway.pages.card_view import CardPage, card_page
 from signoff.gateway.pages.delivery_view import told_lines
-from signoff.gateway.pages.texts import text
 from signoff.gateway.pages.turn_view import call_lines
 from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.value_check import unopened
 from signoff.store.delivery_queue import Deliveries
+from signoff.texts.catalogue import text
+from signoff.texts.endings import receipt_words
+from signoff.texts.formatter import Formatter
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +38,7 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> Op
     key = own_approval(visitor, approval)
     loaded = await Conversations(deps).loaded(approval, visitor.person)
     request, args = loaded.request, loaded.args
-    language = visitor.reader.language
+    language = visitor.formatter.language
     line = await _line(deps, key, language)
     rows = await Deliveries(deps.store).of_request(request.id, request.revision) if request.notify else []
     told = told_lines(rows, deps.catalog.channels.declared, deps.people, language)
@@ -73,15 +75,8 @@ def own_approval(visitor: Visitor, approval: str) -> ApprovalKey:
     return key
 
 
-def note_of(receipt: Receipt, language: str) -> str:
+def note_of(receipt: Receipt, formatter: Formatter) -> str:
     """What became of an answer that did not simply count, in words."""
-    match receipt.code:
-        case "" if receipt.status == "pending":
-            return text("receipt.pending", language)
-        case "already_decided" | "expired" | "cancelled":
-            return text("receipt.first", language)
-        case "stale":
-            return text("receipt.stale", language)
-        case "duplicate":
-            return text("receipt.counted", language)
-    return text("receipt.refused", language, why=receipt.message or receipt.code)
+    if receipt.code in ("malformed", "not_allowed") and receipt.message:
+        return text("note.refused", formatter.language, why=receipt.message)
+    return receipt_words(receipt, formatter)

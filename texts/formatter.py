@@ -1,93 +1,181 @@
-"""For whom something is written, and how times, places and untrusted lines read."""
+"""How times, spans, numbers and arguments read for one person. Pure: the time now is passed in."""
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
+from decimal import Decimal, InvalidOperation
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from signoff.approvals.argument_rows import UNDECLARED
+from signoff.contracts.approval import CardRow
 from signoff.contracts.person import Person
-from signoff.formats.visible_text import ELLIPSIS, one_line
-from signoff.texts.catalogue import has_text, language_of, text
+from signoff.texts.catalogue import form_of, language_of, text
 
-NAME_CHARS: Final = 80
-_MARK: Final = re.compile(r"(⟦(?:U\+[0-9A-F]{4,6}|empty|none)⟧|⏎)")
-_ATOM: Final = re.compile(rf"(?:{_MARK.pattern})|.", re.DOTALL)
-_MARK_CHARS: Final = 10
-"""The longest mark: `⟦U+10FFFF⟧`."""
+_THIN: Final = "\u202f"
+_MARKS: Final = {
+    "en": (",", "."), "de": (".", ","), "es": (".", ","), "it": (".", ","), "nl": (".", ","), "pt": (".", ","),
+    "da": (".", ","), "el": (".", ","), "tr": (".", ","), "fr": (_THIN, ","), "sv": (_THIN, ","), "fi": (_THIN, ","),
+    "nb": (_THIN, ","), "no": (_THIN, ","), "pl": (_THIN, ","), "cs": (_THIN, ","), "ru": (_THIN, ","),
+}  # fmt: skip
+"""Language -> thousands separator, decimal mark."""
+_MONEY_WORDS: Final = frozenset(("amount", "cost", "costs", "price", "total", "fee", "sum", "budget", "fare"))
+_MONEY_FORMATS: Final = frozenset(("money", "currency", "decimal", "amount"))
+_NUMBERS: Final = frozenset(("number", "integer", "float", "double", "int32", "int64"))
+_WORD = re.compile(r"[A-Za-z][a-z]*")
+_CURRENCY = re.compile(r"[A-Z]{3}\Z")
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 
 @dataclass(frozen=True)
-class Voice:
-    """For whom something is written: the language, the time zone, and the time now (aware)."""
+class Moment:
+    """One time as shown: `iso` for machines, `clock` short, `full` for hovering and screen readers."""
+
+    iso: str
+    clock: str
+    full: str
+
+
+@dataclass(frozen=True)
+class Formatter:
+    """Formats for one person: in `language`, by the numbers of `locale`, by the clocks of `zone`, at `now` (aware).
+
+    An empty `locale` means that of the language.
+    """
 
     language: str
     zone: tzinfo
     now: datetime
+    locale: str = ""
+
+    def text(self, key: str, **values: object) -> str:
+        """A text of the catalogue, its whole numbers with the locale's marks. Raises `KeyError` as `text` does."""
+        shown = {name: self.count(value) if type(value) is int else value for name, value in values.items()}
+        return text(form_of(key, self.language, values.get("n")), self.language, **shown)
+
+    def span(self, seconds: float) -> str:
+        """A length of time in one unit, rounded: `40 s`, `3 min`, `23 h`, `2 days`."""
+        whole = max(0, round(seconds))
+        minutes, hours, days = (round(whole / unit) for unit in (_MINUTE, _HOUR, _DAY))
+        if whole < _MINUTE:
+            return text("time.s", self.language, n=whole)
+        if minutes < 60:
+            return text("time.min", self.language, n=minutes)
+        return text("time.h", self.language, n=hours) if hours < 48 else text("time.days", self.language, n=days)
+
+    def ago(self, moment: datetime) -> str:
+        """How long ago: `just now`, `3 min ago`."""
+        seconds = (self.now - moment).total_seconds()
+        if seconds < 10:
+            return text("time.now", self.language)
+        return text("time.ago", self.language, span=self.span(seconds))
+
+    def until(self, moment: datetime) -> str:
+        """How long until: `in 23 h`, or that the time is over."""
+        seconds = (moment - self.now).total_seconds()
+        if seconds <= 0:
+            return text("time.over", self.language)
+        return text("time.in", self.language, span=self.span(seconds))
+
+    def soon(self, moment: datetime) -> bool:
+        """Whether less than an hour is left."""
+        return moment - self.now < timedelta(hours=1)
+
+    def time(self, at: datetime) -> str:
+        """A time in the person's zone, which is named; the day is told unless it is today: `Sun 22 Nov, 14:02 UTC`."""
+        local = at.astimezone(self.zone)
+        return self._dated(local, f"{local:%H:%M} {local.tzname() or ''}".strip())
+
+    def moment(self, at: datetime) -> Moment:
+        """A time for a page, where the zone is named only if it is not the person's own."""
+        local = at.astimezone(self.zone)
+        clock = self._dated(local, f"{local:%H:%M}") if self.zone_is_known else self.time(at)
+        full = self._at(f"{self.day(local)} {local.year}", f"{local:%H:%M:%S} {local.tzname() or ''}".strip())
+        return Moment(at.isoformat(timespec="seconds"), clock, full)
+
+    @property
+    def zone_is_known(self) -> bool:
+        """Whether the zone is the person's own; otherwise times name it."""
+        return str(self.zone) != "UTC"
+
+    def day(self, at: datetime) -> str:
+        """A day without its year: `Sun 22 Nov`."""
+        weekday = text("time.days_of_week", self.language).split()[at.weekday()]
+        month = text("time.months", self.language).split()[at.month - 1]
+        return text("time.day", self.language, weekday=weekday, day=at.day, month=month)
+
+    def count(self, number: int) -> str:
+        """A whole number with the locale's marks: `12,400`."""
+        return self.number(Decimal(number), 0)
+
+    def number(self, amount: Decimal, places: int) -> str:
+        """A number with the locale's marks and at least `places` decimals; never rounded."""
+        language = (self.locale or self.language).replace("_", "-").partition("-")[0].lower()
+        group, point = _MARKS.get(language, _MARKS["en"])
+        whole, _, rest = format(abs(amount), "f").partition(".")
+        rest = rest.rstrip("0").ljust(places, "0")
+        grouped = f"{int(whole):,}".replace(",", group)
+        return ("-" if amount < 0 else "") + grouped + (point + rest if rest else "")
+
+    def value(self, row: CardRow, rows: tuple[CardRow, ...]) -> str:
+        """An argument as shown: money, dates and accounts by their format, all else as it stands."""
+        if row.secret or row.cut:
+            return row.value
+        if row.format in _NUMBERS or row.format in _MONEY_FORMATS:
+            return self._number(row, rows)
+        if row.format in ("date", "date-time"):
+            return self._date(row)
+        if row.format == "iban":
+            bare = row.value.replace(" ", "")
+            return " ".join(bare[start : start + 4] for start in range(0, len(bare), 4))
+        return row.value
+
+    def _number(self, row: CardRow, rows: tuple[CardRow, ...]) -> str:
+        try:
+            amount = Decimal(row.value)
+        except InvalidOperation:
+            return row.value
+        if not is_money(row):
+            # A whole number may be a year or an account: only fractions are certain to be quantities.
+            return row.value if amount == amount.to_integral_value() else self.number(amount, 0)
+        currency = next((each.value for each in rows if _is_currency(each)), "")
+        return f"{self.number(amount, 2)} {currency}".strip()
+
+    def _date(self, row: CardRow) -> str:
+        try:
+            at = datetime.fromisoformat(row.value)
+        except ValueError:
+            return row.value
+        day = f"{self.day(at)} {at.year}"
+        if row.format == "date" or (len(row.value) <= 10):
+            return day
+        offset = at.strftime("%z")
+        return self._at(day, f"{at:%H:%M}" + (f" ({offset[:3]}:{offset[3:]})" if offset else ""))
+
+    def _dated(self, local: datetime, clock: str) -> str:
+        if local.date() == self.now.astimezone(self.zone).date():
+            return clock
+        return self._at(self.day(local), clock)
+
+    def _at(self, day: str, clock: str) -> str:
+        return text("time.at", self.language, day=day, clock=clock)
 
 
-def voice_of(person: Person, now: datetime) -> Voice:
-    """How to speak to a person: in their language, and by the clocks of their zone where they have named one."""
+def formatter_for(person: Person, now: datetime) -> Formatter:
+    """Formats for a person of the directory: in their language, by the clocks of their zone where they named one."""
     zone = UTC if person.reach is None else ZoneInfo(person.reach.timezone)
-    return Voice(language_of(person.locale), zone, now)
+    return Formatter(language_of(person.locale), zone, now, person.locale)
 
 
-def moment_words(at: datetime, voice: Voice) -> str:
-    """A time in the person's zone, which is named; the day is told unless it is today."""
-    local = at.astimezone(voice.zone)
-    clock = f"{local:%H:%M} {local.tzname() or ''}".strip()
-    if local.date() == voice.now.astimezone(voice.zone).date():
-        return clock
-    weekday = text("time.days_of_week", voice.language).split()[local.weekday()]
-    month = text("time.months", voice.language).split()[local.month - 1]
-    day = text("time.day", voice.language, weekday=weekday, day=local.day, month=month)
-    return text("time.at", voice.language, day=day, clock=clock)
+def is_money(row: CardRow) -> bool:
+    """Whether a number is an amount of money, by its format or its name."""
+    if row.format in _MONEY_FORMATS:
+        return True
+    words = {word.lower() for word in _WORD.findall(f"{row.name} {row.label}")}
+    return row.format in _NUMBERS and not words.isdisjoint(_MONEY_WORDS)
 
 
-def until_words(moment: datetime, voice: Voice) -> str:
-    """How long until: `in 23 h`, or that the time is over."""
-    seconds = (moment - voice.now).total_seconds()
-    if seconds <= 0:
-        return text("time.over", voice.language)
-    return text("time.in", voice.language, span=_span(seconds, voice.language))
-
-
-def where_words(channel: str, language: str) -> str:
-    """Where an answer came from: `by e-mail`."""
-    key = f"where.{channel}"
-    if has_text(key):
-        return text(key, language)
-    return text("where.other", language, channel=one_line(channel, NAME_CHARS).text)
-
-
-def shown_again(line: str, limit: int) -> str:
-    """Text of a card, where all is visible already, cut to `limit` between characters and never inside a mark.
-
-    Whatever is not visible after all becomes a mark.
-    """
-    parts = _MARK.split(line[: 2 * limit + _MARK_CHARS])
-    pieces = (part if at % 2 else one_line(part, _MARK_CHARS * len(part) + 2).text for at, part in enumerate(parts))
-    whole = "".join(pieces)
-    if len(whole) <= limit:
-        return whole
-    kept: list[str] = []
-    used = len(ELLIPSIS)
-    for found in _ATOM.finditer(whole):
-        atom = found.group()
-        used += len(atom)
-        if used > limit:
-            break
-        kept.append(atom)
-    return "".join(kept) + ELLIPSIS
-
-
-def _span(seconds: float, language: str) -> str:
-    """A length of time in one unit, rounded."""
-    whole = round(seconds)
-    minutes, hours, days = (round(whole / unit) for unit in (_MINUTE, _HOUR, _DAY))
-    if whole < _MINUTE:
-        return text("time.s", language, n=whole)
-    if minutes < 60:
-        return text("time.min", language, n=minutes)
-    return text("time.h", language, n=hours) if hours < 48 else text("time.days", language, n=days)
+def _is_currency(row: CardRow) -> bool:
+    named = row.format == "currency-code" or row.name.rpartition(".")[2].lower() in ("currency", "currencycode")
+    # What the tool does not know as its currency is none: a model may have put it there.
+    return named and not row.secret and not row.label.endswith(UNDECLARED) and _CURRENCY.match(row.value) is not None

@@ -26,7 +26,7 @@ from signoff.channels.inbound.target import Asked, Codes, Pointed, note_of, open
 from signoff.channels.inbound.unknown_senders import Strangers
 from signoff.channels.mail.footers import footer_digest, read_mail_answer
 from signoff.channels.outbound.card_text import How
-from signoff.channels.outbound.receipt_text import not_understood, receipt_words, which_one
+from signoff.channels.outbound.receipt_text import not_understood, which_one
 from signoff.channels.outbound.sender import next_channel
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Assurance, Verdict
@@ -43,7 +43,8 @@ from signoff.store.inbound_queue import ArrivalRow, Arrivals
 from signoff.store.leases import LEASE_SECONDS
 from signoff.store.store import Store
 from signoff.texts.catalogue import ENGLISH, text
-from signoff.texts.formatter import voice_of
+from signoff.texts.endings import receipt_words
+from signoff.texts.formatter import formatter_for
 
 TICK_SECONDS: Final = 0.5
 AT_ONCE: Final = 16
@@ -326,7 +327,7 @@ class Hearing:
         typed = request.confirm == "type" or request.kind == "in_doubt"
         unseen = said.verdict == "approved" and not asked.whole
         if request.state == "pending" and (typed or unseen) and self._seated(person, request):
-            language = voice_of(person, self._clock()).language
+            language = formatter_for(person, self._clock()).language
             link = await self._desk.link(request, person, channel.kind)
             why = text("reply.link_only" if typed else "reply.unseen", language)
             words = f"{why} {text('reply.see', language, link=link)}"
@@ -343,9 +344,9 @@ class Hearing:
         assert said.verdict is not None
         link = await self._desk.link(asked.request, person, channel.kind)
         receipt = await self._desk.decide(asked, _answered(channel, person, said.verdict, said.comment, row))
-        voice = voice_of(person, self._clock())
-        words = receipt_words(receipt, voice, link, code=asked.request.code)
-        reply = Reply(text=words, receipt=receipt, language=voice.language)
+        formatter = formatter_for(person, self._clock())
+        words = receipt_words(receipt, formatter, link, code=asked.request.code)
+        reply = Reply(text=words, receipt=receipt, language=formatter.language)
         facts = {"person": person.id, "approval": receipt.approval_id}
         if receipt.code == "unavailable" and self._clock() >= _over(asked.request, row) + LATE:
             return _Made({"what": "given up", **facts, "code": receipt.code}, reply, heard.where, state="dropped")
@@ -353,7 +354,7 @@ class Hearing:
             # It is kept and tried again, of which somebody is told once.
             kept = Receipt(status="pending", approval_id=asked.request.id, verdict=said.verdict)
             told = Reply(
-                text=receipt_words(kept, voice, code=asked.request.code), receipt=kept, language=voice.language
+                text=receipt_words(kept, formatter, code=asked.request.code), receipt=kept, language=formatter.language
             )
             return _Made(None, told if row.about is None else None, heard.where)
         if said.footer and receipt.status in ("accepted", "counted"):
@@ -379,14 +380,14 @@ class Hearing:
 
     async def _question(self, channel: Channel, heard: Heard, person: Person, said: Said, about: Pointed) -> _Made:
         """What somebody is asked whose answer decides nothing; only of requests that they may decide."""
-        voice = voice_of(person, self._clock())
+        formatter = formatter_for(person, self._clock())
         found = {asked.request.id: asked.request for asked in about.asked if self._seated(person, asked.request)}
         requests = list(found.values())[:CHOICES]
         where = heard.where if requests and about.certain else _in_words(heard.where)
         if not requests:
             # The same words for what is others' and for what there is not: by asking, nobody finds out which it is.
             told = "receipt.unknown" if said.code or heard.token else "reply.none"
-            reply = Reply(text=text(told, voice.language))
+            reply = Reply(text=text(told, formatter.language))
         elif about.certain or (said.verdict is None and len(requests) == 1):
             link = await self._desk.link(requests[0], person, channel.kind)
             # With the code they say that they mean this request, and that the rest says nothing.
@@ -394,11 +395,11 @@ class Hearing:
             how: How = "text" if coded else "reply"
             if said.footer:
                 await self._footers.ask(person.tenant, person.id, footer_digest(said.footer), requests[0].code)
-            told = not_understood(requests[0], voice, link, how=how, unread=said.unread, footer=bool(said.footer))
+            told = not_understood(requests[0], formatter, link, how=how, unread=said.unread, footer=bool(said.footer))
             reply = Reply(text=told)
         else:
-            reply = Reply(text=which_one(requests, voice), choices=tuple(show_code(each.code) for each in requests))
-        reply = reply.model_copy(update={"language": voice.language})
+            reply = Reply(text=which_one(requests, formatter), choices=tuple(show_code(each.code) for each in requests))
+        reply = reply.model_copy(update={"language": formatter.language})
         return _Made(_given({"what": "asked", "person": person.id, "why": said.why}), reply, where)
 
     async def _sender(self, channel: Channel, heard: Heard, person: Person, row: ArrivalRow) -> Sender:

@@ -23,10 +23,11 @@ from signoff.channels.mail.header import plain_address
 from signoff.channels.mail.quotes import END, MARK
 from signoff.channels.mail.reply_addresses import ReplyAddresses
 from signoff.channels.outbound.card_text import card_words
-from signoff.channels.outbound.receipt_text import closing_text, closing_words
-from signoff.formats.visible_text import one_line
+from signoff.channels.outbound.receipt_text import closing_text
+from signoff.formats.visible_text import one_line, shown_again
 from signoff.texts.catalogue import text
-from signoff.texts.formatter import shown_again, voice_of
+from signoff.texts.endings import closing_words
+from signoff.texts.formatter import formatter_for
 
 SUBJECT_CHARS: Final = 180
 _REFERENCES: Final = 20
@@ -96,27 +97,27 @@ class Stationery:
 
     def card(self, notice: Notice, before: Sent | None, now: datetime) -> Letter:
         """A card, or a reminder in its thread. Raises `NotDelivered` for an address that is none."""
-        voice = voice_of(notice.person, now)
-        words = card_words(notice, voice, how="reply" if self.answers else "link")
+        formatter = formatter_for(notice.person, now)
+        words = card_words(notice, formatter, how="reply" if self.answers else "link")
         what = {"ask": "", "remind": f"remind{notice.request.reminded}", "digest": "digest"}[notice.kind]
-        opens = text("button.open", voice.language)
-        page = self._page("mail_card.html", voice.language, words=words, open=opens)
+        opens = text("button.open", formatter.language)
+        page = self._page("mail_card.html", formatter.language, words=words, open=opens)
         subject, thread = shown_again(words.subject, SUBJECT_CHARS), _ids(())
         if before is not None:
             subject, thread = _answering(str(before.handle.get("subject") or subject)), _ids([before.vendor_id])
         # The same id however often it is sent: where a try that failed did arrive, the second can be told for its copy.
         draft = _Draft(notice.address, self.replies.message_id(notice.token, what), subject, thread, now)
-        return self._letter(draft, notice.token, voice.language, words.text, page)
+        return self._letter(draft, notice.token, formatter.language, words.text, page)
 
     def closing(self, sent: Sent, closed: Closed, address: str, now: datetime) -> Letter:
         """How it ended, in the thread of its card. Raises `NotDelivered`."""
-        voice = voice_of(closed.person, now)
-        told = closing_text(closed, voice)
-        page = self._page("mail_text.html", voice.language, told=told)
-        subject = _answering(str(sent.handle.get("subject") or closing_words(closed.request, voice)))
+        formatter = formatter_for(closed.person, now)
+        told = closing_text(closed, formatter)
+        page = self._page("mail_text.html", formatter.language, told=told)
+        subject = _answering(str(sent.handle.get("subject") or closing_words(closed.request, formatter)))
         identity = self.replies.message_id(closed.token, f"closed.{closed.request.revision}")
         draft = _Draft(address, identity, subject, _ids([sent.vendor_id]), now)
-        return self._letter(draft, closed.token, voice.language, told, page)
+        return self._letter(draft, closed.token, formatter.language, told, page)
 
     def answer(self, where: Mapping[str, Any], reply: Reply, now: datetime) -> Letter:
         """An answer to a mail, in its thread. Raises `NotDelivered`."""

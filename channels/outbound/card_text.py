@@ -8,15 +8,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from signoff.approvals.argument_rows import NAME_CHARS
 from signoff.approvals.card import NOTE_CHARS
 from signoff.channels.envelopes import Notice
 from signoff.contracts.approval import ApprovalRequest, CardRow
 from signoff.contracts.decision import Assurance, at_least
 from signoff.contracts.ids import show_code
 from signoff.contracts.limits import EFFECT_CHARS
-from signoff.formats.visible_text import ELLIPSIS, MISSING, one_line
+from signoff.formats.visible_text import ELLIPSIS, MISSING, one_line, shown_again
 from signoff.texts.catalogue import has_text, text
-from signoff.texts.formatter import NAME_CHARS, Voice, moment_words, shown_again, until_words
+from signoff.texts.formatter import Formatter
 
 How = Literal["text", "reply", "buttons", "link", "unseen"]
 """How a channel takes answers: a message with the code, a reply to the card itself, buttons, or only the link; where a
@@ -105,7 +106,7 @@ class CardWords:
 
 
 def card_words(
-    notice: Notice, voice: Voice, *, how: How, assurance: Assurance = "channel", limits: Limits | None = None
+    notice: Notice, formatter: Formatter, *, how: How, assurance: Assurance = "channel", limits: Limits | None = None
 ) -> CardWords:
     """What a card says; its `text` is at most `limits.whole` characters.
 
@@ -116,7 +117,7 @@ def card_words(
     limits = limits or Limits()
     if how == "link" or notice.kind == "digest" or link_only(notice.request, assurance):
         how = "link"
-    writer = _Writer(notice, voice, how)
+    writer = _Writer(notice, formatter, how)
     fitting = (words for words in writer.attempts(limits) if len(words.text) <= limits.whole)
     return next(fitting, None) or writer.least(limits.whole)
 
@@ -127,9 +128,9 @@ def link_only(request: ApprovalRequest, assurance: Assurance) -> bool:
     return typed or not at_least(assurance, request.min_assurance)
 
 
-def how_words(how: How, request: ApprovalRequest, voice: Voice, link: str) -> str:
+def how_words(how: How, request: ApprovalRequest, formatter: Formatter, link: str) -> str:
     """How a request is answered."""
-    language = voice.language
+    language = formatter.language
     words = {"approve": text("word.approve", language), "deny": text("word.deny", language)}
     return text(f"card.how.{how}", language, **words, code=show_code(request.code), link=link)
 
@@ -137,10 +138,10 @@ def how_words(how: How, request: ApprovalRequest, voice: Voice, link: str) -> st
 class _Writer:
     """Writes one card, in more and more narrow forms."""
 
-    def __init__(self, notice: Notice, voice: Voice, how: How) -> None:
+    def __init__(self, notice: Notice, formatter: Formatter, how: How) -> None:
         self.notice = notice
         self.request = notice.request
-        self.voice = voice
+        self.formatter = formatter
         self.how = how
 
     def attempts(self, limits: Limits) -> Iterator[CardWords]:
@@ -156,12 +157,12 @@ class _Writer:
 
     def least(self, room: int) -> CardWords:
         """What is left where even no argument fits: what it is, and that there is more to read."""
-        short = text("card.incomplete_short", self.voice.language)
-        told = short if self.how == "link" else text("card.incomplete", self.voice.language, link=self.notice.link)
+        short = text("card.incomplete_short", self.formatter.language)
+        told = short if self.how == "link" else text("card.incomplete", self.formatter.language, link=self.notice.link)
         bare = replace(self.words(0, 0, 0), rows=(), note="", asked="", rule="", counted="", more="", effect=ELLIPSIS)
         # Said also of a call without arguments: who asks, and by which rule, is not there.
         how = self.how if self.how == "link" else "unseen"
-        said = how_words(how, self.request, self.voice, self.notice.link)
+        said = how_words(how, self.request, self.formatter, self.notice.link)
         bare = replace(bare, whole=False, approves=False, incomplete=told, how=said, open="")
         # An address that is cut leads nowhere.
         fitting = (bare, replace(bare, due=""), replace(bare, due="", incomplete=short, how="", open=""))
@@ -170,12 +171,12 @@ class _Writer:
 
     def words(self, value: int, says: int, rows: int) -> CardWords:
         """The card with `rows` arguments of `value` characters each, and `says` characters of the agent's words."""
-        notice, request, voice, language = self.notice, self.request, self.voice, self.voice.language
+        notice, request, formatter, language = self.notice, self.request, self.formatter, self.formatter.language
         digest = notice.kind == "digest"
         lines = () if digest else self.lines(value, rows)
         whole = digest or not (any(line.note or not line.label for line in lines))
         heading, code, effect = self.heading(), show_code(request.code), shown_again(request.card.effect, EFFECT_CHARS)
-        how = how_words(self.how if whole or self.how == "link" else "unseen", request, voice, notice.link)
+        how = how_words(self.how if whole or self.how == "link" else "unseen", request, formatter, notice.link)
         linked = self.how == "link"
         incomplete = "" if whole else text("card.incomplete", language, link=notice.link)
         # The link stands in `how` already.
@@ -208,7 +209,7 @@ class _Writer:
         )
 
     def heading(self) -> str:
-        language = self.voice.language
+        language = self.formatter.language
         if self.notice.kind == "digest":
             return text("card.digest", language, n=self.notice.more + 1)
         if self.request.kind == "in_doubt":
@@ -219,7 +220,7 @@ class _Writer:
         every = self.request.card.rows
         lines = [self.line(row, value) for row in every[:rows]]
         if rows < len(every):
-            lines.append(Line("", text("card.left_out", self.voice.language, n=len(every) - rows)))
+            lines.append(Line("", text("card.left_out", self.formatter.language, n=len(every) - rows)))
         return tuple(lines)
 
     def line(self, row: CardRow, limit: int) -> Line:
@@ -227,7 +228,7 @@ class _Writer:
         cut = row.cut or len(shown) < len(row.value)
         # A row may come cut already; only its own `length` knows how much there was.
         length = max(row.length, len(row.value))
-        note = text("card.cut", self.voice.language, n=length) if cut else ""
+        note = text("card.cut", self.formatter.language, n=length) if cut else ""
         return Line(shown_again(row.label or row.name, NAME_CHARS), shown, note)
 
     def note(self) -> str:
@@ -235,32 +236,32 @@ class _Writer:
         if request.revision < 2:
             return ""
         told = shown_again(request.card.note, NOTE_CHARS) or MISSING
-        return text("card.again", self.voice.language, n=request.revision, note=told)
+        return text("card.again", self.formatter.language, n=request.revision, note=told)
 
     def asked(self) -> str:
         request = self.request
         who = one_line(request.requester.name or request.requester.user, NAME_CHARS).text
         actor = one_line(request.actor or request.tool, NAME_CHARS).text
-        return text("card.asked", self.voice.language, actor=actor, who=who)
+        return text("card.asked", self.formatter.language, actor=actor, who=who)
 
     def rule(self) -> str:
         rule = self.request.rule
         if has_text(f"rule.{rule}"):
-            return text(f"rule.{rule}", self.voice.language)
-        return text("rule.other", self.voice.language, rule=one_line(rule, NAME_CHARS).text) if rule else ""
+            return text(f"rule.{rule}", self.formatter.language)
+        return text("rule.other", self.formatter.language, rule=one_line(rule, NAME_CHARS).text) if rule else ""
 
     def counted(self) -> str:
         request = self.request
         if request.quorum < 2:
             return ""
         approved = sum(vote.verdict == "approved" for vote in request.votes)
-        return text("card.counted", self.voice.language, n=approved, of=request.quorum)
+        return text("card.counted", self.formatter.language, n=approved, of=request.quorum)
 
     def due(self) -> str:
-        request, voice = self.request, self.voice
+        request, formatter = self.request, self.formatter
         if request.expires_at is None:
             return ""
         extended = request.on_timeout == "escalate" and not request.extended
         key = "card.due.doubt" if request.kind == "in_doubt" else "card.due.extended" if extended else "card.due"
-        when = moment_words(request.expires_at, voice)
-        return text(key, voice.language, when=when, span=until_words(request.expires_at, voice))
+        when = formatter.time(request.expires_at)
+        return text(key, formatter.language, when=when, span=formatter.until(request.expires_at))

@@ -6,9 +6,10 @@ from typing import Any, Final, TypeAlias
 
 from signoff.channels.envelopes import Closed, Notice
 from signoff.channels.outbound.card_text import CardWords, Limits, card_words
-from signoff.channels.outbound.receipt_text import closing_text, closing_words
+from signoff.channels.outbound.receipt_text import closing_text
 from signoff.texts.catalogue import text
-from signoff.texts.formatter import Voice
+from signoff.texts.endings import closing_words
+from signoff.texts.formatter import Formatter
 
 Block: TypeAlias = dict[str, Any]
 
@@ -29,12 +30,12 @@ REASON: Final = "signoff.reason"
 LIMITS: Final = Limits(whole=9_000, value=400, says=800, rows=40)
 
 
-def card_blocks(notice: Notice, voice: Voice, public_url: str) -> tuple[str, list[Block]]:
+def card_blocks(notice: Notice, formatter: Formatter, public_url: str) -> tuple[str, list[Block]]:
     """The text and the blocks of a card. A reminder and a list have no buttons that decide: cards have.
 
     What may be changed is changed in the inbox, at `public_url`, after a sign-in.
     """
-    words = card_words(notice, voice, how="buttons", limits=LIMITS)
+    words = card_words(notice, formatter, how="buttons", limits=LIMITS)
     decides = words.decides and notice.kind == "ask"
     several = notice.kind == "digest"
     # What would be done is what has to be read first; of several things, how many they are.
@@ -46,27 +47,27 @@ def card_blocks(notice: Notice, voice: Voice, public_url: str) -> tuple[str, lis
     blocks += [_section(each) for each in _paragraphs(words)]
     buttons = _decisions(notice.token, words) if decides else []
     if notice.link:
-        label = text("button.open", voice.language)
+        label = text("button.open", formatter.language)
         buttons.append(_button(OPEN, label, url=notice.link))
     if decides and notice.request.edit != "off":
         edit = f"{public_url}/approvals/{notice.request.id}/edit"
-        buttons.append(_button(CHANGE, text("button.change", voice.language), url=edit))
+        buttons.append(_button(CHANGE, text("button.change", formatter.language), url=edit))
     if buttons:
         blocks.append({"type": "actions", "block_id": f"signoff.{notice.token}", "elements": buttons})
     return escaped(words.text)[:FALLBACK_CHARS], blocks
 
 
-def closed_blocks(closed: Closed, voice: Voice) -> tuple[str, list[Block]]:
+def closed_blocks(closed: Closed, formatter: Formatter) -> tuple[str, list[Block]]:
     """The text and the blocks of a card that is over: who, when and where, and no button but the link."""
-    told = closing_text(closed, voice)
+    told = closing_text(closed, formatter)
     # Without the address: that has a button here.
-    said = closing_text(closed.model_copy(update={"link": ""}), voice)
+    said = closing_text(closed.model_copy(update={"link": ""}), formatter)
     blocks: list[Block] = [_section(each) for each in _cut(said)]
     if closed.link:
-        button = _button(OPEN, text("button.open", voice.language), url=closed.link)
+        button = _button(OPEN, text("button.open", formatter.language), url=closed.link)
         # Another name than before: Slack wants a new one where a message is changed.
         blocks.append({"type": "actions", "block_id": f"signoff.{closed.token}.over", "elements": [button]})
-    return escaped(told)[:FALLBACK_CHARS] or closing_words(closed.request, voice), blocks
+    return escaped(told)[:FALLBACK_CHARS] or closing_words(closed.request, formatter), blocks
 
 
 def reason_view(token: str, where: dict[str, Any], language: str) -> Block:

@@ -25,7 +25,7 @@ from signoff.channels.slack.blocks import LIMITS, card_blocks, closed_blocks, es
 from signoff.channels.slack.payloads import event, interaction, read_payload
 from signoff.contracts.errors import ConfigError, StoreUnavailable
 from signoff.texts.catalogue import ENGLISH
-from signoff.texts.formatter import voice_of
+from signoff.texts.formatter import formatter_for
 
 TOLERANCE: Final = 300
 """Seconds between Slack's clock and ours, as its documentation says."""
@@ -67,7 +67,7 @@ class Slack(Channel):
 
     async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
         """See `Channel`."""
-        words, blocks = card_blocks(notice, voice_of(notice.person, self.means.clock()), self.means.public_url)
+        words, blocks = card_blocks(notice, formatter_for(notice.person, self.means.clock()), self.means.public_url)
         # A conversation with a person has a name of its own, which the answer tells, and only that can be edited.
         message: dict[str, Any] = {"channel": _user(notice.address), "text": words, "blocks": blocks}
         if before is not None:
@@ -80,12 +80,12 @@ class Slack(Channel):
 
     def draws_whole(self, notice: Notice) -> bool:
         """See `Channel`."""
-        voice = voice_of(notice.person, self.means.clock())
-        return card_words(notice, voice, how="buttons", limits=LIMITS).whole
+        formatter = formatter_for(notice.person, self.means.clock())
+        return card_words(notice, formatter, how="buttons", limits=LIMITS).whole
 
     async def close(self, sent: Sent, closed: Closed) -> None:
         """See `Channel`."""
-        words, blocks = closed_blocks(closed, voice_of(closed.person, self.means.clock()))
+        words, blocks = closed_blocks(closed, formatter_for(closed.person, self.means.clock()))
         where = {"channel": sent.handle["channel"], "ts": sent.handle["ts"]}
         await self._call("chat.update", {**where, "text": words, "blocks": blocks})
 

@@ -12,7 +12,7 @@ from signoff.channels.outbound.card_text import CardWords, Limits, card_words
 from signoff.channels.outbound.receipt_text import closing_text
 from signoff.contracts.decision import Assurance, Verdict
 from signoff.formats.visible_text import ELLIPSIS
-from signoff.texts.formatter import Voice
+from signoff.texts.formatter import Formatter
 
 Message: TypeAlias = dict[str, Any]
 
@@ -23,9 +23,9 @@ _VERDICTS: Final[Mapping[str, Verdict]] = {"a": "approved", "d": "denied"}
 _PRESSED: Final = re.compile(r"([ad]):([a-z0-9]{1,32})\Z")
 
 
-def card_message(notice: Notice, voice: Voice, assurance: Assurance) -> Message:
+def card_message(notice: Notice, formatter: Formatter, assurance: Assurance) -> Message:
     """A card. A reminder and a list have no buttons, which nobody would take away: cards have."""
-    words = fitting_words(notice, voice, assurance)
+    words = fitting_words(notice, formatter, assurance)
     message = text_message(words.text)
     if words.decides and notice.kind == "ask":
         deny = _button("d", notice.token, words.deny)
@@ -34,9 +34,9 @@ def card_message(notice: Notice, voice: Voice, assurance: Assurance) -> Message:
     return message
 
 
-def closed_message(closed: Closed, voice: Voice) -> Message:
+def closed_message(closed: Closed, formatter: Formatter) -> Message:
     """What a card says once it is over. Without a keyboard of its own the message loses the one that it had."""
-    return text_message(closing_text(closed, voice))
+    return text_message(closing_text(closed, formatter))
 
 
 def text_message(words: str) -> Message:
@@ -66,12 +66,12 @@ def cut(words: str, limit: int) -> str:
     return shown
 
 
-def fitting_words(notice: Notice, voice: Voice, assurance: Assurance) -> CardWords:
+def fitting_words(notice: Notice, formatter: Formatter, assurance: Assurance) -> CardWords:
     """The card's words, few enough to fit."""
     # Limits count characters, of which one has at most two units: half of the room always fits.
     for whole in (TEXT_UNITS, TEXT_UNITS * 3 // 4, TEXT_UNITS // 2):
         limits = Limits(whole=whole, value=400, says=600, rows=60)
-        words = card_words(notice, voice, how="buttons", assurance=assurance, limits=limits)
+        words = card_words(notice, formatter, how="buttons", assurance=assurance, limits=limits)
         if _units(words.text) <= TEXT_UNITS:
             break
     return words

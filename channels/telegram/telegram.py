@@ -28,7 +28,7 @@ from signoff.channels.telegram.cards import (
 )
 from signoff.channels.telegram.updates import ALLOWED, read_update, vendor_id
 from signoff.formats.visible_text import one_line
-from signoff.texts.formatter import voice_of
+from signoff.texts.formatter import formatter_for
 
 POLL_SECONDS: Final = 50
 """For how long Telegram holds back its answer while there is nothing to fetch."""
@@ -73,7 +73,7 @@ class Telegram(Channel):
             why = "an identity of Telegram is the number of a person's account, such as 123456789"
             raise NotDelivered(why, code="address", again=False)
         chat = int(notice.address)
-        message = card_message(notice, voice_of(notice.person, self.means.clock()), self.assurance)
+        message = card_message(notice, formatter_for(notice.person, self.means.clock()), self.assurance)
         if before is not None:
             message |= below(before.handle["message"])
         told = await self._bot.call("sendMessage", {"chat_id": chat, **message})
@@ -84,13 +84,13 @@ class Telegram(Channel):
 
     def draws_whole(self, notice: Notice) -> bool:
         """See `Channel`."""
-        voice = voice_of(notice.person, self.means.clock())
-        return fitting_words(notice, voice, self.assurance).whole
+        formatter = formatter_for(notice.person, self.means.clock())
+        return fitting_words(notice, formatter, self.assurance).whole
 
     async def close(self, sent: Sent, closed: Closed) -> None:
         """See `Channel`. The message is edited, and its buttons go."""
         where = {"chat_id": sent.handle["chat"], "message_id": sent.handle["message"]}
-        message = closed_message(closed, voice_of(closed.person, self.means.clock()))
+        message = closed_message(closed, formatter_for(closed.person, self.means.clock()))
         try:
             await self._bot.call("editMessageText", {**where, **message})
         except NotDelivered as error:

@@ -14,7 +14,7 @@ from signoff.channels.outbound.receipt_text import closing_text
 from signoff.channels.whatsapp.messages import plain, template_message, template_words, units
 from signoff.contracts.decision import Assurance
 from signoff.formats.visible_text import ELLIPSIS
-from signoff.texts.formatter import Voice
+from signoff.texts.formatter import Formatter
 
 Via: TypeAlias = Literal["whatsapp", "sms"]
 Fields: TypeAlias = dict[str, str]
@@ -31,38 +31,38 @@ def is_address(address: str, via: Via) -> bool:
     return bool((_WHATSAPP if via == "whatsapp" else _NUMBER).match(address))
 
 
-def card_fields(notice: Notice, voice: Voice, assurance: Assurance, via: Via) -> Fields:
+def card_fields(notice: Notice, formatter: Formatter, assurance: Assurance, via: Via) -> Fields:
     """A card as text, which says how to answer with its code."""
-    return text_fields(_fitting(notice, voice, assurance).text, via)
+    return text_fields(_fitting(notice, formatter, assurance).text, via)
 
 
-def fields_draw_whole(notice: Notice, voice: Voice, assurance: Assurance) -> bool:
+def fields_draw_whole(notice: Notice, formatter: Formatter, assurance: Assurance) -> bool:
     """Whether a card gives every value, in whichever form it is sent."""
-    return _fitting(notice, voice, assurance).whole and template_words(notice, voice, assurance).whole
+    return _fitting(notice, formatter, assurance).whole and template_words(notice, formatter, assurance).whole
 
 
-def _fitting(notice: Notice, voice: Voice, assurance: Assurance) -> CardWords:
+def _fitting(notice: Notice, formatter: Formatter, assurance: Assurance) -> CardWords:
     """The card's words, few enough to fit."""
     for whole in (BODY_UNITS, BODY_UNITS * 3 // 4, BODY_UNITS // 2):
         limits = Limits(whole=whole, value=300, says=300, rows=40)
-        words = card_words(notice, voice, how="text", assurance=assurance, limits=limits)
+        words = card_words(notice, formatter, how="text", assurance=assurance, limits=limits)
         if units(words.text) <= BODY_UNITS:
             break
     return words
 
 
-def template_fields(notice: Notice, voice: Voice, assurance: Assurance, content: str) -> Fields:
+def template_fields(notice: Notice, formatter: Formatter, assurance: Assurance, content: str) -> Fields:
     """The card as a template: four variables as in the one for Meta itself, and the token, which its buttons send."""
-    message = template_message(notice, voice, assurance, "", "")
+    message = template_message(notice, formatter, assurance, "", "")
     values = [each["text"] for each in message["template"]["components"][0]["parameters"]]
     # The fifth is the token, which the buttons' ids hold: see `ACTIONS` in `twilio_templates.py`.
     variables = {str(number): value for number, value in enumerate((*values, notice.token), 1)}
     return {"ContentSid": content, "ContentVariables": json.dumps(variables)}
 
 
-def closed_fields(closed: Closed, voice: Voice, via: Via) -> Fields:
+def closed_fields(closed: Closed, formatter: Formatter, via: Via) -> Fields:
     """That a card is over, as a text of its own."""
-    return text_fields(closing_text(closed, voice), via)
+    return text_fields(closing_text(closed, formatter), via)
 
 
 def text_fields(words: str, via: Via) -> Fields:

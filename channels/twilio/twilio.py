@@ -33,7 +33,7 @@ from signoff.channels.twilio.templates import judged
 from signoff.channels.whatsapp.templates import template_language
 from signoff.contracts.limits import KIB
 from signoff.formats.visible_text import one_line
-from signoff.texts.formatter import voice_of
+from signoff.texts.formatter import formatter_for
 
 _SIGNATURE: Final = "x-twilio-signature"
 _JSON: Final = "bodySHA256"
@@ -94,19 +94,19 @@ class Twilio(Channel):
 
     async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
         """See `Channel`. A template always may be sent; a text on WhatsApp only to who wrote within 24 hours."""
-        voice, options = voice_of(notice.person, self.means.clock()), self._options
+        formatter, options = formatter_for(notice.person, self.means.clock()), self._options
         if options.content_sids:
             content = template_language(options.content_sids, notice.person.locale)
-            fields = template_fields(notice, voice, self.assurance, content)
+            fields = template_fields(notice, formatter, self.assurance, content)
         else:
-            fields = card_fields(notice, voice, self.assurance, options.via)
+            fields = card_fields(notice, formatter, self.assurance, options.via)
         sent = await self._send(notice.address, fields)
         return sent if before is None else before
 
     def draws_whole(self, notice: Notice) -> bool:
         """See `Channel`."""
-        voice = voice_of(notice.person, self.means.clock())
-        return fields_draw_whole(notice, voice, self.assurance)
+        formatter = formatter_for(notice.person, self.means.clock())
+        return fields_draw_whole(notice, formatter, self.assurance)
 
     async def close(self, sent: Sent, closed: Closed) -> None:
         """See `Channel`. Who decided it here has been told; who has not written lately cannot be, on WhatsApp."""
@@ -114,7 +114,9 @@ class Twilio(Channel):
         if (name, to) in self._answered and closed.request.decided_by == closed.person.id:
             return
         try:
-            await self._send(to, closed_fields(closed, voice_of(closed.person, self.means.clock()), self._options.via))
+            await self._send(
+                to, closed_fields(closed, formatter_for(closed.person, self.means.clock()), self._options.via)
+            )
         except NotDelivered as error:
             if error.code != str(OUTSIDE):
                 raise

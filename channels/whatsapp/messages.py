@@ -13,7 +13,7 @@ from signoff.channels.outbound.card_text import LEAST_CHARS, CardWords, Limits, 
 from signoff.channels.outbound.receipt_text import closing_text
 from signoff.contracts.decision import Assurance, Verdict
 from signoff.formats.visible_text import ELLIPSIS
-from signoff.texts.formatter import Voice
+from signoff.texts.formatter import Formatter
 
 Message: TypeAlias = dict[str, Any]
 
@@ -47,22 +47,22 @@ def recipient(address: str) -> Message | None:
     return {"to": address} if _PHONE.match(address) else None
 
 
-def card_message(notice: Notice, voice: Voice, assurance: Assurance) -> Message:
+def card_message(notice: Notice, formatter: Formatter, assurance: Assurance) -> Message:
     """A card with its two buttons; as a text with the link where it cannot be decided here."""
     if not _decides(notice, assurance):
-        words = _fitting(notice, voice, assurance, TEXT_UNITS, _whole)
+        words = _fitting(notice, formatter, assurance, TEXT_UNITS, _whole)
         return text_message(words.text)
-    words = _fitting(notice, voice, assurance, BODY_UNITS, _whole)
+    words = _fitting(notice, formatter, assurance, BODY_UNITS, _whole)
     deny = _button(_DENY + notice.token, words.deny)
     buttons = [_button(_APPROVE + notice.token, words.approve), deny] if words.approves else [deny]
     body = {"text": plain(words.text)}
     return {"type": "interactive", "interactive": {"type": "button", "body": body, "action": {"buttons": buttons}}}
 
 
-def template_message(notice: Notice, voice: Voice, assurance: Assurance, name: str, language: str) -> Message:
+def template_message(notice: Notice, formatter: Formatter, assurance: Assurance, name: str, language: str) -> Message:
     """The card as an approved template, on one line a parameter. Its buttons are there even where only the link
     decides, or where it is not whole; whoever presses one that does not count is told so."""
-    words = template_words(notice, voice, assurance)
+    words = template_words(notice, formatter, assurance)
     body = {"type": "body", "parameters": [{"type": "text", "text": _parameter(each)} for each in _values(words)]}
     payloads = (_APPROVE + notice.token, _DENY + notice.token)
     buttons = [
@@ -78,20 +78,20 @@ def template_message(notice: Notice, voice: Voice, assurance: Assurance, name: s
     return {"type": "template", "template": {"name": name, "language": spoken, "components": [body, *buttons]}}
 
 
-def template_words(notice: Notice, voice: Voice, assurance: Assurance) -> CardWords:
+def template_words(notice: Notice, formatter: Formatter, assurance: Assurance) -> CardWords:
     """What a card says that is sent as a template."""
-    return _fitting(notice, voice, assurance, BODY_UNITS - _FIXED_UNITS, lambda words: "".join(_values(words)))
+    return _fitting(notice, formatter, assurance, BODY_UNITS - _FIXED_UNITS, lambda words: "".join(_values(words)))
 
 
-def draws_whole(notice: Notice, voice: Voice, assurance: Assurance) -> bool:
+def draws_whole(notice: Notice, formatter: Formatter, assurance: Assurance) -> bool:
     """Whether a card gives every value, in whichever form it is sent."""
-    free = _fitting(notice, voice, assurance, BODY_UNITS, _whole)
-    return free.whole and template_words(notice, voice, assurance).whole
+    free = _fitting(notice, formatter, assurance, BODY_UNITS, _whole)
+    return free.whole and template_words(notice, formatter, assurance).whole
 
 
-def closed_message(closed: Closed, voice: Voice) -> Message:
+def closed_message(closed: Closed, formatter: Formatter) -> Message:
     """That a card is over, as a text of its own."""
-    return text_message(closing_text(closed, voice))
+    return text_message(closing_text(closed, formatter))
 
 
 def text_message(words: str) -> Message:
@@ -128,12 +128,12 @@ def _decides(notice: Notice, assurance: Assurance) -> bool:
 
 
 def _fitting(
-    notice: Notice, voice: Voice, assurance: Assurance, room: int, said: Callable[[CardWords], str]
+    notice: Notice, formatter: Formatter, assurance: Assurance, room: int, said: Callable[[CardWords], str]
 ) -> CardWords:
     """The card's words, narrow enough for what is `said` of them to fit in `room`."""
     for whole in (room, room * 3 // 4, room // 2):
         limits = Limits(whole=max(whole, LEAST_CHARS), value=300, says=300, rows=40)
-        words = card_words(notice, voice, how="buttons", assurance=assurance, limits=limits)
+        words = card_words(notice, formatter, how="buttons", assurance=assurance, limits=limits)
         if units(said(words)) <= room:
             break
     return words

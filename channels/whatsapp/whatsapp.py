@@ -30,7 +30,7 @@ from signoff.channels.whatsapp.payloads import read_payload
 from signoff.channels.whatsapp.templates import judged, template_language
 from signoff.channels.whatsapp.window import Window
 from signoff.formats.visible_text import one_line
-from signoff.texts.formatter import voice_of
+from signoff.texts.formatter import formatter_for
 
 _SIGNATURE: Final = "x-hub-signature-256"
 _SECONDS: Final = 10.0
@@ -78,29 +78,29 @@ class WhatsApp(Channel):
 
     async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
         """See `Channel`. To whom the window may be closed the template is sent, which always may be."""
-        voice, template = voice_of(notice.person, self.means.clock()), self._options.template
+        formatter, template = formatter_for(notice.person, self.means.clock()), self._options.template
         about = before.vendor_id if before is not None else ""
         sent: Sent | None = None
         # Without a template it is tried all the same: who wrote before this process began is not known here.
         if not template or self._window.is_open(notice.address, self.means.clock().timestamp()):
-            sent = await self._free(notice.address, card_message(notice, voice, self.assurance), about, template)
+            sent = await self._free(notice.address, card_message(notice, formatter, self.assurance), about, template)
         if sent is None:
             language = template_language(self._options.languages, notice.person.locale)
-            message = template_message(notice, voice, self.assurance, template, language)
+            message = template_message(notice, formatter, self.assurance, template, language)
             sent = await self._send(notice.address, message, about)
         return sent if before is None else before
 
     def draws_whole(self, notice: Notice) -> bool:
         """See `Channel`."""
-        voice = voice_of(notice.person, self.means.clock())
-        return draws_whole(notice, voice, self.assurance)
+        formatter = formatter_for(notice.person, self.means.clock())
+        return draws_whole(notice, formatter, self.assurance)
 
     async def close(self, sent: Sent, closed: Closed) -> None:
         """See `Channel`. Who decided it here has been told; who has not written lately cannot be."""
         request = closed.request
         if (request.decided_channel, request.decided_by) == (self.kind, closed.person.id):
             return
-        message = closed_message(closed, voice_of(closed.person, self.means.clock()))
+        message = closed_message(closed, formatter_for(closed.person, self.means.clock()))
         try:
             await self._send(str(sent.handle["to"]), message, sent.vendor_id)
         except NotDelivered as error:

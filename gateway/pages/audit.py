@@ -14,8 +14,8 @@ from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.deps import GatewayDeps, turn_name
 from signoff.gateway.pages.renderer import Pages
 from signoff.gateway.pages.visitor import Visitor, Visitors
-from signoff.gateway.pages.words import Moment
 from signoff.gateway.record_access import read_record
+from signoff.texts.formatter import Moment
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,6 @@ class RecordPages:
 def _moment(at: str, visitor: Visitor) -> Moment | None:
     """None for a time that somebody made something else of."""
     try:
-        return visitor.reader.moment(datetime.fromisoformat(at))
+        return visitor.formatter.moment(datetime.fromisoformat(at))
     except ValueError:
         return None

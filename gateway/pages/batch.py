@@ -20,9 +20,10 @@ from signoff.gateway.pages.card_view import CardPage, typed_words
 from signoff.gateway.pages.decision_form import answer_in
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.renderer import Pages
-from signoff.gateway.pages.texts import text
 from signoff.gateway.pages.visitor import Visitor, Visitors
 from signoff.gateway.request_loader import note_of, open_card, own_approval
+from signoff.texts.catalogue import text
+from signoff.texts.formatter import Formatter
 
 MOST: Final = 20
 """More than a person reads at a time is not decided together."""
@@ -72,15 +73,15 @@ class BatchPages:
     async def decide(self, request: Request) -> Response:
         """One verdict for every request that was ticked on the page, as it was shown there."""
         visitor = await self._visitors.visitor(request)
-        language = visitor.reader.language
+        language = visitor.formatter.language
         sent = await read_form(request)
         shown = [str(value) for value in sent.getlist("shown")][:MOST]
         ticked = [name for name in shown if name in {str(value) for value in sent.getlist("pick")}]
         form = {name: str(value) for name, value in sent.items()}
         if not visitor.opened(form.get("token", ""), _purpose(shown)):
-            return await self._page(visitor, shown, note=text("receipt.out_of_date", language), status=403)
+            return await self._page(visitor, shown, note=text("note.out_of_date", language), status=403)
         if form.get("verdict") not in ("approved", "denied"):
-            return await self._page(visitor, shown, note=text("receipt.no_verdict", language), status=422)
+            return await self._page(visitor, shown, note=text("note.no_verdict", language), status=422)
         if not ticked:
             return await self._page(visitor, shown, note=text("batch.nobody", language), status=422)
         receipts = [
@@ -93,7 +94,7 @@ class BatchPages:
         return self._pages.page("batch_done.html", visitor, nav="waiting", receipts=receipts)
 
     async def _one(self, visitor: Visitor, approval: str, number: int, form: Mapping[str, str]) -> BatchReceipt:
-        language = visitor.reader.language
+        language = visitor.formatter.language
         card: CardPage | None = None
         try:
             card = await open_card(self._deps, approval, visitor)
@@ -120,7 +121,7 @@ class BatchPages:
             approval=approval,
             state=receipt.verdict if receipt.status == "accepted" else "wait" if good else "bad",
             told=text(_told(receipt), language),
-            note="" if good else _why(receipt, language),
+            note="" if good else _why(receipt, visitor.formatter),
         )
 
     async def _page(self, visitor: Visitor, picked: list[str], *, note: str = "", status: int = 200) -> Response:
@@ -129,7 +130,7 @@ class BatchPages:
             own_approval(visitor, name)
         opened = [await open_card(self._deps, name, visitor) for name in names[:MOST]]
         cards = [
-            BatchCard(number, card, text(why, visitor.reader.language) if (why := _alone(card, visitor)) else "")
+            BatchCard(number, card, text(why, visitor.formatter.language) if (why := _alone(card, visitor)) else "")
             for number, card in enumerate(opened)
         ]
         shown = [each.card.request.id for each in cards]
@@ -162,9 +163,9 @@ def _told(receipt: Receipt) -> str:
     return f"state.{receipt.state}" if receipt.status == "accepted" else f"batch.{receipt.status}"
 
 
-def _why(receipt: Receipt, language: str) -> str:
+def _why(receipt: Receipt, formatter: Formatter) -> str:
     who = receipt.decided_name or receipt.decided_by
-    return f"{note_of(receipt, language)}{f' ({who})' if who else ''}"
+    return f"{note_of(receipt, formatter)}{f' ({who})' if who else ''}"
 
 
 def _purpose(shown: list[str]) -> str:

@@ -14,14 +14,14 @@ from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.decision_service import can_remember, seat_at
 from signoff.gateway.pages.call_view import CallLine
 from signoff.gateway.pages.delivery_view import ToldLine
-from signoff.gateway.pages.texts import has_text, text
 from signoff.gateway.pages.timeline_view import Diff, Timed, diff_of, silence_words, state_words, timed_words, who_may
 from signoff.gateway.pages.visitor import Visitor
-from signoff.gateway.pages.words import Moment, is_money
 from signoff.gateway.secret_masks import masked_args
 from signoff.people.directory import Directory
 from signoff.people.eligibility import Seat
-from signoff.texts.formatter import where_words
+from signoff.texts.catalogue import has_text, text
+from signoff.texts.endings import where_words
+from signoff.texts.formatter import Moment, is_money
 
 RAW_CHARS: Final = 20_000
 _ABSENT: Final = object()
@@ -118,9 +118,9 @@ def card_page(
     `unopened` is how many pages of its values the visitor has still to open before they may approve. `told` are the
     cards by which channels told of it.
     """
-    reader = visitor.reader
-    language = reader.language
-    seat = seat_at(request, visitor.person, people, reader.now)
+    formatter = visitor.formatter
+    language = formatter.language
+    seat = seat_at(request, visitor.person, people, formatter.now)
     decides = not seat.code and at_least(visitor.assurance, request.min_assurance)
     pending = request.state == "pending"
     return CardPage(
@@ -132,22 +132,22 @@ def card_page(
         rule=rule_words(request.rule, language),
         expression=request.rule_text if request.rule_text and request.rule != "requires_approval" else "",
         requester=display_name(people, request.requester.user, request.tenant),
-        asked=reader.moment(request.opened_at) if request.opened_at else None,
-        asked_ago=reader.ago(request.opened_at) if request.opened_at else "",
-        due=reader.moment(request.expires_at) if request.expires_at else None,
-        due_in=reader.until(request.expires_at) if request.expires_at else "",
-        silence=silence_words(request, people, reader),
-        timed=timed_words(request, people, reader),
+        asked=formatter.moment(request.opened_at) if request.opened_at else None,
+        asked_ago=formatter.ago(request.opened_at) if request.opened_at else "",
+        due=formatter.moment(request.expires_at) if request.expires_at else None,
+        due_in=formatter.until(request.expires_at) if request.expires_at else "",
+        silence=silence_words(request, people, formatter),
+        timed=timed_words(request, people, formatter),
         diff=diff_of(request, visitor),
         votes=tuple(_vote(vote, request, visitor, people) for vote in request.votes),
         counted=_counted(request, language),
-        may=who_may(request, people, reader, answered=True),
+        may=who_may(request, people, formatter, answered=True),
         decides=decides,
         stands_in=display_name(people, seat.on_behalf, request.tenant) if seat.on_behalf else "",
         voted=any(vote.subject == visitor.person.id for vote in request.votes),
         why_not=_why_not(request, seat, visitor, people) if pending and not decides else "",
         edits=pending and decides and request.edit != "off" and not why_no_edit(request, args),
-        remembers=pending and decides and can_remember(request, visitor.person, people, reader.now),
+        remembers=pending and decides and can_remember(request, visitor.person, people, formatter.now),
         example=_example(request),
         typed=(*typed_words(request, visitor), "")[0] if pending else "",
         raw=_raw(request, args),
@@ -175,8 +175,8 @@ def version_of(request: ApprovalRequest, line: CallLine | None) -> str:
 
 def rule_words(rule: str, language: str) -> str:
     """The rule that asked, in words."""
-    key = f"card.rule.{rule}"
-    return text(key, language) if has_text(key) else text("card.rule.other", language, rule=rule)
+    key = f"rule.{rule}"
+    return text(key, language) if has_text(key) else text("rule.other", language, rule=rule)
 
 
 def why_no_edit(request: ApprovalRequest, args: Any) -> str:
@@ -198,7 +198,7 @@ def typed_words(request: ApprovalRequest, visitor: Visitor) -> tuple[str, ...]:
     rows = [row for row in request.card.rows if row.name and not row.secret and not row.cut]
     amount = next((row for row in rows if is_money(row)), None)
     if amount is not None:
-        return visitor.reader.value(amount, ()), amount.value
+        return visitor.formatter.value(amount, ()), amount.value
     return (rows[0].value if rows else request.code,)
 
 
@@ -215,25 +215,25 @@ def _row(row: CardRow, request: ApprovalRequest, args: Any, visitor: Visitor) ->
     if row.cut and isinstance(args, dict):
         found = find(args, row.name, _ABSENT)
         whole = scalar_line(found, ARGUMENTS_BYTES).text if isinstance(found, str) else ""
-    shown = visitor.reader.value(row, request.card.rows)
+    shown = visitor.formatter.value(row, request.card.rows)
     return Row(row.label or row.name, shown, secret=row.secret, whole=whole, length=row.length if row.cut else 0)
 
 
 def _why_not(request: ApprovalRequest, seat: Seat, visitor: Visitor, people: Directory) -> str:
     own = seat.code == "self_approval"
-    language = visitor.reader.language
+    language = visitor.formatter.language
     if not seat.code:
         return text(f"card.needs.{request.min_assurance}", language)
-    return text("card.own" if own else "card.not_yours", language, who=who_may(request, people, visitor.reader))
+    return text("card.own" if own else "card.not_yours", language, who=who_may(request, people, visitor.formatter))
 
 
 def _vote(vote: Vote, request: ApprovalRequest, visitor: Visitor, people: Directory) -> VoteLine:
-    language = visitor.reader.language
+    language = visitor.formatter.language
     who = _named(vote.name or vote.subject, vote.subject, visitor)
     if vote.on_behalf:
         who = text("card.for_whom", language, who=who, whom=display_name(people, vote.on_behalf, request.tenant))
     told = text(f"doubt.state.{vote.verdict}" if request.kind == "in_doubt" else f"state.{vote.verdict}", language)
-    return VoteLine(who, vote.verdict, told, visitor.reader.moment(vote.at), vote.reason)
+    return VoteLine(who, vote.verdict, told, visitor.formatter.moment(vote.at), vote.reason)
 
 
 def _example(request: ApprovalRequest) -> tuple[str, str] | None:
@@ -251,37 +251,31 @@ def _counted(request: ApprovalRequest, language: str) -> str:
 
 
 def _ending(request: ApprovalRequest, line: CallLine | None, visitor: Visitor, people: Directory) -> Ending:
-    language = visitor.reader.language
+    language = visitor.formatter.language
     # Of a withdrawal the request keeps the id alone.
     by = request.decided_by and (request.decided_name or display_name(people, request.decided_by, request.tenant))
     who = _named(by, request.decided_by, visitor)
     doubt = "doubt." if request.kind == "in_doubt" else ""
-    key = f"receipt.{doubt}{request.state}"
+    key = f"ended.{doubt}{request.state}"
     if not has_text(key):
-        key = f"receipt.{request.state}"
+        key = f"ended.{request.state}"
     if request.state == "cancelled" and who:
-        key = "receipt.cancelled_by"
+        key = "ended.cancelled_by"
     decided = request.state in ("approved", "denied", "happened")
     result = request.votes[-1].decision.result if request.state == "happened" and request.votes else ""
     return Ending(
         state=request.state,
         sentence=text(key, language, who=who or "?"),
-        when=visitor.reader.moment(request.decided_at) if request.decided_at else None,
-        where=channel_words(request.decided_channel, language) if decided else "",
+        when=visitor.formatter.moment(request.decided_at) if request.decided_at else None,
+        where=where_words(request.decided_channel, language) if decided else "",
         reason=request.reason,
         result=result,
         then=line if request.state in ("approved", "lapsed", "happened") else None,
     )
 
 
-def channel_words(channel: str, language: str) -> str:
-    """Where an answer came from."""
-    key = f"channel.{channel}"
-    return text(key, language) if has_text(key) else where_words(channel, language)
-
-
 def _named(name: str, subject: str, visitor: Visitor) -> str:
-    return f"{name} ({text('receipt.you', visitor.reader.language)})" if subject == visitor.person.id else name
+    return f"{name} ({text('receipt.you', visitor.formatter.language)})" if subject == visitor.person.id else name
 
 
 def _raw(request: ApprovalRequest, args: Any) -> str:

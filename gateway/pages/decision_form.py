@@ -8,8 +8,8 @@ from signoff.contracts.decision import Remember, Verdict
 from signoff.contracts.limits import MAX_REMEMBERED_USES, REASON_CHARS
 from signoff.gateway.decision_service import Answer
 from signoff.gateway.errors import BadRequest
-from signoff.gateway.pages.texts import text
 from signoff.gateway.pages.visitor import Visitor
+from signoff.texts.catalogue import text
 
 VERDICTS: Final[tuple[Verdict, ...]] = ("approved", "denied")
 DOUBT_VERDICTS: Final[tuple[Verdict, ...]] = ("happened", "approved", "denied")
@@ -46,7 +46,7 @@ def answer_in(form: Mapping[str, str], verdict: Verdict, visitor: Visitor, chann
         revision=int(form["revision"]) if form.get("revision", "").isdecimal() else None,
         question_hash=form.get("question_hash", ""),
         delivery=form.get("delivery", "")[:64],
-        remember=None if verdict == "happened" else remember_in(form, visitor.reader.language),
+        remember=None if verdict == "happened" else remember_in(form, visitor.formatter.language),
         result=form.get("result", "").strip()[:REASON_CHARS] if verdict == "happened" else "",
     )
 

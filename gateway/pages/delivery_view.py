@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from signoff.gateway.auth.person_lookup import display_name
-from signoff.gateway.pages.texts import text
 from signoff.people.directory import Directory
 from signoff.registry.manifest.channel_sections import ChannelDeclared
 from signoff.store.delivery_queue import DeliveryRow
+from signoff.texts.catalogue import text
 
 
 @dataclass(frozen=True)

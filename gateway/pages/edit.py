@@ -21,12 +21,12 @@ from signoff.gateway.pages.card_view import typed_right, typed_words, why_no_edi
 from signoff.gateway.pages.decision_form import answer_in
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.renderer import Pages
-from signoff.gateway.pages.texts import text
 from signoff.gateway.pages.timeline_view import diff_lines
 from signoff.gateway.pages.visitor import Visitor, Visitors
-from signoff.gateway.pages.words import Reader
 from signoff.gateway.request_loader import Opened, note_of, open_request
 from signoff.registry.tool import Tool
+from signoff.texts.catalogue import text
+from signoff.texts.formatter import Formatter
 
 STEPS: Final = ("write", "review", "approve")
 
@@ -52,17 +52,17 @@ class EditPages:
         opened = await open_request(self._deps, approval, visitor)
         why = self._why_not(opened, visitor)
         if why:
-            raise BadRequest(text("edit.not_now", visitor.reader.language, why=why), status=409)
+            raise BadRequest(text("edit.not_now", visitor.formatter.language, why=why), status=409)
         return self._write(opened, visitor, self._read(opened, {}))
 
     async def send(self, request: Request, approval: str) -> Response:
         """What was written: back to the fields, on to the review, or decided."""
         visitor = await self._visitors.visitor(request)
-        language = visitor.reader.language
+        language = visitor.formatter.language
         form = {name: str(value) for name, value in (await read_form(request)).items()}
         opened = await open_request(self._deps, approval, visitor)
         if not visitor.opened(form.get("token", ""), _purpose(opened.request)):
-            return self._over(opened, visitor, note=text("receipt.out_of_date", language), status=403)
+            return self._over(opened, visitor, note=text("note.out_of_date", language), status=403)
         why = self._why_not(opened, visitor)
         if why:
             return self._over(opened, visitor, note=text("edit.not_now", language, why=why), status=409)
@@ -89,7 +89,7 @@ class EditPages:
             "note": note,
             "typed": words[0] if words else "",
             "effect": changed.card.effect,
-            "lines": diff_lines(opened.request.card.rows, changed.card.rows, visitor.reader),
+            "lines": diff_lines(opened.request.card.rows, changed.card.rows, visitor.formatter),
             "sent": [(field.key, form[field.key]) for field in typed.fields if field.key in form],
             "delivery": secrets.token_hex(16),
         }
@@ -97,7 +97,7 @@ class EditPages:
         return self._pages.page("edit_review.html", visitor, status=status, nav="waiting", **context)
 
     async def _approve(self, opened: Opened, visitor: Visitor, typed: Typed, form: Mapping[str, str]) -> Response:
-        language = visitor.reader.language
+        language = visitor.formatter.language
         words = typed_words(as_edited(opened.request, typed.written, self._deps.catalog), visitor)
         if words and not typed_right(form.get("typed", ""), words):
             note = text("card.typed_wrong", language, what=words[0])
@@ -107,7 +107,7 @@ class EditPages:
         receipt = await decide(self._deps, opened.request.id, answer)
         if receipt.status in ("accepted", "counted"):
             return RedirectResponse(f"/approvals/{opened.request.id}", status_code=303)
-        note = note_of(receipt, language)
+        note = note_of(receipt, visitor.formatter)
         if receipt.code in ("malformed", "not_allowed", "unavailable"):
             return self._write(opened, visitor, typed, note=note, status=receipt_status(receipt))
         return self._over(opened, visitor, note=note, status=receipt_status(receipt))
@@ -123,7 +123,7 @@ class EditPages:
 
     def _why_not(self, opened: Opened, visitor: Visitor) -> str:
         why = why_no_edit(opened.request, opened.args) or ("" if opened.page.decides else "edit.why.you")
-        return text(why, visitor.reader.language) if why else ""
+        return text(why, visitor.formatter.language) if why else ""
 
     def _write(self, opened: Opened, visitor: Visitor, typed: Typed, *, note: str = "", status: int = 200) -> Response:
         context = {
@@ -131,7 +131,7 @@ class EditPages:
             "note": note,
             "fields": typed.fields,
             "problems": typed.problems,
-            "hints": lambda field: _hints(field, visitor.reader),
+            "hints": lambda field: _hints(field, visitor.formatter),
             "rows": lambda field: min(12, max(2, field.shown.count("\n") + 1)),
             "tool_known": self._tool(opened.request) is not None,
         }
@@ -155,9 +155,9 @@ def _purpose(request: ApprovalRequest) -> str:
     return f"edit {request.id}"
 
 
-def _hints(field: Field, reader: Reader) -> str:
+def _hints(field: Field, formatter: Formatter) -> str:
     """What may be written into a field, in a line."""
-    language = reader.language
+    language = formatter.language
     told = [field.help.rstrip(".")] if field.help else []
     if field.kind in ("number", "integer", "lines", "json"):
         told.append(text(f"edit.{field.kind}", language))
@@ -170,4 +170,4 @@ def _hints(field: Field, reader: Reader) -> str:
 
 def _wrong(typed: Typed, language: str) -> str:
     count = len(typed.problems) + sum(bool(field.problem) for field in typed.fields)
-    return text("edit.wrong_one", language) if count == 1 else text("edit.wrong", language, n=count)
+    return text("edit.wrong", language, n=count)

@@ -12,8 +12,8 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.freeze_service import freeze, operates, thaw
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.renderer import Pages
-from signoff.gateway.pages.texts import text
 from signoff.gateway.pages.visitor import Visitor, Visitors
+from signoff.texts.catalogue import text
 
 _FREEZE: Final = "freeze"
 _THAW: Final = "thaw"
@@ -38,17 +38,17 @@ class FreezePages:
     async def look(self, request: Request) -> Response:
         """How the tenant stands. Everybody may see it; only an operator is offered to change it."""
         visitor = await self._visitors.visitor(request)
-        note = text("freeze.thawed", visitor.reader.language) if request.query_params.get("thawed") else ""
+        note = text("freeze.thawed", visitor.formatter.language) if request.query_params.get("thawed") else ""
         return self._page(visitor, note=note)
 
     async def freeze(self, request: Request) -> Response:
         """Freeze the visitor's tenant, or sweep a frozen one again."""
         visitor = await self._visitors.visitor(request)
-        language = visitor.reader.language
+        language = visitor.formatter.language
         form = await read_form(request)
         reason = str(form.get("reason", "")).strip()
         if not visitor.opened(str(form.get("token", "")), _FREEZE):
-            return self._page(visitor, note=text("receipt.out_of_date", language), status=403, reason=reason)
+            return self._page(visitor, note=text("note.out_of_date", language), status=403, reason=reason)
         again = visitor.freeze is not None
         if not again and not (form.get("sure") and 0 < len(reason) <= REASON_CHARS):
             note = text("freeze.unsure", language, n=REASON_CHARS)
@@ -69,9 +69,9 @@ class FreezePages:
     async def thaw(self, request: Request) -> Response:
         """Lift the freeze of the visitor's tenant."""
         visitor = await self._visitors.visitor(request)
-        language = visitor.reader.language
+        language = visitor.formatter.language
         if not visitor.opened(str((await read_form(request)).get("token", "")), _THAW):
-            return self._page(visitor, note=text("receipt.out_of_date", language), status=403)
+            return self._page(visitor, note=text("note.out_of_date", language), status=403)
         try:
             await thaw(self._deps, visitor.person, channel="inbox")
         except NotFound:

@@ -13,9 +13,9 @@ from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.renderer import Pages
-from signoff.gateway.pages.texts import text
 from signoff.gateway.pages.visitor import Visitor, Visitors
-from signoff.gateway.pages.words import Moment
+from signoff.texts.catalogue import text
+from signoff.texts.formatter import Moment
 
 
 @dataclass(frozen=True)
@@ -48,16 +48,16 @@ class GrantsPages:
     async def index(self, request: Request) -> Response:
         """What is remembered in the visitor's tenant and concerns them, newest first."""
         visitor = await self._visitors.visitor(request)
-        done = text("grants.revoked", visitor.reader.language) if request.query_params.get("revoked") else ""
+        done = text("grants.revoked", visitor.formatter.language) if request.query_params.get("revoked") else ""
         return await self._page(visitor, note=done)
 
     async def revoke(self, request: Request, grant: str) -> Response:
         """Take one back; only whose answer it is, or an operator, can."""
         visitor = await self._visitors.visitor(request)
-        language = visitor.reader.language
+        language = visitor.formatter.language
         token = str((await read_form(request)).get("token", ""))
         if not visitor.opened(token, _purpose(grant)):
-            return await self._page(visitor, note=text("receipt.out_of_date", language), bad=True, status=403)
+            return await self._page(visitor, note=text("note.out_of_date", language), bad=True, status=403)
         try:
             await take_back(self._deps, grant, visitor.person, visitor.person.tenant)
         except Refused as error:
@@ -77,8 +77,8 @@ class GrantsPages:
             grant=grant,
             tool=(tool.title if tool is not None else "") or grant.like.tool,
             people=", ".join(display_name(self._deps.people, each, grant.like.tenant) for each in grant.people),
-            until=visitor.reader.moment(grant.expires_at),
-            until_in=visitor.reader.until(grant.expires_at),
+            until=visitor.formatter.moment(grant.expires_at),
+            until_in=visitor.formatter.until(grant.expires_at),
             token=visitor.token(_purpose(grant.id)),
         )
 

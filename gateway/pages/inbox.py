@@ -26,11 +26,11 @@ from signoff.gateway.pages.card_view import CardPage, typed_right, typed_words
 from signoff.gateway.pages.decision_form import SPANS, USES, answer_in, verbs_of, verdict_in
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.renderer import Pages
-from signoff.gateway.pages.texts import text
 from signoff.gateway.pages.values import open_values
 from signoff.gateway.pages.visitor import Visitor, Visitors
-from signoff.gateway.pages.words import Moment
 from signoff.gateway.request_loader import note_of, open_card, own_approval
+from signoff.texts.catalogue import text
+from signoff.texts.formatter import Moment
 
 LISTED: Final = 200
 LOOK_SECONDS: Final = 2.0
@@ -117,15 +117,15 @@ class WaitingPages:
         visitor = await self._visitors.visitor(request)
         own_approval(visitor, approval)
         form = {name: str(value) for name, value in (await read_form(request)).items()}
-        language = visitor.reader.language
+        language = visitor.formatter.language
         verdict = verdict_in(form)
         plain, careful = (
             visitor.opened(form.get("token", ""), f"{purpose} {approval}") for purpose in ("decide", "decide-typed")
         )
         if not (plain or careful):
-            return await self._card_page(visitor, approval, note=text("receipt.out_of_date", language), status=403)
+            return await self._card_page(visitor, approval, note=text("note.out_of_date", language), status=403)
         if verdict is None:
-            return await self._card_page(visitor, approval, note=text("receipt.no_verdict", language), status=422)
+            return await self._card_page(visitor, approval, note=text("note.no_verdict", language), status=422)
         if careful and verdict == "approved":
             words = typed_words(await self._conversations.request(approval, visitor.person), visitor)
             if words and not typed_right(form.get("typed", ""), words):
@@ -143,7 +143,7 @@ class WaitingPages:
         own_approval(visitor, approval)
         form = await read_form(request)
         if not visitor.opened(str(form.get("token", "")), f"withdraw {approval}"):
-            note = text("receipt.out_of_date", visitor.reader.language)
+            note = text("note.out_of_date", visitor.formatter.language)
             return await self._card_page(visitor, approval, note=note, status=403)
         return await self._answered(visitor, approval, await withdraw(self._deps, approval, visitor.person, ""))
 
@@ -173,7 +173,7 @@ class WaitingPages:
             self._visitors.remember(visitor, response)
             return response
         status = receipt_status(receipt)
-        note = note_of(receipt, visitor.reader.language)
+        note = note_of(receipt, visitor.formatter)
         try:
             return await self._card_page(
                 visitor, approval, note=note, status=status, refused=receipt.status != "pending"
@@ -222,16 +222,16 @@ class WaitingPages:
         }
 
     async def _rows(self, visitor: Visitor) -> list[WaitingRow]:
-        person, reader = visitor.person, visitor.reader
+        person, formatter = visitor.person, visitor.formatter
         entries = self._deps.rights(person)
         found = await self._deps.requests.waiting(person.tenant, approvers=entries, limit=LISTED)
         return [
             WaitingRow(
                 card=card,
                 requester=display_name(self._deps.people, card.requester, person.tenant),
-                due=reader.moment(card.expires_at) if card.expires_at else None,
-                due_in=reader.until(card.expires_at) if card.expires_at else "",
-                soon=reader.soon(card.expires_at) if card.expires_at else False,
+                due=formatter.moment(card.expires_at) if card.expires_at else None,
+                due_in=formatter.until(card.expires_at) if card.expires_at else "",
+                soon=formatter.soon(card.expires_at) if card.expires_at else False,
                 together=card.kind == "approval" and self._together(card.tool),
             )
             for card in found

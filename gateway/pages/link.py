@@ -23,10 +23,10 @@ from signoff.gateway.errors import BadRequest, receipt_status
 from signoff.gateway.pages.card_view import CardPage, typed_right, typed_words
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.renderer import Pages
-from signoff.gateway.pages.texts import text
 from signoff.gateway.pages.values import open_values
 from signoff.gateway.pages.visitor import Visitor, Visitors
 from signoff.gateway.request_loader import note_of, open_card
+from signoff.texts.catalogue import text
 
 ASSURANCE: Final[Assurance] = "link"
 _BOTH: Final[tuple[Verdict, ...]] = ("approved", "denied")
@@ -75,12 +75,12 @@ class LinkPages:
         opened = await self._opened(request, written)
         link, visitor = opened.link, opened.visitor
         form = {name: str(value) for name, value in (await read_form(request)).items()}
-        language = visitor.reader.language
+        language = visitor.formatter.language
         if not visitor.opened(form.get("token", ""), opened.purpose):
-            return await self._page(opened, note=text("receipt.out_of_date", language), status=403)
+            return await self._page(opened, note=text("note.out_of_date", language), status=403)
         verdict = next((each for each in _verbs(link) if each == form.get("verdict")), None)
         if verdict is None:
-            return await self._page(opened, note=text("receipt.no_verdict", language), status=422)
+            return await self._page(opened, note=text("note.no_verdict", language), status=422)
         card = await self._card(opened)
         if card.request.state == "pending" and not card.decides:
             return await self._page(opened, note=card.why_not, status=403)
@@ -102,7 +102,10 @@ class LinkPages:
         if receipt.status in ("accepted", "counted"):
             return RedirectResponse(f"/link/{written}", status_code=303)
         return await self._page(
-            opened, note=note_of(receipt, language), status=receipt_status(receipt), bad=receipt.status == "refused"
+            opened,
+            note=note_of(receipt, visitor.formatter),
+            status=receipt_status(receipt),
+            bad=receipt.status == "refused",
         )
 
     async def values(self, request: Request, written: str) -> Response:
@@ -135,7 +138,7 @@ class LinkPages:
         """The card, with the form only where a link may answer: what was sent, and no question of what happened."""
         card = await open_card(self._deps, opened.link.approval, opened.visitor)
         self._require_lately(card)
-        language = opened.visitor.reader.language
+        language = opened.visitor.formatter.language
         if card.request.kind == "in_doubt":
             return dataclasses.replace(card, decides=False, why_not=text("link.doubt", language))
         if card.request.revision != opened.link.revision:

@@ -1,5 +1,6 @@
 """Pages from templates. Everything is escaped; words come from the catalog of texts."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -11,9 +12,9 @@ from signoff.contracts.ids import show_code
 from signoff.gateway.auth.person_lookup import active_people, display_name
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.freeze_service import operates
-from signoff.gateway.pages.texts import DEFAULT_LANGUAGE, has_text, text
 from signoff.gateway.pages.visitor import Browser, Visitor, Visitors
 from signoff.gateway.record_access import reads_record
+from signoff.texts.catalogue import ENGLISH, has_text, text
 
 _HERE: Final = Path(__file__).parent
 STATIC: Final = _HERE / "static"
@@ -52,11 +53,11 @@ class Pages:
 
         It greets nobody at a browser where nobody signed in, or without one (an error too early to know).
         """
-        language = visitor.reader.language if visitor is not None else DEFAULT_LANGUAGE
+        words = visitor.formatter.text if visitor is not None else partial(text, language=ENGLISH)
         known = visitor if isinstance(visitor, Visitor) else None
         response = HTMLResponse(
             _TEMPLATES.get_template(template).render(
-                t=lambda key, **values: text(key, language, **values),
+                t=words,
                 name_of=lambda subject: display_name(self._deps.people, subject),
                 visitor=visitor,
                 known=known,
@@ -65,7 +66,7 @@ class Pages:
                 development=self._deps.settings.profile == "development",
                 people=active_people(self._deps.people),
                 remembers=self._remembers,
-                language=language,
+                language=visitor.formatter.language if visitor is not None else ENGLISH,
                 nav=nav,
                 count=count,
                 **context,

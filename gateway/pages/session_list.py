@@ -78,11 +78,11 @@ class SessionList:
         return row if own else row.model_copy(update={"requester": ""})
 
     def _shown(self, row: SessionRow, visitor: Visitor) -> dict[str, object]:
-        reader = visitor.reader
+        formatter = visitor.formatter
         return {
             "row": row,
             "name": session_name(SessionKey(row.tenant, row.session)),
             "requester": display_name(self._deps.people, row.requester, row.tenant) if row.requester else "",
-            "started": reader.moment(row.started_at) if row.started_at else None,
-            "ago": reader.ago(row.started_at) if row.started_at else "",
+            "started": formatter.moment(row.started_at) if row.started_at else None,
+            "ago": formatter.ago(row.started_at) if row.started_at else "",
         }

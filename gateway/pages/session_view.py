@@ -11,8 +11,8 @@ from signoff.contracts.session_messages import SessionTurnView, SessionView
 from signoff.contracts.turn import TurnView
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.pages.texts import text
 from signoff.gateway.pages.turn_view import Said, Talk, said_in, said_words
+from signoff.texts.catalogue import text
 
 IN_FULL: Final = 20
 """Turns shown with their calls; of older ones the words."""

@@ -22,11 +22,11 @@ from signoff.gateway.live import Live, event
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.renderer import Pages
 from signoff.gateway.pages.session_view import session_talk, state_of, turns_in_full
-from signoff.gateway.pages.texts import text
 from signoff.gateway.pages.visitor import Visitor, Visitors
 from signoff.gateway.request_models import SayBody
 from signoff.gateway.session_names import own_session
 from signoff.gateway.turn_starter import new_id, read_session, say
+from signoff.texts.catalogue import text
 
 WATCH_SECONDS: Final = 0.7
 
@@ -83,7 +83,7 @@ class SessionPages:
         if not note and self._own_session(visitor, key) != key:
             # Who may only read it; a stranger is told, as everywhere, that there is none.
             await self._conversations.session(key, visitor.person)
-            note, status = text("talk.not_yours", visitor.reader.language), 403
+            note, status = text("talk.not_yours", visitor.formatter.language), 403
         if not note:
             note, status = await self._say(visitor, form, key)
         if note:
@@ -96,7 +96,7 @@ class SessionPages:
         key = _own(visitor, session)
         form = await _fields(request)
         if not visitor.opened(form.get("token", ""), f"cancel {session_name(key)}"):
-            note = text("receipt.out_of_date", visitor.reader.language)
+            note = text("note.out_of_date", visitor.formatter.language)
             return await self._talk(visitor, key, note=note, status=403)
         await self._conversations.stop_session(key, visitor.person)
         return RedirectResponse(f"/sessions/{session_name(key)}", status_code=303)
@@ -114,7 +114,7 @@ class SessionPages:
 
     def _unsaid(self, visitor: Visitor, form: dict[str, str], purpose: str) -> tuple[str, int]:
         """Why a form says nothing, and the status; "" where it does."""
-        language = visitor.reader.language
+        language = visitor.formatter.language
         if not visitor.opened(form.get("token", ""), purpose):
             return text("new.out_of_date", language), 403
         if not form.get("text", "").strip() or not is_id(form.get("id", "")):
@@ -165,7 +165,7 @@ class SessionPages:
         status: int = 200,
         words: str = "",
     ) -> Response:
-        language = visitor.reader.language
+        language = visitor.formatter.language
         view = await self._conversations.session(key, visitor.person)
         talk = await session_talk(self._deps, view, await turns_in_full(self._deps, view), language)
         first = next((said.words for said in talk.entries if said.who == "person"), "")
@@ -182,7 +182,7 @@ class SessionPages:
             turns=[turn_name(TurnKey(view.tenant, view.session, turn.turn)) for turn in view.turns],
             actor=view.actor,
             user=view.owner or self._asker(visitor),
-            started=visitor.reader.moment(started) if started else None,
+            started=visitor.formatter.moment(started) if started else None,
             temporal=self._deps.temporal_link(key),
             id=new_id(self._deps),
             token=visitor.token(f"say {name}"),

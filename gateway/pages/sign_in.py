@@ -19,10 +19,10 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.renderer import Pages
-from signoff.gateway.pages.texts import text
 from signoff.gateway.pages.visitor import Browser, Visitors
 from signoff.gateway.signed_state import seal, unseal
 from signoff.store.tokens import Token, Tokens
+from signoff.texts.catalogue import text
 
 ATTEMPT: Final = "signoff_attempt"
 """The cookie of a sign-in that is on its way to the provider and back."""
@@ -61,7 +61,7 @@ class LoginPages:
             return RedirectResponse(then, status_code=303)
         browser = await self._visitors.browser(request)
         told = next((key for key in ("out", "lost") if key in request.query_params), "")
-        return self._form(browser, then, note=text(f"login.{told}", browser.reader.language) if told else "")
+        return self._form(browser, then, note=text(f"login.{told}", browser.formatter.language) if told else "")
 
     async def by_token(self, request: Request) -> Response:
         """Sign in with a pasted token."""
@@ -69,7 +69,7 @@ class LoginPages:
         form = {name: str(value) for name, value in (await read_form(request)).items()}
         then = local_path(form.get("next", ""))
         if not browser.opened(form.get("token", ""), "login"):
-            note = text("login.out_of_date", browser.reader.language)
+            note = text("login.out_of_date", browser.formatter.language)
             return self._form(browser, then, note=note, status=403)
         try:
             token = await self._tokens.known(form.get("secret", "").strip(), self._deps.clock())
@@ -136,7 +136,7 @@ class LoginPages:
         # For whoever keeps the list of people; who was refused is told neither.
         login, person = (str(error.context.get(key, "")) for key in ("login", "person"))
         await self._refusals.note(error.message, login=login, person=person)
-        note = text("login.refused", browser.reader.language, why=error.message)
+        note = text("login.refused", browser.formatter.language, why=error.message)
         return self._form(browser, then, note=note, status=401)
 
     def _form(self, browser: Browser, then: str, *, note: str = "", status: int = 200) -> Response:

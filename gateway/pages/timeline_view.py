@@ -8,11 +8,11 @@ from signoff.approvals.edit_diff import changes
 from signoff.contracts.approval import ApprovalRequest, CardRow
 from signoff.contracts.person import Person
 from signoff.gateway.auth.person_lookup import active_people
-from signoff.gateway.pages.texts import text
 from signoff.gateway.pages.visitor import Visitor
-from signoff.gateway.pages.words import Moment, Reader
 from signoff.people.directory import Directory
 from signoff.people.eligibility import rights
+from signoff.texts.catalogue import text
+from signoff.texts.formatter import Formatter, Moment
 
 
 @dataclass(frozen=True)
@@ -46,40 +46,43 @@ def state_words(request: ApprovalRequest, language: str) -> str:
     return text(f"{doubt}state.{request.state}", language)
 
 
-def who_may(request: ApprovalRequest, people: Directory, reader: Reader, *, answered: bool = False) -> str:
+def who_may(request: ApprovalRequest, people: Directory, formatter: Formatter, *, answered: bool = False) -> str:
     """Who may answer: each role with its people, those who stand in for them, then those named one by one.
 
     With `answered` without those who have answered already.
     """
     seats = {seat for vote in request.votes for seat in (vote.subject, vote.on_behalf)} if answered else set()
-    return _told(request.approvers, request, people, reader, seats)
+    return _told(request.approvers, request, people, formatter, seats)
 
 
-def silence_words(request: ApprovalRequest, people: Directory, reader: Reader) -> str:
+def silence_words(request: ApprovalRequest, people: Directory, formatter: Formatter) -> str:
     """What happens if nobody answers in time."""
     if request.kind == "in_doubt":
-        return text("card.silence.given_up", reader.language)
+        return text("card.silence.given_up", formatter.language)
     if request.on_timeout == "escalate" and not request.extended and request.expires_at is not None:
         last = request.expires_at + timedelta(seconds=request.timeout)
-        who = _others(request.escalate_to, request, people, reader)
-        return text("card.silence.extended", reader.language, who=who, when=reader.moment(last).clock)
-    return text("card.silence.denied", reader.language)
+        who = _others(request.escalate_to, request, people, formatter)
+        return text("card.silence.extended", formatter.language, who=who, when=formatter.moment(last).clock)
+    return text("card.silence.denied", formatter.language)
 
 
-def timed_words(request: ApprovalRequest, people: Directory, reader: Reader) -> tuple[Timed, ...]:
+def timed_words(request: ApprovalRequest, people: Directory, formatter: Formatter) -> tuple[Timed, ...]:
     """Reminders and escalation, past and to come, of a request that waits."""
     if request.state != "pending":
         return ()
     told = [
-        Timed(text("card.reminded" if at < request.reminded else "card.reminder", reader.language), reader.moment(when))
+        Timed(
+            text("card.reminded" if at < request.reminded else "card.reminder", formatter.language),
+            formatter.moment(when),
+        )
         for at, when in enumerate(request.remind_at)
     ]
-    who = _others(request.escalate_to, request, people, reader)
+    who = _others(request.escalate_to, request, people, formatter)
     if request.escalated:
-        told.append(Timed(text("card.escalated", reader.language, who=who)))
+        told.append(Timed(text("card.escalated", formatter.language, who=who)))
     elif request.escalate_at is not None:
-        moment = reader.moment(request.escalate_at)
-        told.append(Timed(text("card.escalates", reader.language, who=who), moment))
+        moment = formatter.moment(request.escalate_at)
+        told.append(Timed(text("card.escalates", formatter.language, who=who), moment))
     return tuple(told)
 
 
@@ -89,29 +92,33 @@ def diff_of(request: ApprovalRequest, visitor: Visitor) -> Diff | None:
         return None
     who = request.edited_name or request.edited_by
     if request.edited_by == visitor.person.id:
-        who = f"{who} ({text('receipt.you', visitor.reader.language)})"
-    return Diff(who, diff_lines(request.before, request.card.rows, visitor.reader))
+        who = f"{who} ({text('receipt.you', visitor.formatter.language)})"
+    return Diff(who, diff_lines(request.before, request.card.rows, visitor.formatter))
 
 
-def diff_lines(before: tuple[CardRow, ...], after: tuple[CardRow, ...], reader: Reader) -> tuple[DiffLine, ...]:
+def diff_lines(before: tuple[CardRow, ...], after: tuple[CardRow, ...], formatter: Formatter) -> tuple[DiffLine, ...]:
     """The rows of two cards that differ, their values as each card shows them."""
     old, new = ({row.name: row for row in rows if row.name} for rows in (before, after))
     return tuple(
         DiffLine(
             label=change.label or change.name,
-            before=reader.value(old[change.name], before) if change.name in old else "",
-            after=reader.value(new[change.name], after) if change.name in new else "",
+            before=formatter.value(old[change.name], before) if change.name in old else "",
+            after=formatter.value(new[change.name], after) if change.name in new else "",
         )
         for change in changes(before, after)
     )
 
 
-def _others(approvers: Sequence[str], request: ApprovalRequest, people: Directory, reader: Reader) -> str:
-    return _told(approvers, request, people, reader, set())
+def _others(approvers: Sequence[str], request: ApprovalRequest, people: Directory, formatter: Formatter) -> str:
+    return _told(approvers, request, people, formatter, set())
 
 
 def _told(
-    approvers: Sequence[str], request: ApprovalRequest, people: Directory, reader: Reader, without: Collection[str]
+    approvers: Sequence[str],
+    request: ApprovalRequest,
+    people: Directory,
+    formatter: Formatter,
+    without: Collection[str],
 ) -> str:
     everybody = [
         person
@@ -122,24 +129,28 @@ def _told(
     for approver in approvers:
         kind, _, name = approver.partition(":")
         own = [person for person in everybody if approver in rights(person)]
-        found = [person.name or person.id for person in own] + _standing_in(own, everybody, request, people, reader)
+        found = [person.name or person.id for person in own] + _standing_in(own, everybody, request, people, formatter)
         if kind == "role":
-            told.append(f"{', '.join(found) or text('card.nobody', reader.language)} ({name})")
+            told.append(f"{', '.join(found) or text('card.nobody', formatter.language)} ({name})")
         elif found or people.find(name, request.tenant) is None:
             told.append(", ".join(found) or name)
-    return "; ".join(told) or text("card.nobody", reader.language)
+    return "; ".join(told) or text("card.nobody", formatter.language)
 
 
 def _standing_in(
-    own: Sequence[Person], everybody: Sequence[Person], request: ApprovalRequest, people: Directory, reader: Reader
+    own: Sequence[Person],
+    everybody: Sequence[Person],
+    request: ApprovalRequest,
+    people: Directory,
+    formatter: Formatter,
 ) -> list[str]:
     """Those who may answer only in the place of one of `own`, and of whom."""
     told: list[str] = []
     for person in everybody:
         if person not in own:
-            standing = [each for each in people.delegators(person.id, request.tenant, reader.now) if each in own]
+            standing = [each for each in people.delegators(person.id, request.tenant, formatter.now) if each in own]
             told += [
-                text("card.for_whom", reader.language, who=person.name or person.id, whom=each.name or each.id)
+                text("card.for_whom", formatter.language, who=person.name or person.id, whom=each.name or each.id)
                 for each in standing
             ]
     return told

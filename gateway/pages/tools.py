@@ -20,7 +20,6 @@ from signoff.gateway.auth.person_lookup import DEFAULT_ASKER, known_person
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.renderer import Pages
-from signoff.gateway.pages.texts import text
 from signoff.gateway.pages.visitor import Visitor, Visitors
 from signoff.gateway.turn_starter import chosen_actor
 from signoff.people.directory import principal_of
@@ -31,6 +30,7 @@ from signoff.registry.gates.inventory import exists_for, inventory
 from signoff.registry.gates.pipeline import Judgement, Known, judge
 from signoff.registry.scopes.position import home
 from signoff.registry.tool import Tool
+from signoff.texts.catalogue import text
 
 _SAMPLES: Final[dict[str, Any]] = {"string": "", "number": 0, "integer": 0, "boolean": False, "array": [], "object": {}}
 
@@ -80,7 +80,7 @@ class ToolPages:
         visitor = await self._visitors.visitor(request)
         declared = self._tool(visitor, tool)
         form = {name: str(value) for name, value in (await read_form(request)).items()}
-        language = visitor.reader.language
+        language = visitor.formatter.language
         if not visitor.opened(form.get("token", ""), f"try {declared.name}"):
             return self._form(visitor, declared, form, note=text("try.out_of_date", language), status=403)
         try:

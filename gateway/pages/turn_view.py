@@ -13,8 +13,8 @@ from signoff.contracts.parts import RESPONSE
 from signoff.contracts.turn import TurnView
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.pages.call_view import CallLine, call_line
-from signoff.gateway.pages.texts import text
 from signoff.store.content_store import load_in
+from signoff.texts.catalogue import ENGLISH, text
 
 TEXT_CHARS: Final = 20_000
 _LIVE: Final = ("running", "suspended")
@@ -128,5 +128,5 @@ async def _answer(deps: GatewayDeps, view: TurnView, before: list[Said]) -> list
 
 async def _words(deps: GatewayDeps, content: Content, place: SessionKey) -> str:
     value = await load_in(deps.store, content, place)
-    words = value if isinstance(value, str) else text("turns.untitled")
+    words = value if isinstance(value, str) else text("turns.untitled", ENGLISH)
     return words if len(words) <= TEXT_CHARS else words[:TEXT_CHARS] + "…"

@@ -20,12 +20,12 @@ from signoff.gateway.deps import GatewayDeps, session_name, turn_name
 from signoff.gateway.live import Live, event
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.renderer import Pages
-from signoff.gateway.pages.texts import text
 from signoff.gateway.pages.turn_view import talk_of
 from signoff.gateway.pages.visitor import Visitor, Visitors
 from signoff.gateway.read_access import of_turn
 from signoff.gateway.turn_starter import read_turn
 from signoff.store.questions import Questions
+from signoff.texts.catalogue import text
 
 LISTED: Final = 50
 STATES: Final = (
@@ -65,7 +65,7 @@ class TalkPages:
         key = self._own(visitor, turn)
         form = await read_form(request)
         if not visitor.opened(str(form.get("token", "")), f"cancel {turn_name(key)}"):
-            note = text("receipt.out_of_date", visitor.reader.language)
+            note = text("note.out_of_date", visitor.formatter.language)
             return await self._talk(visitor, key, note=note, status=403)
         await self._conversations.stop_turn(key, visitor.person)
         return RedirectResponse(f"/turns/{turn_name(key)}", status_code=303)
@@ -83,7 +83,7 @@ class TalkPages:
         visitor = await self._visitors.visitor(request)
         given = request.query_params
         chosen = {name: given.get(name, "") for name in ("state", "actor", "person", "since")}
-        reader = visitor.reader
+        formatter = visitor.formatter
         age = SINCE.get(chosen["since"])
         readable = self._conversations.readable(visitor.person)
         found = await turns(
@@ -92,7 +92,7 @@ class TalkPages:
             tenant=visitor.person.tenant,
             state=chosen["state"] if chosen["state"] in STATES else "",
             actor=chosen["actor"] if is_id(chosen["actor"]) else "",
-            since=reader.now - age if age is not None else None,
+            since=formatter.now - age if age is not None else None,
             wanted=lambda row: chosen["person"] in ("", row.requester) and readable(row),
             limit=LISTED,
         )
@@ -101,8 +101,8 @@ class TalkPages:
                 "row": row,
                 "name": turn_name(_key(row)),
                 "requester": display_name(self._deps.people, row.requester, row.tenant),
-                "started": reader.moment(row.started_at) if row.started_at else None,
-                "ago": reader.ago(row.started_at) if row.started_at else "",
+                "started": formatter.moment(row.started_at) if row.started_at else None,
+                "ago": formatter.ago(row.started_at) if row.started_at else "",
             }
             for row in found
         ]
@@ -139,16 +139,16 @@ class TalkPages:
     ) -> Response:
         view = await self._conversations.turn(key, visitor.person)
         session = SessionKey(key.tenant, key.session)
-        talk = await talk_of(self._deps, view, visitor.reader.language)
+        talk = await talk_of(self._deps, view, visitor.formatter.language)
         first = next((said.words for said in talk.entries if said.who == "person"), "")
-        started = visitor.reader.moment(view.started_at) if view.started_at else None
+        started = visitor.formatter.moment(view.started_at) if view.started_at else None
         return self._pages.page(
             "_thread.html" if part else "talk.html",
             visitor,
             status=status,
             nav="turns",
             talk=talk,
-            title=" ".join(first.split())[:80] or text("talk.title", visitor.reader.language),
+            title=" ".join(first.split())[:80] or text("talk.title", visitor.formatter.language),
             view=view,
             turn=turn_name(key),
             session=session_name(session) if self._shows_session(visitor, view, session) else "",

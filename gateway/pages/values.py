@@ -5,10 +5,10 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.pages.texts import text
 from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.value_check import open_page, unopened, value_pages
 from signoff.store.request_reader import LoadedRequest
+from signoff.texts.catalogue import text
 
 _PAGE_DIGITS: Final = 6
 
@@ -26,7 +26,7 @@ async def open_values(deps: GatewayDeps, loaded: LoadedRequest, visitor: Visitor
     if waits and not fetched:
         await open_page(deps.store, loaded, visitor.person, page)
     left = await unopened(deps.store, loaded, visitor.person) if waits else 0
-    language = visitor.reader.language
+    language = visitor.formatter.language
     return {
         "effect": loaded.request.card.effect,
         "values": pages[page - 1],

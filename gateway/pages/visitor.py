@@ -18,9 +18,9 @@ from signoff.contracts.person import Person
 from signoff.gateway.auth.caller import SESSION, SignInNeeded, caller_of, is_session
 from signoff.gateway.auth.person_lookup import DEFAULT_DECIDER, active_people
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.pages.texts import DEFAULT_LANGUAGE, language_of
-from signoff.gateway.pages.words import Reader
 from signoff.store.freezes import Freezes
+from signoff.texts.catalogue import ENGLISH
+from signoff.texts.formatter import Formatter
 
 PERSON: Final = "signoff_person"
 ZONE: Final = "signoff_zone"
@@ -35,7 +35,7 @@ class Browser:
     session: str
     fresh: bool
     key: bytes
-    reader: Reader
+    formatter: Formatter
 
     def token(self, purpose: str) -> str:
         """What a form must carry: bound to this browser, this person and this purpose."""
@@ -67,7 +67,7 @@ class Visitor(Browser):
     @property
     def browser(self) -> Browser:
         """The browser alone."""
-        return Browser(self.session, self.fresh, self.key, self.reader)
+        return Browser(self.session, self.fresh, self.key, self.formatter)
 
     def _who(self) -> tuple[str, str]:
         return self.person.tenant, self.person.id
@@ -101,27 +101,27 @@ class Visitors:
             browser.session,
             browser.fresh,
             browser.key,
-            browser.reader,
+            browser.formatter,
             person=person,
             assurance=assurance,
             signed_in=signed_in,
             freeze=await Freezes(self._deps.store).look(person.tenant),
         )
 
-    async def browser(self, request: Request, locale: str = DEFAULT_LANGUAGE) -> Browser:
+    async def browser(self, request: Request, locale: str = ENGLISH) -> Browser:
         """The browser that sent `request`. Raises `StoreUnavailable`."""
         # Of the store, not of the process: a form opened at one gateway may be sent to another, or after a restart.
         if self._key is None:
             self._key = await self._deps.store.secret_key(_KEY)
         session = request.cookies.get(SESSION, "")
         fresh = not is_session(session)
-        reader = Reader(
-            language=language_of(locale),
-            locale=locale,
+        formatter = Formatter(
+            language=ENGLISH,
             zone=_zone(request.cookies.get(ZONE, "")),
             now=self._deps.clock(),
+            locale=locale,
         )
-        return Browser(new_session() if fresh else session, fresh, self._key, reader)
+        return Browser(new_session() if fresh else session, fresh, self._key, formatter)
 
     def person(self, cookies: Mapping[str, str]) -> Person:
         """The person a browser says it is: nothing proves it, so only the development profile uses this."""

@@ -23,7 +23,6 @@ from signoff.channels.channel_loader import channel_class, read_options
 from signoff.channels.envelopes import Closed, Notice, Reply, Sent
 from signoff.channels.inbound.processor import Answered
 from signoff.channels.inbound.target import Asked
-from signoff.channels.outbound.receipt_text import receipt_words
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Verdict
@@ -36,7 +35,8 @@ from signoff.testing.fake_mail import FakeMail, fake_mail
 from signoff.testing.fake_slack import FakeSlack, fake_slack
 from signoff.testing.fake_whatsapp import FakeWhatsApp, fake_whatsapp
 from signoff.testing.recording_desk import RecordingDesk
-from signoff.texts.formatter import voice_of
+from signoff.texts.endings import receipt_words
+from signoff.texts.formatter import formatter_for
 
 NOW: Final = datetime(2026, 11, 22, 14, 0, tzinfo=UTC)
 WIDE, CHAT, PHONE = 640, 400, 360
@@ -156,7 +156,7 @@ async def pictures() -> dict[str, Picture]:
         await story.over()
         late = await story.decided("denied", "slack")
         respond = {"response_url": f"{slack.url}/respond/{SLACK.rpartition(':')[2]}"}
-        told = receipt_words(late, voice_of(story.ana, NOW), story.cards[0][1].link, code=story.request.code)
+        told = receipt_words(late, formatter_for(story.ana, NOW), story.cards[0][1].link, code=story.request.code)
         await chat.answer(respond, Reply(text=told, receipt=late))
         made |= {"email-closed": Picture(html_of(mail), WIDE), "slack-closed": drawn_slack(slack)}
         made["whatsapp-closed"] = drawn_whatsapp(phone, after=1)

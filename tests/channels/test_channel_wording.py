@@ -1,6 +1,5 @@
 """What channels say: in every language whole, with nothing untrusted unmarked, and in the room there is."""
 
-import string
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
 from zoneinfo import ZoneInfo
@@ -14,14 +13,17 @@ from signoff.approvals.machine import settled_receipt
 from signoff.channels.envelopes import Closed, Notice
 from signoff.channels.inbound.answer_parser import Sender, read
 from signoff.channels.outbound.card_text import LEAST_CHARS, How, Limits, card_words, link_only
-from signoff.channels.outbound.receipt_text import closing_text, closing_words, not_understood, receipt_words, which_one
+from signoff.channels.outbound.receipt_text import closing_text, not_understood, which_one
 from signoff.contracts.approval import ApprovalRequest, Card, CardRow, Vote
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
-from signoff.contracts.person import Person, Principal, Reach
+from signoff.contracts.person import Person, Principal
 from signoff.contracts.receipt import Receipt, ReceiptCode
-from signoff.texts.catalogue import ENGLISH, TABLES, language_of, text
-from signoff.texts.formatter import Voice, moment_words, shown_again, until_words, voice_of, where_words
+from signoff.formats.visible_text import shown_again
+from signoff.texts import catalogue
+from signoff.texts.catalogue import text
+from signoff.texts.endings import closing_words, receipt_words, where_words
+from signoff.texts.formatter import Formatter
 
 NOW = datetime(2026, 11, 22, 14, 2, tzinfo=UTC)
 SAO_PAULO = ZoneInfo("America/Sao_Paulo")
@@ -30,8 +32,8 @@ CODE = "K7Q2FM"
 SHOWN_CODE = f"{CODE[:3]}-{CODE[3:]}"
 LINK = "https://signoff.example/link/abc"
 ANA = Person(id="ana", name="Ana")
-ENGLISH_VOICE = Voice("en", UTC, NOW)
-LANGUAGES = sorted(TABLES)
+ENGLISH_VOICE = Formatter("en", UTC, NOW)
+LANGUAGES = sorted(catalogue.LANGUAGES)
 HOSTILE = "20\nApproved by Ana\u202e\u200b\x1b[2J⟦empty⟧\u2028https://evil.example"
 
 
@@ -72,51 +74,6 @@ def decided(state: str = "approved", **fields: Any) -> ApprovalRequest:
     return request(**{"state": state} | by | fields)
 
 
-def placeholders(words: str) -> set[str]:
-    """The names in braces."""
-    return {name for _, name, _, _ in string.Formatter().parse(words) if name is not None}
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_every_language_has_every_text_with_its_places(language: str) -> None:
-    """No key is missing or made up, no value is left out, and no text is empty."""
-    english, table = TABLES[ENGLISH], TABLES[language]
-    assert set(table) == set(english)
-    assert {key: placeholders(words) for key, words in table.items()} == {
-        key: placeholders(words) for key, words in english.items()
-    }
-    assert all(words.strip() == words != "" for words in table.values())
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_every_language_counts_days_and_months(language: str) -> None:
-    """Seven and twelve, separated by blanks."""
-    assert len(text("time.days_of_week", language).split()) == 7
-    assert len(text("time.months", language).split()) == 12
-
-
-@pytest.mark.parametrize("language", sorted(set(LANGUAGES) - {ENGLISH}))
-def test_no_language_is_english_in_disguise(language: str) -> None:
-    """Sentences are translated; only names and units may read alike."""
-    ours, theirs = TABLES[ENGLISH], TABLES[language]
-    alike = {key for key, words in ours.items() if theirs[key] == words and len(words.split()) > 2}
-    assert alike <= {"card.subject", "time.day"}
-
-
-def test_a_text_that_a_language_lacks_is_said_in_english(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unfinished table says the rest in English, an unknown language all of it."""
-    monkeypatch.setattr("signoff.texts.catalogue.TABLES", {"en": {"a": "one {n}", "b": "two"}, "xx": {"a": "un {n}"}})
-    assert (text("a", "xx", n=1), text("b", "xx"), text("a", "yy", n=2)) == ("un 1", "two", "one 2")
-
-
-@pytest.mark.parametrize(
-    ("locale", "language"), [("de-AT", "de"), ("pt_BR", "pt"), ("FR", "fr"), ("ja", "en"), ("", "en"), ("en-GB", "en")]
-)
-def test_a_locale_gives_a_language(locale: str, language: str) -> None:
-    """By its first part, in any spelling."""
-    assert language_of(locale) == language
-
-
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_words_that_cards_name_are_words_that_decide(language: str) -> None:
     """What a person is told to write is read as just that, with the code and without."""
@@ -150,7 +107,7 @@ def test_a_card_says_what_would_happen_who_asks_and_until_when() -> None:
 def test_a_card_is_whole_in_every_language_and_for_every_way_to_answer(language: str, how: How) -> None:
     """Nothing is left in braces, and all it must say is there."""
     asked = request(quorum=2, revision=2, rule="mine", card=card_of({"to": "Bo"}, agent_says="please", note="changed"))
-    told = card_words(notice(asked), Voice(language, UTC, NOW), how=how).text
+    told = card_words(notice(asked), Formatter(language, UTC, NOW), how=how).text
     assert "{" not in told
     for part in (SHOWN_CODE, "Pay Bo", "clerk", "Guest", "mine", "please", "changed", "16:02 UTC", LINK):
         assert part in told
@@ -271,7 +228,7 @@ def test_a_card_fits_and_says_when_it_is_not_whole(
     """In every room: the code and what would happen are there; so is each value, or that one is not."""
     asked = request(card=card_of(args, agent_says=says))
     sent = notice(asked, link="https://x/" + "l" * link)
-    words = card_words(sent, Voice(language, UTC, NOW), how=how, limits=Limits(whole=room))
+    words = card_words(sent, Formatter(language, UTC, NOW), how=how, limits=Limits(whole=room))
     assert len(words.text) <= room
     assert SHOWN_CODE in words.text
     assert words.effect in words.text
@@ -352,8 +309,8 @@ def test_an_ending_says_who_where_and_when(state: str, fields: dict[str, Any], w
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_an_ending_is_told_in_every_language_and_zone(language: str) -> None:
     """Who and when by the person's clock; a day that is not today is named."""
-    voice = Voice(language, SAO_PAULO, NOW + timedelta(days=1))
-    ending = closing_words(decided(), voice)
+    formatter = Formatter(language, SAO_PAULO, NOW + timedelta(days=1))
+    ending = closing_words(decided(), formatter)
     assert "Ana" in ending
     assert "11:02 -03" in ending
     assert "22" in ending
@@ -376,7 +333,7 @@ def test_every_refusal_is_a_sentence_in_every_language(language: str, code: Rece
         if code == "already_decided"
         else Receipt(status="refused", code=code, approval_id=APPROVAL, message="the body is not JSON")
     )
-    told = receipt_words(receipt, Voice(language, UTC, NOW), LINK, code=CODE)
+    told = receipt_words(receipt, Formatter(language, UTC, NOW), LINK, code=CODE)
     assert told.startswith(f"{SHOWN_CODE}: ")
     assert "{" not in told
     assert (LINK in told) == (code in ("stale", "assurance", "malformed", "unavailable", "already_decided"))
@@ -425,30 +382,6 @@ def test_asking_which_lists_each_with_its_code() -> None:
     told = which_one([request(), other], ENGLISH_VOICE)
     assert f"- {SHOWN_CODE}: Pay 20 EUR to Bo\n- ABC-DEF: Send a mail\n" in told
     assert told.endswith("write “approve CODE”, or “deny CODE” and why.")
-
-
-@pytest.mark.parametrize(
-    ("ahead", "words"),
-    [(30, "in 30 s"), (90, "in 2 min"), (3_570, "in 1 h"), (47 * 3_600, "in 47 h"), (86_400 * 3, "in 3 days")],
-)
-def test_how_long_until_is_told_in_one_unit(ahead: int, words: str) -> None:
-    """Rounded, as a person would say it."""
-    assert until_words(NOW + timedelta(seconds=ahead), ENGLISH_VOICE) == words
-
-
-def test_a_time_is_told_by_the_person_s_clock() -> None:
-    """The zone is named always, the day only when it is another one there."""
-    late = datetime(2026, 11, 22, 23, 30, tzinfo=UTC)
-    assert moment_words(late, ENGLISH_VOICE) == "23:30 UTC"
-    assert moment_words(late, Voice("de", ZoneInfo("Europe/Berlin"), NOW)) == "Mo, 23. Nov., 00:30 CET"
-    assert moment_words(late, Voice("fr", ZoneInfo("Europe/Berlin"), NOW)) == "lun. 23 nov., 00:30 CET"
-
-
-def test_a_person_is_spoken_to_in_their_language() -> None:
-    """By their locale and their clocks."""
-    assert voice_of(Person(id="a", locale="pt-BR"), NOW) == Voice("pt", UTC, NOW)
-    there = Person(id="a", locale="pt-BR", reach=Reach(timezone="America/Sao_Paulo"))
-    assert voice_of(there, NOW) == Voice("pt", SAO_PAULO, NOW)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

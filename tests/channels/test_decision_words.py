@@ -14,7 +14,8 @@ from signoff.channels.inbound.answer_parser import READ_CHARS, Said, Sender, dec
 from signoff.channels.inbound.answer_tokens import LINE_CHARS, find_code, fold
 from signoff.channels.inbound.answer_vocabulary import APPROVE, DENY, LANGUAGES, NO, YES
 from signoff.contracts.ids import show_code
-from signoff.texts.catalogue import TABLES
+from signoff.texts import catalogue
+from signoff.texts.catalogue import texts_of
 
 _LIMITS = frozenset(("but", "only", "if", "unless", "until", "wait", "max", "aber", "nur", "wenn", "pero", "mas"))
 
@@ -232,16 +233,16 @@ def test_no_word_means_two_things(language: str) -> None:
 
 def test_no_word_that_limits_an_answer_is_part_of_one() -> None:
     """What is asked about below a sign-off never stands in a phrase that is passed over above it, but to deny."""
-    for language in TABLES:
+    for language in catalogue.LANGUAGES:
         for phrase, part in phrases_of(language).parts.items():
             assert part == "denied" or not set(phrase.split()) & _LIMITS, phrase
 
 
-@pytest.mark.parametrize("language", sorted(TABLES))
+@pytest.mark.parametrize("language", sorted(catalogue.LANGUAGES))
 def test_the_words_that_cards_tell_people_to_write_decide(language: str) -> None:
     """Each table of texts says how to answer, and that is understood."""
     code = show_code("K7Q2FM")
-    approve, deny = TABLES[language]["word.approve"], TABLES[language]["word.deny"]
+    approve, deny = texts_of(language)["word.approve"], texts_of(language)["word.deny"]
     assert read(f"{approve} {code}", Sender(language)) == Said("approved", "K7Q2FM")
     assert read(f"{deny} {code} because", Sender(language)) == Said("denied", "K7Q2FM", "because")
 

@@ -19,9 +19,9 @@ from signoff.channels.slack.slack import Slack
 from signoff.contracts.approval import Card
 from signoff.contracts.receipt import Receipt
 from signoff.testing.vendor_server import served
-from signoff.texts.formatter import Voice
+from signoff.texts.formatter import Formatter
 
-VOICE = Voice("en", UTC, datetime.now(UTC))
+VOICE = Formatter("en", UTC, datetime.now(UTC))
 
 
 def sections(card: Card) -> list[str]:

@@ -191,7 +191,7 @@ class TestWhatsApp(ChannelSuite):
 
     @played
     async def test_what_says_nothing_is_no_answer(self, rig: Rig) -> None:
-        """A picture with words below it, a voice, a word of somebody else's."""
+        """A picture with words below it, a formatter, a word of somebody else's."""
         await rig.ask()
         await rig.hear(
             fake(rig).message(rig.bo, Body="approve", NumMedia="1", MessageType="image"),

@@ -33,7 +33,7 @@ from signoff.testing.fake_whatsapp import (
 )
 from signoff.testing.rig import Rig
 from signoff.testing.vendor import Vendor
-from signoff.texts.catalogue import TABLES, text
+from signoff.texts.catalogue import LANGUAGES, text
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 SENT = int(NOW.timestamp())
@@ -162,12 +162,12 @@ class TestWhatsApp(ChannelSuite):
 
     @played
     async def test_what_says_nothing_is_answered_and_what_is_passed_on_is_no_answer(self, rig: Rig) -> None:
-        """A picture, a voice, a word of somebody else's."""
+        """A picture, a formatter, a word of somebody else's."""
         await rig.ask()
         name = fake(rig).bubble(rig.card(rig.bo)).name
         context = {"id": name, "forwarded": True}
         await rig.hear(
-            fake(rig).message(rig.bo, "audio", audio={"id": "1", "voice": True}),
+            fake(rig).message(rig.bo, "audio", audio={"id": "1", "formatter": True}),
             fake(rig).message(rig.bo, "image", image={"caption": "approve"}, context={"id": name}),
             fake(rig).message(rig.bo, "text", text={"body": "approve"}, context=context),
         )
@@ -453,7 +453,7 @@ def test_long_words_are_cut_to_what_fits() -> None:
 
 def test_the_titles_of_buttons_fit_in_every_language() -> None:
     """Meta refuses longer ones, and two that are the same."""
-    for language in TABLES:
+    for language in LANGUAGES:
         titles = {text(key, language) for key in ("button.approve", "button.deny")}
         assert len(titles) == 2
         assert all(0 < units(title) <= TITLE_CHARS for title in titles)

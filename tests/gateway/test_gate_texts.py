@@ -5,9 +5,9 @@ from typing import get_args, get_type_hints
 import pytest
 
 from signoff.gateway.pages.card_view import rule_words
-from signoff.gateway.pages.texts import has_text
 from signoff.registry.gates.pipeline import Judgement
 from signoff.registry.permission import PERMISSION_RULE
+from signoff.texts.catalogue import has_text
 
 KINDS = get_args(get_type_hints(Judgement)["kind"])
 

@@ -135,7 +135,7 @@ async def test_the_second_window_sees_who_was_first(gateway: GatewayDesk) -> Non
         answer = await send(page, approval, form, verdict="approved")
     assert answer.status_code == 409
     told = words(answer.text)
-    assert "Somebody was first" in told
+    assert "Already decided" in told
     assert "Denied by Ana" in told
     assert "over the API" in told
 
@@ -162,7 +162,7 @@ async def test_a_stale_card_is_shown_again(gateway: GatewayDesk) -> None:
         for change in ({"revision": "2"}, {"question_hash": "0" * 64}):
             answer = await send(page, approval, {**form, **change}, verdict="approved")
             assert answer.status_code == 409
-            assert "Read it once more" in words(answer.text)
+            assert "Read it as it is now" in words(answer.text)
     assert await state_of(gateway, approval) == "pending"
 
 

@@ -13,7 +13,7 @@ from signoff.channels.envelopes import Closed, Heard, Notice, Raw, Received, Rep
 from signoff.channels.outbound.card_text import Limits, card_words
 from signoff.channels.outbound.receipt_text import closing_text
 from signoff.channels.outbound_http import retry_after
-from signoff.texts.formatter import voice_of
+from signoff.texts.formatter import formatter_for
 
 FIELDS = TypeAdapter(dict[str, str])
 
@@ -40,8 +40,8 @@ class Pigeon(Channel):
 
     async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
         """A card with two buttons. A reminder stands below it and has none: only one message is to be closed."""
-        voice = voice_of(notice.person, self.means.clock())
-        words = card_words(notice, voice, how="buttons", assurance=self.assurance, limits=Limits(whole=4_000))
+        formatter = formatter_for(notice.person, self.means.clock())
+        words = card_words(notice, formatter, how="buttons", assurance=self.assurance, limits=Limits(whole=4_000))
         message = {"to": notice.address, "text": words.text, "token": notice.token, "buttons": {}}
         if before is not None:
             message["below"] = before.vendor_id
@@ -53,13 +53,13 @@ class Pigeon(Channel):
 
     def draws_whole(self, notice: Notice) -> bool:
         """As `deliver` writes it: of a card that is not whole no yes is taken."""
-        voice = voice_of(notice.person, self.means.clock())
+        formatter = formatter_for(notice.person, self.means.clock())
         limits = Limits(whole=4_000)
-        return card_words(notice, voice, how="buttons", assurance=self.assurance, limits=limits).whole
+        return card_words(notice, formatter, how="buttons", assurance=self.assurance, limits=limits).whole
 
     async def close(self, sent: Sent, closed: Closed) -> None:
         """The card says how it ended, and loses its buttons."""
-        words = closing_text(closed, voice_of(closed.person, self.means.clock()))
+        words = closing_text(closed, formatter_for(closed.person, self.means.clock()))
         await self._ask("PATCH", f"/messages/{sent.vendor_id}", {"text": words, "buttons": {}})
 
     async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:

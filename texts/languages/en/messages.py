@@ -1,4 +1,4 @@
-"""English."""
+"""English: what channels carry, how requests end, and times."""
 
 from collections.abc import Mapping
 from typing import Final

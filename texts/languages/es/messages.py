@@ -1,4 +1,4 @@
-"""Spanish."""
+"""Spanish: what channels carry, how requests end, and times."""
 
 from collections.abc import Mapping
 from typing import Final

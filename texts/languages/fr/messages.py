@@ -1,4 +1,4 @@
-"""French."""
+"""French: what channels carry, how requests end, and times."""
 
 # ruff: noqa: E501, RUF001 (one text a line, in its own marks)
 

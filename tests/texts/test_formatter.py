@@ -1,7 +1,7 @@
-import re
+"""How times, numbers and arguments read."""
+
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -9,16 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from signoff.contracts.approval import CardRow
-from signoff.gateway.pages import texts
-from signoff.gateway.pages.texts import TEXTS, language_of, text
-from signoff.gateway.pages.words import Reader
+from signoff.contracts.person import Person, Reach
+from signoff.texts.formatter import Formatter, formatter_for
 
 NOW = datetime(2026, 11, 21, 17, 0, tzinfo=UTC)
 
 
-def reader(locale: str = "en", zone: str = "Europe/Lisbon") -> Reader:
-    """A reader at a fixed time."""
-    return Reader("en", locale, ZoneInfo(zone), NOW)
+def reader(locale: str = "en", zone: str = "Europe/Lisbon") -> Formatter:
+    """For an English reader of a locale, at a fixed time."""
+    return Formatter("en", ZoneInfo(zone), NOW, locale)
 
 
 def row(value: str, name: str = "amount", kind: str = "number", **more: object) -> CardRow:
@@ -41,7 +40,7 @@ def test_times_are_told_from_now_and_in_the_person_s_zone() -> None:
     assert reader().ago(NOW - timedelta(minutes=3)) == "3 min ago"
     assert reader().ago(NOW) == "just now"
     assert reader().until(tomorrow) == "in 24 h"
-    assert reader().until(NOW) == "time is over"
+    assert reader().until(NOW) == "the time is over"
     assert reader().moment(NOW).clock == "17:00"
     assert reader(zone="Asia/Tokyo").moment(NOW).clock == "02:00"
     assert reader().moment(tomorrow).clock == "Sun 22 Nov, 16:40"
@@ -83,21 +82,33 @@ def test_no_digit_of_an_amount_is_lost(amount: Decimal) -> None:
     assert Decimal(shown.replace(".", "").replace(",", ".")) == amount
 
 
-def test_every_language_has_only_known_texts() -> None:
-    """A table may leave texts to English and may not invent keys; an unknown language reads English."""
-    assert all(set(table) <= set(TEXTS["en"]) for table in TEXTS.values())
-    assert language_of("xx-YY") == "en"
-    with pytest.raises(KeyError):
-        text("no.such.text")
+def test_a_count_has_the_marks_of_the_locale() -> None:
+    """Also where a text counts; the language alone says the marks where no locale does."""
+    assert reader("de-CH").count(12_400) == "12.400"
+    assert Formatter("fr", UTC, NOW).count(12_400) == "12\u202f400"
+    assert reader().text("card.length", n=12_400) == "12,400 characters"
+    assert Formatter("en", UTC, NOW).text("waiting.count", n=1) == "1 request waits for your answer."
 
 
-def test_every_text_is_used() -> None:
-    """No page asks for a text that is not there, and no text is left that nothing asks for."""
-    folder = Path(texts.__file__).parent
-    sources = [path for path in folder.rglob("*") if path.suffix in (".py", ".html") and path.name != "texts.py"]
-    written = "".join(path.read_text() for path in sources)
-    asked = set(re.findall(r"""\bt(?:ext)?\(\s*['"]([a-z_.]+)['"]\s*[,)]""", written))
-    assert asked <= set(TEXTS["en"])
-    # A key made of two parts: `t('state.' ~ state)` or `text(f"call.{code}")`.
-    joined = tuple(re.findall(r"""['"]([a-z_]+\.(?:[a-z_]+\.)?)(?:['"]\s*~|\{)""", written))
-    assert [key for key in TEXTS["en"] if f"{key}" not in written and not key.startswith(joined)] == []
+@pytest.mark.parametrize(
+    ("ahead", "words"),
+    [(30, "in 30 s"), (90, "in 2 min"), (3_570, "in 1 h"), (47 * 3_600, "in 47 h"), (86_400 * 3, "in 3 days")],
+)
+def test_how_long_until_is_told_in_one_unit(ahead: int, words: str) -> None:
+    """Rounded, as a person would say it."""
+    assert reader().until(NOW + timedelta(seconds=ahead)) == words
+
+
+def test_a_time_is_told_by_the_person_s_clock() -> None:
+    """The zone is named always, the day only when it is another one there."""
+    now, late = datetime(2026, 11, 22, 14, 2, tzinfo=UTC), datetime(2026, 11, 22, 23, 30, tzinfo=UTC)
+    assert Formatter("en", UTC, now).time(late) == "23:30 UTC"
+    assert Formatter("de", ZoneInfo("Europe/Berlin"), now).time(late) == "Mo, 23. Nov., 00:30 CET"
+    assert Formatter("fr", ZoneInfo("Europe/Berlin"), now).time(late) == "lun. 23 nov., 00:30 CET"
+
+
+def test_a_person_is_spoken_to_in_their_language() -> None:
+    """By their locale and their clocks."""
+    assert formatter_for(Person(id="a", locale="pt-BR"), NOW) == Formatter("pt", UTC, NOW, "pt-BR")
+    there = Person(id="a", locale="pt-BR", reach=Reach(timezone="America/Sao_Paulo"))
+    assert formatter_for(there, NOW) == Formatter("pt", ZoneInfo("America/Sao_Paulo"), NOW, "pt-BR")

@@ -1,4 +1,4 @@
-"""Portuguese."""
+"""Portuguese: what channels carry, how requests end, and times."""
 
 # ruff: noqa: E501 (one text a line)
 

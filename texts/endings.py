@@ -1,0 +1,85 @@
+"""How requests end, and what became of answers, in sentences for those who asked, answered or were asked."""
+
+from datetime import datetime
+from typing import Final
+
+from signoff.approvals.argument_rows import NAME_CHARS
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.ids import show_code
+from signoff.contracts.receipt import Receipt
+from signoff.formats.visible_text import MISSING, one_line
+from signoff.texts.catalogue import has_text, text
+from signoff.texts.formatter import Formatter
+
+REASON_CHARS: Final = 300
+_READ_ON: Final = frozenset(("stale", "assurance", "malformed", "unavailable", "already_decided"))
+
+
+def where_words(channel: str, language: str) -> str:
+    """Where an answer came from: `by e-mail`."""
+    key = f"where.{channel}"
+    if has_text(key):
+        return text(key, language)
+    return text("where.other", language, channel=one_line(channel, NAME_CHARS).text)
+
+
+def closing_words(request: ApprovalRequest, formatter: Formatter) -> str:
+    """How a request ended, in one sentence without a period: `Approved by Ana by e-mail, 14:02 UTC`.
+
+    A request that waits is one that was asked again: what an older card of it says.
+    """
+    state = "replaced" if request.state == "pending" else request.state
+    doubt = request.kind == "in_doubt"
+    who = request.decided_name or request.decided_by
+    return _ending(state, who, request.decided_channel, request.decided_at, formatter, doubt=doubt)
+
+
+def receipt_words(receipt: Receipt, formatter: Formatter, link: str = "", *, code: str = "") -> str:
+    """What became of somebody's answer, in one line, with the request's code; and the link where reading on helps."""
+    sentences = [_receipt(receipt, formatter)]
+    if link and receipt.code in _READ_ON:
+        sentences.append(text("reply.see", formatter.language, link=link))
+    return (f"{show_code(code)}: " if code else "") + " ".join(sentences)
+
+
+def _ending(state: str, who: str, channel: str, at: datetime | None, formatter: Formatter, *, doubt: bool) -> str:
+    named = one_line(who, NAME_CHARS).text
+    key = f"end.doubt.{state}" if doubt and has_text(f"end.doubt.{state}") else f"end.{state}"
+    if state == "cancelled" and named and at is not None:
+        key = "end.cancelled_by"
+    values = {
+        "who": named or text("end.somebody", formatter.language),
+        "where": where_words(channel, formatter.language),
+        "when": formatter.time(at) if at is not None else MISSING,
+    }
+    return text(key, formatter.language, **values)
+
+
+def _receipt(receipt: Receipt, formatter: Formatter) -> str:
+    language = formatter.language
+    if receipt.status == "accepted":
+        return text(f"receipt.accepted.{receipt.verdict or receipt.state}", language)
+    if receipt.status == "counted":
+        return text("receipt.counted", language, n=receipt.votes, of=receipt.needed)
+    if receipt.status == "pending":
+        return text("receipt.pending", language)
+    if receipt.code == "already_decided":
+        return text("receipt.already_decided", language, ending=_decided(receipt, formatter))
+    # It may quote names and rules that somebody wrote, and stands among our own sentences.
+    why = one_line(receipt.message, REASON_CHARS).text
+    return text(f"receipt.{receipt.code or 'malformed'}", language, why=why)
+
+
+def _decided(receipt: Receipt, formatter: Formatter) -> str:
+    at, channel = receipt.decided_at, receipt.channel
+    who = receipt.decided_name or receipt.decided_by
+    if receipt.state == "pending":
+        # What it asks about has begun, by whose word is not known here.
+        ending = one_line(receipt.message, REASON_CHARS).text
+    else:
+        ending = _ending(receipt.verdict or receipt.state, who, channel, at, formatter, doubt=False)
+    if not receipt.reason:
+        return ending
+    # Theirs, so before the sentence about whoever came later.
+    why = text("end.reason", formatter.language, reason=one_line(receipt.reason, REASON_CHARS).text)
+    return f"{ending}. {why.removesuffix('.')}"
