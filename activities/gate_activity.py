@@ -47,7 +47,7 @@ from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policypool import ask_rules
 from signoff.registry.gates.argument_check import as_run
 from signoff.registry.gates.pipeline import Judgement, Known, judge, next_tally
-from signoff.registry.permission import override_hash
+from signoff.registry.hooks import override_hash
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
 from signoff.store.content_store import load_in

@@ -1,15 +1,41 @@
-"""A developer's function that is asked something: it has so long to answer, and can end nothing but itself."""
+"""Runs hooks: each has so long to answer, and can end nothing but itself."""
 
 import asyncio
 import contextlib
-import inspect
+import copy
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from signoff.activities.handler_runner import HandlerEnded
+from signoff.registry.hooks import Hook, is_async
 
 T = TypeVar("T")
+
+
+class NoAnswer(Exception):
+    """A hook gave no answer. Its text says why, as words that follow the hook's name."""
+
+
+async def ask(hook: Hook[T], function: Callable[..., Any], *given: Any, seconds: float | None = None) -> T:
+    """Runs `function`, a hook of this kind, with copies of the mappings among `given`; returns its answer.
+
+    Raises `NoAnswer` where it fails, returns something else, or takes longer than `seconds` (by default the hook's).
+    """
+    limit = hook.seconds if seconds is None else seconds
+    try:
+        # Copies: what a hook is shown is not what runs.
+        copies = [copy.deepcopy(dict(each)) if isinstance(each, Mapping) else each for each in given]
+        returned: object = await bounded(called(function, *copies), limit)
+        answer = hook.parse(returned)
+    except TimeoutError:
+        raise NoAnswer(f"gave no answer within {limit:g} s") from None
+    except Exception as error:
+        # By its class alone: its words may quote a secret argument.
+        raise NoAnswer(f"failed ({type(error).__name__})") from None
+    if answer is None:
+        raise NoAnswer(f"returned a {type(returned).__name__} that is no answer")
+    return answer
 
 
 async def bounded(asked: Awaitable[T], seconds: float) -> T:
@@ -33,8 +59,7 @@ async def bounded(asked: Awaitable[T], seconds: float) -> T:
 
 async def called(function: Callable[..., Any], *given: Any) -> Any:
     """What `function` returns: awaited if it is async, else run where it holds up nobody."""
-    # An object with an async `__call__` is no coroutine function itself.
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+    if is_async(function):
         return await function(*given)
     return await _aside(function, *given)
 

@@ -6,19 +6,18 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from signoff.activities.hook_timeout import bounded, called
+from signoff.activities.hook_timeout import NoAnswer, ask
 from signoff.approvals.redaction import secret_values, without
 from signoff.contracts.call import Pinned
 from signoff.contracts.message import CallPart
 from signoff.policy.compiled_policy import PolicyVerdict
-from signoff.policy.handler_verdict import Answer, ProposedCall, handler_rule, read_answer
+from signoff.policy.handler_verdict import Answer, ProposedCall, handler_rule
 from signoff.policy.handler_verdict import heard as verdict_heard
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.pipeline import Judgement, by_verdict
+from signoff.registry.hooks import POLICY_HANDLER
 from signoff.registry.tool import Tool
 
-SECONDS: Final = 5.0
-"""How long a handler has to answer."""
 _REASON_CHARS: Final = 500
 
 logger = logging.getLogger("signoff.activities")
@@ -40,28 +39,19 @@ async def verdict_of(
     args: Mapping[str, Any],
     ctx: Mapping[str, Any],
     verdict: PolicyVerdict,
-    seconds: float = SECONDS,
+    seconds: float | None = None,
 ) -> PolicyVerdict:
     """The rules' `verdict` on a call in the context `ctx`, once the policy's handler, if any, has answered."""
     policy, handler = catalog.policy(tool.activity), catalog.handlers.get(tool.activity)
     if handler is None or verdict.verdict == "deny":
         return verdict
-    # Copies: what the handler is shown is not what runs.
-    call = ProposedCall(tool.facts, copy.deepcopy(dict(args)))
     try:
-        said = await bounded(called(handler, call, copy.deepcopy(dict(ctx))), seconds)
-        answer = read_answer(said) or _no_answer(f"returned a {type(said).__name__} that is no answer")
-    except TimeoutError:
-        answer = _no_answer(f"gave no answer within {seconds:g} s")
-    except Exception as error:
-        answer = _no_answer(f"failed ({type(error).__name__})")
-    if answer.failed:
+        call = ProposedCall(tool.facts, copy.deepcopy(dict(args)))
+        answer = await ask(POLICY_HANDLER, handler, call, ctx, seconds=seconds)
+    except NoAnswer as none:
+        answer = Answer("ask", reason=f"`handler` {none}, so a person is asked", failed=True)
         logger.warning("%s of tool %s: %s", handler_rule(policy), tool.name, answer.reason)
     # Hidden before it is cut: half of a secret would not be found.
     reason = without(answer.reason, secret_values(args, tool.masked_arguments))[:_REASON_CHARS]
     told = Answer(answer.verdict, answer.level, reason, answer.failed)
     return verdict_heard(policy, verdict, told, args, ctx)
-
-
-def _no_answer(why: str) -> Answer:
-    return Answer("ask", reason=f"`handler` {why}, so a person is asked", failed=True)

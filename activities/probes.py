@@ -1,25 +1,22 @@
-"""A tool's probe, asked what became of a call of which nobody knows, before people are; the ticket keeps its answer."""
+"""Runs a tool's `probe` on in-doubt calls before people are asked; stores its answer on the ticket."""
 
-from copy import deepcopy
 from typing import Any, Final
 
 from temporalio import activity
 
 from signoff.activities.call_journal import Journal, Ran, now
 from signoff.activities.capability_backends import handed_out
-from signoff.activities.hook_timeout import bounded
+from signoff.activities.hook_timeout import NoAnswer, ask
 from signoff.activities.result_processor import Results
 from signoff.activities.worker_deps import Room
 from signoff.approvals import audit_events
 from signoff.contracts.activity_messages import ToolReply
 from signoff.contracts.call import Permit
-from signoff.registry.probe import DidNotHappen, Happened, ProbeAnswer, Unknown
+from signoff.registry.hooks import PROBE, CannotTell, DidNotHappen, Happened, ProbeAnswer
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.store.tickets import Claim
 
-SECONDS: Final = 10.0
-"""How long a probe has to answer; less than what a tool's activity has left when the tool has used up its own time."""
 HAPPENED_NOTE: Final = "The tool did not answer; it was looked up, and this happened."
 UNDONE_NOTE: Final = "it was looked up, and did not happen"
 
@@ -27,7 +24,7 @@ UNDONE_NOTE: Final = "it was looked up, and did not happen"
 class Probing:
     """The probe of one tool."""
 
-    def __init__(self, room: Room, tool: Tool, results: Results, seconds: float = SECONDS) -> None:
+    def __init__(self, room: Room, tool: Tool, results: Results, seconds: float | None = None) -> None:
         self._store = room.store
         self._tool = tool
         self._results = results
@@ -64,18 +61,13 @@ class Probing:
 
     async def _answer(self, args: dict[str, Any], context: ToolContext) -> ProbeAnswer:
         if self._tool.probe is None:
-            return Unknown()
+            return CannotTell()
         try:
-            # The probe may do to the arguments what it likes; they are recorded after it.
-            answer: object = await bounded(self._tool.probe(deepcopy(args), context), self._seconds)
-        except Exception as error:
+            return await ask(PROBE, self._tool.probe, args, context, seconds=self._seconds)
+        except NoAnswer as none:
             # A probe that fails knows nothing: taken for `DidNotHappen`, it would have the tool act twice.
-            activity.logger.warning("the probe of %s failed: %s", self._tool.name, type(error).__name__)
-            return Unknown()
-        if isinstance(answer, Happened | DidNotHappen | Unknown):
-            return answer
-        activity.logger.warning("the probe of %s returned a %s", self._tool.name, type(answer).__name__)
-        return Unknown()
+            activity.logger.warning("the probe of %s %s", self._tool.name, none)
+            return CannotTell()
 
 
 def known(found: Claim) -> ToolReply | None:
@@ -88,6 +80,6 @@ def known(found: Claim) -> ToolReply | None:
 
 
 def _word(answer: ProbeAnswer) -> str:
-    if isinstance(answer, Unknown):
+    if isinstance(answer, CannotTell):
         return "unknown"
     return "happened" if isinstance(answer, Happened) else "did_not_happen"

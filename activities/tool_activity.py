@@ -42,7 +42,7 @@ from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
 from signoff.contracts.message import CallPart
 from signoff.contracts.usage import used_up
 from signoff.registry.gates.pipeline import Judgement
-from signoff.registry.permission import PERMISSION_RULE, override_hash
+from signoff.registry.hooks import PERMISSION_RULE, override_hash
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.store.content_store import load_in

@@ -1,14 +1,13 @@
-"""A tool's own functions are asked here: whether it is there, whether a call of it is permitted. No answer is a no."""
+"""Asks the hooks of tools: which are available, which are selected, whether a call is permitted. No answer is a no."""
 
 import asyncio
-import copy
 import dataclasses
 import logging
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from signoff.activities.hook_timeout import bounded, called
+from signoff.activities.hook_timeout import NoAnswer, ask
 from signoff.activities.policy_handlers import heard
 from signoff.approvals.redaction import secret_values, without
 from signoff.contracts.activity_messages import Tally
@@ -16,22 +15,18 @@ from signoff.contracts.call import Pinned
 from signoff.contracts.message import CallPart
 from signoff.formats.hours import is_open
 from signoff.policypool import ask_rules
-from signoff.registry.availability import Occasion, occasion_of
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.pipeline import Judgement, Known, judge
-from signoff.registry.permission import Permission, read_permission
-from signoff.registry.scopes.route import Select
+from signoff.registry.hooks import AVAILABLE, CHECK_PERMISSIONS, SELECT, HookContext, Permission, Select, hook_context
 from signoff.registry.tool import Tool
 
-SECONDS: Final = 2.0
-"""How long each of them has to answer."""
 _REASON_CHARS: Final = 500
 
 logger = logging.getLogger("signoff.activities")
 
 
 async def unavailable(
-    catalog: Catalog, ctx: Pinned, names: Iterable[str], seconds: float = SECONDS, *, at: datetime | None = None
+    catalog: Catalog, ctx: Pinned, names: Iterable[str], seconds: float | None = None, *, at: datetime | None = None
 ) -> frozenset[str]:
     """The names of those tools that are not there `at` a moment, now if none is given. Never raises.
 
@@ -43,11 +38,11 @@ async def unavailable(
     asked = [tool for tool in found if tool is not None and (tool.available is not None or tool.hours)]
     if not asked:
         return frozenset()
-    occasion, moment = occasion_of(ctx), at or datetime.now(UTC)
+    context, moment = hook_context(ctx), at or datetime.now(UTC)
     asked = [tool for tool in asked if sight.offers(tool)]
     closed = frozenset(tool.name for tool in asked if tool.hours and not is_open(tool.hours, moment))
     asked = [tool for tool in asked if tool.name not in closed]
-    answers = await asyncio.gather(*(_is_available(tool, occasion, seconds) for tool in asked))
+    answers = await asyncio.gather(*(_is_available(tool, context, seconds) for tool in asked))
     return closed.union(tool.name for tool, there in zip(asked, answers, strict=True) if not there)
 
 
@@ -60,21 +55,15 @@ async def withheld(catalog: Catalog, ctx: Pinned, *, at: datetime | None = None)
     return away | others
 
 
-async def permission_of(tool: Tool, args: Any, ctx: Pinned, seconds: float = SECONDS) -> Permission:
+async def permission_of(tool: Tool, args: Any, ctx: Pinned, seconds: float | None = None) -> Permission:
     """What the tool's permission check says of a call with these arguments. Never raises."""
     if tool.check_permissions is None:
         return Permission.allow()
     try:
-        # A copy: what the check is shown is not what runs.
-        said = await bounded(called(tool.check_permissions, copy.deepcopy(args), occasion_of(ctx)), seconds)
-        answer, why = read_permission(said), f"the permission check returned a {type(said).__name__}"
-    except TimeoutError:
-        answer, why = None, f"the permission check gave no answer within {seconds:g} s"
-    except Exception as error:
-        answer, why = None, f"the permission check failed ({type(error).__name__})"
-    if answer is None:
-        logger.warning("tool %s: %s", tool.name, why)
-        return Permission.deny(why)
+        answer = await ask(CHECK_PERMISSIONS, tool.check_permissions, args, hook_context(ctx), seconds=seconds)
+    except NoAnswer as none:
+        logger.warning("tool %s: the permission check %s", tool.name, none)
+        return Permission.deny(f"the permission check {none}")
     # Hidden before it is cut: half of a secret would not be found.
     reason = without(answer.reason, secret_values(args, tool.masked_arguments))[:_REASON_CHARS]
     return dataclasses.replace(answer, reason=reason)
@@ -150,27 +139,18 @@ async def _not_selected(catalog: Catalog, ctx: Pinned, seen: Sequence[Tool]) -> 
 async def _selected(select: Select, ctx: Pinned) -> frozenset[str]:
     data = ctx.extra.get("data")
     try:
-        given = copy.deepcopy(data) if isinstance(data, dict) else {}
-        said: object = await bounded(called(select, occasion_of(ctx), given), SECONDS)
-    except Exception as error:
+        return await ask(SELECT, select, hook_context(ctx), data if isinstance(data, dict) else {})
+    except NoAnswer as none:
         # No choice is no tool: all of them would be more than anybody meant to show.
-        logger.warning("no tool is chosen: `select` of actor %s failed (%s)", ctx.actor, type(error).__name__)
+        logger.warning("no tool is chosen: `select` of actor %s %s", ctx.actor, none)
         return frozenset()
-    if isinstance(said, list | tuple | set | frozenset) and all(isinstance(name, str) for name in said):
-        return frozenset(said)
-    logger.warning("no tool is chosen: `select` of actor %s returned a %s", ctx.actor, type(said).__name__)
-    return frozenset()
 
 
-async def _is_available(tool: Tool, occasion: Occasion, seconds: float) -> bool:
+async def _is_available(tool: Tool, context: HookContext, seconds: float | None) -> bool:
     if tool.available is None:
         return True
     try:
-        said: object = await bounded(called(tool.available, occasion), seconds)
-    except Exception as error:
-        logger.warning("tool %s is not available: `available` failed (%s)", tool.name, type(error).__name__)
+        return await ask(AVAILABLE, tool.available, context, seconds=seconds)
+    except NoAnswer as none:
+        logger.warning("tool %s is not available: `available` %s", tool.name, none)
         return False
-    # Not by its truth: a forgotten `await`, or the text "no", would be true.
-    if said is not True and said is not False:
-        logger.warning("tool %s is not available: `available` returned a %s", tool.name, type(said).__name__)
-    return said is True

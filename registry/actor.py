@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from signoff.contracts.activity_messages import TurnLimits
+from signoff.registry.hooks import Select
 from signoff.registry.results.domain_data import DomainMerge
-from signoff.registry.scopes.route import Route, Select, Shadowing, Use, uses
+from signoff.registry.scopes.route import Route, Shadowing, Use, uses
 from signoff.registry.tool import Tool
 
 

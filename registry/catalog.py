@@ -34,6 +34,7 @@ from signoff.registry.catalog_hash import catalog_hash
 from signoff.registry.cel_context import ContextFields, context_fields, pinned_cel
 from signoff.registry.gates.actor_filters import needs_no_list
 from signoff.registry.gates.tool_view import Sight
+from signoff.registry.hooks import load_policy_handler
 from signoff.registry.manifest.channel_sections import (
     NO_CHANNELS,
     ChannelDeclared,
@@ -41,7 +42,6 @@ from signoff.registry.manifest.channel_sections import (
     RoutingRules,
     build_channels,
 )
-from signoff.registry.policy_handler import policy_handler
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.respond_form import RespondForm, declared_part_types, respond_form
 from signoff.registry.results.destinations import NOWHERE, Destination, Distribution, Observer, build_distribution
@@ -298,7 +298,9 @@ def _every_tool(registry: ToolRegistry, scopes: Mapping[str, Scopes]) -> Iterato
 
 
 def _handlers(registry: ToolRegistry, scopes: Mapping[str, Scopes]) -> dict[str, PolicyHandler]:
-    found = {tool.activity: policy_handler(tool) for tool in _every_tool(registry, scopes)}
+    found = {
+        tool.activity: load_policy_handler(tool.name, tool.requires_approval) for tool in _every_tool(registry, scopes)
+    }
     return {name: handler for name, handler in found.items() if handler is not None}
 
 

@@ -14,13 +14,11 @@ from signoff.contracts.errors import RegistrationError
 from signoff.contracts.usage import UsageLimit
 from signoff.formats.json_schema import Problem, place_told
 from signoff.policy.approval_policy import RequiresApproval
-from signoff.registry.availability import Available
 from signoff.registry.capabilities import Capabilities
 from signoff.registry.docstring import parse_docstring
-from signoff.registry.permission import PermissionCheck
-from signoff.registry.probe import Probe
+from signoff.registry.hooks import Available, Handler, InputCheck, PermissionCheck, Probe
 from signoff.registry.results.annotated_record import Filter
-from signoff.registry.tool import BypassRouting, Concurrency, Handler, InputCheck, Routing, Scope, Tool, Validation
+from signoff.registry.tool import BypassRouting, Concurrency, Routing, Scope, Tool, Validation
 from signoff.registry.tool_context import ToolContext
 
 _UNPASSABLE: Final = {

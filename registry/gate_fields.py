@@ -1,6 +1,5 @@
 """Are the fields of a tool that its gates read right? The first thing that is wrong, with its remedy."""
 
-import inspect
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import fields
@@ -12,6 +11,7 @@ from signoff.contracts.usage import UsageLimit
 from signoff.formats.hours import read_window
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.capabilities import NO_CAPABILITIES, Capabilities
+from signoff.registry.hooks import AVAILABLE, CHECK_PERMISSIONS, PROBE, VALIDATE_INPUT, Hook
 from signoff.registry.tool import Tool
 
 _MODES: Final = ("strict", "warn", "off")
@@ -52,25 +52,16 @@ def _validation(tool: Tool) -> Iterator[Wrong]:
 
 
 def _functions(tool: Tool) -> Iterator[Wrong]:
-    yield from _async(tool, "available", tool.available, "(occasion)", (None,))
-    yield from _async(tool, "check_permissions", tool.check_permissions, "(args, occasion)", ({}, None))
-
-
-def _async(
-    tool: Tool, field: str, function: Callable[..., Any] | None, takes: str, given: tuple[Any, ...]
-) -> Iterator[Wrong]:
-    if function is None:
-        return
-    if not callable(function):
-        yield Wrong(field, function, f"needs its `{field}` to be an async function `{takes}`")
-        return
-    if not inspect.iscoroutinefunction(function) and not inspect.iscoroutinefunction(type(function).__call__):
-        yield Wrong(field, function, f"has a `{field}` that is not `async def`; it is asked by async code only")
-        return
-    try:
-        inspect.signature(function).bind(*given)
-    except TypeError:
-        yield Wrong(field, function, f"has a `{field}` that does not take `{takes}`")
+    given: tuple[tuple[Hook[Any], object], ...] = (
+        (AVAILABLE, tool.available),
+        (CHECK_PERMISSIONS, tool.check_permissions),
+        (PROBE, tool.probe),
+        (VALIDATE_INPUT, tool.validate_input),
+    )
+    for hook, function in given:
+        objection = "" if function is None else hook.objection(function)
+        if objection:
+            yield Wrong(hook.field, function, objection)
 
 
 def _capabilities(tool: Tool) -> Iterator[Wrong]:

@@ -4,8 +4,8 @@ import functools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, get_args
 
+from signoff.registry.hooks import Handler
 from signoff.registry.results.tool_result import FailureCode, Result, ToolFailure, ToolResult
-from signoff.registry.tool import Handler
 from signoff.registry.tool_context import ToolContext
 
 _CODES: Final = get_args(FailureCode)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
@@ -10,22 +10,16 @@ from typing import Any, Final, Literal, TypeAlias
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import RegistrationError
 from signoff.contracts.usage import UsageLimit
-from signoff.formats.json_schema import CompiledSchema, Problem, compile_schema
+from signoff.formats.json_schema import CompiledSchema, compile_schema
 from signoff.policy.approval_policy import ApprovalPolicy, RequiresApproval
 from signoff.policy.facts import ToolFacts
-from signoff.registry.availability import Available
 from signoff.registry.capabilities import NO_CAPABILITIES, Capabilities
-from signoff.registry.correction import Corrected
-from signoff.registry.permission import PermissionCheck
-from signoff.registry.probe import Probe
+from signoff.registry.hooks import Available, Handler, InputCheck, PermissionCheck, Probe
 from signoff.registry.results.annotated_record import Filter
 from signoff.registry.secret_arguments import secret_paths, uncovered
-from signoff.registry.tool_context import ToolContext
 
 Scope: TypeAlias = Literal["generalist", "specialist"]
 Routing: TypeAlias = Literal["routed", "bypass"]
-Handler: TypeAlias = Callable[[dict[str, Any], ToolContext], Awaitable[Any]]
-InputCheck: TypeAlias = Callable[[Mapping[str, Any]], list[Problem] | Corrected]
 Concurrency: TypeAlias = Literal["safe", "exclusive"]
 Validation: TypeAlias = Literal["strict", "warn", "off"]
 
@@ -50,7 +44,7 @@ class Tool:
     `secrets` are names of top-level arguments that are masked; schema `writeOnly` adds to them, nested names dotted.
     `timeout` is in seconds, `max_result_chars` in code points, `version` the author's own text.
     `validate_input` is a pure check after the schema's, before any policy or person sees the arguments (gate 9); it
-    may answer with `Corrected` ones. `validation` says what a misfit with the schema does: `strict` refuses the call,
+    may answer with `Correction` ones. `validation` says what a misfit with the schema does: `strict` refuses the call,
     `warn` tells of it, `off` does not look (X09).
     `available` (gate 8) and `check_permissions` (gate 10) are asked before each call and again where it runs.
     `capabilities` are what the handler is given in `context.capabilities` (gate 12).

@@ -1,6 +1,5 @@
 """Is a tool's declaration right? The checks of B17 in their order; the first failure wins."""
 
-import inspect
 import logging
 import math
 import re
@@ -16,6 +15,7 @@ from signoff.formats.nearest_name import did_you_mean
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.conduct import wrong_conduct
 from signoff.registry.gate_fields import wrong_gate_field
+from signoff.registry.hooks import HANDLER
 from signoff.registry.results.destinations import wrong_filter
 from signoff.registry.tool import Tool
 
@@ -113,34 +113,15 @@ def _check_words(tool: Tool) -> None:
 
 
 def _check_handler(tool: Tool) -> None:
-    handler = tool.handler
-    if not callable(handler):
-        raise _refuse(tool, "handler", handler, "needs a `handler`: an async function `(args, context)`")
-    # An object with `async def __call__` is no coroutine function itself, but may be called like one.
-    if not inspect.iscoroutinefunction(handler) and not inspect.iscoroutinefunction(type(handler).__call__):
-        raise _refuse(tool, "handler", handler, "has a handler that is not `async def`; handlers are async only")
-    try:
-        inspect.signature(handler).bind({}, None)
-    except TypeError:
-        raise _refuse(
-            tool, "handler", handler, "has a handler that does not take `(args, context)`; or declare it with `@tool`"
-        ) from None
+    objection = HANDLER.objection(tool.handler)
+    if objection:
+        more = "; or declare it with `@tool`" if callable(tool.handler) else ""
+        raise _refuse(tool, "handler", tool.handler, objection + more)
 
 
 def _check_probe(tool: Tool) -> None:
-    probe = tool.probe
-    if probe is None:
-        return
-    if tool.read_only:
-        raise _refuse(tool, "probe", probe, "has a `probe` but is `read_only`: it is never in doubt; drop one")
-    if not callable(probe):
-        raise _refuse(tool, "probe", probe, "needs its `probe` to be an async function `(args, context)`")
-    if not inspect.iscoroutinefunction(probe) and not inspect.iscoroutinefunction(type(probe).__call__):
-        raise _refuse(tool, "probe", probe, "has a `probe` that is not `async def`; probes are async only")
-    try:
-        inspect.signature(probe).bind({}, None)
-    except TypeError:
-        raise _refuse(tool, "probe", probe, "has a `probe` that does not take `(args, context)`") from None
+    if tool.probe is not None and tool.read_only:
+        raise _refuse(tool, "probe", tool.probe, "has a `probe` but is `read_only`: it is never in doubt; drop one")
 
 
 def _check_schemas(tool: Tool) -> None:

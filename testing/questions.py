@@ -19,7 +19,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
 from signoff.gateway.grant_rows import write_agreed
-from signoff.registry.permission import override_hash
+from signoff.registry.hooks import override_hash
 from signoff.registry.tool import Tool
 from signoff.store.content_store import load
 from signoff.store.questions import ApprovalRows, Questions, add_answer

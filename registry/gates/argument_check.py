@@ -11,7 +11,7 @@ from signoff.contracts.message import CallPart
 from signoff.formats.bounds import out_of_bounds
 from signoff.formats.json_schema import Problem
 from signoff.formats.nearest_name import cut, shown
-from signoff.registry.correction import Corrected
+from signoff.registry.hooks import Correction
 from signoff.registry.tool import Tool
 
 PROBLEMS_TOLD: Final = 5
@@ -28,7 +28,7 @@ class Checked:
 
     problems: tuple[Problem, ...] = ()
     misfits: tuple[Problem, ...] = ()
-    corrected: Corrected | None = None
+    corrected: Correction | None = None
 
 
 def misshapen(call: CallPart, args: Any) -> str:
@@ -59,18 +59,18 @@ def check_arguments(tool: Tool, args: Any) -> Checked:
     if tool.validate_input is None:
         return Checked(misfits=misfits)
     try:
-        # A copy: only a `Corrected` changes arguments, as that is judged again and told of.
+        # A copy: only a `Correction` changes arguments, as that is judged again and told of.
         found = tool.validate_input(copy.deepcopy(args))
-        if isinstance(found, Corrected):
+        if isinstance(found, Correction):
             # Copied and cut within the `try`: what a developer's code returns may fail at that as well.
-            return Checked((), misfits, Corrected(copy.deepcopy(dict(found.args)), str(found.why)[:_WHY_CHARS]))
+            return Checked((), misfits, Correction(copy.deepcopy(dict(found.args)), str(found.why)[:_WHY_CHARS]))
         return Checked(tuple(found), misfits)
     except Exception as error:
         # The developer's check may fail on what a model sends: then the arguments are not known to be valid.
         return Checked((Problem("", f"cannot be checked ({type(error).__name__})"),))
 
 
-def corrected(proposed: Mapping[str, Any], found: Corrected) -> tuple[dict[str, Any], str]:
+def corrected(proposed: Mapping[str, Any], found: Correction) -> tuple[dict[str, Any], str]:
     """The corrected arguments, and what is told of them: which changed, and why, but no value, as it may be secret."""
     args = dict(found.args)
     names = sorted(name for name in {*proposed, *args} if _differ(name, proposed, args))

@@ -15,7 +15,7 @@ from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.grant_predicate import Predicate, compile_where
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.pipeline import DOUBTED_RULE, UNREMEMBERED_RULES, Judgement
-from signoff.registry.permission import PERMISSION_RULE
+from signoff.registry.hooks import PERMISSION_RULE
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
 

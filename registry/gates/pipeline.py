@@ -26,7 +26,7 @@ from signoff.registry.gates.argument_check import (
 )
 from signoff.registry.gates.dry_run import would_be_called
 from signoff.registry.gates.tool_view import Sight
-from signoff.registry.permission import PERMISSION_RULE, Permission
+from signoff.registry.hooks import PERMISSION_RULE, Permission
 from signoff.registry.tool import Tool
 
 GateName: TypeAlias = Literal[

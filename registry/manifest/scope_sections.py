@@ -6,6 +6,7 @@ from typing import Any, TypedDict
 from signoff.contracts.errors import ConfigError
 from signoff.formats.yaml_file import Place, YamlFile
 from signoff.formats.yaml_section import read_section
+from signoff.registry.hooks import Select
 from signoff.registry.import_reference import load_reference
 from signoff.registry.manifest.sections import (
     ActorSection,
@@ -15,7 +16,7 @@ from signoff.registry.manifest.sections import (
     StepSection,
     UseSection,
 )
-from signoff.registry.scopes.route import LayerMode, Listed, Route, Select, Step, Use
+from signoff.registry.scopes.route import LayerMode, Listed, Route, Step, Use
 from signoff.registry.tool import Tool
 
 ReadTool = Callable[[Place, str, Any], Tool]

@@ -1,6 +1,5 @@
 """Where records of tools go, and what each place gets of them; checked when the catalog is built (B33)."""
 
-import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import Any, Final, TypeAlias
 from signoff.contracts.errors import ConfigError
 from signoff.formats.nearest_name import did_you_mean
 from signoff.registry.gate_fields import Wrong
+from signoff.registry.hooks import Hook
 from signoff.registry.import_reference import load_reference
 from signoff.registry.results.annotated_record import AnnotatedRecord, Filter, for_model, for_record, identity
 from signoff.registry.tool import Tool
@@ -17,6 +17,10 @@ from signoff.registry.tool import Tool
 LLM_SESSION: Final = "llm-session"
 AUDIT: Final = "audit"
 PEER_RESPONSE: Final = "peer-response"
+FILTER: Final = Hook[AnnotatedRecord](field="filter", takes=("record",), style="plain")
+# A synchronous sink would hold up every turn of the worker.
+SINK: Final = Hook[object](field="sink", takes=("delivery",))
+OBSERVER: Final = Hook[object](field="observer", takes=("undelivered",), style="any")
 _WHOLE: Final = ("ui-streaming", "cache")
 # `\Z`, not `$`: that one also matches before a line break at the end, which would then stand in records and logs.
 _FORMATTER: Final = re.compile(r"formatter:[A-Za-z0-9_-]{1,48}\Z")
@@ -118,8 +122,9 @@ def build_distribution(
             raise _refuse(each.name, "name", "is declared twice; keep one")
         _check(each)
         known[each.name] = each
-    if observer is not None and not callable(observer):
-        raise ConfigError("`observer` is not a function `(undelivered)`", field="observer")
+    flaw = "" if observer is None else OBSERVER.flaw(observer)
+    if flaw:
+        raise ConfigError(f"`observer` {flaw}; it is a function `{OBSERVER.form}`", field="observer")
     tools = tuple(tools)
     for tool in tools:
         for name in tool.filters:
@@ -176,8 +181,9 @@ def _check(given: Destination) -> None:
         raise _refuse(name, "sink", "has a `sink`; it is Signoff's own, drop it")
     if name not in _OURS and given.sink is None:
         raise _refuse(name, "sink", "needs a `sink`: an async function `(delivery)`")
-    if given.sink is not None and not _takes_one(given.sink, is_async=True):
-        raise _refuse(name, "sink", "has a `sink` that is not an async function `(delivery)`")
+    objection = "" if given.sink is None else SINK.objection(given.sink)
+    if objection:
+        raise _refuse(name, "sink", objection)
     for namespace in given.reads:
         if not isinstance(namespace, str) or _NAMESPACE.match(namespace) is None:
             raise _refuse(name, "reads", f"reads `{namespace}`, which is no namespace: letters, digits, `_`, `-`")
@@ -191,25 +197,13 @@ def _wrong_name(name: Any) -> str:
 
 
 def _wrong_view(name: str, given: Any) -> str:
-    if not _takes_one(given, is_async=False):
-        return "has a filter that is not a synchronous function `(record)`"
+    objection = FILTER.objection(given)
+    if objection:
+        return objection
     # X24: elsewhere it would bring private fields to a model and to peers, and secret ones into the record.
     if given is identity and name not in _WHOLE:
         return "has the filter `identity`, which only `ui-streaming` and `cache` may have; say what it gets"
     return ""
-
-
-def _takes_one(function: Any, *, is_async: bool) -> bool:
-    if not callable(function):
-        return False
-    coroutine = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-    try:
-        inspect.signature(function).bind(None)
-    # `ValueError`: some functions written in C have no signature that Python could read.
-    except (TypeError, ValueError):
-        return False
-    # A synchronous sink would hold up every turn of the worker; an async filter would give a coroutine for a record.
-    return coroutine is is_async
 
 
 def _refuse(name: str, field_name: str, why: str) -> ConfigError:

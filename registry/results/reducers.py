@@ -1,6 +1,5 @@
 """Reducers: what shortens the results of one tool for the model, after it ran and before anything is cut (E21)."""
 
-import inspect
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -9,6 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.contracts.ids import is_tool_name
+from signoff.registry.hooks import Hook
 from signoff.registry.import_reference import load_reference
 from signoff.registry.results.built_in_reducers import kanban_list, read_file, terminal
 from signoff.registry.results.tool_result import ReducerInput, Result, ToolFailure, ToolResult
@@ -22,6 +22,7 @@ It is given the result as the model would read it (`value` is text) and returns 
 is taken over: structured data and cost stay what the tool said.
 """
 
+REDUCER: Final = Hook[Result](field="reducer", takes=("result", "given"), style="plain")
 BUILT_IN: Final[Mapping[str, Reducer]] = MappingProxyType(
     {"terminal": terminal, "read_file": read_file, "kanban_list": kanban_list}
 )
@@ -102,14 +103,9 @@ def named_reducer(name: str) -> Reducer:
 
 
 def _check(tool: str, reducer: Any) -> None:
-    if not callable(reducer):
-        raise _refuse(tool, f"the reducer of tool `{tool}` is not a function `(result, given)`")
-    if inspect.iscoroutinefunction(reducer) or inspect.iscoroutinefunction(type(reducer).__call__):
-        raise _refuse(tool, f"the reducer of tool `{tool}` is `async def`; reducers are synchronous")
-    try:
-        inspect.signature(reducer).bind(ToolResult(""), ReducerInput({}))
-    except TypeError:
-        raise _refuse(tool, f"the reducer of tool `{tool}` does not take `(result, given)`") from None
+    objection = REDUCER.objection(reducer)
+    if objection:
+        raise _refuse(tool, f"tool `{tool}` {objection}")
 
 
 def _refuse(tool: str, why: str) -> RegistrationError:

@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
 from signoff.policy.filter_expression import CompiledFilter
+from signoff.registry.hooks import Select
 from signoff.registry.registry import ToolRegistry
-from signoff.registry.scopes.route import Select
 from signoff.registry.tool import Tool
 
 LayerName: TypeAlias = Literal["transient", "step_inline", "step_reference", "route", "agent", "registry"]

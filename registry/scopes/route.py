@@ -1,10 +1,10 @@
 """Routes and steps: where in a conversation an actor stands, and which tools it has there (F05, F06)."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from signoff.registry.availability import Occasion
+from signoff.registry.hooks import Select
 from signoff.registry.tool import Tool
 
 LayerMode: TypeAlias = Literal["inherit", "only"]
@@ -30,9 +30,6 @@ class Use:
         """The name the model would call."""
         return self.tool if isinstance(self.tool, str) else self.tool.name
 
-
-Select: TypeAlias = Callable[[Occasion, dict[str, Any]], Awaitable[Iterable[str]]]
-"""`async (occasion, data)`: the names of those tools, of all that would be seen, that are (F10). It cannot add any."""
 
 Listed: TypeAlias = str | Tool | Use
 """How a tool may be listed: by its name, as a tool of one's own, or as a `Use` of either."""

@@ -1,7 +1,6 @@
 """An actor's tools, routes and steps brought into layers, once: every mistake in them is found here, at build."""
 
 import dataclasses
-import inspect
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -14,10 +13,11 @@ from signoff.formats.nearest_name import did_you_mean
 from signoff.policy.filter_expression import compile_filter
 from signoff.registry.actor import Actor
 from signoff.registry.cel_context import ContextFields
+from signoff.registry.hooks import SELECT, Select
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.scopes.actor_scopes import Placed, Scopes, dropped_gate
 from signoff.registry.scopes.position import TURN, Filtering, Layer, LayerName, Position, RegistryTools
-from signoff.registry.scopes.route import Listed, Route, Select, Step, Use, uses
+from signoff.registry.scopes.route import Listed, Route, Step, Use, uses
 from signoff.registry.tool import Tool
 from signoff.registry.tool_checks import check_declaration, is_placeholder
 
@@ -323,14 +323,9 @@ class _Build:
         return mode
 
     def _check_select(self, where: str, select: Any) -> None:
-        if select is None:
-            return
-        if not inspect.iscoroutinefunction(select) and not inspect.iscoroutinefunction(type(select).__call__):
-            raise self._wrong(where, select, f"has a `{where}` that is no `async def (occasion, data)`")
-        try:
-            inspect.signature(select).bind(None, {})
-        except TypeError:
-            raise self._wrong(where, select, f"has a `{where}` that does not take `(occasion, data)`") from None
+        objection = "" if select is None else SELECT.objection(select, where)
+        if objection:
+            raise self._wrong(where, select, objection)
 
     def _no_min_step(self, where: str, use: Use) -> None:
         if use.min_step:

@@ -32,9 +32,7 @@ from signoff.contracts.message import CallPart, user_message
 from signoff.contracts.names import GATE
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor
-from signoff.registry.availability import Occasion, occasion_of
-from signoff.registry.correction import Corrected
-from signoff.registry.permission import PERMISSION_RULE, Permission, override_hash
+from signoff.registry.hooks import PERMISSION_RULE, Correction, HookContext, Permission, hook_context, override_hash
 from signoff.registry.tool import Tool
 from signoff.store.questions import Questions
 from signoff.store.store import Store
@@ -49,11 +47,11 @@ class Switch:
 
     def __init__(self, says: Any = True) -> None:
         self.says = says
-        self.asked: list[Occasion] = []
+        self.asked: list[HookContext] = []
 
-    async def __call__(self, occasion: Occasion) -> Any:
+    async def __call__(self, context: HookContext) -> Any:
         """What it is set to; an exception is raised."""
-        self.asked.append(occasion)
+        self.asked.append(context)
         if isinstance(self.says, BaseException):
             raise self.says
         return await self.says() if callable(self.says) else self.says
@@ -62,10 +60,10 @@ class Switch:
 class Guard(Switch):
     """The same as a `check_permissions`."""
 
-    async def __call__(self, args: dict[str, Any], occasion: Occasion) -> Any:  # type: ignore[override]
+    async def __call__(self, args: dict[str, Any], context: HookContext) -> Any:  # type: ignore[override]
         """What it is set to; it also tries to change what it is shown."""
         args["amount"] = 1_000_000
-        return await super().__call__(occasion)
+        return await super().__call__(context)
 
 
 async def forever() -> Any:
@@ -104,7 +102,7 @@ async def test_all_are_asked_at_once(store: Store) -> None:
 
 
 async def test_only_what_the_actor_could_see_is_asked(store: Store) -> None:
-    """Nobody's function learns of a call of what is hidden, excluded or not the actor's; each is told the occasion."""
+    """Nobody's function learns of a call of what is hidden, excluded or not the actor's; each is told the context."""
     switches = {name: Switch() for name in ("pay", "hidden", "other")}
     hide = GlobalRule(name="h", rule="tool.name == 'hidden'", effect="hide")
     actors = [Actor(name="desk", model="scripted", tools=("pay", "hidden"))]
@@ -114,8 +112,8 @@ async def test_only_what_the_actor_could_see_is_asked(store: Store) -> None:
     assert await unavailable(room.catalog, ctx, switches) == frozenset()
     assert await withheld(room.catalog, ctx) == frozenset()
     assert {name: len(switch.asked) for name, switch in switches.items()} == {"pay": 2, "hidden": 0, "other": 0}
-    occasion = switches["pay"].asked[0]
-    assert (occasion.tenant, occasion.user, occasion.actor, occasion.channel) == ("main", ctx.user, "desk", "slack")
+    context = switches["pay"].asked[0]
+    assert (context.tenant, context.user, context.actor, context.channel) == ("main", ctx.user, "desk", "slack")
 
 
 async def test_what_is_withheld_from_the_model_is_recorded(store: Store) -> None:
@@ -183,11 +181,11 @@ async def test_nobody_is_asked_about_a_requester_who_is_made_up(store: Store) ->
 @pytest.mark.parametrize(
     ("says", "words"),
     [
-        (True, "returned a bool"),
-        (None, "returned a NoneType"),
-        (Permission(1, "", False), "returned a Permission"),  # type: ignore[arg-type]
-        (Permission(False, 5), "returned a Permission"),  # type: ignore[arg-type]
-        (Permission(False, "no", "yes"), "returned a Permission"),  # type: ignore[arg-type]
+        (True, "returned a bool that is no answer"),
+        (None, "returned a NoneType that is no answer"),
+        (Permission(1, "", False), "returned a Permission that is no answer"),  # type: ignore[arg-type]
+        (Permission(False, 5), "returned a Permission that is no answer"),  # type: ignore[arg-type]
+        (Permission(False, "no", "yes"), "returned a Permission that is no answer"),  # type: ignore[arg-type]
         (PermissionError("not the owner"), "failed (PermissionError)"),
         (forever, "gave no answer within 0.05 s"),
     ],
@@ -202,18 +200,18 @@ async def test_what_is_no_permission_denies(
 
 
 async def test_a_permission_check_is_told_who_asks_and_may_do_what_it_likes_with_what_it_is_shown(store: Store) -> None:
-    """The occasion is that of the turn; a list inside of the arguments is another one than that which runs."""
-    asked: list[Occasion] = []
+    """The context is that of the turn; a list inside of the arguments is another one than that which runs."""
+    asked: list[HookContext] = []
 
-    async def check(args: dict[str, Any], occasion: Occasion) -> Permission:
-        asked.append(occasion)
+    async def check(args: dict[str, Any], context: HookContext) -> Permission:
+        asked.append(context)
         args["to"].clear()
         return Permission.allow()
 
     given: dict[str, Any] = {"amount": 20, "to": ["Ana"]}
     ctx = pinned(channel="slack")
     assert await permission_of(tool(check_permissions=check), given, ctx) == Permission.allow()
-    assert (asked, given["to"]) == ([occasion_of(ctx)], ["Ana"])
+    assert (asked, given["to"]) == ([hook_context(ctx)], ["Ana"])
 
 
 async def test_a_reason_is_cut_where_it_would_drown_the_rest(store: Store) -> None:
@@ -223,7 +221,8 @@ async def test_a_reason_is_cut_where_it_would_drown_the_rest(store: Store) -> No
 
 
 @pytest.mark.parametrize(
-    ("says", "words"), [(ValueError("secret"), "failed (ValueError)"), (1, "returned a int"), (False, ""), (True, "")]
+    ("says", "words"),
+    [(ValueError("secret"), "failed (ValueError)"), (1, "returned a int that is no answer"), (False, ""), (True, "")],
 )
 async def test_who_runs_the_worker_reads_why_a_tool_is_away(
     store: Store, says: Any, words: str, caplog: pytest.LogCaptureFixture
@@ -324,7 +323,7 @@ async def test_a_doubt_is_asked_with_the_arguments_that_ran(store: Store) -> Non
     """The tool's own check had corrected them: the question shows what may have happened, and the record has it."""
 
     def round_down(args: Any) -> Any:
-        return [] if args["amount"] == 20 else Corrected({**args, "amount": 20})
+        return [] if args["amount"] == 20 else Correction({**args, "amount": 20})
 
     room = room_of(store, tool(validate_input=round_down))
     call = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 20.5, "to": "Ana"}))

@@ -25,7 +25,7 @@ from signoff.approvals.redaction import without
 from signoff.contracts.activity_messages import OutcomeTask, ToolReply
 from signoff.contracts.names import OUTCOME
 from signoff.registry.capabilities import KINDS, Backend, Capabilities, CapabilityError, Granted, Network, Storage
-from signoff.registry.probe import Happened
+from signoff.registry.hooks import Happened
 from signoff.registry.results.tool_result import ToolFailure
 from signoff.registry.tool import Handler, Tool
 from signoff.registry.tool_context import ToolContext

@@ -21,7 +21,7 @@ from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, Show
 from signoff.registry.actor import Actor
-from signoff.registry.availability import Occasion
+from signoff.registry.hooks import HookContext
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import BypassRouting, Tool
 from signoff.store.content_store import to_content
@@ -214,7 +214,7 @@ async def test_how_an_actors_calls_are_to_be_run(
 async def test_what_stands_in_for_a_tool_is_recorded(store: Store) -> None:
     """Where it may run, and where it is not there now; then it is no local activity either."""
 
-    async def never(occasion: Occasion) -> bool:
+    async def never(context: HookContext) -> bool:
         return False
 
     tool = free(LEDGER, read_only=True, fallbacks=("spare",), **BYPASS)

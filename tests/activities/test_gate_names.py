@@ -19,19 +19,19 @@ from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor, Surface
 from signoff.registry.capabilities import Capabilities
 from signoff.registry.gates.pipeline import GateName
-from signoff.registry.permission import Permission
+from signoff.registry.hooks import Permission
 from signoff.registry.scopes.route import Route
 from signoff.store.store import Store
 
 LEDGER = Ledger()
 
 
-async def nowhere(occasion: Any) -> bool:
+async def nowhere(context: Any) -> bool:
     """Never there."""
     return False
 
 
-async def closed(args: Any, occasion: Any) -> Permission:
+async def closed(args: Any, context: Any) -> Permission:
     """Never permitted."""
     return Permission.deny("closed")
 

@@ -21,7 +21,7 @@ from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
 from signoff.formats.json_schema import Problem
 from signoff.policy.approval_policy import ApprovalPolicy
-from signoff.registry.correction import Corrected
+from signoff.registry.hooks import Correction
 from signoff.store.content_store import load
 from signoff.store.freezes import Freezes
 from signoff.store.store import Store
@@ -147,8 +147,8 @@ async def test_what_a_person_wrote_is_asked_whenever_it_is_judged_again(store: S
     """By no rule, and with what the tool's own check makes of it by now where the people asked can read it."""
     policy = ApprovalPolicy(auto_approve_if="true")
 
-    def whole(args: Any) -> list[Problem] | Corrected:
-        return [] if args["amount"] == 2 else Corrected({"amount": 2}, "whole units only")
+    def whole(args: Any) -> list[Problem] | Correction:
+        return [] if args["amount"] == 2 else Correction({"amount": 2}, "whole units only")
 
     for check, amount, note in ((None, 1, ""), (whole, 2, "The arguments were corrected (`amount`): whole ")):
         room = room_of(store, pay_tool(LEDGER, policy, validate_input=check))

@@ -122,8 +122,8 @@ async def test_a_tool_is_not_there_outside_of_its_hours(store: Store) -> None:
     """Neither told to the model nor run, whatever else it says; no function of a closed one is asked."""
     asked = []
 
-    async def here(occasion: Any) -> bool:
-        asked.append(occasion)
+    async def here(context: Any) -> bool:
+        asked.append(context)
         return True
 
     room = room_of(store, tool(hours=OFFICE, available=here), tool(name="look"))

@@ -25,9 +25,8 @@ from signoff.people.login import id_of
 from signoff.people.vouched_directory import vouch
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.handler_verdict import Answer, ProposedCall
-from signoff.registry.availability import Occasion
 from signoff.registry.capabilities import Capabilities
-from signoff.registry.permission import Permission
+from signoff.registry.hooks import HookContext, Permission
 from signoff.registry.tool import Tool
 from signoff.store.questions import Questions
 from signoff.store.store import Store
@@ -248,12 +247,12 @@ async def test_the_word_is_of_those_whom_this_very_call_asks(
         assert (reply.outcome.decided_by, reply.outcome.value.inline) == (subject, "booking 7")
 
 
-async def never(occasion: Occasion) -> bool:
+async def never(context: HookContext) -> bool:
     """A tool that is not there now."""
     return False
 
 
-async def forbids(args: Any, occasion: Occasion) -> Permission:
+async def forbids(args: Any, context: HookContext) -> Permission:
     """A tool whose calls are not permitted now."""
     return Permission.deny("not now")
 

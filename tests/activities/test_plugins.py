@@ -11,17 +11,16 @@ from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
 from signoff.registry.actor import Actor
-from signoff.registry.availability import Occasion
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.permission import Permission
+from signoff.registry.hooks import HookContext, Permission
 from signoff.registry.scopes.route import Route
 
 LEDGER = Ledger()
 
 
-async def staff(args: dict[str, Any], occasion: Occasion) -> Permission:
+async def staff(args: dict[str, Any], context: HookContext) -> Permission:
     """What the plugin's own rule is."""
-    return Permission.allow() if "staff" in occasion.user.roles else Permission.deny("staff only")
+    return Permission.allow() if "staff" in context.user.roles else Permission.deny("staff only")
 
 
 def tool(name: str, **fields: Any) -> Any:

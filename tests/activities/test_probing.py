@@ -31,7 +31,7 @@ from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.names import OUTCOME
 from signoff.contracts.person import Principal
-from signoff.registry.probe import DidNotHappen, Happened, Unknown
+from signoff.registry.hooks import CannotTell, DidNotHappen, Happened
 from signoff.registry.results.tool_result import ToolFailure, ToolResult
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
@@ -128,7 +128,7 @@ async def test_what_did_not_happen_runs_under_the_next_ticket(store: Store) -> N
 
 @pytest.mark.parametrize(
     "answer",
-    [Unknown(), None, True, "happened", Happened, ValueError("x"), SystemExit(2), asyncio.CancelledError()],
+    [CannotTell(), None, True, "happened", Happened, ValueError("x"), SystemExit(2), asyncio.CancelledError()],
 )
 async def test_whatever_is_no_answer_leaves_it_to_people(store: Store, answer: Any) -> None:
     """Nothing is taken to have happened or not; it is looked up again when it is asked again."""
@@ -143,9 +143,9 @@ async def test_whatever_is_no_answer_leaves_it_to_people(store: Store, answer: A
 @pytest.mark.parametrize(
     ("answer", "line"),
     [
-        (ValueError("Ana owes 20"), "the probe of pay failed: ValueError"),
-        ("booking 7", "the probe of pay returned a str"),
-        (Unknown(), ""),
+        (ValueError("Ana owes 20"), "the probe of pay failed (ValueError)"),
+        ("booking 7", "the probe of pay returned a str that is no answer"),
+        (CannotTell(), ""),
     ],
 )
 async def test_the_log_says_which_probe_gave_no_answer(
@@ -155,7 +155,7 @@ async def test_the_log_says_which_probe_gave_no_answer(
     tool, _ = probed(answer)
     await claimed(store, tool)
     await outcome(store, tool)
-    lines = [record.getMessage().partition(" (")[0] for record in caplog.records if "probe" in record.getMessage()]
+    lines = [record.getMessage().partition(" ({")[0] for record in caplog.records if "probe" in record.getMessage()]
     assert lines == ([line] if line else [])
 
 
@@ -193,7 +193,7 @@ async def test_a_worker_that_was_only_slow_is_believed(store: Store, answer: Any
 
 async def test_another_attempt_that_finds_the_ticket_claimed_looks_first(store: Store) -> None:
     """A reset begins the call again: the tool's activity asks the probe before it says that it is in doubt."""
-    tool, finder = probed(Unknown())
+    tool, finder = probed(CannotTell())
     await claimed(store, tool)
     with pytest.raises(ApplicationError) as caught:
         await run(room_of(store, tool), tool, task_for(tool))
@@ -203,7 +203,7 @@ async def test_another_attempt_that_finds_the_ticket_claimed_looks_first(store: 
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected"), [(Happened("late"), "ok"), (DidNotHappen(), "undone"), (Unknown(), "in_doubt")]
+    ("answer", "expected"), [(Happened("late"), "ok"), (DidNotHappen(), "undone"), (CannotTell(), "in_doubt")]
 )
 async def test_a_handler_out_of_time_is_looked_up_at_once(store: Store, answer: Any, expected: str) -> None:
     """Its own worker knows that it is over, and asks before anybody else has to."""
@@ -223,7 +223,7 @@ async def test_a_probe_is_asked_of_the_arguments_that_were_approved(store: Store
         args.clear()
         await asyncio.sleep(30)
 
-    tool, finder = probed(Unknown(), handler=spoils, timeout=0.05)
+    tool, finder = probed(CannotTell(), handler=spoils, timeout=0.05)
     await run(room_of(store, tool), tool, task_for(tool, args=dict(ARGS)))
     assert [args for args, _ in finder.asked] == [{"amount": 20, "to": "Ana"}]
 

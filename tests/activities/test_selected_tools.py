@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import dataclasses
 from typing import Any
 
 import pytest
@@ -12,8 +13,8 @@ from signoff.activities import tool_hooks
 from signoff.activities.tool_hooks import withheld
 from signoff.contracts.errors import ConfigError
 from signoff.registry.actor import Actor
-from signoff.registry.availability import Occasion
 from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.hooks import SELECT, HookContext
 from signoff.registry.scopes.route import Route, Step
 
 NAMES = ("pay", "look", "note")
@@ -28,10 +29,10 @@ def catalog(**fields: Any) -> Catalog:
 def chooses(said: Any) -> Any:
     """A function that says so, or raises it."""
 
-    async def select(occasion: Occasion, data: dict[str, Any]) -> Any:
+    async def select(context: HookContext, data: dict[str, Any]) -> Any:
         if isinstance(said, Exception):
             raise said
-        return said(occasion, data) if callable(said) else said
+        return said(context, data) if callable(said) else said
 
     return select
 
@@ -49,7 +50,7 @@ def chooses(said: Any) -> Any:
         ("pay", set(NAMES)),
         (["pay", 1], set(NAMES)),
         (RuntimeError("no"), set(NAMES)),
-        (lambda occasion, data: ["pay", *data["more"]] if occasion.channel == "slack" else [], {"note"}),
+        (lambda context, data: ["pay", *data["more"]] if context.channel == "slack" else [], {"note"}),
     ],
 )
 async def test_a_function_chooses_among_what_is_there(said: Any, left_out: set[str]) -> None:
@@ -72,9 +73,9 @@ async def test_each_place_chooses_once_more() -> None:
 
 async def test_what_it_is_told_is_a_copy_and_it_has_little_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """It changes nothing, and one that never answers chooses nothing."""
-    monkeypatch.setattr(tool_hooks, "SECONDS", 0.05)
+    monkeypatch.setattr(tool_hooks, "SELECT", dataclasses.replace(SELECT, seconds=0.05))
 
-    async def slow(occasion: Occasion, data: dict[str, Any]) -> list[str]:
+    async def slow(context: HookContext, data: dict[str, Any]) -> list[str]:
         data["city"] = "changed"
         await asyncio.sleep(60)
         return list(NAMES)
@@ -88,7 +89,7 @@ async def test_a_function_is_told_what_was_collected_as_a_copy_all_the_way_down(
     """And an empty object where nothing was."""
     told: list[Any] = []
 
-    async def select(occasion: Occasion, data: dict[str, Any]) -> list[str]:
+    async def select(context: HookContext, data: dict[str, Any]) -> list[str]:
         told.append(copy.deepcopy(data))
         data.setdefault("legs", []).clear()
         return list(NAMES)
@@ -102,19 +103,19 @@ async def test_a_function_is_told_what_was_collected_as_a_copy_all_the_way_down(
 def test_what_cannot_be_asked_is_an_error_at_build() -> None:
     """With the place."""
 
-    async def one(occasion: Occasion) -> list[str]:
+    async def one(context: HookContext) -> list[str]:
         return []
 
-    for field, select, words in (("select", len, "no `async def"), ("select", one, "does not take")):
+    for field, select, words in (("select", len, "but it is not `async def`"), ("select", one, "does not take")):
         with pytest.raises(ConfigError, match=words):
             catalog(**{field: select})
-    with pytest.raises(ConfigError, match=r"`routes.r.steps.s.select` that does not take"):
+    with pytest.raises(ConfigError, match=r"`routes.r.steps.s.select` to be .*, but it does not take"):
         catalog(routes=(Route(name="r", steps=(Step(name="s", select=one),)),))  # type: ignore[arg-type]
     assert catalog(select=chooses([])).hash != catalog().hash
 
 
 @pytest.mark.parametrize(
-    ("said", "words"), [(RuntimeError("secret"), "failed (RuntimeError)"), ("pay", "returned a str")]
+    ("said", "words"), [(RuntimeError("secret"), "failed (RuntimeError)"), ("pay", "returned a str that is no answer")]
 )
 async def test_who_runs_the_worker_reads_why_nothing_is_chosen(
     said: Any, words: str, caplog: pytest.LogCaptureFixture

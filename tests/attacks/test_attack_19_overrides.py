@@ -4,7 +4,7 @@ from attack_site import AttackSite, approval_id, payee
 from impostor import Impostor
 
 from signoff.contracts import names
-from signoff.registry.permission import PERMISSION_RULE, override_hash
+from signoff.registry.hooks import PERMISSION_RULE, override_hash
 
 OBJECTION = "no refunds to this address at present"
 """What `may_refund` of the attacked tools says."""

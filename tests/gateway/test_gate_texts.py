@@ -6,7 +6,7 @@ import pytest
 
 from signoff.gateway.pages.card_view import rule_words
 from signoff.registry.gates.pipeline import Judgement
-from signoff.registry.permission import PERMISSION_RULE
+from signoff.registry.hooks import PERMISSION_RULE
 from signoff.texts.catalogue import has_text
 
 KINDS = get_args(get_type_hints(Judgement)["kind"])

@@ -28,9 +28,8 @@ from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
 from signoff.people.directory import Directory, development_directory
 from signoff.registry.actor import Actor
-from signoff.registry.availability import Occasion
+from signoff.registry.hooks import HookContext, Permission
 from signoff.registry.manifest.channel_sections import ChannelDeclared, RoutingRules
-from signoff.registry.permission import Permission
 from signoff.registry.results.tool_result import ToolFailure, ToolResult
 from signoff.registry.scopes.route import Route, Step
 from signoff.registry.tool import Tool
@@ -362,10 +361,10 @@ async def overridden(client: Client, store: Store) -> TurnKey:
     """A tool that was not there at first, and whose permission check a person then overrides."""
     there = [False]
 
-    async def available(occasion: Occasion) -> bool:
+    async def available(context: HookContext) -> bool:
         return there[-1]
 
-    async def check(args: dict[str, Any], occasion: Occasion) -> Permission:
+    async def check(args: dict[str, Any], context: HookContext) -> Permission:
         return Permission.deny("over the limit", can_override=True)
 
     def model(request: CompletionRequest) -> Completion:

@@ -7,7 +7,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
 from signoff.registry.actor import Actor
-from signoff.registry.availability import Occasion
+from signoff.registry.hooks import HookContext
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 
@@ -24,7 +24,7 @@ async def handler(args: dict[str, Any], ctx: ToolContext) -> Any:
     return {"args": args, "call": ctx.call_id}
 
 
-async def nothing(occasion: Occasion, data: dict[str, Any]) -> list[str]:
+async def nothing(context: HookContext, data: dict[str, Any]) -> list[str]:
     """Chooses no tool."""
     return []
 

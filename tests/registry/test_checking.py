@@ -10,10 +10,10 @@ from signoff.contracts.activity_messages import Tally
 from signoff.contracts.limits import MAX_NAME_CHARS
 from signoff.formats.json_schema import Problem
 from signoff.registry.catalog import build_catalog
-from signoff.registry.correction import Corrected
 from signoff.registry.function import tool
 from signoff.registry.gates.argument_check import as_run
 from signoff.registry.gates.pipeline import Judgement, judge
+from signoff.registry.hooks import Correction
 from signoff.registry.tool import Tool
 
 GOOD: dict[str, Any] = {"flight": "TP 531", "totalCost": 420}
@@ -28,7 +28,7 @@ def ruled(tool: Tool, args: Any = GOOD) -> Judgement:
 
 def corrects(to: dict[str, Any], why: str = "", **fields: Any) -> Tool:
     """A tool that wants exactly these arguments."""
-    return a_tool(validate_input=lambda args: [] if args == to else Corrected(to, why), **fields)
+    return a_tool(validate_input=lambda args: [] if args == to else Correction(to, why), **fields)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_correction_names_what_it_changed_added_or_took_away(to: dict[str, Any
 
 def test_a_correction_that_changes_nothing_is_said_to() -> None:
     """A check that corrects always is not asked for ever, and what it did is told as it is."""
-    found = ruled(a_tool(validate_input=lambda args: Corrected(args)))
+    found = ruled(a_tool(validate_input=lambda args: Correction(args)))
     assert (found.kind, found.note) == ("run", "The arguments were corrected (none changed).")
 
 
@@ -73,7 +73,7 @@ def test_what_is_kept_of_a_correction_is_a_copy_all_the_way_down() -> None:
 def test_a_correction_that_is_no_arguments_is_a_problem_of_the_whole(to: Any, told: str) -> None:
     """It has no path, and the model is told to correct them itself."""
     message = f"the arguments of `book_flight` are not valid: {told}. Correct them and call it again"
-    assert ruled(a_tool(validate_input=lambda args: Corrected(to(args)))).message == message
+    assert ruled(a_tool(validate_input=lambda args: Correction(to(args)))).message == message
 
 
 def test_a_misfit_is_told_whatever_the_tools_own_check_says() -> None:
@@ -98,7 +98,7 @@ def test_what_a_call_is_run_with_is_what_it_was_judged_with() -> None:
 
 
 def test_a_check_that_changes_its_argument_changes_nothing() -> None:
-    """Only a `Corrected` changes arguments, as that is judged again and told of; all the way down."""
+    """Only a `Correction` changes arguments, as that is judged again and told of; all the way down."""
 
     def check(args: dict[str, Any]) -> list[Problem]:
         args["flight"] = "TP 9"

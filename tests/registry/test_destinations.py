@@ -102,9 +102,9 @@ def test_records_of_tools_that_peers_may_not_see_never_reach_them() -> None:
         (a_destination("formatter:"), "is none of"),
         (a_destination("formatter:a b"), "is none of"),
         (a_destination(sink=None), "needs a `sink`"),
-        (a_destination(sink=brief), "has a `sink` that is not an async function"),
+        (a_destination(sink=brief), r"needs `sink` to be `async def \(delivery\)`, but it is not"),
         (a_destination("audit"), "has a `sink`; it is Signoff's own"),
-        (a_destination(filter=late), "has a filter that is not a synchronous function"),
+        (a_destination(filter=late), r"needs `filter` to be `def \(record\)`, but it is `async"),
         (a_destination(filter=None), "nothing would ever go there"),
         (a_destination(reads=("a.b",)), "reads `a.b`, which is no namespace"),
     ],
@@ -125,7 +125,7 @@ def test_what_does_not_fit_together_is_refused() -> None:
         a_tool_checked(filters={"peer-response": brief})
     with pytest.raises(ConfigError, match="a destination `ui` that is none of"):
         a_tool_checked(filters={"ui": brief})
-    with pytest.raises(ConfigError, match="`observer` is not a function"):
+    with pytest.raises(ConfigError, match="`observer` is no function"):
         a_catalog(observer=3)
 
 

@@ -14,12 +14,10 @@ from signoff.contracts.usage import UsageLimit
 from signoff.formats.json_schema import Problem
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Surface
-from signoff.registry.availability import Occasion, occasion_of
 from signoff.registry.capabilities import KINDS, Capabilities
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.correction import Corrected
 from signoff.registry.gates.pipeline import GateName, Judgement, Known, by_verdict, judge
-from signoff.registry.permission import PERMISSION_RULE, Permission
+from signoff.registry.hooks import PERMISSION_RULE, Correction, HookContext, Permission, hook_context
 from signoff.registry.scopes.position import Resolution
 from signoff.registry.scopes.route import Route, Step
 from signoff.registry.tool import Tool
@@ -192,9 +190,9 @@ def test_a_misfit_is_refused_told_or_not_looked_at() -> None:
         ({"validation": "off"}, "validation", "nobody would have looked at"),
         ({"validation": "off", "read_only": True, "requires_approval": True}, "validation", "use `strict`"),
         ({"validation": "warn", "requires_approval": ApprovalPolicy()}, "validation", "use `strict`"),
-        ({"available": "always"}, "available", "async function `(occasion)`"),
-        ({"available": lambda occasion: True}, "available", "not `async def`"),
-        ({"check_permissions": "no"}, "check_permissions", "async function `(args, occasion)`"),
+        ({"available": "always"}, "available", "`async def (context)`"),
+        ({"available": lambda context: True}, "available", "not `async def`"),
+        ({"check_permissions": "no"}, "check_permissions", "`async def (args, context)`"),
         ({"capabilities": {"storage": True}}, "capabilities", "a `Capabilities`"),
         ({"capabilities": Capabilities(storage="yes")}, "capabilities.storage", "true or false"),  # type: ignore[arg-type]
         ({"capabilities": Capabilities(network="x.de")}, "capabilities.network", "list of names"),  # type: ignore[arg-type]
@@ -218,17 +216,17 @@ def test_a_function_that_cannot_be_asked_is_refused() -> None:
     async def of_nothing() -> bool:
         return True
 
-    for field, takes in (("available", "(occasion)"), ("check_permissions", "(args, occasion)")):
+    for field, takes in (("available", "(context)"), ("check_permissions", "(args, context)")):
         fields: dict[str, Any] = {field: of_nothing}
         with pytest.raises(RegistrationError, match="does not take") as refused:
             build_catalog(tools=(a_tool(**fields),))
         assert takes in refused.value.message
 
 
-def upper(args: Any) -> list[Problem] | Corrected:
+def upper(args: Any) -> list[Problem] | Correction:
     """Flights are written in capitals."""
     flight = args["flight"]
-    return [] if flight == flight.upper() else Corrected({**args, "flight": flight.upper()}, "flights are in capitals")
+    return [] if flight == flight.upper() else Correction({**args, "flight": flight.upper()}, "flights are in capitals")
 
 
 @pytest.mark.row("F37")
@@ -248,10 +246,10 @@ def test_corrected_arguments_are_judged_as_if_they_had_been_proposed() -> None:
 @pytest.mark.parametrize(
     ("corrected", "words"),
     [
-        (lambda args: Corrected({"flight": 1, "totalCost": 1}), "`flight` must be of type string"),
-        (lambda args: Corrected({**args, "flight": args["flight"] + "!"}), "corrected again and again"),
-        (lambda args: Corrected({**args, "totalCost": 2**60}), "integer outside"),
-        (lambda args: Corrected(None), "cannot be checked"),
+        (lambda args: Correction({"flight": 1, "totalCost": 1}), "`flight` must be of type string"),
+        (lambda args: Correction({**args, "flight": args["flight"] + "!"}), "corrected again and again"),
+        (lambda args: Correction({**args, "totalCost": 2**60}), "integer outside"),
+        (lambda args: Correction(None), "cannot be checked"),
         (lambda args: None, "cannot be checked"),
     ],
 )
@@ -265,7 +263,7 @@ def test_a_correction_is_checked_like_a_proposal(corrected: Any, words: str) -> 
 def test_what_a_check_corrects_is_a_copy() -> None:
     """Neither the proposal nor what the check keeps is changed by what is made of it later."""
     kept: dict[str, Any] = {"flight": "TP 9", "totalCost": 1}
-    found = ruled(a_tool(validate_input=lambda args: [] if args == kept else Corrected(kept)))
+    found = ruled(a_tool(validate_input=lambda args: [] if args == kept else Correction(kept)))
     found.args({})["flight"] = "other"
     assert found.args({}) == {"flight": "TP 9", "totalCost": 1} == kept
 
@@ -341,8 +339,8 @@ def test_what_is_advertised_is_what_may_run(world: tuple[Catalog, str, frozenset
 def test_an_occasion_is_what_is_pinned() -> None:
     """Nothing of it can be changed by whoever is told."""
     ctx = pinned(channel="slack", route="r", step="s1")
-    told = occasion_of(ctx)
-    assert told == Occasion(
+    told = hook_context(ctx)
+    assert told == HookContext(
         tenant="main", user=ctx.user, actor="desk", session="s", turn="t", channel="slack", route="r", step="s1"
     )
     with pytest.raises(AttributeError):

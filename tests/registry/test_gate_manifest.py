@@ -10,15 +10,15 @@ from signoff.registry.capabilities import Capabilities
 from signoff.registry.manifest.loader import load_manifest
 
 CODE = '''
-from signoff.registry.permission import Permission
+from signoff.registry.hooks import Permission
 
 async def find(args, context):
     """Find something."""
 
-async def open_now(occasion):
+async def open_now(context):
     return True
 
-async def own(args, occasion):
+async def own(args, context):
     return Permission.allow()
 '''
 WHOLE = """
@@ -100,7 +100,7 @@ def test_a_manifest_says_all_that_the_gates_read(folder: Path) -> None:
         ("storage: true", "storage: 1", "must be `true` or `false`"),
         ("storage: true", "store: true", "unknown key `store`"),
         ("gate_code:open_now", "gate_code:opened", "opened"),
-        ("gate_code:own", "gate_code:open_now", "does not take `(args, occasion)`"),
+        ("gate_code:own", "gate_code:open_now", "does not take `(args, context)`"),
         ("validation: off", "validation: loose", "`validation` of tool `find` must be"),
         ("[github]", "github", "must be a list"),
         ("[find]", "[fnd]", "did you mean `find`?"),

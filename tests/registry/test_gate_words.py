@@ -20,7 +20,7 @@ from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.argument_check import PROBLEMS_TOLD
 from signoff.registry.gates.pipeline import DOUBTED_RULE, GateName, Judgement, judge, next_tally
-from signoff.registry.permission import PERMISSION_RULE
+from signoff.registry.hooks import PERMISSION_RULE
 from signoff.registry.tool import Tool
 
 GOOD = {"flight": "TP 531", "totalCost": 420}

@@ -311,7 +311,7 @@ BAD: dict[str, tuple[str, int | None, str]] = {
     "sync with schema": (
         TOOL.replace("handlers:search", "handlers:sync") + "    input_schema: {type: object}\n",
         5,
-        "async only",
+        "but it is not `async def`",
     ),
     "other name": (TOOL + "    name: find\n", 7, "calls itself `find`"),
     "other tool's name": (HEAD + "tools:\n  buy:\n    handler: kit_handlers:pay\n", 5, "is the tool `pay`"),
@@ -340,11 +340,15 @@ BAD: dict[str, tuple[str, int | None, str]] = {
         7,
         "`probe` of tool `search`: module `kit_handlers` has",
     ),
-    "probe sync": (TOOL + "    probe: kit_handlers:sync\n", 7, "probes are async only"),
+    "probe sync": (
+        TOOL + "    probe: kit_handlers:sync\n",
+        7,
+        "needs `probe` to be `async def (args, context)`, but it is not `async def`",
+    ),
     "probe of other arguments": (
         TOOL + "    probe: kit_handlers:pay\n",
         7,
-        "needs its `probe` to be an async function",
+        "needs `probe` to be `async def (args, context)`, but it is no function",
     ),
     "policy handler": (TOOL + "    requires_approval:\n      handler: desk\n", 8, "`desk` is not `module:function`"),
     "policy handler unknown": (

@@ -110,7 +110,7 @@ def test_the_schema_for_editors_takes_it(tmp_path: Path) -> None:
         ("greet: {handler", "respond: {handler", "actor `desk` has in `own_tools` what is no tool"),
         ("talk:\n        select: registry_kit:nothing", "talk: []", "27: route `talk` must be a mapping"),
         ("registry_kit:nothing", "registry_kit:nobody", "28: `select`: "),
-        ("registry_kit:nothing", "registry_kit:a_call", "28: actor `desk` has a `routes.talk.select` that is no"),
+        ("registry_kit:nothing", "registry_kit:a_call", "28: actor `desk` needs `routes.talk.select` to be"),
         ("greet: {handler", "greet: {loosens: 1, handler", "10: `loosens` of tool `greet` must be text"),
     ],
 )

@@ -10,13 +10,12 @@ from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import READ_REST
 from signoff.policy.approval_policy import ApprovalPolicy
-from signoff.registry.availability import Occasion
 from signoff.registry.built_in_tools import READ_REST_TOOL
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.function import tool
 from signoff.registry.gates.pipeline import judge
+from signoff.registry.hooks import HookContext, Permission
 from signoff.registry.manifest.loader import load_manifest
-from signoff.registry.permission import Permission
 from signoff.registry.scopes.route import Route
 
 ARGS = {"flight": "TP 531", "totalCost": 420}
@@ -90,7 +89,7 @@ def test_selection_is_the_same_each_time_and_kept_by_context() -> None:
 def test_access_depends_on_the_context_and_a_tool_has_a_version() -> None:
     """A permission is asked for the very call, as it may end between two; a new version makes another definition."""
 
-    async def check(args: dict[str, Any], occasion: Occasion) -> Permission:
+    async def check(args: dict[str, Any], context: HookContext) -> Permission:
         return Permission.allow()
 
     catalog = build_catalog(tools=[a_tool(check_permissions=check)], actors=[an_actor()])

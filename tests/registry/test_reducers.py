@@ -69,7 +69,7 @@ def test_a_registration_takes_out_itself_and_nothing_that_came_after_it() -> Non
 @pytest.mark.row("E39")
 @pytest.mark.parametrize(
     ("wrong", "words"),
-    [(later, "reducers are synchronous"), (None, "is not a function"), (lambda result: result, "does not take")],
+    [(later, "but it is `async def`"), (None, "but it is no function"), (lambda result: result, "does not take")],
 )
 def test_what_is_no_reducer_is_refused(wrong: Any, words: str) -> None:
     """Asynchronous ones, what is no function, and functions of other arguments: when they are registered."""
@@ -319,7 +319,10 @@ def test_the_manifest_names_a_reducer(manifest: Any) -> None:
             '"reducing_handlers:nothing"',
             ":5: `reducer` of tool `look`: module `reducing_handlers` has no `nothing`",
         ),
-        ('"reducing_handlers:late"', ":5: `reducer` of tool `look`: the reducer of tool `look` is `async def`"),
+        (
+            '"reducing_handlers:late"',
+            ":5: `reducer` of tool `look`: tool `look` needs `reducer` to be `def ",
+        ),
         ("3", "must be text"),
     ],
 )

@@ -13,11 +13,10 @@ from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.usage import UsageLimit
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, Show
-from signoff.registry.availability import Occasion
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.inventory import inventory
 from signoff.registry.gates.pipeline import Judgement, judge
-from signoff.registry.permission import Permission
+from signoff.registry.hooks import HookContext, Permission
 from signoff.registry.scopes.route import Route, Step, Use
 from signoff.registry.tool import Tool
 
@@ -140,11 +139,11 @@ def test_rules_over_the_tags_of_what_is_shadowed_count_as_well(effect: Any, gate
     assert ruled(loosened).kind == "run"
 
 
-async def _never(args: dict[str, Any], occasion: Occasion) -> Permission:
+async def _never(args: dict[str, Any], context: HookContext) -> Permission:
     return Permission.deny("no")
 
 
-async def _away(occasion: Occasion) -> bool:
+async def _away(context: HookContext) -> bool:
     return False
 
 

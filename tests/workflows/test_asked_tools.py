@@ -16,11 +16,9 @@ from signoff.contracts.ids import TurnKey
 from signoff.formats.json_schema import Problem
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.actor import Actor, Surface
-from signoff.registry.availability import Occasion
 from signoff.registry.capabilities import Capabilities
 from signoff.registry.catalog import Catalog
-from signoff.registry.correction import Corrected
-from signoff.registry.permission import PERMISSION_RULE, Permission
+from signoff.registry.hooks import PERMISSION_RULE, Correction, HookContext, Permission
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.testing.scripted import ScriptedModel, calls, respond
@@ -52,8 +50,8 @@ async def test_what_was_not_there_is_recorded_and_does_not_run_though_it_is_ther
     """The model proposes what it was not told of; in its next completion it is told, and the tool runs."""
     ledger, there, told = Ledger(), [False], []
 
-    async def available(occasion: Occasion) -> bool:
-        return there[-1] and occasion.user.user == "guest"
+    async def available(context: HookContext) -> bool:
+        return there[-1] and context.user.user == "guest"
 
     def react(request: CompletionRequest) -> Any:
         told.append([offer.name for offer in request.tools])
@@ -78,7 +76,7 @@ async def test_what_was_not_there_is_recorded_and_does_not_run_though_it_is_ther
 def guarded(ledger: Ledger, says: list[Permission], **fields: Any) -> Catalog:
     """A tool whose permission check says the next of `says`, the last one again and again."""
 
-    async def check(args: dict[str, Any], occasion: Occasion) -> Permission:
+    async def check(args: dict[str, Any], context: HookContext) -> Permission:
         return says.pop(0) if len(says) > 1 else says[0]
 
     return catalog_of([pay_tool(ledger, fields.pop("policy", False), check_permissions=check, **fields)])
@@ -173,7 +171,7 @@ async def test_an_edit_overrides_nothing_that_its_author_was_not_asked_about(
     """The editor's yes would count for arguments that the tool objects to: it is refused with the tool's reason."""
     ledger = Ledger()
 
-    async def check(args: dict[str, Any], occasion: Occasion) -> Permission:
+    async def check(args: dict[str, Any], context: HookContext) -> Permission:
         listed = args["to"] == "Mallory"
         return Permission.deny("on the sanctions list", can_override=True) if listed else Permission.allow()
 
@@ -223,10 +221,10 @@ async def test_a_tool_runs_with_the_capabilities_that_it_declares(
     assert ledger.rows == []
 
 
-def capitals(args: Any) -> list[Problem] | Corrected:
+def capitals(args: Any) -> list[Problem] | Correction:
     """Names are written with a capital."""
     name = args["to"]
-    return [] if name == name.title() else Corrected({**args, "to": name.title()}, "names have a capital")
+    return [] if name == name.title() else Correction({**args, "to": name.title()}, "names have a capital")
 
 
 @pytest.mark.row("V13")

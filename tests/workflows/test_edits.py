@@ -14,7 +14,7 @@ from signoff.contracts.limits import INLINE_BYTES
 from signoff.contracts.person import Person
 from signoff.formats.json_schema import Problem
 from signoff.people.directory import development_directory
-from signoff.registry.correction import Corrected
+from signoff.registry.hooks import Correction
 from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
@@ -235,10 +235,10 @@ async def test_an_edited_call_is_found_under_one_code(client: Client, store: Sto
     assert [(each.revision, each.code) for each in asked] == [(1, code), (2, code)]
 
 
-def capitals(args: Any) -> list[Problem] | Corrected:
+def capitals(args: Any) -> list[Problem] | Correction:
     """Names are written with a capital."""
     name = args["to"]
-    return [] if name == name.title() else Corrected({**args, "to": name.title()}, "names have a capital")
+    return [] if name == name.title() else Correction({**args, "to": name.title()}, "names have a capital")
 
 
 async def test_what_a_person_wrote_is_corrected_only_before_their_eyes(

@@ -18,7 +18,7 @@ from signoff.contracts.person import Person, Principal
 from signoff.contracts.turn import TurnInput, TurnResult
 from signoff.people.directory import development_directory
 from signoff.registry.actor import Actor
-from signoff.registry.availability import Occasion
+from signoff.registry.hooks import HookContext
 from signoff.registry.results.tool_result import ToolFailure, ToolResult
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
@@ -341,7 +341,7 @@ async def test_a_tool_that_is_not_there_now_is_stood_in_for(client: Client, stor
     """It need not have run to have failed."""
     ledger = Ledger()
 
-    async def never(occasion: Occasion) -> bool:
+    async def never(context: HookContext) -> bool:
         return False
 
     tools = [rates(ledger, "older", available=never), other(ledger, "older")]

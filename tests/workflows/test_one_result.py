@@ -15,7 +15,7 @@ from signoff.contracts.ids import TurnKey
 from signoff.contracts.message import CallPart, ResultPart
 from signoff.contracts.turn import TurnResult
 from signoff.registry.actor import Actor
-from signoff.registry.availability import Occasion
+from signoff.registry.hooks import HookContext
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.store.questions import Questions
@@ -53,7 +53,7 @@ def handled(ledger: Ledger, name: str, chance: random.Random) -> Any:
 def toolbox(ledger: Ledger, chance: random.Random) -> list[Tool]:
     """Every kind of tool that a batch may meet."""
 
-    async def never(occasion: Occasion) -> bool:
+    async def never(context: HookContext) -> bool:
         return False
 
     def a_tool(name: str, asks: Any = False, **fields: Any) -> Tool:

@@ -8,7 +8,7 @@ from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, doub
 from temporalio.client import Client
 
 from signoff.contracts.ids import TurnKey
-from signoff.registry.probe import DidNotHappen, Happened, Unknown
+from signoff.registry.hooks import CannotTell, DidNotHappen, Happened
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
@@ -95,7 +95,7 @@ async def test_a_call_by_rule_runs_again_by_its_rule(client: Client, store: Stor
 
 async def test_what_cannot_be_found_out_is_asked(client: Client, store: Store, task_queue: str) -> None:
     """The probe first, then people; their answer counts as ever."""
-    ledger, finder = Ledger(), Finder(Unknown())
+    ledger, finder = Ledger(), Finder(CannotTell())
     async with bench(client, store, task_queue, catalog_of([pay_tool(ledger, probe=finder)]), SCRIPT) as desk:
         key, digest = await lost(desk)
         await desk.until(key, doubted)
@@ -116,7 +116,7 @@ async def test_a_reset_looks_up_and_asks_nothing_again(
     async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
         key = await desk.start()
         first = await desk.signoff.result(key)
-        finder.answer = Unknown()
+        finder.answer = CannotTell()
         await desk.reset(key)
         again = await desk.signoff.result(key)
         view = await desk.signoff.view(key)

@@ -10,8 +10,8 @@ from temporalio.client import Client
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.turn import TurnView
 from signoff.registry.actor import Actor
-from signoff.registry.availability import Occasion
 from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.hooks import HookContext
 from signoff.registry.scopes.route import Route, Step
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
@@ -135,7 +135,7 @@ async def test_what_a_function_did_not_choose_is_recorded_and_does_not_run(
     """It is asked once a completion, in the model's activity; the gate goes by what was recorded."""
     ledger, asked = Ledger(), []
 
-    async def select(occasion: Occasion, data: dict[str, Any]) -> list[str]:
+    async def select(context: HookContext, data: dict[str, Any]) -> list[str]:
         asked.append(data)
         return ["look"] if len(asked) == 1 else ["look", "pay"]
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from signoff.contracts.completion import Completion, CompletionRequest
-from signoff.registry.availability import Occasion
-from signoff.registry.permission import Permission
+from signoff.registry.hooks import HookContext, Permission
 from signoff.registry.tool_context import ToolContext
 from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results
 
@@ -81,7 +80,7 @@ async def tip(amount: int, to: str) -> str:
     return _ran("tip", amount=amount, to=to)
 
 
-async def may_refund(args: dict[str, Any], occasion: Occasion) -> Permission:
+async def may_refund(args: dict[str, Any], context: HookContext) -> Permission:
     """Objects while the file `no-<to>` is there."""
     if (_folder() / f"no-{args['to']}").exists():
         return Permission.deny(OBJECTION, can_override=True)
