@@ -1,1 +1,1 @@
-"""The words every room speaks: frozen shapes, ids, limits and errors. Imports nothing of ours."""
+"""The records, ids, limits and errors that all folders share. Imports nothing else of the package."""

@@ -1,4 +1,4 @@
-"""What workflows and activities hand each other. Additive only, like all that lies in histories."""
+"""Messages between workflows and activities. Fields are only added, like in everything that lies in histories."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -21,61 +21,81 @@ class TurnLimits(Shape):
     """Caps of one turn, from the actor's declaration."""
 
     completions: int = 20
+    """How many completions the turn may ask of its model."""
     calls: int = 1_000
+    """How many tool calls it may make."""
     cost: float | None = None
+    """How much model and tools may cost together, in USD; None for no cap."""
     active_seconds: float = 3_600.0
+    """How many seconds it may work, waiting for people not counted."""
 
 
 class Tally(Shape):
-    """How much the turn has done so far, for the loop caps of gate 2."""
+    """Counts a turn's calls so far, for the gate's loop caps."""
 
     calls: int = 0
+    """How many calls there were."""
     per_tool: dict[str, int] = Field(default_factory=dict)
+    """How many calls there were of each tool."""
     last_action: str = ""
     """sha-256 of the last call's name and arguments."""
     identical: int = 0
+    """How often the last call was made in a row."""
     denials: int = 0
+    """How many calls were denied in a row."""
 
 
 class ModelTask(Shape):
-    """Input of `signoff.model`: one completion, numbered from 1, and what the gates need to judge its calls."""
+    """Input of `signoff.model`: asks for one completion and for the rulings on its calls."""
 
     ctx: Pinned
+    """The context that policies see."""
     completion: int
+    """The number of the completion in its turn, from 1."""
     messages: tuple[Message, ...]
+    """The conversation so far."""
     tally: Tally = Tally()
+    """The turn's calls so far."""
     dry_run: bool = False
+    """Whether tools are only simulated."""
     audit: tuple[AuditEntry, ...] = ()
-    """What the turn has seen and nobody has written down yet; kept before anything else is done."""
+    """Entries of the turn that no activity has recorded yet; recorded before anything else is done."""
 
 
 class Response(Shape):
-    """A parsed `respond` payload. `pass_to` is set where, and only where, the state is `passed`."""
+    """A parsed `respond` payload."""
 
     state: Literal["complete", "clarifying", "awaiting", "delegated", "passed"] = "complete"
+    """The state in which the turn ends."""
     text: Content
+    """The answer's words."""
     pass_to: str = ""
+    """The actor that goes on; set exactly where the state is `passed`."""
     parts: tuple[ResponsePart, ...] = ()
+    """The other parts of the answer."""
 
 
 class ModelReply(Shape):
-    """Result of `signoff.model`. `message` carries the calls, their ids assigned.
-
-    `response` is set when the model called `respond` (or answered in plain text);
-    `respond_call` is that call's id, `respond_error` why its payload could not be read.
-    `dropped` counts calls beyond what one completion may carry.
-    """
+    """Result of `signoff.model`."""
 
     message: Message
+    """The model's message; its calls have their ids."""
     usage: Usage = Usage()
+    """The tokens that the completion took."""
     catalog: str = ""
+    """The hash of the catalog by which the calls were judged."""
     response: Response | None = None
+    """The answer, when the model called `respond` or answered in plain text."""
     respond_call: str = ""
+    """The id of the `respond` call."""
     respond_error: str = ""
+    """Why the payload of the `respond` call could not be read."""
     dropped: int = 0
+    """How many calls were left out, as one completion may not carry so many."""
     limits: TurnLimits = TurnLimits()
+    """The caps of the turn."""
     withheld: tuple[str, ...] = ()
-    """Tools that the model was not told of, as they were not available: none of them runs in this batch."""
+    """Tools that were not offered to the model, as they were not available: none of them runs in this batch."""
     kept_at: datetime | None = None
     """Since when a reply with calls lies in the store, by its clock (UTC)."""
     gates: "GateReply | None" = None
@@ -83,58 +103,74 @@ class ModelReply(Shape):
 
     @property
     def calls(self) -> tuple[CallPart, ...]:
-        """The calls to judge, in order. `respond` is no tool: it goes through no gate and has no outcome."""
+        """Returns the calls to judge, in order. `respond` is no tool: it goes through no gate and has no outcome."""
         return tuple(p for p in self.message.parts if isinstance(p, CallPart) and p.call != self.respond_call)
 
 
 class GateTask(Shape):
-    """Input of `signoff.gate`: one batch, or one call again."""
+    """Input of `signoff.gate`: asks for the rulings on one batch of calls, or again on one call."""
 
     ctx: Pinned
+    """The context that policies see."""
     calls: tuple[CallPart, ...]
+    """The calls to judge."""
     tally: Tally = Tally()
+    """The turn's calls so far."""
     dry_run: bool = False
+    """Whether tools are only simulated."""
     spent: int = 0
-    """The revision of the call's question whose answers are used up: it is asked under a later one, if at all."""
+    """The revision of the call's question whose answers are used up: a further question has a later revision."""
     agent_says: str = ""
+    """The model's own words beside the calls."""
     edit: Decision | None = None
     """The answer that changed the arguments; the gates check it themselves."""
     changed_by: str = ""
     """Who changed the arguments before the call is judged again: nothing but people lets it run."""
     doubt: int = 0
+    """The number of the ticket of which nobody knows whether its call happened; 0 for none."""
     doubt_of: str = ""
-    """Number of the ticket of the call with digest `doubt_of` of which nobody knows whether it happened."""
+    """The digest of that call."""
     withheld: tuple[str, ...] = ()
-    """Tools that were not available when the model was told of its tools."""
+    """Tools that were not available when the model got its tools."""
     asked_since: datetime | None = None
-    """When the calls were kept (UTC): what an earlier attempt asked since then stands, also where it was answered."""
+    """When the calls were kept (UTC): a question of an earlier attempt since then stands, also where it was
+    answered.
+    """
 
 
 class RunOptions(Shape):
-    """How a tool's activity is to be run. Times in seconds.
-
-    `at_once` is how many tools of a batch may run at once.
-    `exclusive`: it runs alone. `aborts`: when it fails, its siblings are stopped. `attempts`: how often a local one is
-    tried. `fallbacks` are the tools that are tried in its place, in order, when it fails. `return_direct`: when it
-    succeeds, its value is the turn's answer. `activity` is the activity type of a tool that is an actor's own; of all
-    others it is their name.
-    """
+    """How a tool's activity runs."""
 
     start_to_close: float = 300.0
+    """How long one attempt may take, in seconds."""
     grant_ttl: float = 86_400.0
+    """How long an approval may be used, in seconds."""
     idempotent: bool = False
+    """Whether the tool may be called again after an unknown outcome."""
     read_only: bool = False
+    """Whether the tool changes nothing."""
     local: bool = False
+    """Whether it runs as a local activity."""
     task_queue: str = ""
+    """The task queue; "" for the turn's own."""
     summary: str = ""
+    """The activity's summary in Temporal's UI."""
     budget_chars: int = 80_000
+    """How many characters of its result the model gets."""
     at_once: int = MAX_TOOLS_AT_ONCE
+    """How many tools of a batch may run at once."""
     exclusive: bool = False
+    """Whether it runs alone."""
     aborts: bool = False
+    """Whether its failure stops its siblings."""
     attempts: int = 3
+    """How often a local one is tried."""
     fallbacks: tuple[str, ...] = ()
+    """The tools that are tried in its place, in order, when it fails."""
     return_direct: bool = False
+    """Whether its value is the turn's answer when it succeeds."""
     activity: str = ""
+    """The activity type of a tool that is an actor's own; "" for others, whose activity type is their name."""
 
 
 class Ruling(Shape):
@@ -187,78 +223,103 @@ class ToolReply(Shape):
 
 
 class OutcomeTask(Shape):
-    """Input of `signoff.outcome`: what became of a call whose activity timed out?"""
+    """Input of `signoff.outcome`: asks for the outcome of a call whose activity timed out."""
 
     permit: Permit
+    """The permit of the call."""
     tool: str
+    """The tool's name."""
     ticket: int = 1
+    """The number of the ticket in question, from 1."""
     idempotent: bool = False
+    """Whether the tool may be called again."""
     args: Content | None = None
+    """The arguments, for the tool's probe."""
     budget_chars: int = 80_000
-    """For the tool's probe."""
+    """How many characters of the result the model gets."""
     audit: tuple[AuditEntry, ...] = ()
+    """Entries of the turn that no activity has recorded yet."""
     happened: Decision | None = None
-    """Who says of that ticket that it happened: then it is written there, and not looked up."""
+    """The decision of somebody who states that the call happened: it is recorded, and nothing is looked up."""
 
 
 class RecordTask(Shape):
-    """Input of `signoff.record`: what a turn has seen and no later activity of it would write down."""
+    """Input of `signoff.record`: entries of a turn that no later activity of it would record."""
 
     audit: tuple[AuditEntry, ...]
+    """The entries."""
 
 
 class AnswersTask(Shape):
-    """Input of `signoff.answers`: which answers were taken to this revision of a question?"""
+    """Input of `signoff.answers`: asks for the answers that were stored for one revision of a question."""
 
     approval: str
+    """The approval id."""
     revision: int
+    """The revision."""
 
 
 class StoredAnswers(Shape):
-    """Result of `signoff.answers`, in the order in which they were taken."""
+    """Result of `signoff.answers`."""
 
     decisions: tuple[Decision, ...] = ()
+    """The answers, in the order in which they were stored."""
 
 
 class IdentifyTask(Shape):
-    """Input of `signoff.identify`: may this decision's author decide this request, now?
-
-    `seats` are the people whose answer is counted already, their own or by somebody they delegated to.
-    """
+    """Input of `signoff.identify`: asks whether a decision's author may decide a request now."""
 
     decision: Decision
+    """The decision."""
     tenant: str
+    """The request's tenant."""
     approvers: tuple[str, ...]
+    """The approver entries that are asked."""
     requester: str
+    """The id of whoever asks."""
     allow_self: bool
+    """Whether requester and proposers may decide themselves."""
     min_assurance: Assurance
+    """How strongly the author must be identified."""
     accept_unsigned: bool
+    """Whether unsigned decisions count."""
     proposers: tuple[str, ...] = ()
+    """The ids of those who changed the arguments."""
     seats: tuple[str, ...] = ()
+    """The ids of the people whose vote is counted already, cast by themselves or by a delegate."""
 
 
 class Authority(Shape):
-    """Result of `signoff.identify`. `code` is why not; `unavailable` when that cannot be known now."""
+    """Result of `signoff.identify`: whether an author may decide, and as whom."""
 
     allowed: bool
+    """Whether the decision counts."""
     code: ReceiptCode = ""
+    """Why it does not; `unavailable` when that cannot be known now."""
     subject: str = ""
+    """The entry or login by which the author answered."""
     person_id: str = ""
     """The human behind `subject`, whatever entry or login they answered by; empty in results of old."""
     name: str = ""
+    """The author's name."""
     assurance: Assurance = "none"
+    """How strongly the author was identified."""
     unsigned: bool = False
+    """Whether the decision is unsigned."""
     on_behalf: str = ""
     """The human whose delegation lets the author decide."""
     received_at: datetime | None = None
     """When the gateway received a decision whose signature holds; None for an unsigned one."""
     note: str = ""
-    """What the author is told beside `code`: why their answer cannot be remembered."""
+    """A sentence for the author beside `code`: why their answer cannot be remembered."""
 
 
 class Offered(Shape):
-    """One tool as the model is told of it."""
+    """One tool as it is offered to the model."""
 
     name: str
+    """The tool's name."""
     description: str
+    """The tool's description for the model."""
     parameters: dict[str, Any]
+    """The JSON Schema of its arguments."""

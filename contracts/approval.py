@@ -1,4 +1,4 @@
-"""A request for approval and the card that shows it."""
+"""Questions, the requests built from them, their cards and votes."""
 
 from datetime import datetime
 from typing import Literal
@@ -13,55 +13,73 @@ ApprovalState = Literal["pending", "approved", "denied", "timed_out", "cancelled
 
 
 class CardRow(Shape):
-    """One argument as shown: one line, untrusted text made visible, cut on its own.
-
-    `length` is the value's full length in characters; `secret` rows show only that. A row without a name is a remark
-    of the card's own, that something is not drawn.
-    `format` is the schema's `format` (or `type`), for display.
-    """
+    """One argument as shown: one line, untrusted text made visible, cut on its own."""
 
     name: str
+    """The argument's dotted name; "" for a remark of the card's own, that something is not drawn."""
     label: str
+    """The argument's title."""
     value: str
+    """The value as shown."""
     secret: bool = False
+    """Whether the value is hidden; then only its length is shown."""
     cut: bool = False
+    """Whether the value is cut."""
     length: int = 0
+    """The full length of the value, in characters."""
     format: str = ""
+    """The schema's `format` (or `type`), for display."""
 
 
 class Card(Shape):
     """What a person sees, made from the validated arguments that will run, never from the model's words."""
 
     effect: str
+    """The sentence that says what the call does."""
     rows: tuple[CardRow, ...] = ()
+    """The arguments."""
     agent_says: str = ""
+    """The model's own words, marked as such."""
     note: str = ""
-    """Why it is asked again, such as `the tool changed while you were asked`."""
+    """Why the question is asked again, such as `the tool changed while you were asked`."""
     mark: str = ""
     """First 8 characters of an HMAC of the digest under a key of the store."""
     tool_title: str = ""
+    """The tool's title."""
 
     @property
     def whole(self) -> bool:
-        """Whether its rows give every value in full that is no secret. Computed from them: nobody can claim it."""
+        """Returns whether the rows give every value that is no secret in full. Computed, so that nobody can claim
+        it.
+        """
         return not any(row.cut or not row.name for row in self.rows)
 
 
 class Vote(Shape):
-    """One person's counted answer: `subject` is the entry or login they answered by, `person_id` the human (empty in
-    votes of old: `subject`). `on_behalf` is the human whose delegation it used, if any."""
+    """One person's counted answer."""
 
     subject: str
+    """The entry or login by which they answered."""
     person_id: str = ""
+    """The id of the human; "" where it is `subject`."""
     on_behalf: str = ""
+    """The id of the human whose delegation the vote uses, or ""."""
     name: str = ""
+    """The person's name."""
     verdict: Verdict
+    """The answer."""
     reason: str = ""
+    """The reason they gave."""
     channel: str = ""
+    """By which channel they answered."""
     assurance: Assurance = "none"
+    """How strongly they were identified."""
     at: datetime
+    """When they answered, in UTC."""
     unsigned: bool = False
+    """Whether the decision is unsigned."""
     decision: Decision
+    """The whole decision."""
 
 
 EditMode = Literal["off", "propose", "approve"]

@@ -1,4 +1,4 @@
-"""One record of the audit log, as whoever reports it writes it."""
+"""An entry of the audit record, before it has its place."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -14,16 +14,19 @@ AuditKind = Literal[
 
 
 class AuditEntry(Shape):
-    """Something that happened. `key` is unique within its stream, so that writing it again adds nothing.
-
-    `stream` is a turn's workflow id, or `admin/<tenant>` for acts that belong to no turn. `at` is UTC, of the clock
-    that `kind` has by contracts.md. `data` is JSON and holds no arguments, only their digest, but for specialists'.
-    """
+    """Something that happened, as whoever reports it writes it."""
 
     stream: str
+    """A turn's workflow id, or `admin/<tenant>` for acts that belong to no turn."""
     key: str
+    """Unique within the stream, so that writing the entry again adds nothing."""
     kind: AuditKind
+    """What kind of event it is."""
     at: datetime
+    """When it happened, in UTC, by the clock that belongs to `kind`."""
     tenant: str
+    """The tenant, or ""."""
     subject: str = ""
+    """The person or thing that it is about."""
     data: dict[str, Any] = Field(default_factory=dict)
+    """Facts as JSON. Holds no arguments, only their digest, but for specialists'."""

@@ -1,4 +1,4 @@
-"""A tool call: its pinned context, its permit and its one outcome."""
+"""A tool call: the context of its policies, its permit and its one outcome."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -59,17 +59,25 @@ class Permit(Shape):
 
 
 class ToolDenied(Shape):
-    """How a denial reaches the model; injected as the call's result, never an exception."""
+    """A denial in the form in which the model gets it: as the call's result, never as an exception."""
 
     code: Literal["denied"] = "denied"
     source: DenialSource
+    """Who or what denied."""
     approval_id: str = ""
+    """The request that was denied, or ""."""
     tool: str
+    """The tool's name."""
     call_id: str
+    """The call's id."""
     decided_by: str = ""
+    """Who denied, or ""."""
     reason: str = DEFAULT_DENIAL
+    """The reason given."""
     decided_at: datetime | None = None
+    """When it was denied, in UTC."""
     level: str = "user"
+    """Who was asked."""
 
 
 class CallOutcome(Shape):

@@ -1,4 +1,4 @@
-"""Canonical JSON (RFC 8785) and the hashes made of it."""
+"""Writes canonical JSON (RFC 8785) and computes hashes of it."""
 
 import hashlib
 import json
@@ -10,11 +10,13 @@ _SAFE_INTEGER: Final = 2**53 - 1
 
 
 class NotCanonical(ValueError):
-    """A value RFC 8785 cannot write: an integer outside ±(2^53-1), NaN, infinity, a lone surrogate, not JSON."""
+    """Raised for a value RFC 8785 cannot write: an integer outside ±(2^53-1), NaN, infinity, a lone surrogate, not
+    JSON.
+    """
 
 
 def canonical_json(value: Any) -> bytes:
-    """`value` as RFC 8785 bytes; `1` and `1.0` are written alike. Raises `NotCanonical`."""
+    """Writes `value` as RFC 8785 bytes; `1` and `1.0` are written alike. Raises `NotCanonical`."""
     try:
         if _plain(value):
             # The same bytes in a third of the time; a turn hashes a dozen values.
@@ -26,12 +28,12 @@ def canonical_json(value: Any) -> bytes:
 
 
 def sha256_hex(value: Any) -> str:
-    """sha-256 over the canonical JSON of `value`, as 64 lower-case hex digits. Raises `NotCanonical`."""
+    """Computes the sha-256 of the canonical JSON of `value`, as 64 lower-case hex digits. Raises `NotCanonical`."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
 def nesting(value: Any) -> int:
-    """How many lists and objects lie within one another at most; 0 for a scalar."""
+    """Returns how deep lists and objects are nested; 0 for a scalar."""
     deepest = 0
     # Not recursive: a value from outside may be deeper than Python's stack.
     stack: list[tuple[Any, int]] = [(value, 0)]
@@ -44,10 +46,10 @@ def nesting(value: Any) -> int:
 
 
 def _plain(value: Any) -> bool:
-    """Whether `value` has only texts, null, booleans and safe integers, below names in ASCII.
+    """Returns whether `value` has only texts, null, booleans and safe integers, below names in ASCII.
 
-    Where RFC 8785 differs from sorted compact JSON is in how it writes floats, and in how it sorts names beyond
-    ASCII. Anything else, subclasses included, is left to `rfc8785`.
+    Where RFC 8785 differs from sorted compact JSON is in how it writes floats, and in how it sorts names beyond ASCII.
+    Anything else, subclasses included, is left to `rfc8785`.
     """
     stack = [value]
     while stack:

@@ -10,41 +10,51 @@ from signoff.contracts.turn import Usage
 
 @dataclass(frozen=True)
 class CompletionRequest:
-    """What a driver is asked. All contents are inline.
-
-    `provider` holds, for each message, what the driver returned as `Completion.provider` for it, or None.
-    """
+    """What a driver is asked. All contents are inline."""
 
     model: str
+    """The model, `provider:name`."""
     instructions: str
+    """The actor's instructions."""
     messages: tuple[Message, ...]
+    """The conversation so far."""
     provider: tuple[bytes | None, ...]
+    """For each message, what the driver returned as `Completion.provider` for it, or None."""
     tools: tuple[Offered, ...]
+    """The tools that the model may call."""
     settings: dict[str, Any] = field(default_factory=dict)
+    """The actor's settings for the model."""
 
 
 @dataclass(frozen=True)
 class ProposedCall:
-    """A call as the model wrote it; `args` is the parsed object or the raw text when it does not parse."""
+    """A call as the model wrote it."""
 
     tool: str
+    """The tool's name."""
     args: Any
+    """The parsed object, or the raw text when it does not parse."""
     provider_call: str = ""
+    """The provider's id of the call."""
 
 
 @dataclass(frozen=True)
 class Completion:
-    """What the model answered. `provider` is the library's own serialised response, opaque to us."""
+    """The model's answer."""
 
     text: str = ""
+    """Its words."""
     calls: tuple[ProposedCall, ...] = ()
+    """The calls that it proposes."""
     usage: Usage = field(default_factory=Usage)
+    """The tokens that it took."""
     provider: bytes | None = None
+    """The library's own serialised response, opaque to Signoff."""
 
 
 class Driver(Protocol):
-    """Something that completes. Raises `ModelUnavailable` (retried) or `ModelRefused` (final)."""
+    """Asks a model for completions. Raises `ModelUnavailable` (retried) or `ModelRefused` (final)."""
 
     async def complete(self, request: CompletionRequest) -> Completion:
-        """Ask the model once."""
+        """Asks the model once."""
         ...

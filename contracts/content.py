@@ -1,4 +1,4 @@
-"""Content: JSON carried inline when small, by reference into the blob store when not."""
+"""JSON values, carried inline when small and by reference into the blob store when not."""
 
 from typing import Any
 
@@ -6,26 +6,29 @@ from signoff.contracts.frozen_model import Shape
 
 
 class BlobRef(Shape):
-    """Bytes of JSON in `store/`, named by their hash; `preview` is their first characters as text.
-
-    `seal` says of which session they are: a hash alone, which others may know, reads nothing.
-    """
+    """Names bytes of JSON in the store by their hash."""
 
     sha256: str
+    """The hash, in hex."""
     size: int
+    """How many bytes there are."""
     preview: str = ""
+    """Their first characters as text."""
     seal: str = ""
+    """Binds the reference to a session: a hash alone, which others may know, reads nothing."""
 
 
 class Content(Shape):
-    """A JSON value: `inline` up to 8 KiB of JSON, else `blob`. Exactly one is meant; `blob` wins."""
+    """A JSON value: up to 8 KiB of JSON inline, more as a blob. Exactly one is meant; `blob` wins."""
 
     inline: Any = None
+    """The value itself."""
     blob: BlobRef | None = None
+    """The reference to the value."""
 
 
 def text_of(content: Content) -> str:
-    """The text of a content, or its preview when it lies in the store; for one-line displays only."""
+    """Returns the text of a content, or its preview when it lies in the store; for one-line displays only."""
     if content.blob is not None:
         return content.blob.preview
     return content.inline if isinstance(content.inline, str) else ""

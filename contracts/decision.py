@@ -1,4 +1,4 @@
-"""A decision: what a person answered, as it reaches the turn."""
+"""A person's decision, as it reaches the turn."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -16,45 +16,55 @@ UNSIGNED = "unsigned"
 
 
 class Remember(Shape):
-    """What a person adds to an answer: give the same one to the next calls like this.
-
-    `where` is a CEL predicate over `args`, or empty for exactly these arguments. `seconds` and `uses` bound it.
-    """
+    """Asks for the same answer to the next calls like this one."""
 
     scope: Literal["session", "tenant"] = "session"
+    """For which sessions: this one, or all of the tenant."""
     where: str = ""
+    """A CEL predicate over `args`; "" for exactly these arguments."""
     seconds: float = 3_600.0
+    """For how many seconds."""
     uses: int = 10
+    """For how many calls."""
 
 
 class Decision(Shape):
-    """One answer to one request. An unsigned one needs `approval_id` and `verdict` only.
-
-    `question_hash` binds it to call, terms and preview as shown. `subject`, `channel` and `assurance` are what the
-    gateway verified. `received_at` is the gateway's clock.
-    `edited_args` are the arguments the author wants instead. `result` says what a call in doubt came to.
-    `signature` is Ed25519, in base64, by the gateway's key `key_id`, over the bytes of keys/signature_form.py; both are
-    empty where nobody verified the author.
-    """
+    """One answer to one request. An unsigned one needs `approval_id` and `verdict` only."""
 
     v: int = 1
+    """The version of this form."""
     approval_id: str
+    """The request."""
     revision: int | None = None
+    """The revision of the question that was answered."""
     question_hash: str = ""
+    """Binds the decision to call, terms and preview as shown."""
     verdict: Verdict
+    """The answer."""
     edited_args: dict[str, Any] | None = None
+    """The arguments that the author wants instead."""
     reason: str = ""
+    """The author's reason."""
     subject: str = ""
+    """The author's id, as the gateway verified it."""
     channel: str = ""
+    """By which channel the author answered, as the gateway verified it."""
     assurance: Assurance = "none"
+    """How strongly the gateway identified the author."""
     delivery_id: str = ""
+    """The id of this delivery: a second delivery is no second answer."""
     received_at: datetime | None = None
+    """When the gateway received it, by the gateway's clock."""
     remember: Remember | None = None
+    """The wish that the answer be remembered."""
     result: str = ""
+    """The outcome of a call in doubt, as the author states it."""
     key_id: str = ""
+    """The gateway's key that signed it; "" where nobody verified the author."""
     signature: str = ""
+    """Ed25519, in base64, over the bytes of keys/signature_form.py; "" where nobody verified the author."""
 
 
 def at_least(have: Assurance, need: Assurance) -> bool:
-    """Whether assurance `have` is as strong as `need`."""
+    """Returns whether assurance `have` is as strong as `need`."""
     return ASSURANCES.index(have) >= ASSURANCES.index(need)

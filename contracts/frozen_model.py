@@ -1,4 +1,4 @@
-"""The base of every shape that crosses a process border or lies in a workflow history."""
+"""The base of every record that crosses a process border or lies in a workflow history."""
 
 from typing import Any, Final
 
@@ -8,7 +8,7 @@ _NOTHING: Final[set[str]] = set()
 
 
 class Shape(BaseModel):
-    """A frozen record. Shapes grow by fields with defaults only: histories of years ago must load."""
+    """A frozen record. Records grow by fields with defaults only: histories of years ago must load."""
 
     # Unknown fields are passed over: while versions change, older workers replay what newer ones wrote.
     model_config = ConfigDict(frozen=True, extra="ignore")

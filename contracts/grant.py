@@ -1,4 +1,4 @@
-"""What people had remembered: the same answer for the next calls like one they decided."""
+"""Remembered answers, and the freezes that stop them."""
 
 from datetime import datetime
 from typing import Literal
@@ -7,67 +7,83 @@ from signoff.contracts.frozen_model import Shape
 
 
 class Like(Shape):
-    """Which calls a remembered answer is for.
-
-    `session` is empty for every session of the tenant. `exact` is the digest of the arguments, or empty where `where`,
-    a CEL predicate over `args`, says which. `rule` and `policy_hash` are why people were asked: another reason is
-    another question.
-    """
+    """Selects the calls that a remembered answer is for."""
 
     tenant: str
+    """The tenant."""
     session: str = ""
+    """The session; "" for every session of the tenant."""
     tool: str
+    """The tool's name."""
     definition: str
+    """The hash of the tool's declaration."""
     exact: str = ""
+    """The digest of the arguments; "" where `where` selects."""
     where: str = ""
+    """A CEL predicate over `args`."""
     rule: str = ""
+    """The rule by which people were asked: another reason is another question."""
     policy_hash: str = ""
+    """The policy by which people were asked."""
 
 
 class Grant(Shape):
-    """One remembered answer as it lies in the store. Times by the store's clock, in UTC.
-
-    `people` are all whose answer it is: as many as the quorum for an approval. `approval_id` is the request they
-    answered, `requester` whose call that was: an answer for a session serves nobody else. `uses` is how often it may
-    answer in all.
-    """
+    """One remembered answer as it lies in the store. Times by the store's clock, in UTC."""
 
     id: str
+    """The grant's id."""
     verdict: Literal["approved", "denied"]
+    """The answer."""
     like: Like
+    """The calls that it is for."""
     people: tuple[str, ...]
+    """The ids of all whose answer it is: as many as the quorum for an approval."""
     reason: str = ""
+    """The reason given."""
     approval_id: str
+    """The request that was answered."""
     requester: str = ""
+    """Whose call that was: an answer for a session serves nobody else."""
     created_at: datetime
+    """Since when it is remembered."""
     expires_at: datetime
+    """Until when it is remembered."""
     uses: int
+    """How often it may answer in all."""
     uses_left: int
+    """How often it may still answer."""
     revoked_by: str = ""
+    """Who revoked it, or ""."""
     revoked_at: datetime | None = None
+    """When it was revoked."""
 
 
 class Freeze(Shape):
-    """A tenant whose tools do not run until it is thawed. `at` by the store's clock, in UTC."""
+    """A tenant whose tools do not run until it is thawed."""
 
     tenant: str
+    """The tenant."""
     reason: str
+    """The reason given."""
     by: str
+    """Who froze it."""
     at: datetime
+    """When, by the store's clock, in UTC."""
 
 
 class Swept(Shape):
-    """What a sweep did: how many requests it withdrew, and the ids of those that wait all the same.
-
-    Those may be answered, but nothing of a frozen tenant runs.
-    """
+    """The result of a sweep. What still waits may be answered, but nothing of a frozen tenant runs."""
 
     withdrawn: int = 0
+    """How many requests were withdrawn."""
     waiting: tuple[str, ...] = ()
+    """The ids of those that wait all the same."""
 
 
 class Frozen(Shape):
-    """The answer to a freeze: the freeze that stands, and what was swept."""
+    """The answer to a freeze."""
 
     freeze: Freeze
+    """The freeze that stands."""
     swept: Swept
+    """The result of the sweep."""

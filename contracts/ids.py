@@ -1,4 +1,4 @@
-"""Ids: nothing random below the turn, so that a reset turn computes the same ones again."""
+"""Makes and parses ids. None below the turn is random, so that a reset turn computes the same ones again."""
 
 import re
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,48}$")]
 
 
 class TurnKey(NamedTuple):
-    """What names one turn. Each part matches `ID_PATTERN`."""
+    """Names one turn. Each part matches `ID_PATTERN`."""
 
     tenant: str
     session: str
@@ -29,61 +29,62 @@ class TurnKey(NamedTuple):
 
     @property
     def workflow_id(self) -> str:
-        """`turn/<tenant>/<session>/<turn>`."""
+        """Returns `turn/<tenant>/<session>/<turn>`."""
         return f"turn/{self.tenant}/{self.session}/{self.turn}"
 
 
 class SessionKey(NamedTuple):
-    """What names one session. Each part matches `ID_PATTERN`."""
+    """Names one session. Each part matches `ID_PATTERN`."""
 
     tenant: str
     session: str
 
     @property
     def workflow_id(self) -> str:
-        """`session/<tenant>/<session>`."""
+        """Returns `session/<tenant>/<session>`."""
         return f"session/{self.tenant}/{self.session}"
 
 
 class ApprovalKey(NamedTuple):
-    """What names one approval: its turn and its call."""
+    """Names one approval by its turn and its call."""
 
     turn: TurnKey
     call: str
 
     @property
     def id(self) -> str:
-        """`<tenant>.<session>.<turn>.<call>`."""
+        """Returns `<tenant>.<session>.<turn>.<call>`."""
         return ".".join((*self.turn, self.call))
 
 
 def is_id(text: str) -> bool:
-    """Whether `text` may name a tenant, session, turn, person or actor."""
+    """Returns whether `text` may name a tenant, session, turn, person or actor."""
     return re.match(ID_PATTERN, text) is not None
 
 
 def is_tool_name(text: str) -> bool:
-    """Whether `text` may name a tool."""
+    """Returns whether `text` may name a tool."""
     return re.match(TOOL_NAME_PATTERN, text) is not None
 
 
 def call_id(completion: int, index: int) -> str:
-    """`c<completion>.<index>`, both from 1; it is also the activity id."""
+    """Makes `c<completion>.<index>`, both from 1; it is also the activity id."""
     return f"c{completion}.{index}"
 
 
 def is_call(text: str) -> bool:
-    """Whether `text` is a call's id."""
+    """Returns whether `text` is a call's id."""
     return _CALL.match(text) is not None
 
 
 def completion_of(call: str) -> int:
-    """The completion that call `c<completion>.<index>` was proposed in, from 1; 0 for anything else."""
+    """Returns the completion that proposed call `c<completion>.<index>`, from 1; 0 for anything else."""
     return int(call[1:].partition(".")[0]) if _CALL.match(call) else 0
 
 
 def stand_in_id(call: str, number: int) -> str:
-    """The id of the tool that is tried as number `number`, from 1, in place of call `call`: `c1.2`, then `c1.1002`.
+    """Makes the id of the tool that is tried as number `number`, from 1, in place of call `call`: `c1.2`, then
+    `c1.1002`.
 
     A completion's own calls never reach that far.
     """
@@ -92,13 +93,13 @@ def stand_in_id(call: str, number: int) -> str:
 
 
 def is_stand_in(call: str) -> bool:
-    """Whether a call's id is one that `stand_in_id` makes."""
+    """Returns whether a call's id is one that `stand_in_id` makes."""
     index = call.partition(".")[2]
     return index.isdecimal() and int(index) > _STAND_IN
 
 
 def parse_workflow_id(workflow_id: str) -> TurnKey | None:
-    """The turn a workflow id names, or None when it is not one of ours."""
+    """Parses a workflow id to the turn it names, or None when it names no turn."""
     parts = workflow_id.split("/")
     if len(parts) != 4 or parts[0] != "turn" or not all(is_id(part) for part in parts[1:]):
         return None
@@ -106,7 +107,7 @@ def parse_workflow_id(workflow_id: str) -> TurnKey | None:
 
 
 def parse_session_workflow_id(workflow_id: str) -> SessionKey | None:
-    """The session a workflow id names, or None when it is not one of ours."""
+    """Parses a workflow id to the session it names, or None when it names no session."""
     parts = workflow_id.split("/")
     if len(parts) != 3 or parts[0] != "session" or not all(is_id(part) for part in parts[1:]):
         return None
@@ -114,7 +115,7 @@ def parse_session_workflow_id(workflow_id: str) -> SessionKey | None:
 
 
 def parse_approval_id(approval_id: str) -> ApprovalKey | None:
-    """The turn and call an approval id names, or None when it is malformed."""
+    """Parses an approval id to turn and call, or None when it is malformed."""
     parts = approval_id.split(".")
     if len(parts) != 5 or not all(is_id(part) for part in parts[:3]):
         return None
@@ -123,7 +124,7 @@ def parse_approval_id(approval_id: str) -> ApprovalKey | None:
 
 
 def new_code(below: Callable[[int], int]) -> str:
-    """A short code for people to read and type: six Crockford base32 characters, digits in places 2 and 4.
+    """Makes a short code for people to read and type: six Crockford base32 characters, digits in places 2 and 4.
 
     `below(n)` gives a random number from 0 to n-1. No word of a language has digits there, so none is a code.
     """
@@ -131,12 +132,12 @@ def new_code(below: Callable[[int], int]) -> str:
 
 
 def show_code(code: str) -> str:
-    """`K7Q2FM` as people see it: `K7Q-2FM`."""
+    """Writes `K7Q2FM` for people: `K7Q-2FM`."""
     return f"{code[:3]}-{code[3:]}"
 
 
 def read_code(text: str) -> str | None:
-    """A typed code in any case, with or without the hyphen, O/I/L read as 0/1/1; None if it is not one."""
+    """Parses a typed code in any case, with or without the hyphen, O/I/L read as 0/1/1; None if it is not one."""
     code = text.strip().upper().replace("-", "").replace("O", "0").replace("I", "1").replace("L", "1")
     return code if len(code) == 6 and all(map(_fits, range(6), code)) else None
 

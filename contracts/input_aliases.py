@@ -1,4 +1,4 @@
-"""Other words on the wire for ours: what the designs call the same thing elsewhere is taken, never said (X21)."""
+"""Translates other names for fields in input to Signoff's own; output has Signoff's own only (X21)."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -8,9 +8,9 @@ ANSWER_WORDS: Final[Mapping[str, str]] = {"turnState": "state", "conversationSta
 
 
 def in_our_words(given: Mapping[str, Any], words: Mapping[str, str]) -> dict[str, Any]:
-    """`given` with each key of `words` under ours.
+    """Returns `given` with each key of `words` renamed.
 
-    Raises `ValueError` where two keys of one meaning differ; nobody can say which of them was meant.
+    Raises `ValueError` where two keys of one meaning differ; nobody can tell which of them was meant.
     """
     ours = {key: value for key, value in given.items() if key not in words}
     for key, value in given.items():

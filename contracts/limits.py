@@ -1,4 +1,4 @@
-"""Sizes and counts, each of which gives a soft result when exceeded, never a failed workflow task."""
+"""Sizes and counts; each gives a soft result when exceeded, never a failed workflow task."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Messages between people, models and tools: small, ours, independent of any model library."""
+"""Messages between people, models and tools, independent of any model library."""
 
 from typing import Annotated, Literal
 
@@ -9,53 +9,68 @@ from signoff.contracts.frozen_model import Shape
 
 
 class TextPart(Shape):
-    """Words; `text` is a JSON string, inline or in the store."""
+    """Words."""
 
     kind: Literal["text"] = "text"
+    """Tells the parts apart."""
     text: Content
+    """A JSON string, inline or in the store."""
 
 
 class CallPart(Shape):
-    """A tool call proposed by the model; `surplus` when it is beyond what one completion may carry.
-
-    `call` is our id (`c1.1`), `provider_call` the provider's own, which only goes back to the provider.
-    `malformed` says why the arguments are not a JSON object within the limits; then `args` is `{}`.
-    """
+    """A tool call proposed by the model."""
 
     kind: Literal["call"] = "call"
+    """Tells the parts apart."""
     call: str = ""
+    """The call's id, such as `c1.1`."""
     provider_call: str = ""
+    """The provider's own id of the call, which only goes back to the provider."""
     tool: str
+    """The tool's name."""
     args: Content
+    """The arguments; `{}` where they are malformed."""
     malformed: str = ""
+    """Why the arguments are not a JSON object within the limits, or ""."""
     surplus: bool = False
+    """Whether the call is beyond what one completion may carry."""
 
 
 class ResultPart(Shape):
-    """The one result of one call, as the model reads it: `note`, then `value`; `code` as in `CallOutcome`."""
+    """The one result of one call, in the form in which the model reads it."""
 
     kind: Literal["result"] = "result"
+    """Tells the parts apart."""
     call: str
+    """The call's id."""
     provider_call: str = ""
+    """The provider's own id of the call."""
     tool: str
+    """The tool's name."""
     code: str
+    """As in `CallOutcome`."""
     value: Content
+    """The result; the model reads it after `note`."""
     note: str = ""
+    """A remark before the value."""
 
 
 Part = Annotated[TextPart | CallPart | ResultPart, Field(discriminator="kind")]
 
 
 class Message(Shape):
-    """One message. `provider` is the model library's own serialised response, read back by the model activity only."""
+    """One message of a conversation."""
 
     role: Literal["user", "assistant", "tool"]
+    """Whose message it is."""
     parts: tuple[Part, ...] = ()
+    """Its parts."""
     provider: BlobRef | None = None
+    """The model library's own serialised response, read back by the model activity only."""
 
 
 def content_of(part: TextPart | CallPart | ResultPart) -> tuple[str, Content]:
-    """The name of the field of `part` that holds its content, and that content."""
+    """Returns the name of the field of `part` that holds its content, and that content."""
     match part:
         case TextPart():
             return "text", part.text
@@ -66,10 +81,10 @@ def content_of(part: TextPart | CallPart | ResultPart) -> tuple[str, Content]:
 
 
 def words_of(message: Message) -> str:
-    """What a message says in words, without its calls and results."""
+    """Returns the words of a message, without its calls and results."""
     return " ".join(text_of(part.text) for part in message.parts if isinstance(part, TextPart))
 
 
 def user_message(text: str) -> Message:
-    """A person's words, inline. Text over the inline limit must be stored first."""
+    """Makes a message of a person's words, inline. Text over the inline limit must be stored first."""
     return Message(role="user", parts=(TextPart(text=Content(inline=text)),))

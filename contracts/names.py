@@ -1,4 +1,4 @@
-"""Names that Temporal knows: workflow and activity types, messages, search attributes."""
+"""Names on the wire that Temporal knows: workflow and activity types, messages, search attributes."""
 
 from typing import Final
 

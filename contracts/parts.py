@@ -1,4 +1,4 @@
-"""The parts of an answer (B62): the types that everybody knows; an installation may declare more."""
+"""The types of the parts of an answer (B62) that are always known; an installation may declare more."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -16,5 +16,5 @@ RESERVED_PART_TYPES: Final = ("approval-request", "approval-response")
 
 
 def part_types(more: Iterable[str] = ()) -> tuple[str, ...]:
-    """The types a model may use where `more` are declared beside the known ones."""
+    """Returns the types that a model may use where `more` are declared beside the known ones."""
     return (*PART_TYPES, *more)

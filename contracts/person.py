@@ -1,4 +1,4 @@
-"""People and those on whose behalf a turn runs."""
+"""People, and the principals on whose behalf turns run."""
 
 from datetime import datetime
 from typing import Any
@@ -10,77 +10,105 @@ from signoff.contracts.names import DEFAULT_TENANT
 
 
 class Delegation(Shape):
-    """Somebody who may decide in a person's place until `until` (UTC). One hop: what was delegated to a person is
-    not passed on by theirs."""
+    """Lets somebody decide in a person's place.
+
+    One hop: what was delegated to a person is not passed on by their own delegations.
+    """
 
     to: str
+    """The id of the person who may decide."""
     until: datetime
+    """Until when, in UTC."""
 
 
 class Reach(Shape):
-    """How a person wants to be reached beside the inbox. `channels` are names of the manifest, in order; none: any.
+    """How a person wants to be reached beside the inbox.
 
     From `quiet_from` to `quiet_to` (`HH:MM` by the clocks of `timezone`, over midnight where it ends before it begins)
-    and all day on `quiet_days` (`mon` to `sun`) they are told of nothing that can wait.
+    and all day on `quiet_days` they get nothing that can wait.
     """
 
     channels: tuple[str, ...] = ()
+    """Names of channels of the manifest, in order; empty for any."""
     quiet_from: str = ""
+    """When the quiet hours begin, `HH:MM`; "" for none."""
     quiet_to: str = ""
+    """When the quiet hours end, `HH:MM`."""
     timezone: str = "UTC"
+    """The time zone of the quiet hours."""
     quiet_days: tuple[str, ...] = ()
+    """Days that are quiet altogether, `mon` to `sun`."""
 
 
 class Person(Shape):
-    """One person of a directory; `id` matches `ID_PATTERN`.
-
-    `attributes` are the values of the context fields `user.<name>` that the manifest declares. `identities` are
-    who the person is elsewhere, by channel: e-mail addresses, `TEAM:USER` of Slack, WhatsApp ids, `ISSUER#SUBJECT`
-    of a login. `person_id` is the id of the first of several entries of one human, empty where there is one: who asks
-    or answers counts as that human, whatever entry or login they come by.
-    """
+    """One person of a directory."""
 
     id: str
+    """Matches `ID_PATTERN`."""
     person_id: str = ""
+    """The id of the first of several entries of one human; "" where there is one.
+
+    Whoever asks or answers counts as that human, whatever entry or login they come by.
+    """
     name: str = ""
+    """The person's name."""
     tenant: str = DEFAULT_TENANT
+    """The person's tenant."""
     tier: str = "standard"
+    """The person's tier, for policies."""
     roles: tuple[str, ...] = ()
+    """The person's roles."""
     locale: str = "en"
+    """The person's language."""
     active: bool = True
+    """Whether the person may act."""
     attributes: dict[str, Any] = Field(default_factory=dict)
+    """The values of the context fields `user.<name>` that the manifest declares."""
     identities: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Who the person is elsewhere, by channel.
+
+    E-mail addresses, `TEAM:USER` of Slack, WhatsApp ids, `ISSUER#SUBJECT` of a login.
+    """
     delegations: tuple[Delegation, ...] = ()
+    """Who may decide in the person's place."""
     may_set: tuple[str, ...] = ()
     """What of a turn this person's requests may set: `route`, `step`, `context`, or `context.<name>` alone."""
     reach: Reach | None = None
+    """How the person wants to be reached."""
 
 
 class Principal(Shape):
-    """Who asked for a turn, filled in by the gateway from its directory, never from a request body.
-
-    `signature` binds it to what was asked for: Ed25519, in base64, by the gateway's key `key_id`, over the bytes of
-    keys/signature_form.py. `issued_at` is the gateway's clock; from `expires_at` on no rule runs a call for it.
-    """
+    """Who asked for a turn, filled in by the gateway from its directory, never from a request body."""
 
     user: str
+    """The person's id."""
     name: str = ""
+    """The person's name."""
     tier: str = "standard"
+    """The person's tier."""
     roles: tuple[str, ...] = ()
+    """The person's roles."""
     locale: str = "en"
+    """The person's language."""
     actor: str = ""
-    """Who was to be spoken to; empty: whoever the session talks to."""
+    """The actor that the person addressed; "" for the session's own."""
     route: str = ""
+    """The route that was asked for."""
     step: str = ""
+    """The step that was asked for."""
     given: tuple[str, ...] = ()
-    """Names of the context fields that were given; nobody says anything else under them later."""
+    """Names of the context fields that were given; nobody sets these later."""
     given_data: tuple[str, ...] = ()
-    """The same of the fields of collected data."""
+    """Names of the fields of collected data that were given; nobody sets these later."""
     nonce: str = ""
     """Random, made with each signature: no two turns of one id have the same calls."""
     store_id: str = ""
-    """The store whose tickets say what was done in this turn."""
+    """The store whose tickets tell what was done in this turn."""
     issued_at: datetime | None = None
+    """When the gateway signed it, by its clock."""
     expires_at: datetime | None = None
+    """From then on no rule runs a call for it."""
     key_id: str = ""
+    """The gateway's key that signed it."""
     signature: str = ""
+    """Binds it to the turn asked for: Ed25519, in base64, over the bytes of keys/signature_form.py."""

@@ -1,4 +1,4 @@
-"""A receipt: everyone who acts is answered."""
+"""Receipts: the answer to everyone who acts."""
 
 from datetime import datetime
 from typing import Literal
@@ -13,22 +13,31 @@ ReceiptCode = Literal[
 
 
 class Receipt(Shape):
-    """What became of one attempt to decide.
-
-    `pending` means the answer is on its way (sent as a Signal) and its effect is not known yet.
-    `message` is one sentence for the person. `decided_*` describe the decision that stands.
-    """
+    """The result of one attempt to decide."""
 
     status: ReceiptStatus
+    """Whether the attempt counted; `pending`: it was sent as a Signal, and its effect is not known yet."""
     code: ReceiptCode = ""
+    """Why it did not count, or ""."""
     approval_id: str = ""
+    """The request."""
     state: str = ""
+    """The request's state afterwards."""
     verdict: str = ""
+    """The verdict that stands."""
     decided_by: str = ""
+    """The id of the person whose decision stands."""
     decided_name: str = ""
+    """The name of the person whose decision stands."""
     decided_at: datetime | None = None
+    """When the standing decision was made, in UTC."""
     channel: str = ""
+    """By which channel the standing decision was made."""
     reason: str = ""
+    """The reason of the standing decision."""
     votes: int = 0
+    """How many votes there are."""
     needed: int = 0
+    """How many votes are needed."""
     message: str = ""
+    """One sentence for the person."""

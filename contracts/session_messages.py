@@ -1,4 +1,4 @@
-"""A session: one conversation, what is said in it, the turns that answer, and what reaches those later."""
+"""Messages to and from a session: one conversation, its turns, and what reaches them later."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -24,152 +24,217 @@ MessageId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,46}$")]
 
 
 class MailboxMessage(Shape):
-    """What somebody says to a session. `id` keeps a second delivery from being a second message.
-
-    `id` is also the id of the turn that answers; the n-th turn of the same message, after the actor passed it on or
-    something was added later, is `<id>-<n>` (see `turn_of`). `principals` holds one principal a turn, as each is
-    signed for its own; the last one stands for all that follow. `actor` empty: whoever the session talks to. With a
-    `route` it is whoever the session talks to when it comes in, as routes are an actor's own; and it must be named once
-    a turn has passed the session on to another actor.
-    """
+    """A message of somebody to a session."""
 
     engine: int
+    """The number of the engine that wrote it."""
     id: MessageId
+    """Keeps a second delivery from being a second message.
+
+    It is also the id of the turn that answers; the n-th turn of the same message, after the actor passed it on or
+    something was added later, is `<id>-<n>` (see `turn_of`).
+    """
     actor: str = ""
+    """The actor addressed; "" for the one that the session talks to.
+
+    With a `route` it is the one that the session talks to when the message comes in, as routes are an actor's own; and
+    it must be named once a turn has passed the session on to another actor.
+    """
     message: Message
+    """The words."""
     principals: tuple[Principal, ...] = Field(min_length=1)
+    """One principal a turn, as each is signed for its own; the last one stands for all that follow."""
     person_id: str = ""
+    """The id of the human who sent it."""
     channel: str = ""
+    """By which channel it came."""
     route: str = ""
+    """The route asked for."""
     step: str = ""
+    """The step asked for."""
     context: dict[str, Any] = Field(default_factory=dict)
+    """The context that the caller gave."""
     dry_run: bool = False
+    """Whether tools are only simulated."""
 
 
 class Injection(Shape):
-    """A late result for turn `turn`, once for each `id`; it is never left to the next thing somebody says."""
+    """A late result for one turn; it is never left to the next message of the session."""
 
     id: Id
+    """Keeps a second delivery from being a second result."""
     turn: Id
+    """The turn that it is for."""
     message: Message
+    """The result in words."""
 
 
 class SessionTurn(Shape):
-    """One turn of a session. `said` is what it was begun with; `heir` the turn that goes on where this one ended."""
+    """One turn of a session."""
 
     turn: str
+    """The turn's id."""
     number: int = 1
+    """The number of the turn among those of its message, from 1."""
     actor: str
+    """The turn's actor."""
     origin: MailboxMessage
+    """The message that it answers."""
     said: tuple[Message, ...] = ()
+    """The messages that it was started with."""
     earlier: int = 0
     """How many messages of the turn's own transcript lie before `said`."""
     state: SessionTurnState = "working"
+    """The turn's state."""
     parts: tuple[ResponsePart, ...] = ()
+    """Its answer."""
     error: TurnError | None = None
+    """Why it failed."""
     heir: str = ""
+    """The turn that goes on where this one ended."""
     started_at: datetime
+    """When it was started, in UTC."""
 
 
 class FollowUp(Shape):
-    """A turn to be begun at once: `actor` goes on after `turn`, with `said` if something was added."""
+    """A turn to be started at once."""
 
     turn: str
+    """The turn after which it goes on."""
     actor: str
+    """The actor that goes on."""
     said: tuple[Message, ...] = ()
+    """The messages that were added, if any."""
 
 
 class SessionInput(Shape):
-    """Everything a session is, as one run hands it to the next. `engine` is stamped when it begins.
-
-    `actor` is whom it talks to, `owner` for whom: what others would say there, its turns would do in the owner's name.
-    `seen` maps ids of messages and injections to a hash of their content, oldest first.
-    `injected` waits for turns that go on; those in `sent` were sent to theirs. `updates` are what tools changed of the
-    context of the turns to come. `chosen` is the actor whom a person chose last: turns may have passed it on since.
-    """
+    """The whole state of a session, which one run hands to the next."""
 
     engine: int
+    """The number of the engine, stamped when the session begins."""
     tenant_id: str = DEFAULT_TENANT
+    """The tenant."""
     session_id: str
+    """The session's id."""
     actor: str = ""
+    """The actor that the session talks to."""
     chosen: str = ""
+    """The actor that a person chose last; turns may have passed the session on since."""
     owner: str = ""
+    """The id of the person whose session it is: for a message of others its turns would run in the owner's name."""
     turns: tuple[SessionTurn, ...] = ()
+    """Its turns, oldest first."""
     mailbox: tuple[MailboxMessage, ...] = ()
+    """Messages that no turn answers yet."""
     due: tuple[FollowUp, ...] = ()
+    """Turns to be started at once."""
     injected: tuple[Injection, ...] = ()
+    """Late results that wait for turns to go on."""
     sent: tuple[str, ...] = ()
+    """Ids of late results that were sent to their turns."""
     seen: dict[str, str] = Field(default_factory=dict)
+    """Ids of messages and late results with a hash of their content, oldest first."""
     denied: tuple[Denial, ...] = ()
+    """Calls that people denied in the session."""
     heard: tuple[Heard, ...] = ()
+    """Events of the session that its next turn records."""
     refusals: int = 0
+    """How many messages were refused."""
     updates: Updates = NO_UPDATES
+    """What tools changed of the context of later turns."""
     events_per_run: int = SESSION_EVENTS
+    """After how many history events a new run begins."""
     patience_seconds: float = SESSION_PATIENCE_SECONDS
+    """For how many seconds the next message waits for a turn at work."""
 
 
 class TurnReport(Shape):
-    """What a turn tells its session: that it waits for people, or how it ended.
-
-    `taken` are the ids of the injections that its model was told; `updates` what its tools changed of the context.
-    """
+    """A turn's report to its session: that it waits for people, or how it ended."""
 
     turn: str
+    """The turn's id."""
     state: Literal["waiting"] | TurnState
+    """`waiting`, or the state in which it ended."""
     parts: tuple[ResponsePart, ...] = ()
+    """Its answer."""
     error: TurnError | None = None
+    """Why it failed."""
     pass_to: str = ""
+    """The actor that goes on."""
     denied: tuple[Denial, ...] = ()
+    """Calls that people denied in it."""
     taken: tuple[str, ...] = ()
+    """Ids of the late results that its model got."""
     updates: Updates = NO_UPDATES
+    """What its tools changed of the context."""
 
 
 class SessionReceipt(Shape):
-    """What became of a message or an injection; `turn` is the turn that it is for.
-
-    `pending`: no worker was there to take it, it is stored. `duplicate` was accepted before and changes nothing.
-    """
+    """The answer to a message or a late result."""
 
     status: Literal["accepted", "refused", "pending"]
+    """`pending`: no worker was there to take it, it is stored."""
     code: Literal["", "duplicate", "malformed", "conflict", "full", "unknown", "not_allowed"] = ""
+    """Why it was refused; `duplicate` was accepted before and changes nothing."""
     turn: str = ""
+    """The turn that it is for."""
     message: str = ""
+    """One sentence for the person."""
 
 
 class SessionTurnView(Shape):
-    """One turn as an onlooker of the session sees it; `said` and `earlier` as in `SessionTurn`."""
+    """One turn as an onlooker of the session sees it."""
 
     turn: str
+    """The turn's id."""
     message_id: str
+    """The message that it answers."""
     actor: str
+    """The turn's actor."""
     state: SessionTurnState
+    """The turn's state."""
     requester: str = ""
+    """The id of whoever asked."""
     said: tuple[Message, ...] = ()
+    """As in `SessionTurn`."""
     earlier: int = 0
+    """As in `SessionTurn`."""
     parts: tuple[ResponsePart, ...] = ()
+    """Its answer."""
     error: TurnError | None = None
+    """Why it failed."""
     started_at: datetime | None = None
+    """When it was started, in UTC."""
 
 
 class QueuedView(Shape):
     """A message that no turn answers yet."""
 
     message_id: str
+    """The message's id."""
     message: Message
+    """The words."""
 
 
 class SessionView(Shape):
-    """The answer to a session's `state` query: its turns oldest first, and what is still in the mailbox."""
+    """The answer to a session's `state` query."""
 
     tenant: str
+    """The tenant."""
     session: str
+    """The session's id."""
     actor: str
+    """The actor that it talks to."""
     owner: str = ""
+    """The id of the person whose session it is."""
     turns: tuple[SessionTurnView, ...] = ()
+    """Its turns, oldest first."""
     queued: tuple[QueuedView, ...] = ()
+    """The messages still in its mailbox."""
     refusals: int = 0
+    """How many messages were refused."""
 
 
 def turn_of(message_id: str, number: int) -> str:
-    """The id of the `number`-th turn, from 1, that one message leads to."""
+    """Makes the id of the `number`-th turn, from 1, that one message leads to."""
     return message_id if number == 1 else f"{message_id}-{number}"

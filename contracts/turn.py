@@ -1,4 +1,4 @@
-"""A turn: its input, its result, and how it looks while it runs."""
+"""A turn's input, its result, and its view while it runs."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -21,69 +21,95 @@ LiveState = Literal[
 
 
 class Denial(Shape):
-    """A call that a person denied, without its id: `action` is the sha-256 of its tool and arguments."""
+    """A call that a person denied, without its id."""
 
     action: str
+    """The sha-256 of its tool and arguments."""
     approval_id: str
+    """The request that was denied."""
     decided_by: str = ""
+    """Who denied it."""
     reason: str = ""
+    """The reason given."""
     decided_at: datetime | None = None
+    """When it was denied, in UTC."""
     rule: str = ""
+    """The rule by which people were asked."""
     level: str = "user"
+    """Who was asked."""
 
 
 class Heard(Shape):
-    """What reached a session without being a turn's beginning: refused, a late result, or that a turn is gone.
-
-    `at` is workflow time, in UTC. `subject` is who it says it is from, which nobody has checked; `body` the sha-256 of
-    what was sent; `more` how many later ones like it are only counted.
-    """
+    """An event of a session that starts no turn: a refused message, a late result, or that a turn is gone."""
 
     at: datetime
+    """When, in workflow time, in UTC."""
     what: Literal["message", "result", "report", "turn"]
+    """What kind of event it is."""
     id: str = ""
+    """The message's id."""
     subject: str = ""
+    """The sender it names, which nobody has checked."""
     status: Literal["accepted", "refused"]
+    """Whether it was accepted."""
     code: str = ""
+    """Why it was refused."""
     body: str = ""
+    """The sha-256 of what was sent."""
     more: int = 0
+    """How many later ones like it are only counted."""
 
 
 class TurnInput(Shape):
-    """The start of a turn. `principal` comes from the gateway's directory.
-
-    `transient` are names of tools that this turn has before all others; they must be in its actor's reach.
-    `in_session`: a session began it and is told how it goes. `denied` is what people denied before in that session;
-    `heard` is what came to it since its last turn began, for the record. `updates` is what tools changed of
-    the context in its earlier turns; `context` is what the caller says, and wins.
-    """
+    """Starts a turn."""
 
     engine: int
+    """The number of the engine, stamped when the turn is started."""
     tenant_id: str = DEFAULT_TENANT
+    """The tenant."""
     session_id: str
+    """The session."""
     turn_id: str
+    """The turn's id."""
     actor: str
+    """The actor that answers."""
     messages: tuple[Message, ...]
+    """The conversation; the last message is the person's."""
     principal: Principal
+    """Who asks, from the gateway's directory."""
     person_id: str = ""
+    """The id of the human who asks."""
     channel: str = ""
+    """By which channel they ask."""
     route: str = ""
+    """The route asked for."""
     step: str = ""
+    """The step asked for."""
     context: dict[str, Any] = Field(default_factory=dict)
+    """The context that the caller gave; wins over `updates`."""
     dry_run: bool = False
+    """Whether tools are only simulated."""
     transient: tuple[str, ...] = ()
+    """Names of tools that this turn has before all others; they must be in its actor's reach."""
     in_session: bool = False
+    """Whether a session started it and gets its reports."""
     denied: tuple[Denial, ...] = ()
+    """What people denied before in that session."""
     heard: tuple[Heard, ...] = ()
+    """Events of the session since its last turn began, for the record."""
     updates: Updates = NO_UPDATES
+    """What tools changed of the context in the session's earlier turns."""
 
 
 class Usage(Shape):
     """Tokens, added up over a turn."""
 
     input_tokens: int = 0
+    """Tokens that the model read."""
     output_tokens: int = 0
+    """Tokens that the model wrote."""
     cost: float = 0.0
+    """Their cost in USD."""
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
@@ -94,72 +120,101 @@ class Usage(Shape):
 
 
 class ResponsePart(Shape):
-    """A part of what the turn answers; `type` is `response` for words."""
+    """A part of a turn's answer."""
 
     type: str = "response"
+    """`response` for words."""
     content: Content
+    """The part's content."""
 
 
 class TurnError(Shape):
-    """Why a turn ended in state `error`: a stable code and one sentence."""
+    """Why a turn ended in state `error`."""
 
     code: str
+    """A stable code."""
     message: str
+    """One sentence."""
 
 
 class TurnResult(Shape):
-    """What a turn completes with, whatever its state. `pass_to`: the actor it is passed to, where it is `passed`.
-
-    `calls` has one outcome for each call that a model proposed, in that order. The report (P16): `actor` and `turn`,
-    `completions` asked of the model, `tool_calls` counted by the gates (those of fallbacks too), `cost` in USD of model
-    and tools together, `active_seconds` of work and `elapsed_seconds` since the start, waiting for people included.
-    Results of old have none of it.
-    """
+    """What a turn completes with, whatever its state."""
 
     state: TurnState
+    """The state in which it ended."""
     parts: tuple[ResponsePart, ...] = ()
+    """Its answer."""
     calls: tuple[CallOutcome, ...] = ()
+    """One outcome for each call that a model proposed, in that order."""
     usage: Usage = Usage()
+    """The tokens that its completions took."""
     completions: int = 0
+    """How many completions were asked of the model."""
     error: TurnError | None = None
+    """Why it failed."""
     pass_to: str = ""
+    """The actor that goes on, where the state is `passed`."""
     actor: str = ""
+    """Its actor."""
     turn: str = ""
+    """Its id."""
     tool_calls: int = 0
+    """How many calls the gates counted, those of fallbacks too."""
     cost: float = 0.0
+    """The cost of model and tools together, in USD."""
     active_seconds: float = 0.0
+    """How long it worked."""
     elapsed_seconds: float = 0.0
+    """How long it took, waiting for people included."""
 
 
 class CallView(Shape):
-    """One call as an onlooker sees it. `state`: proposed, running, waiting, or the outcome's code.
-
-    `stands_for` is the call in whose place this one was tried, as its tool's fallback.
-    """
+    """One call as an onlooker sees it."""
 
     call: str
+    """The call's id."""
     tool: str
+    """The tool's name."""
     state: str
+    """`proposed`, `running`, `waiting`, or the outcome's code."""
     args_preview: str = ""
+    """The first characters of its arguments."""
     rule: str = ""
+    """The rule that let it run or asked."""
     approval: ApprovalRequest | None = None
+    """Its request."""
     outcome: CallOutcome | None = None
+    """Its outcome."""
     stands_for: str = ""
+    """The call in whose place this one was tried, as its tool's fallback."""
 
 
 class TurnView(Shape):
     """The answer to the `state` query: everything an onlooker may see of a turn, args of calls excluded."""
 
     tenant: str
+    """The tenant."""
     session: str
+    """The session."""
     turn: str
+    """The turn's id."""
     actor: str
+    """Its actor."""
     state: LiveState
+    """Its state."""
     requester: Principal
+    """Who asked for it."""
     messages: tuple[Message, ...] = ()
+    """The conversation so far."""
     calls: tuple[CallView, ...] = ()
+    """Its calls."""
     result: TurnResult | None = None
+    """Its result, once it has ended."""
     started_at: datetime | None = None
+    """When it was started, in UTC."""
     refusals: int = 0
+    """How many decisions were refused."""
     catalog: str = ""
+    """The hash of the catalog that its worker used last."""
     in_session: bool = False
+    """Whether a session started it."""

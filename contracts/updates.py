@@ -1,4 +1,4 @@
-"""What tools changed of a conversation's data and context, and how it meets what its callers say. Pure."""
+"""Changes that tools make to a conversation's data and context, and how they combine with what callers give. Pure."""
 
 import json
 from collections.abc import Mapping
@@ -20,19 +20,21 @@ UPDATE_FAILED: Final = (
 
 
 class Updates(Shape):
-    """By top-level name: fields of collected data, and declared fields of the context."""
+    """Changes by top-level name."""
 
     data: dict[str, Any] = Field(default_factory=dict)
+    """Fields of collected data."""
     context: dict[str, Any] = Field(default_factory=dict)
+    """Declared fields of the context."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What is changed, as `data.<name>` and `<name>`."""
+        """Returns the changed names, as `data.<name>` and `<name>`."""
         return (*(f"{DATA}.{name}" for name in self.data), *self.context)
 
     @property
     def size(self) -> int:
-        """Bytes of it as JSON."""
+        """Returns the bytes of the changes as JSON."""
         text = json.dumps([self.data, self.context], ensure_ascii=False, separators=(",", ":"))
         # A history may hold half a surrogate pair; measuring must not fail a workflow task.
         return len(text.encode("utf-8", "surrogatepass"))
@@ -42,12 +44,12 @@ NO_UPDATES: Final = Updates()
 
 
 def merged(before: Updates, new: Updates) -> Updates:
-    """Both, by top-level name; `new` wins. Data come first, then the context (F44)."""
+    """Combines two updates by top-level name; `new` wins. Data come first, then the context (F44)."""
     return Updates(data={**before.data, **new.data}, context={**before.context, **new.context})
 
 
 def applied(updates: Updates, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The context of a turn: `updates`, and over them what its caller has `given` (P18)."""
+    """Returns the context of a turn: `updates`, overridden by what its caller has `given` (P18)."""
     extra = {**updates.context, **given}
     told = given.get(DATA, {})
     # Data that the caller gives as something else than an object are its word on all of them.
@@ -57,7 +59,7 @@ def applied(updates: Updates, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def free(updates: Updates, given: Mapping[str, Any]) -> Updates:
-    """Those of `updates` of which the caller has `given` nothing: the others change nothing."""
+    """Returns those of `updates` for which the caller has `given` nothing: the others change nothing."""
     told = given.get(DATA, {})
     data = {name: each for name, each in updates.data.items() if isinstance(told, Mapping) and name not in told}
     return Updates(data=data, context={name: each for name, each in updates.context.items() if name not in given})

@@ -1,4 +1,4 @@
-"""How often a tool may be used (F18): the declaration, what one use of it is, and the words for when it is used up."""
+"""Limits on how often a tool may be used (F18), one use of a limited tool, and the words for an exhausted limit."""
 
 import math
 from dataclasses import dataclass
@@ -15,15 +15,18 @@ _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 @dataclass(frozen=True)
 class UsageLimit:
-    """At most `count` uses for one user, session or tenant within any `period` of so many seconds."""
+    """At most `count` uses for one user, session or tenant within any period."""
 
     count: int
+    """How many uses."""
     per: Per
+    """For whom they are counted."""
     period: float
+    """Within how many seconds."""
 
     @property
     def problem(self) -> str:
-        """What is wrong with it, "" if nothing is."""
+        """Returns what is wrong with the limit, "" if nothing is."""
         # `True` is an int to Python; a declaration in code is checked by nobody else.
         if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
             return "`count` must be a whole number from 1 on"
@@ -35,28 +38,32 @@ class UsageLimit:
 
     @property
     def content(self) -> dict[str, object]:
-        """It as hashes cover it."""
+        """Returns the content that hashes cover."""
         period = int(self.period) if self.period == int(self.period) else self.period
         return {"count": self.count, "per": self.per, "period": period}
 
 
 class Use(NamedTuple):
-    """One use of a limited tool: by whom, and of which call.
-
-    `tool` is its activity, or that of the first of all that count together; of the registry's one it is its name.
-    """
+    """One use of a limited tool."""
 
     limit: UsageLimit
+    """The limit."""
     tenant: str
+    """The tenant."""
     tool: str
+    """The tool's activity, or that of the first of all that count together; the name of a tool of the registry."""
     person: str
+    """The id of the user."""
     session: str
+    """The session."""
     turn: str
+    """The turn."""
     call: str
+    """The call."""
 
 
 def used_up(name: str, limit: UsageLimit, again: datetime) -> str:
-    """What the model is told of a tool without a use left; `again` is when there is one."""
+    """Writes the sentence for the model about a tool without a use left; `again` is when there is one."""
     times = "once" if limit.count == 1 else f"{limit.count} times"
     # Never a moment too early: whoever comes back at that second finds a use.
     at = (again + timedelta(seconds=1)).replace(microsecond=0) if again.microsecond else again

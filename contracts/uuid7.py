@@ -1,4 +1,4 @@
-"""UUID version 7: ids that sort by the time they were made."""
+"""Makes version 7 UUIDs: ids that sort by the time they were made."""
 
 import secrets
 import uuid
@@ -9,7 +9,7 @@ _MILLISECONDS: Final = (1 << 48) - 1
 
 
 def uuid7(now: datetime) -> str:
-    """A new version 7 UUID (RFC 9562) of the millisecond `now`, as 36 characters."""
+    """Makes a version 7 UUID (RFC 9562) of the millisecond `now`, as 36 characters."""
     number = (int(now.timestamp() * 1000) & _MILLISECONDS) << 80 | secrets.randbits(80)
     number = number & ~(0xF << 76) | 0x7 << 76
     number = number & ~(0x3 << 62) | 0x2 << 62

@@ -1,4 +1,4 @@
-"""The client: start turns, see what waits, decide. Used by the gateway, the command line and your own code."""
+"""Starts turns, reads their state and delivers decisions over Temporal; the gateway's client."""
 
 import asyncio
 import hashlib
@@ -72,7 +72,9 @@ _NO_MORE_UPDATES = (
 
 
 class Signoff:
-    """Signoff over one Temporal client. Safe to share within one event loop.
+    """Talks to turns and sessions over one Temporal client.
+
+    Keeps only running queries; safe to share within one event loop.
 
     Holds the queries under way, and how often each of the latest answers could not be judged.
 
@@ -89,7 +91,7 @@ class Signoff:
         self._undecided: dict[str, int] = {}
 
     async def start_turn(self, turn: TurnInput) -> TurnKey:
-        """Start a turn; when this returns the turn is in Temporal. The same input again is the same turn.
+        """Starts a turn; when this returns the turn is in Temporal. The same input again is the same turn.
 
         Raises `Conflict` when the id is taken by a turn with other input, `Refused` (`too_large`, `malformed`) for
         input that cannot be carried, `ServerUnavailable` when nobody answers.
@@ -118,7 +120,7 @@ class Signoff:
         return key
 
     async def view(self, key: TurnKey) -> TurnView:
-        """The turn as it stands. Raises `NotFound`; `ServerUnavailable` when no worker answers in 3 s."""
+        """Returns a turn's present view. Raises `NotFound`; `ServerUnavailable` when no worker answers in 3 s."""
         view: TurnView = await self._query(key, names.STATE, TurnView)
         # Whoever stands in a turn's place may answer as another: what is known of that one would be told of this one.
         if (view.tenant, view.session, view.turn) != key:
@@ -126,9 +128,9 @@ class Signoff:
         return view
 
     async def begun_with(self, key: TurnKey) -> TurnInput | None:
-        """The input that a turn was started with, from its first event; None where that is no turn's input.
+        """Returns the input that a turn was started with, from its first event; None where that is no turn's input.
 
-        No worker is asked. Raises `NotFound`, `ServerUnavailable`.
+        No worker is needed. Raises `NotFound`, `ServerUnavailable`.
         """
         try:
             events = self._handle(key).fetch_history_events(page_size=1, rpc_timeout=self._patience)
@@ -144,10 +146,11 @@ class Signoff:
         return turn if isinstance(turn, TurnInput) else None
 
     async def ended_view(self, key: TurnKey) -> TurnView:
-        """A turn that is over as its first and its last event tell it: no worker is asked to read its history anew.
+        """Builds the view of a turn that has ended from its first and last event, without a worker reading its history
+        anew.
 
-        Its conversation is what was asked and what was answered; its calls are those of the result, without requests.
-        Raises `NotFound`, and `ServerUnavailable` for a turn that goes on or ended without a result.
+        Its conversation is the question and the answer; its calls are those of the result, without requests. Raises
+        `NotFound`, and `ServerUnavailable` for a turn that goes on or ended without a result.
         """
         handle = self._handle(key, TurnResult)
         try:
@@ -180,7 +183,10 @@ class Signoff:
         )
 
     async def result(self, key: TurnKey) -> TurnResult:
-        """Wait for the turn's end. Raises `NotFound`, or `ConfigError` for a turn that never began."""
+        """Waits for the turn's end and returns its result.
+
+        Raises `NotFound`, or `ConfigError` for a turn that never began.
+        """
         handle = self._handle(key, TurnResult)
         try:
             result: TurnResult = await handle.result()
@@ -193,7 +199,7 @@ class Signoff:
         return result
 
     async def watch(self, key: TurnKey) -> AsyncIterator[TurnView]:
-        """The turn's views, one whenever it changed, until it has its result."""
+        """Yields the turn's view whenever it changed, until it has its result."""
         last: TurnView | None = None
         while True:
             view = await self.view(key)
@@ -206,7 +212,7 @@ class Signoff:
             await asyncio.sleep(_WATCH_SECONDS)
 
     async def request(self, approval_id: str) -> ApprovalRequest:
-        """One request, waiting or settled. Raises `NotFound`."""
+        """Returns one request, waiting or settled. Raises `NotFound`."""
         key = parse_approval_id(approval_id)
         if key is None:
             raise NotFound(f"`{approval_id}` is no approval id")
@@ -217,21 +223,20 @@ class Signoff:
         raise NotFound(f"there is no request `{approval_id}`")
 
     async def pending(self, key: TurnKey) -> list[ApprovalRequest]:
-        """The requests of one turn that wait."""
+        """Returns the requests of one turn that wait."""
         found: list[ApprovalRequest] = await self._query(key, names.PENDING_APPROVALS, list[ApprovalRequest])
         return found
 
     async def transcript(self, key: TurnKey) -> list[Message]:
-        """The conversation of one turn so far."""
+        """Returns the conversation of one turn so far."""
         found: list[Message] = await self._query(key, names.TRANSCRIPT, list[Message])
         return found
 
     async def decide(self, decision: Decision) -> Receipt:
-        """Answer a request and learn what became of the answer. Always a receipt, never an error of the turn.
+        """Delivers a decision to its turn and returns the receipt; never raises an error of the turn.
 
-        Sent as an Update; when no worker takes it in 3 s, or one drops it, the same answer goes as a Signal
-        (receipt `pending`).
-        Raises `ServerUnavailable` when the Temporal server itself does not answer.
+        The decision is sent as an Update; when no worker takes it in 3 s, or one drops it, the same decision goes as a
+        Signal (receipt `pending`). Raises `ServerUnavailable` when the Temporal server itself does not answer.
         """
         key = parse_approval_id(decision.approval_id)
         if key is None:
@@ -253,7 +258,7 @@ class Signoff:
             return await self._after_the_end(handle, decision.approval_id, error)
 
     async def withdraw(self, wish: Decision) -> Receipt:
-        """Withdraw one waiting request; its call ends as denied (cancelled). The verdict of `wish` is `withdrawn`."""
+        """Withdraws one waiting request; its call ends as denied (cancelled). The verdict of `wish` is `withdrawn`."""
         approval_id = wish.approval_id
         key = parse_approval_id(approval_id)
         if key is None:
@@ -300,10 +305,10 @@ class Signoff:
         return receipt
 
     async def say(self, key: SessionKey, message: MailboxMessage, *, actor: str = "") -> SessionReceipt:
-        """Say something in a session; it begins with this if it was not there, and then talks to `actor`.
+        """Sends a message to a session; starts the session if there is none, and makes it talk to `actor`.
 
-        Sent as an Update; when no worker takes it in 3 s, the same message goes as a Signal (receipt `pending`).
-        Raises `ServerUnavailable` when the Temporal server itself does not answer.
+        Sent as an Update; when no worker takes it in 3 s, the same message goes as a Signal (receipt `pending`). Raises
+        `ServerUnavailable` when the Temporal server itself does not answer.
         """
         # Looked at before it is sent: a worker drops a Signal that it cannot read, with a line in its log.
         message = message.model_copy(update={"principals": tuple(map(_with_nonce, message.principals))})
@@ -340,9 +345,9 @@ class Signoff:
         return receipt
 
     async def inject(self, key: SessionKey, injection: Injection) -> SessionReceipt:
-        """Hand a late result to a turn of a session, or to the turn that goes on in its place.
+        """Delivers a late result to a turn of a session, or to the turn that goes on in its place.
 
-        Raises `NotFound` for a session that is not there, `ServerUnavailable`.
+        Raises `NotFound` for a session that does not exist, `ServerUnavailable`.
         """
         body = _plain(injection)
         if body is None:
@@ -370,7 +375,7 @@ class Signoff:
         return SessionReceipt(status="pending", message=_STORED)
 
     async def bring(self, event_id: str, text: str) -> SessionReceipt:
-        """Bring the result of work that a handler handed off under `event_id` (`ToolContext.hand_off`), once.
+        """Delivers the result of work that a handler handed off under `event_id` (`ToolContext.hand_off`), once.
 
         It reaches the turn that handed it off, or the one that goes on in its place, as a message that names the id.
         Raises `NotFound` for an id that names nothing, and for a turn without a session; `ServerUnavailable`.
@@ -390,14 +395,14 @@ class Signoff:
         )
 
     async def session(self, key: SessionKey) -> SessionView:
-        """A session as it stands. Raises `NotFound`; `ServerUnavailable` when no worker answers in 3 s."""
+        """Returns a session's present view. Raises `NotFound`; `ServerUnavailable` when no worker answers in 3 s."""
         view: SessionView = await self._query(key, names.STATE, SessionView)
         if (view.tenant, view.session) != key:
             raise ServerUnavailable(_ANOTHER)
         return view
 
     async def has_session(self, key: SessionKey) -> bool:
-        """Whether somebody said something in a session; needs no worker. Raises `ServerUnavailable`."""
+        """Returns whether a session exists; needs no worker. Raises `ServerUnavailable`."""
         try:
             await self._handle(key).describe(rpc_timeout=self._patience)
         except RPCError as error:
@@ -407,7 +412,7 @@ class Signoff:
         return True
 
     async def cancel_turn(self, key: TurnKey) -> None:
-        """Ask a turn to stop; running tools are awaited, waiting requests become cancelled. Raises `NotFound`."""
+        """Asks a turn to stop; running tools are awaited, waiting requests become cancelled. Raises `NotFound`."""
         try:
             await self._handle(key).cancel()
         except RPCError as error:
@@ -452,7 +457,7 @@ class Signoff:
         return found
 
     async def _asked(self, handle: WorkflowHandle[Any, Any], query: str, *about: str, result_type: Any) -> Any:
-        """The answer to a query that begins now or later, and ends within our patience."""
+        """Returns the answer to a query that begins now or later, and ends within `patience`."""
         late = time.monotonic() + self._patience.total_seconds()
 
         async def ask() -> Any:
@@ -504,7 +509,7 @@ class Signoff:
         return await self._closed_receipt(handle, approval_id)
 
     async def _closed_receipt(self, handle: WorkflowHandle[Any, Any], approval_id: str) -> Receipt:
-        """What a turn that has ended says of a request; from its description when no worker is there to ask."""
+        """Builds the receipt of a request of an ended turn; from the turn's description when no worker is there."""
         unknown = Receipt(status="refused", code="unknown", approval_id=approval_id, message="there is no such request")
         # That it cannot be read does not mean that it is not there.
         words = "the turn has ended and cannot be read; its record says what became of the request"
@@ -538,7 +543,9 @@ class Signoff:
 async def _asked_until(
     late: float, handle: WorkflowHandle[Any, Any], query: str, about: Sequence[str], result_type: Any
 ) -> Any:
-    """The answer to a query; asked again meanwhile, because a worker may lose one of a turn that just ends."""
+    """Queries a turn until `late`; repeats the query meanwhile, because a worker may lose one of a turn that just
+    ends.
+    """
     patience = _LOOK_SECONDS
     while True:
         # One that had to wait for another may have nothing left of its time; it looks once all the same.
@@ -564,16 +571,16 @@ def _first(key: SessionKey, actor: str) -> SessionInput:
 
 
 def _with_nonce(principal: Principal) -> Principal:
-    """`principal` with a nonce, where the gateway has not given it one: what nobody signed may be changed here."""
+    """Adds a nonce to `principal` where the gateway has not: an unsigned principal may be changed here."""
     if principal.nonce or principal.signature or principal.key_id:
         return principal
     return principal.model_copy(update={"nonce": new_nonce()})
 
 
 def _checked(turn: TurnInput) -> str:
-    """The digest of a turn's input, whenever and by whichever key who asks was signed for.
+    """Computes the digest of a turn's input, which is the same whenever and by whichever key its requester was signed.
 
-    Raises `Refused` for what JSON, a history or a worker's reader cannot carry.
+    Raises `Refused` for input that JSON, a history or a worker's reader cannot carry.
     """
     if why := out_of_bounds(turn.context):
         raise Refused(f"a turn's context cannot be taken: {why}; send less, or send it as a string", code="malformed")
@@ -595,7 +602,7 @@ def _checked(turn: TurnInput) -> str:
 
 
 def _plain(item: MailboxMessage | Injection) -> dict[str, Any] | None:
-    """What is sent of `item`, or None where JSON cannot carry it."""
+    """Converts `item` to the JSON that is sent, or None where JSON cannot carry it."""
     try:
         body = item.model_dump(mode="json")
         canonical_json(body)

@@ -1,6 +1,6 @@
-"""Lists of turns and sessions: which there are and how they stand from visibility, what waits in them from the store.
+"""Lists turns and sessions: their existence and state from visibility, their waiting requests from the store.
 
-Whoever can write a memo or a search attribute can say there who was asked; neither is believed for that.
+Whoever can write a memo or a search attribute can write there who was asked; neither is believed for that.
 """
 
 import logging
@@ -41,11 +41,10 @@ async def turns(
     wanted: Callable[[TurnRow], bool] = lambda row: True,
     limit: int = 50,
 ) -> list[TurnRow]:
-    """Turns of a tenant, newest first; only those `wanted`, of the newest `TURNS_SEEN`.
+    """Lists a tenant's turns, newest first; only those `wanted`, of the newest `TURNS_SEEN`.
 
-    `readers` are the entries of whoever `wanted` is asked for; None for who may read all.
-
-    Raises `NotFound` for no such state, actor or time, `ServerUnavailable`, `StoreUnavailable`.
+    `readers` are the approver entries of the person whose list it is; None for one who may read all. Raises `NotFound`
+    for no such state, actor or time, `ServerUnavailable`, `StoreUnavailable`.
     """
     query = _turns(tenant)
     query += f" AND {_in_state(_word(state))}" if state else ""
@@ -62,13 +61,13 @@ async def turns(
 
 
 async def turn_keys(client: Client, *, tenant: str, limit: int) -> list[TurnKey]:
-    """The names of a tenant's newest turns. Raises `ServerUnavailable`."""
+    """Lists the keys of a tenant's newest turns. Raises `ServerUnavailable`."""
     keys = [parse_workflow_id(row.id) async for row in _executions(client, _turns(tenant), limit)]
     return [key for key in keys if key is not None]
 
 
 async def turn_row(client: Client, questions: Questions, key: TurnKey) -> TurnRow | None:
-    """The row of one turn, which needs no worker; None for no such turn.
+    """Returns the row of one turn, which needs no worker; None for no such turn.
 
     Raises `ServerUnavailable`, `StoreUnavailable`.
     """
@@ -89,7 +88,7 @@ async def sessions(
     wanted: Callable[[SessionRow], bool] = lambda row: True,
     limit: int = 50,
 ) -> list[SessionRow]:
-    """Sessions of a tenant that go on, newest first; only those `wanted`, of the newest `SESSIONS_SEEN`.
+    """Lists a tenant's running sessions, newest first; only those `wanted`, of the newest `SESSIONS_SEEN`.
 
     Raises `ServerUnavailable`, `StoreUnavailable`.
     """
@@ -113,7 +112,7 @@ def _turns(tenant: str) -> str:
 
 
 def _state(status: WorkflowExecutionStatus | None, shown: str) -> str:
-    """The state of a turn by the status of its workflow and the state attribute, "" where that is not set."""
+    """Returns a turn's state by the status of its workflow and its state attribute, "" where that is not set."""
     if status in (None, WorkflowExecutionStatus.RUNNING):
         return shown or "running"
     if status == WorkflowExecutionStatus.COMPLETED:
@@ -123,7 +122,7 @@ def _state(status: WorkflowExecutionStatus | None, shown: str) -> str:
 
 
 def _in_state(state: str) -> str:
-    """What a list of workflows asks for to find turns in `state`, which is a plain name."""
+    """Builds the visibility query for turns in `state`, which is a plain name."""
     # `!=` does not find rows without the attribute, so whatever is not set is asked for as such.
     match state:
         case "running":
@@ -184,7 +183,7 @@ async def _pages(
 async def _told(
     questions: Questions, page: Sequence[WorkflowExecution], readers: Sequence[str] | None = None
 ) -> list[TurnRow]:
-    """The rows of turns, with what the store has of their questions; none of those that concern no reader."""
+    """Builds the rows of turns, with the store's questions of each; leaves out turns that concern no reader."""
     rows = [row for row in [await _turn_row(each) for each in page] if row is not None]
     asked = await questions.of_turns([_key(row) for row in rows], readers=readers)
     # By its memo, which anybody can write, somebody might be taken to have asked for it.
@@ -257,8 +256,10 @@ def _waiting(row: SessionRow, asked: Sequence[ApprovalRequest]) -> SessionRow:
 
 
 async def _memo(row: WorkflowExecution) -> Mapping[str, Any]:
-    """The memo of a row; nothing of one that cannot be read. Whoever starts a workflow writes what they like into it,
-    and one such row must not take everybody's list away."""
+    """Reads the memo of a row; {} for one that cannot be read.
+
+    Whoever starts a workflow writes what they like into it, and one such row must not take everybody's list away.
+    """
     try:
         return await row.memo()
     except Exception as error:
