@@ -1,1 +1,3 @@
-"""Where the world is touched: the model, the gates, the tools, the directory of people."""
+"""Activities: everything that touches the world, such as the model, the gates, the tools and the directory of
+people.
+"""

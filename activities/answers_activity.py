@@ -1,4 +1,4 @@
-"""Local activity `signoff.answers`: what was answered in time, as the store has it, before a request times out."""
+"""Local activity `signoff.answers`: reads the stored answers to a request before it times out."""
 
 from temporalio import activity
 
@@ -16,7 +16,7 @@ class AnswersActivity:
 
     @activity.defn(name=names.ANSWERS)
     async def answers(self, task: AnswersTask) -> StoredAnswers:
-        """The decisions of that revision, in the order in which they were taken."""
+        """Returns the decisions of that revision, in the order in which they were stored."""
         rows = await self._rows.read(task.approval)
         taken = () if rows is None else rows.answers
         return StoredAnswers(decisions=tuple(each.vote.decision for each in taken if each.revision == task.revision))

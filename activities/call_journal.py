@@ -1,4 +1,4 @@
-"""What activities write down, each before or together with what it records."""
+"""Records what activities do, before or together with its effect."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -31,14 +31,15 @@ from signoff.store.store import Also
 
 
 def now() -> datetime:
-    """The worker's clock."""
+    """Returns the time of the worker's clock."""
     return datetime.now(UTC)
 
 
 async def hand_over(room: Room, seen: Sequence[AuditEntry]) -> None:
-    """Write what was seen in the turn that this activity is of; nobody else's stream. Raises `StoreUnavailable`.
+    """Records a turn's own entries, and those of no other stream. Raises `StoreUnavailable`.
 
-    Whoever may start workflows may start this activity from one of theirs: what such a one tells is not written.
+    Whoever may start workflows may start this activity from one of theirs: entries of such a caller are not
+    recorded.
     """
     own = _own(seen)
     if own:
@@ -46,7 +47,8 @@ async def hand_over(room: Room, seen: Sequence[AuditEntry]) -> None:
 
 
 def _ending(own: Sequence[AuditEntry], also: Also, rows: ApprovalRows | None = None) -> Also:
-    """What takes a turn's word for how its own questions ended, which never lets anything run, and writes `also`.
+    """Returns a write that takes a turn's word for how its own questions ended, and runs `also`; it never lets anything
+    run.
 
     `rows` are of the approval that was read before, if one was.
     """
@@ -66,18 +68,18 @@ def _ending(own: Sequence[AuditEntry], also: Also, rows: ApprovalRows | None = N
 
 
 async def write(room: Room, entries: Sequence[AuditEntry]) -> None:
-    """Write what this activity itself saw of its turn. Raises `StoreUnavailable`."""
+    """Records entries of this activity about its turn. Raises `StoreUnavailable`."""
     await AuditLog(room.store).append(entries)
 
 
 def _turn() -> TurnKey | None:
-    """The turn that this activity is of; None where none has scheduled it."""
+    """Returns the turn that scheduled this activity; None where none has."""
     info = activity.info()
     return parse_workflow_id(info.workflow_id or "") if info.workflow_type == ACTOR_TURN else None
 
 
 def _own(seen: Sequence[AuditEntry]) -> list[AuditEntry]:
-    """What a turn says of itself, marked as its word."""
+    """Returns a turn's entries about itself, marked as its word."""
     turn = _turn()
     if turn is None:
         return []
@@ -88,7 +90,7 @@ def _own(seen: Sequence[AuditEntry]) -> list[AuditEntry]:
 
 
 def mark_claims(seen: Sequence[AuditEntry]) -> list[AuditEntry]:
-    """Entries marked as a turn's word, under keys that nothing else has."""
+    """Marks entries as a turn's word, under keys that nothing else has."""
     return [
         entry.model_copy(update={"key": f"{TURNS_KEYS}{entry.key}", "data": {**entry.data, "by": "turn"}})
         for entry in seen
@@ -96,34 +98,36 @@ def mark_claims(seen: Sequence[AuditEntry]) -> list[AuditEntry]:
 
 
 def _is_own(approval: object) -> bool:
-    """Whether an approval is of a call of the turn that this activity is of."""
+    """Returns whether an approval is of a call of the turn that scheduled this activity."""
     named, turn = parse_approval_id(approval) if isinstance(approval, str) else None, _turn()
     return named is not None and named.turn == turn
 
 
 class Ran(NamedTuple):
-    """What the record may hold of a call that ran: its arguments, and the text of its result; None: it is not known."""
+    """What the record may hold of a call that ran."""
 
     args: Mapping[str, Any]
+    """Its arguments."""
     result: str | None
+    """The text of its result; None when it is not known."""
 
 
 class RecordActivity:
-    """Writes down what a turn saw at its end."""
+    """Records the last entries of a turn."""
 
     def __init__(self, room: Room) -> None:
         self._room = room
 
     @activity.defn(name=names.RECORD)
     async def record(self, task: RecordTask) -> None:
-        """Raises `StoreUnavailable`, and is tried again."""
+        """Records the entries. Raises `StoreUnavailable`, and is tried again."""
         await hand_over(self._room, task.audit)
 
 
 class Journal:
-    """The record of one call. Where its tool's policy asks for no more than best effort, nothing but `receive` raises.
+    """Records one call. Where its tool's policy demands no more than best effort, nothing but `receive` raises.
 
-    Else what cannot be written raises `StoreUnavailable`, and the activity is tried again.
+    Else an entry that cannot be recorded raises `StoreUnavailable`, and the activity is tried again.
     """
 
     def __init__(self, room: Room, tool: Tool) -> None:
@@ -133,11 +137,11 @@ class Journal:
         self._owed: list[AuditEntry] = []
 
     async def receive(self, seen: Sequence[AuditEntry], approval: str) -> None:
-        """Take over what the turn saw before this call: written before, or together with, the next that is written.
+        """Takes the turn's entries from before this call; they are recorded before, or together with, the next entry.
 
-        A transaction of its own would be a quarter of the time from a decision to its effect. Only what tells of
-        another question than `approval`, which is this call's, has one: two calls that end each other's questions
-        where they claim their tickets would wait for each other. Raises `StoreUnavailable`.
+        A transaction of its own would be a quarter of the time from a decision to its effect. Only entries about
+        another question than `approval`, which is this call's, get one: two calls that end each other's questions where
+        they claim their tickets would wait for each other. Raises `StoreUnavailable`.
         """
         own = _own(seen)
         others = any(entry.kind == "ending" and entry.data.get("approval") != approval for entry in own)
@@ -148,21 +152,21 @@ class Journal:
             await hand_over(self._room, seen)
 
     async def settle(self) -> None:
-        """Write what was received and is not written yet."""
+        """Records the entries that were received and are not recorded yet."""
         if self._owed:
             await self._keep([])
 
     def settled(self) -> None:
-        """What was received has been written, by what `together` gave."""
+        """Forgets the received entries, as the write that `together` returned has recorded them."""
         self._owed = []
 
     async def refused(self, permit: Permit, why: str, *, vouched: bool = True) -> None:
-        """A turn wanted to run the tool without the right to; where nobody vouches for it, all of that is its word."""
+        """Records that a turn wanted to run the tool without the right to; unvouched, all of that is its word."""
         seen = [audit_events.refused_to_run(permit, self._tool.name, why, now())]
         await self._keep(seen if vouched else mark_claims(seen))
 
     def beginning(self, permit: Permit, found: Judgement, ticket: str) -> list[AuditEntry]:
-        """The handler is about to be called; by a rule or a grant, if nobody was asked."""
+        """Makes the entries for the start of the handler; by a rule or a grant, if nobody was asked."""
         event = dispatched(self._tool, permit)
         attempt = "" if ticket else _attempt()
         begins = audit_events.started(permit, self._tool.name, ticket, now(), found.note, event, attempt)
@@ -173,7 +177,8 @@ class Journal:
         return [audit_events.allowed(permit, self._tool.name, definition, engines, begins.at), begins]
 
     async def end(self, permit: Permit, outcome: CallOutcome, ticket: str, ran: Ran | None = None) -> list[AuditEntry]:
-        """What became of the call, and where it ran how it was dispatched; of a specialist all of it (B39).
+        """Makes the entries for the end of the call, and where it ran for its dispatch; of a specialist all of it
+        (B39).
 
         Raises `StoreUnavailable` where large arguments cannot be kept.
         """
@@ -209,19 +214,19 @@ class Journal:
         return {"arguments_kept": {"sha256": kept.blob.sha256, "size": kept.blob.size}}
 
     def together(self, seen: Sequence[AuditEntry], rows: ApprovalRows | None = None) -> Also | None:
-        """What writes `seen` in the transaction of what it records; None where it is written apart.
+        """Returns a write of `seen` for the transaction of the recorded event; None where it is written apart.
 
-        `rows` are what was read before of the call's approval.
+        `rows` are those read before of the call's approval.
         """
         return self._written(seen, rows) if self._required else None
 
     async def apart(self, seen: Sequence[AuditEntry]) -> None:
-        """Write what is not written together with something else."""
+        """Records the entries that no other transaction records."""
         if not self._required:
             await self._keep(seen)
 
     async def alone(self, seen: Sequence[AuditEntry]) -> None:
-        """Write what has no transaction to be written in."""
+        """Records entries in a transaction of their own."""
         await self._keep(seen)
 
     async def _keep(self, seen: Sequence[AuditEntry]) -> None:
@@ -240,11 +245,11 @@ class Journal:
 
 
 def _attempt() -> str:
-    """What tells this run of a handler apart from others of the same call: without a ticket it may run again."""
+    """Tells this run of a handler apart from others of the same call: without a ticket it may run again."""
     info = activity.info()
     return f"/{sha256_hex([info.workflow_run_id or '', info.activity_id, info.attempt])[:16]}"
 
 
 def is_required(policy: CompiledPolicy | None) -> bool:
-    """Whether calls under this policy, or under none, must not run without their record."""
+    """Returns whether calls under this policy, or under none, must not run without their record."""
     return policy is None or policy.policy is None or policy.policy.audit == "required"

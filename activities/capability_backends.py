@@ -1,4 +1,4 @@
-"""What this worker has for the capabilities that tools declare: secrets, files, declared hosts."""
+"""Backends of the capabilities that tools declare: secrets, files, declared hosts."""
 
 import asyncio
 import inspect
@@ -28,10 +28,10 @@ _DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 
 
 class EnvironmentSecrets:
-    """Secrets are variables of the worker's environment, read when they are used."""
+    """Provides secrets from the worker's environment, read when they are used."""
 
     def resolve(self, declared: Capabilities, tenant: str) -> object:
-        """The declared names."""
+        """Returns the declared names."""
         return _Secrets(declared.secrets)
 
 
@@ -49,9 +49,10 @@ class _Secrets:
 
 
 class RecordedSecrets:
-    """What a provider of secrets gave for one call, and, in `used`, each text that its handler got of it.
+    """Wraps what a provider of secrets gave for one call, and records in `used` each text that its handler got.
 
-    Any provider, with whatever methods: what they return is remembered, also from coroutines, and passed on as it is.
+    Works with any provider, with whatever methods: their results are recorded, also of coroutines, and passed on as
+    they are.
     """
 
     def __init__(self, secrets: Any) -> None:
@@ -84,13 +85,13 @@ class RecordedSecrets:
 
 
 class TenantStorage:
-    """Files below `root`, in one folder a tenant. No tenant reaches another's."""
+    """Provides files below `root`, in one folder a tenant. No tenant reaches another's."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def resolve(self, declared: Capabilities, tenant: str) -> object:
-        """The tenant's folder; it is made when something is written."""
+        """Returns the tenant's folder; it is made when something is written."""
         return _Folder(self._root, tenant)
 
 
@@ -145,13 +146,13 @@ def _replace(place: Path, content: bytes) -> None:
 
 
 class HttpNetwork:
-    """Declared hosts over HTTPS, and HTTP to this machine; `transport` takes the place of the network in tests."""
+    """Provides declared hosts over HTTPS, and HTTP to this machine; `transport` replaces the network in tests."""
 
     def __init__(self, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._transport = transport
 
     def resolve(self, declared: Capabilities, tenant: str) -> object:
-        """The declared hosts."""
+        """Returns the declared hosts."""
         return _Hosts(declared.network, self._transport)
 
 
@@ -204,15 +205,16 @@ async def _reply(response: httpx.Response, host: str) -> Reply:
 
 
 def built_in_backends(storage: Path | None = None) -> dict[str, Backend]:
-    """What a worker has without being told: its environment, the network, and files where it is given a folder."""
+    """Returns the backends of a worker without configuration: environment, network, and files where it has a folder."""
     backends: dict[str, Backend] = {"secrets": EnvironmentSecrets(), "network": HttpNetwork()}
     return backends if storage is None else {**backends, "storage": TenantStorage(storage)}
 
 
 def granted(backends: Mapping[str, Backend], tool: Tool, tenant: str) -> Granted:
-    """What the handler of `tool` is given: what it declares, as far as there are backends (gate 12 looks first).
+    """Returns the capabilities for the handler of `tool`: those it declares, as far as there are backends (gate 12
+    checks first).
 
-    Never raises: what a backend does not give is missed where the handler reaches for it.
+    Never raises: a capability that a backend does not give fails where the handler uses it.
     """
     found: dict[str, object] = {}
     for kind in tool.capabilities.kinds:
@@ -225,6 +227,6 @@ def granted(backends: Mapping[str, Backend], tool: Tool, tenant: str) -> Granted
 
 
 def handed_out(given: Granted) -> frozenset[str]:
-    """The secrets that the handler was given, by whatever provider: none of them is to stand in what is told."""
+    """Returns the secrets that the handler was given, by whatever provider: none of them may stand in an output."""
     secrets = given.by_kind.get("secrets")
     return frozenset(secrets.used) if isinstance(secrets, RecordedSecrets) else frozenset()

@@ -1,4 +1,4 @@
-"""Heartbeats in the background, so that a lost worker is noticed and a cancel arrives."""
+"""Sends heartbeats in the background, so that a lost worker is noticed and a cancel arrives."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ SECONDS = 5.0
 
 @contextlib.asynccontextmanager
 async def pulse(seconds: float = SECONDS) -> AsyncIterator[None]:
-    """Heartbeat every `seconds` while the block runs, first after as many; does nothing in a local activity."""
+    """Sends a heartbeat every `seconds` while the block runs, first after as many; does nothing in a local activity."""
     if activity.info().is_local:
         yield
         return

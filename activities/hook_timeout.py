@@ -1,4 +1,4 @@
-"""Runs hooks: each has so long to answer, and can end nothing but itself."""
+"""Calls a developer's function with a time limit; it can end nothing but itself."""
 
 import asyncio
 import contextlib
@@ -39,9 +39,9 @@ async def ask(hook: Hook[T], function: Callable[..., Any], *given: Any, seconds:
 
 
 async def bounded(asked: Awaitable[T], seconds: float) -> T:
-    """What `asked` gives or raises, `TimeoutError` when it takes longer, `HandlerEnded` when it ends more than itself.
+    """Awaits `asked`; raises `TimeoutError` when it takes longer, `HandlerEnded` when it ends more than itself.
 
-    It is not waited for any longer than that, also where it takes no notice of being cancelled.
+    It is not waited for any longer than that, also where it ignores its cancellation.
     """
     task = asyncio.ensure_future(_contained(asked))
     try:
@@ -58,7 +58,7 @@ async def bounded(asked: Awaitable[T], seconds: float) -> T:
 
 
 async def called(function: Callable[..., Any], *given: Any) -> Any:
-    """What `function` returns: awaited if it is async, else run where it holds up nobody."""
+    """Calls `function`: awaits it if it is async, else runs it in a thread."""
     if is_async(function):
         return await function(*given)
     return await _aside(function, *given)
@@ -72,7 +72,7 @@ async def _contained(asked: Awaitable[T]) -> T:
 
 
 async def _aside(function: Callable[..., Any], *given: Any) -> Any:
-    """`function` in a thread of its own: one that hangs keeps no pool from working and no process from ending."""
+    """Runs `function` in a thread of its own: one that hangs keeps no pool from working and no process from ending."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
 

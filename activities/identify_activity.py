@@ -1,4 +1,4 @@
-"""Local activity `signoff.identify`: who answered, and may they, now?"""
+"""Local activity `signoff.identify`: finds out who answered, and whether they may now."""
 
 import logging
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class IdentifyActivity:
 
     @activity.defn(name=names.IDENTIFY)
     async def identify(self, task: IdentifyTask) -> Authority:
-        """May the author of this decision decide this request?"""
+        """Returns whether the author of this decision may decide this request, and as whom."""
         try:
             evidence = evidence_of(task.decision, self._room.verifier, self._clock())
             development = self._room.profile == "development"
@@ -49,9 +49,9 @@ class IdentifyActivity:
             return Authority(allowed=False, code="unavailable")
 
     async def _stored(self, decision: Decision, evidence: Evidence) -> Authority | None:
-        """What the gateway found of the author of an answer that it has taken; None of one that never came by it.
+        """Returns the gateway's finding on the author of a stored answer; None of one that never came by the gateway.
 
-        It decided who was first, and nothing signed leaves it that does not lie in the store.
+        The gateway decided who was first, and nothing signed leaves it that does not lie in the store.
         """
         # The gateway stamps what it takes: whatever has no time, as from Temporal's own UI, came past it.
         stamped = decision.received_at is not None and evidence.kind != "forged"
@@ -73,9 +73,9 @@ class IdentifyActivity:
         return None
 
     async def _as_asked(self, task: IdentifyTask) -> IdentifyTask:
-        """`task` with what the store has of its question: whom it asks, and whether it takes what nobody signed.
+        """Returns `task` with the store's terms of its question: whom it asks, and whether unsigned answers count.
 
-        Else a turn that may write any role into its task would be told who has it.
+        Else a turn that may write any role into its task would learn who has it.
         """
         decision = task.decision
         rows = await self._rows.read(decision.approval_id)
@@ -96,26 +96,26 @@ class IdentifyActivity:
 
 
 def _discreet(found: Authority) -> Authority:
-    """`found` without whom the answer names, where nothing comes of it."""
+    """Removes from `found` whom the answer names, where the answer does not count."""
     if found.allowed:
         return found
     return found.model_copy(update={"person_id": "", "name": "", "on_behalf": "", "assurance": "none"})
 
 
 def _unkept(decision: Decision, found: Authority) -> Authority:
-    """`found` of an answer that came past the gateway, which alone remembers: one that wishes that decides nothing."""
+    """Refuses an answer that wishes to be remembered and came past the gateway, which alone remembers."""
     if decision.remember is None or not found.allowed:
         return found
     return found.model_copy(update={"allowed": False, "code": "malformed", "note": _UNKEPT})
 
 
 def _is_one(stored: Decision, given: Decision) -> bool:
-    """Whether two decisions are one answer; a turn names its author as the gateway did."""
+    """Returns whether two decisions are one answer; a turn names its author as the gateway did."""
     return stored.model_copy(update={"subject": given.subject}) == given
 
 
 def evidence_of(decision: Decision, verifier: Verifier, now: datetime) -> Evidence:
-    """Check the signature. A key id or a signature alone claims one, too."""
+    """Checks the signature of a decision. A key id or a signature alone claims one, too."""
     if not decision.signature and not decision.key_id:
         return Evidence("unsigned", now)
     if not verifier.check_decision(decision):

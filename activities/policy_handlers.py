@@ -1,4 +1,4 @@
-"""The handlers of policies are asked here, and nowhere inside the pure rules. No answer asks a person."""
+"""Calls the handlers of policies, outside the pure rules. No answer, or a failure, asks a person."""
 
 import copy
 import dataclasses
@@ -24,7 +24,7 @@ logger = logging.getLogger("signoff.activities")
 
 
 async def heard(catalog: Catalog, ctx: Pinned, call: CallPart, args: Any, found: Judgement) -> Judgement:
-    """`found` with the answer of its policy's handler, if that is still to be heard. Never raises."""
+    """Adds to `found` the answer of its policy's handler, if that is still missing. Never raises."""
     if found.unheard is None or found.tool is None:
         return found
     sight = catalog.sight(ctx)
@@ -41,7 +41,9 @@ async def verdict_of(
     verdict: PolicyVerdict,
     seconds: float | None = None,
 ) -> PolicyVerdict:
-    """The rules' `verdict` on a call in the context `ctx`, once the policy's handler, if any, has answered."""
+    """Combines the rules' `verdict` on a call in the context `ctx` with the answer of the policy's handler, if there is
+    one.
+    """
     policy, handler = catalog.policy(tool.activity), catalog.handlers.get(tool.activity)
     if handler is None or verdict.verdict == "deny":
         return verdict

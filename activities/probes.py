@@ -1,4 +1,4 @@
-"""Runs a tool's `probe` on in-doubt calls before people are asked; stores its answer on the ticket."""
+"""Runs a tool's `probe` on in-doubt calls before asking people; stores the answer on the ticket."""
 
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ UNDONE_NOTE: Final = "it was looked up, and did not happen"
 
 
 class Probing:
-    """The probe of one tool."""
+    """Runs the probe of one tool."""
 
     def __init__(self, room: Room, tool: Tool, results: Results, seconds: float | None = None) -> None:
         self._store = room.store
@@ -32,9 +32,9 @@ class Probing:
         self._seconds = seconds
 
     async def reply(self, permit: Permit, args: dict[str, Any], context: ToolContext) -> ToolReply | None:
-        """What the probe finds of the call whose claimed ticket is `context.idempotency_key`; None: ask people.
+        """Probes the call whose claimed ticket is `context.idempotency_key`; returns None when people have to be asked.
 
-        What it finds is written to the ticket: it is never looked up again, whatever becomes of the workflow.
+        The finding is written to the ticket: the call is never probed again, whatever becomes of the workflow.
         """
         if self._tool.probe is None:
             return None
@@ -71,7 +71,9 @@ class Probing:
 
 
 def known(found: Claim) -> ToolReply | None:
-    """What a ticket says of a call: its outcome, or that the next ticket may be claimed; None when neither."""
+    """Returns a ticket's finding on its call: its outcome, or that the next ticket may be claimed; None when
+    neither.
+    """
     if found.kind == "done" and found.outcome is not None:
         return ToolReply(outcome=found.outcome)
     if found.kind == "void":

@@ -1,4 +1,4 @@
-"""The framework's own tool `read_rest`, as a worker runs it."""
+"""Runs the built-in tool `read_rest`."""
 
 import dataclasses
 from typing import Any, Final
@@ -17,7 +17,7 @@ _MOST: Final = RESULT_BYTES
 
 
 def bound(tool: Tool, store: Store) -> Tool:
-    """`tool`, which where it is `read_rest` reads from this store."""
+    """Returns `tool`, reading from this store where it is `read_rest`."""
     if tool.name != READ_REST:
         return tool
 
@@ -28,7 +28,7 @@ def bound(tool: Tool, store: Store) -> Tool:
 
 
 async def read_rest(store: Store, args: dict[str, Any], context: ToolContext) -> str | ToolFailure:
-    """A line that says what is shown, and the piece: together no longer than the call's budget.
+    """Returns a line that describes the piece shown, and the piece: together no longer than the call's budget.
 
     The handle must be of the very turn that asks. Raises `StoreUnavailable`.
     """
@@ -49,5 +49,5 @@ def _words(text: str, start: int, end: int, total: int, next_start: int | None) 
 
 
 def how_to_read_on(handle: str, start: int) -> str:
-    """What an actor that has the tool is told beside a result that was cut at `start`."""
+    """Writes for an actor that has the tool how to read on where a result was cut at `start`."""
     return f'The rest is read by {READ_REST}(handle="{handle}", start={start}).'

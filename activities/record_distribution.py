@@ -1,4 +1,6 @@
-"""A record on its way: each destination its own view, all at once; the model's alone can fail the call (B34, N20)."""
+"""Distributes a record: each destination gets its own view, all at once; only the model's can fail the call (B34,
+N20).
+"""
 
 import asyncio
 from collections.abc import Awaitable, Mapping
@@ -22,26 +24,28 @@ _TOLD_SECONDS: Final = 1.0
 
 
 class Views(NamedTuple):
-    """What is left for us of a distributed record, as plain data; `model` is None where its filter failed."""
+    """The views of a distributed record that stay here, as plain data."""
 
     model: dict[str, Any] | None
+    """The model's view; None where its filter failed."""
     audit: dict[str, Any]
+    """The view that is recorded."""
 
 
 class Distributing:
-    """The records of one tool."""
+    """Distributes the records of one tool."""
 
     def __init__(self, room: Room, tool: Tool) -> None:
         self._distribution = room.catalog.distribution
         self._tool = tool
 
     async def views(self, permit: Permit, record: AnnotatedRecord) -> Views:
-        """The model's view and the one that is recorded, without giving the record to anybody else."""
+        """Makes the model's view and the one that is recorded, without giving the record to anybody else."""
         model, audit = await asyncio.gather(self._ours(LLM_SESSION, permit, record), self._ours(AUDIT, permit, record))
         return Views(model, _names(record) if audit is None else audit)
 
     async def distribute(self, permit: Permit, record: AnnotatedRecord, key: str) -> Views:
-        """The same, and every sink has its view, or had its time for it.
+        """Makes the same views, and gives every sink its own, within its time.
 
         A worker that is lost before this returns has not recorded the call: whoever runs it again delivers again.
         """
@@ -79,7 +83,7 @@ class Distributing:
         )
 
     async def _guarded(self, name: str, permit: Permit, work: Awaitable[Any]) -> Any:
-        """What `work` gives in its time; None, and somebody is told, when it fails."""
+        """Awaits `work` within its time; logs and returns None when it fails."""
         try:
             return await bounded(work, SECONDS)
         except Exception as error:
@@ -101,7 +105,7 @@ class Distributing:
 
 
 async def _viewed(view: Filter, record: AnnotatedRecord) -> AnnotatedRecord:
-    """What a filter makes of a copy of the record: nobody can change what others get. Raises what goes wrong."""
+    """Applies a filter to a copy of the record, so that nobody can change what others get. Raises what goes wrong."""
     found: object = await called(view, copied(record))
     if not isinstance(found, AnnotatedRecord):
         raise TypeError("a filter gives a record")
@@ -110,7 +114,7 @@ async def _viewed(view: Filter, record: AnnotatedRecord) -> AnnotatedRecord:
 
 
 def _names(record: AnnotatedRecord) -> dict[str, Any]:
-    """All that is recorded where the filter for it failed: which fields there were."""
+    """Returns all that is recorded where the filter for it failed: the names of the fields."""
     fields: object = record.fields
     names = [name for name in fields if isinstance(name, str)] if isinstance(fields, Mapping) else []
     return AnnotatedRecord({name: Field(HIDDEN) for name in names}).values

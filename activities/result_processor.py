@@ -1,4 +1,4 @@
-"""What a handler, or a probe in its place, gave as a call's one outcome: checked, shortened, cut, fenced and kept."""
+"""Turns what a handler or a probe returned into a call's one outcome: checked, shortened, cut, fenced and kept."""
 
 import asyncio
 import math
@@ -54,14 +54,16 @@ UNTOLD: Final = (
 
 
 class Made(NamedTuple):
-    """An outcome, and the text of the result as the record may hold it; None where it holds none."""
+    """An outcome with its text for the record."""
 
     outcome: CallOutcome
+    """The outcome."""
     kept: str | None = None
+    """The text of the result as the record may hold it; None where it holds none."""
 
 
 class Results:
-    """Outcomes of one tool. `pause` is how many seconds it waits before it asks a store again that did not answer."""
+    """Makes the outcomes of one tool. It waits `pause` seconds before it asks a store again that did not answer."""
 
     def __init__(self, room: Room, tool: Tool, pause: float = STORE_PAUSE) -> None:
         self._room = room
@@ -80,9 +82,10 @@ class Results:
         key: str = "",
         secrets: Collection[str] = (),
     ) -> Made:
-        """The outcome of the permitted call, which returned `value`; `key` is that of its ticket, if it has one.
+        """Makes the outcome of the permitted call, which returned `value`; `key` is that of its ticket, if it has one.
 
-        `secrets` is what its handler was given of a provider; neither these nor secret arguments are in the outcome.
+        `secrets` are those that a provider gave to its handler; neither these nor secret arguments are in the
+        outcome.
         """
         hushed = secret_values(args, self._tool.masked_arguments).union(secrets)
         result = value if isinstance(value, ToolResult | ToolFailure) else ToolResult(value)
@@ -106,7 +109,7 @@ class Results:
     async def failed(
         self, permit: Permit, args: Mapping[str, Any], text: str, budget_chars: int, secrets: Collection[str] = ()
     ) -> Made:
-        """The outcome of a call that failed with these words, without its secrets, as in `of`."""
+        """Makes the outcome of a call that failed with these words, without its secrets, as in `of`."""
         return await self.of(permit, args, ToolFailure(text), budget_chars, secrets=secrets)
 
     async def _of_record(
@@ -118,7 +121,9 @@ class Results:
         key: str,
         hushed: Collection[str],
     ) -> Made:
-        """The outcome of a call that returned a record: of the model's view alone, once every sink has its own."""
+        """Makes the outcome of a call that returned a record: of the model's view alone, once every sink has its
+        own.
+        """
         problem, views = await self._distributed(permit, result, result.value, key)
         problem, model = without(problem, hushed), _hidden(views.model, hushed)
         kept = render_value(_hidden(views.audit, hushed))
@@ -133,7 +138,9 @@ class Results:
     async def _distributed(
         self, permit: Permit, result: ToolResult, record: AnnotatedRecord, key: str
     ) -> tuple[str, Views]:
-        """What is wrong with the record by its schema, and our views; only where nothing is do others have theirs."""
+        """Returns the record's problem by its schema, and the views; only where there is no problem do others get
+        theirs.
+        """
         try:
             record = copied(record)
         except Exception as error:
@@ -145,13 +152,13 @@ class Results:
         return "", await self._distributing.distribute(permit, record, key)
 
     def _kept(self, value: Any) -> str | None:
-        """What the record holds of a result that is no annotated record: only specialists' (B39)."""
+        """Returns what the record holds of a result that is no annotated record: only specialists' (B39)."""
         return render_value(value) if self._tool.scope == "specialist" else None
 
     async def _shown(
         self, permit: Permit, args: Mapping[str, Any], result: ToolResult, problem: str, budget_chars: int
     ) -> CallOutcome:
-        """The outcome of a call that returned `result`, or had this wrong with it by its output schema."""
+        """Makes the outcome of a call that returned `result`, or had this problem by its output schema."""
         if problem:
             outcome = await self._told(permit, args, ToolFailure(problem), budget_chars)
             outcome = outcome.model_copy(update={"gate": OUTPUT})
@@ -164,9 +171,10 @@ class Results:
     async def _updated(
         self, permit: Permit, args: Mapping[str, Any], result: ToolResult, outcome: CallOutcome, budget_chars: int
     ) -> CallOutcome:
-        """`outcome` with what the tool wishes to change; of a tool that may change something, what of it counts (F44).
+        """Adds to `outcome` the changes that the tool wishes; of a tool that may change something, those that count
+        (F44).
 
-        What does not fit makes the call a failure: what it did has happened, and the model must not do it again.
+        Changes that do not fit make the call a failure: its effect has happened, and the model must not repeat it.
         """
         data, context = self._object("data", result.data_update), self._object("context", result.context_update)
         wished = {
@@ -188,7 +196,7 @@ class Results:
         return outcome.model_copy(update=wished | {"updates": found.updates if found.updates.names else None})
 
     async def patiently(self, keep: Callable[[], Awaitable[T]]) -> T:
-        """What `keep` returns, once the store answers."""
+        """Returns what `keep` returns, trying again until the store answers."""
         # The effect has happened; giving up here would leave it in doubt, so this waits for the store.
         while True:
             try:
@@ -198,7 +206,7 @@ class Results:
                 await asyncio.sleep(self._pause)
 
     async def _told(self, permit: Permit, args: Mapping[str, Any], result: Result, budget_chars: int) -> CallOutcome:
-        """The outcome with the text of `result` as the model reads it: reduced, then cut, then fenced (N11)."""
+        """Makes the outcome with the text of `result` for the model: reduced, then cut, then fenced (N11)."""
         tool = self._tool
         text = self._short(permit, args, result)
         cut = trim(text, budget_chars)
@@ -218,7 +226,7 @@ class Results:
         )
 
     def _short(self, permit: Permit, args: Mapping[str, Any], result: Result) -> str:
-        """The text of `result`, which holds no secret any more, as its reducer leaves it."""
+        """Reduces the text of `result`, which holds no secret any more, by its reducer."""
         plain: Result
         if isinstance(result, ToolFailure):
             plain = ToolFailure(render_value(result.message), result.code)
@@ -229,7 +237,7 @@ class Results:
         return render_value(short.message if isinstance(short, ToolFailure) else short.value)
 
     async def _rest(self, permit: Permit, text: str, start: int) -> tuple[str, str]:
-        """The handle to the whole of `text`, and what an actor that can use it is told."""
+        """Keeps the whole of `text`; returns its handle, and the sentence for an actor that can use it."""
         ctx = permit.ctx
         turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
         # Waited for: else the model would be told of a handle that leads nowhere.
@@ -244,7 +252,7 @@ class Results:
         return None if value is None else await self._content(value, place)
 
     def _object(self, what: str, value: Any) -> dict[str, Any] | None:
-        """A wish to change what a conversation holds; what is no plain JSON object is warned of and left out (F44)."""
+        """Checks a wish to change a conversation's data; warns of and leaves out what is no plain JSON object (F44)."""
         if value is None:
             return None
         plain = _plain(value)
@@ -265,7 +273,9 @@ class Results:
 
 
 def _quiet(result: ToolResult, secrets: Collection[str]) -> ToolResult:
-    """`result` without the secrets: before a reducer or the cut takes a piece of one, whose rest is not found then."""
+    """Removes the secrets from `result`: a reducer or the cut could take a piece of one, whose rest is not found
+    then.
+    """
     if not secrets:
         return result
     return replace(
@@ -282,12 +292,12 @@ def _hidden(value: Any, secrets: Collection[str]) -> Any:
 
 
 def plain_outcome(call: str, tool: str, code: CallCode, text: str) -> CallOutcome:
-    """An outcome with words for the model."""
+    """Makes an outcome with words for the model."""
     return CallOutcome(call=call, tool=tool, code=code, gate="execute", value=Content(inline=text))
 
 
 def _plain(value: Any) -> Any:
-    """`value` as JSON data that a record can hold; what is nested too deeply for one is only named."""
+    """Converts `value` to JSON data that a record can hold; what is nested too deeply is only named."""
     plain = jsonable(value)
     return f"<{type(value).__name__}>" if nesting(plain) > MAX_NESTING else plain
 

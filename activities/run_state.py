@@ -1,4 +1,4 @@
-"""Whether a tool that was begun still runs, as the store knows it: nobody is asked about one that does.
+"""Keeps the store informed which begun tools still run: nobody is asked about a call that does.
 
 Temporal's heartbeats do not say so to anybody here: who holds a credential of its may have any activity scheduled while
 the tool goes on under another one.
@@ -19,7 +19,7 @@ from signoff.store.store import Store
 
 @contextlib.asynccontextmanager
 async def running(store: Store, key: str, seconds: float = SECONDS) -> AsyncIterator[None]:
-    """Have the store know every `seconds` that the ticket `key` runs, while the block does; first after as many."""
+    """Records every `seconds` that the ticket `key` runs, while the block does; first after as many."""
     task = asyncio.create_task(_tell(store, key, seconds))
     try:
         yield
@@ -39,7 +39,7 @@ async def _tell(store: Store, key: str, seconds: float) -> None:
 
 
 async def ended(store: Store, key: str) -> None:
-    """Return where nobody runs the ticket `key`; else raise what has the activity tried again once nobody may."""
+    """Returns where nobody runs the ticket `key`; else raises an error that makes Temporal retry once nobody may."""
     left = await store.runs_for(key)
     if left > 0:
         again = timedelta(seconds=left + 0.1)

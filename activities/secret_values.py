@@ -1,4 +1,4 @@
-"""The values of secret arguments of calls: none of them is to stand in a text of their turn."""
+"""Collects the values of secret arguments of calls, which may not stand in a text of their turn."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,7 +8,9 @@ from signoff.registry.catalog import Catalog
 
 
 def secrets_of(catalog: Catalog, calls: Iterable[tuple[str, Any]]) -> frozenset[str]:
-    """The texts within the secret arguments of `calls`, tools' names and their arguments, as far as tools are known."""
+    """Returns the texts within the secret arguments of `calls`, pairs of tool name and arguments; unknown tools are
+    skipped.
+    """
     found: set[str] = set()
     for name, args in calls:
         # What any tool of this name hides, also one that the turn does not see: its secret was told all the same.

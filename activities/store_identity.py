@@ -1,4 +1,5 @@
-"""Leaves turns alone that were begun with another store: their tickets, and so what was done in them, are not here.
+"""Keeps workers from turns that were begun with another store: their tickets, and so their effects, are not in this
+one.
 
 A store that was moved away, or restored without the last part of its log, is begun anew without a word; a worker that
 then went on would do again what was done. It tries again until the turn's own store is back.

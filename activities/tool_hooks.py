@@ -1,4 +1,4 @@
-"""Asks the hooks of tools: which are available, which are selected, whether a call is permitted. No answer is a no."""
+"""Calls a tool's own functions: whether it is available, whether a call of it is permitted. A failure is a no."""
 
 import asyncio
 import dataclasses
@@ -56,7 +56,7 @@ async def withheld(catalog: Catalog, ctx: Pinned, *, at: datetime | None = None)
 
 
 async def permission_of(tool: Tool, args: Any, ctx: Pinned, seconds: float | None = None) -> Permission:
-    """What the tool's permission check says of a call with these arguments. Never raises."""
+    """Returns the answer of the tool's permission check to a call with these arguments. Never raises."""
     if tool.check_permissions is None:
         return Permission.allow()
     try:

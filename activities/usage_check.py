@@ -1,4 +1,4 @@
-"""The uses that calls of limited tools would take (F18): looked at by the gates, taken with the call's ticket."""
+"""Checks the uses that calls of limited tools would take (F18); a use is taken with the call's ticket."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -14,14 +14,17 @@ from signoff.store.usage_counts import Usage
 
 
 def use_of(catalog: Catalog, tool: Tool, ctx: Pinned, call: str) -> Use | None:
-    """The use that a call takes; None of a tool without a limit."""
+    """Returns the use that a call takes; None for a tool without a limit."""
     if tool.usage_limit is None:
         return None
     return Use(tool.usage_limit, ctx.tenant, _counted(catalog, tool), ctx.user.user, ctx.session, ctx.turn, call)
 
 
 async def spent(store: Store, catalog: Catalog, ctx: Pinned, calls: Sequence[CallPart]) -> dict[str, str]:
-    """Why calls cannot be made now, by their ids, as their tools were used too often. Raises `StoreUnavailable`."""
+    """Returns why calls cannot be made now, by their ids, as their tools were used too often.
+
+    Raises `StoreUnavailable`.
+    """
     sight = catalog.sight(ctx)
     found = ((call.call, sight.tool(call.tool)) for call in calls)
     limited = [
@@ -38,7 +41,8 @@ async def spent(store: Store, catalog: Catalog, ctx: Pinned, calls: Sequence[Cal
 
 
 def _counted(catalog: Catalog, tool: Tool) -> str:
-    """Under which name its uses are counted: its activity, or its name where it is the registry's tool elsewhere.
+    """Returns the name under which a tool's uses are counted: its activity, or its name where it is the registry's
+    tool.
 
     Else a tool could be used as often again in each step and route that refers to it. For the same reason a shadow
     counts with what it stands over, and one tool that an actor has at several places with the first of them.
@@ -60,5 +64,5 @@ def _obeyed(catalog: Catalog, tool: Tool) -> tuple[Tool, ...]:
 
 
 def _same(one: Tool, another: Tool) -> bool:
-    """Whether two are one tool at two places; what it stands over there may mask more of its arguments."""
+    """Returns whether two are one tool at two places; a masking tool may mask more of its arguments."""
     return one.site == another.site and one == dataclasses.replace(another, place=one.place, secrets=one.secrets)

@@ -1,1 +1,1 @@
-"""How a yes comes about: pure rules over frozen shapes, no I/O, no Temporal."""
+"""The rules of approvals: pure functions over frozen records, no I/O, no Temporal."""

@@ -1,4 +1,4 @@
-"""A call's arguments laid flat: one leaf a value, named by its path and labelled by its schema."""
+"""Flattens a call's arguments: one leaf a value, named by its path and labelled by its schema."""
 
 import json
 import re
@@ -21,26 +21,30 @@ _EMPTY: Mapping[str, Any] = {}
 
 
 class Leaf(NamedTuple):
-    """One value to show. `name` is its dotted path (indices from 0), which is no other value's: see `step`.
-
-    `dotted` is the same with every key as it stands, `bare` that without indices; both may be those of several values.
-    `top` is the argument it belongs to. `value` is a scalar, a short list of scalars, an empty container,
-    or anything at all when `secret`. `declared` unless it is, or lies in, a key that the schema does not name.
-    """
+    """One value to show."""
 
     name: str
+    """Its dotted path (indices from 0), which is no other value's: see `step`."""
     dotted: str
+    """The path with every key as it stands; may be that of several values."""
     bare: str
+    """The path without indices; may be that of several values."""
     top: str
+    """The argument it belongs to."""
     label: str
+    """Its label for people."""
     value: Any
+    """A scalar, a short list of scalars, an empty container, or anything at all when `secret`."""
     schema: Mapping[str, Any]
+    """The part of the schema that describes it."""
     secret: bool
+    """Whether it is hidden."""
     declared: bool = True
+    """False where it is, or lies in, a key that the schema does not name."""
 
 
 def leaves(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str]) -> Iterator[Leaf]:
-    """Every value of `args` in order, nested ones by dotted names; what is secret is not opened."""
+    """Yields every value of `args` in order, nested ones by dotted names; secret values are not opened."""
     # No recursion: how deeply arguments are nested is up to whoever wrote them.
     stack = list(reversed(_children(None, args, resolve(schema, schema), schema, secrets)))
     while stack:
@@ -52,7 +56,7 @@ def leaves(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collecti
 
 
 def value_line(value: Any, limit: int) -> Line:
-    """A value on one line of at most `limit` characters; a container that does not fit says how much it holds."""
+    """Writes a value on one line of at most `limit` characters; a container that does not fit is counted instead."""
     if not isinstance(value, Mapping | list | tuple):
         return scalar_line(value, limit)
     if not value:
@@ -64,19 +68,19 @@ def value_line(value: Any, limit: int) -> Line:
 
 
 def plural(count: int, noun: str) -> str:
-    """`1 value`, `2 values`."""
+    """Writes `1 value`, `2 values`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def is_secret(name: str, secrets: Collection[str]) -> bool:
-    """Whether the dotted `name`, or an argument it lies in, is among `secrets`; indices are disregarded."""
+    """Returns whether the dotted `name`, or an argument it lies in, is among `secrets`; indices are disregarded."""
     parts = steps(name)
     bare = [part for part in parts if not _is_index(part)]
     return any(".".join(path[:end]) in secrets for path in (parts, bare) for end in range(1, len(path) + 1))
 
 
 def find(args: Mapping[str, Any], name: str, absent: Any) -> Any:
-    """The value at the dotted `name`, or `absent`."""
+    """Returns the value at the dotted `name`, or `absent`."""
     value: Any = args
     # Step by step only: were a key `a.b` found by `a.b` as well, a model could put it beside the `b` in `a` that runs.
     for each in steps(name):
@@ -90,14 +94,13 @@ def find(args: Mapping[str, Any], name: str, absent: Any) -> Any:
 
 
 def step(key: str) -> str:
-    """A key as one step of a dotted name: in quotes, as JSON writes it, where it would not read as one step, or would
-    read as an index."""
+    """Writes a key as one step of a dotted name: in quotes, as JSON writes it, where it would not read as one key."""
     plain = key and "." not in key and '"' not in key and not _is_index(key)
     return key if plain else json.dumps(key, ensure_ascii=False)
 
 
 def steps(name: str) -> list[str]:
-    """The keys and indices that a dotted name is made of."""
+    """Splits a dotted name into its keys and indices."""
     found: list[str] = []
     at = 0
     while at <= len(name):
@@ -109,14 +112,14 @@ def steps(name: str) -> list[str]:
 
 
 def humanise(name: str) -> str:
-    """`totalCost` and `total_cost` as `Total cost`; words in capitals stay."""
+    """Writes `totalCost` and `total_cost` as `Total cost`; words in capitals stay."""
     spaced = _CAMEL.sub(" ", name[: 2 * NAME_CHARS]).replace("_", " ").replace("-", " ")
     words = " ".join(word if word.isupper() and len(word) > 1 else word.lower() for word in spaced.split())
     return words[:1].upper() + words[1:]
 
 
 def resolve(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """`schema` with local references and single alternatives (`X | null`) followed; `{}` when it cannot be read."""
+    """Follows local references and single alternatives (`X | null`) of `schema`; `{}` when it cannot be read."""
     # Bounded, as references can go round in a circle.
     for _ in range(_MAX_HOPS):
         if not isinstance(schema, Mapping):
@@ -131,7 +134,7 @@ def resolve(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def format_of(leaf: Leaf) -> str:
-    """The schema's `format`, else its `type`, else the value's own JSON type."""
+    """Returns the schema's `format`, else its `type`, else the value's own JSON type."""
     declared = leaf.schema.get("format") or leaf.schema.get("type")
     if isinstance(declared, list | tuple):
         declared = next((kind for kind in declared if kind != "null"), None)
@@ -184,7 +187,7 @@ def _opens(value: Any) -> bool:
 
 
 def _joined(items: Sequence[Any]) -> str | None:
-    """Scalars on one line, or None where that would be long or ambiguous."""
+    """Joins scalars on one line, or returns None where that would be long or ambiguous."""
     if len(items) > JOINED_CHARS or any(isinstance(item, Mapping | list | tuple) for item in items):
         return None
     texts = [scalar_line(item, CARD_VALUE_CHARS).text for item in items]
@@ -194,7 +197,9 @@ def _joined(items: Sequence[Any]) -> str | None:
 
 
 def label_of(key: str, schema: Mapping[str, Any]) -> str:
-    """What people call the argument `key` of this (resolved) schema: its title where that says more than the name."""
+    """Returns the label of the argument `key` of this (resolved) schema: its title where that says more than the
+    name.
+    """
     title = schema.get("title")
     # pydantic titles every field by itself (`totalCost` -> `Totalcost`); a name reads better than that.
     if isinstance(title, str) and title.strip() and title != key.replace("_", " ").title():

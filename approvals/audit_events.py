@@ -1,7 +1,7 @@
-"""What is written down of a turn: pure builders, from what is known to entries for the audit log.
+"""Builds the audit entries of a turn. Pure.
 
-No entry holds an argument or a result, but for those of specialists: they are bound by digest. Keys are made of what
-happened alone, so that a retry, a replay or a second witness of the same thing adds nothing.
+No entry holds an argument or a result, but for those of specialists: they are bound by digest. Keys are made of the
+event alone, so that a retry, a replay or a second report of the same event adds nothing.
 """
 
 import hashlib
@@ -30,17 +30,19 @@ _SHORT: Final = 16
 
 
 def admin_stream(tenant: str) -> str:
-    """The stream of acts that belong to no turn."""
+    """Returns the stream of acts that belong to no turn."""
     return f"admin/{tenant}"
 
 
 def turn_stream(ctx: Pinned) -> str:
-    """The stream of a turn: its workflow id."""
+    """Returns the stream of a turn: its workflow id."""
     return TurnKey(ctx.tenant, ctx.session, ctx.turn).workflow_id
 
 
 def asked(request: ApprovalRequest, at: datetime) -> AuditEntry:
-    """People are asked, for the first time or anew. An edit is told by who made it and which arguments changed."""
+    """Records that people are asked, for the first time or anew; of an edit, who made it and which arguments
+    changed.
+    """
     revised = request.revision > 1 and request.kind == "approval"
     kind: AuditKind = "in_doubt" if request.kind == "in_doubt" else "revision" if revised else "request"
     return _of_request(
@@ -67,7 +69,7 @@ def asked(request: ApprovalRequest, at: datetime) -> AuditEntry:
 
 
 def settled(ctx: Pinned, tool: str, ruling: Ruling, outcome: CallOutcome, at: datetime) -> AuditEntry:
-    """The gates ended a call without asking anybody."""
+    """Records that the gates ended a call without asking anybody."""
     denied = outcome.denied
     return _of_turn(
         ctx,
@@ -87,7 +89,7 @@ def settled(ctx: Pinned, tool: str, ruling: Ruling, outcome: CallOutcome, at: da
 
 
 def allowed(permit: Permit, tool: str, definition: str, engines: str, at: datetime) -> AuditEntry:
-    """Nobody is asked: a rule, or an answer that was remembered, lets a call run."""
+    """Records that a rule or a remembered answer lets a call run without asking anybody."""
     return _of_turn(
         permit.ctx,
         "grant" if permit.grant else "auto",
@@ -113,10 +115,10 @@ def started(
     facts: Mapping[str, Any] | None = None,
     attempt: str = "",
 ) -> AuditEntry:
-    """A handler is about to be called, with this right to run, proved. `ticket` is empty for a read of its own right.
+    """Records that a handler is about to be called, with its proved right to run.
 
-    `attempt` tells the runs of such a read apart.
-    `note` is what was done to the arguments, or let pass of them; `facts` say more, such as the event that it is.
+    `ticket` is empty for a read of its own right; `attempt` tells the runs of such a read apart. `note` is what was
+    done to the arguments, or let pass of them; `facts` say more, such as the event that it is.
     """
     return _of_turn(
         permit.ctx,
@@ -147,7 +149,8 @@ def finished(
     facts: Mapping[str, Any] | None = None,
     attempt: str = "",
 ) -> AuditEntry:
-    """What became of a call that was run, or was refused where it should have run; `facts` say more of one that ran.
+    """Records the outcome of a call that ran, or was refused where it should have run; `facts` say more of one that
+    ran.
 
     `attempt` tells the runs of a call without a ticket apart.
     """
@@ -174,15 +177,16 @@ def finished(
 
 
 def untaken(ctx: Pinned, call: str, tool: str, names: Sequence[str], why: str, at: datetime) -> AuditEntry:
-    """What a call changed of the context was not taken: the caller has said it (`given`), or it was too much (`full`).
+    """Records that changes of a call to the context were not taken: the caller gave the same (`given`), or too much
+    (`full`).
 
-    Tells names, never values.
+    Has names, never values.
     """
     return _of_turn(ctx, "outcome", f"untaken/{call}", at, call=call, tool=tool, untaken=why, updates=list(names))
 
 
 def probed(permit: Permit, tool: str, ticket: str, said: str, at: datetime) -> AuditEntry:
-    """The tool's probe was asked what became of a call: `happened`, `did_not_happen` or `unknown`."""
+    """Records the result of a tool's probe of a call: `happened`, `did_not_happen` or `unknown`."""
     return _of_turn(
         permit.ctx,
         "in_doubt",
@@ -197,9 +201,9 @@ def probed(permit: Permit, tool: str, ticket: str, said: str, at: datetime) -> A
 
 
 def refused_to_run(permit: Permit, tool: str, why: str, at: datetime) -> AuditEntry:
-    """A tool's activity did not take its permit for a right to run; once a call and reason.
+    """Records that a tool's activity refused a permit; once a call and reason.
 
-    Neither by whom it was allegedly approved, nor once for each digest: both are what the caller wrote into the permit.
+    It names no approver and no digest: both are what the caller wrote into the permit.
     """
     return _of_turn(
         permit.ctx,
@@ -217,11 +221,10 @@ def refused_to_run(permit: Permit, tool: str, why: str, at: datetime) -> AuditEn
 def attempt(
     decision: Decision, receipt: Receipt, at: datetime, authority: Authority | None = None, *, witness: str = ""
 ) -> AuditEntry:
-    """Somebody tried to decide, and this is what became of it. `authority` is who they turned out to be.
+    """Records an attempt to decide and its receipt. `authority` is who its author turned out to be.
 
-    `witness` `gateway` is one that knows them itself, and looks at no signature.
-
-    The same delivery with the same answer is one attempt, whoever reports it.
+    `witness` `gateway` is a reporter that knows its people itself, and checks no signature. The same delivery with the
+    same answer is one attempt, whoever reports it.
     """
     who = authority or Authority(allowed=False)
     decision = _bounded(decision)
@@ -258,7 +261,7 @@ def attempt(
 
 
 def turned_away(receipt: Receipt, at: datetime, *, subject: str, channel: str, body: Any, tenant: str) -> AuditEntry:
-    """What came in was no decision at all, or named nothing; `body`, whatever it was, is bound by its hash."""
+    """Records input that was no decision at all, or named nothing; binds its `body` by hash."""
     seen = fingerprint(body)
     return _of_approval(
         receipt.approval_id,
@@ -276,7 +279,7 @@ def turned_away(receipt: Receipt, at: datetime, *, subject: str, channel: str, b
 
 
 def ended(request: ApprovalRequest, at: datetime) -> AuditEntry:
-    """A request has come to its end: approved, denied, happened, timed out, cancelled or lapsed."""
+    """Records the end of a request: approved, denied, happened, timed out, cancelled or lapsed."""
     return _of_request(
         request,
         "ending",
@@ -302,7 +305,7 @@ def ended(request: ApprovalRequest, at: datetime) -> AuditEntry:
 
 
 def reached(request: ApprovalRequest, what: str, at: datetime) -> AuditEntry:
-    """Time brought a reminder or an escalation, or put the deadline off."""
+    """Records a reminder, an escalation, or a deadline that was put off."""
     return _of_request(
         request,
         "delivery",
@@ -316,27 +319,27 @@ def reached(request: ApprovalRequest, what: str, at: datetime) -> AuditEntry:
 
 
 def carried(request: ApprovalRequest, event: str, card: str, at: datetime, facts: Mapping[str, Any]) -> AuditEntry:
-    """What became of the card that one person was sent on a channel: `sent`, `failed`, `closed` and the like.
+    """Records an event of the card that one person was sent on a channel: `sent`, `failed`, `closed` and the like.
 
-    `card` is its token; each event of it is told once, but for those that `facts` number by an `attempt`.
+    `card` is its token; each event of it is recorded once, but for those that `facts` number by an `attempt`.
     """
     key = f"{event}/{card}/{facts.get('attempt', 1)}"
     return _of_request(request, "delivery", key, at, "", event=event, **facts)
 
 
 def opened(approval_id: str, subject: str, channel: str, at: datetime, *, link: str) -> AuditEntry:
-    """A link that was sent to somebody was opened, by whom, or what, ever; told once for each link."""
+    """Records that a link was opened, by whom or what ever; once for each link."""
     key = f"opened/{approval_id}/{link}"
     return _of_approval(approval_id, "delivery", key, at, subject, event="opened", channel=channel, link=link)
 
 
 def begun(tenant: str, session: str, turn: str, at: datetime, *, subject: str, **facts: Any) -> AuditEntry:
-    """A turn was asked for."""
+    """Records that a turn was asked for."""
     return _of_life(tenant, session, turn, "begun", at, subject, facts)
 
 
 def heard(tenant: str, session: str, turn: str, event: Heard) -> AuditEntry:
-    """What reached a turn's session before it began. `subject` is who that says it is from; nobody vouches for it."""
+    """Records an event of a turn's session before the turn began. Nobody has checked the `subject` that it names."""
     moment = f"{event.at.isoformat()}/{event.body[:_SHORT]}"
     facts = event.model_dump(mode="json", include={"id", "status", "code", "body"})
     return AuditEntry(
@@ -351,20 +354,20 @@ def heard(tenant: str, session: str, turn: str, event: Heard) -> AuditEntry:
 
 
 def stop(key: TurnKey, subject: str, at: datetime, *, refused: bool = False) -> AuditEntry:
-    """Somebody asked the gateway to stop a turn; whether they may, it knows itself."""
+    """Records that somebody asked the gateway to stop a turn; whether they may, the gateway knows itself."""
     facts = {"stop": "refused" if refused else "asked", "channel": "gateway"}
     return _of_life(*key, f"stop/{at.isoformat()}", at, subject, facts)
 
 
 def over(tenant: str, session: str, turn: str, at: datetime, *, state: str, error: str = "") -> AuditEntry:
-    """A turn has ended; `error` is the code of what ended it."""
+    """Records that a turn has ended; `error` is the code of the error that ended it."""
     return _of_life(tenant, session, turn, "ended", at, "", {"ended": state, "error": error})
 
 
 def act(
     tenant: str, name: str, subject: str, at: datetime, *, kind: AuditKind = "admin", key: str = "", **facts: Any
 ) -> AuditEntry:
-    """Something that belongs to no turn: a freeze, a grant taken back, people or policies changed."""
+    """Records an act that belongs to no turn: a freeze, a revoked grant, changed people or policies."""
     return AuditEntry(
         stream=admin_stream(tenant),
         key=key or f"{name}/{at.isoformat()}/{fingerprint(facts)[:_SHORT]}",
@@ -377,7 +380,7 @@ def act(
 
 
 def fingerprint(value: Any) -> str:
-    """sha-256 of any JSON value; of what is none, of nothing that could be guessed: `UNWRITABLE`."""
+    """Computes the sha-256 of any JSON value; `UNWRITABLE` for other values, as nothing of them could be compared."""
     try:
         return sha256_hex(value)
     except NotCanonical:
@@ -385,7 +388,7 @@ def fingerprint(value: Any) -> str:
 
 
 def _bounded(decision: Decision) -> Decision:
-    """Without the length of what nobody has checked; its reason has a limit of its own."""
+    """Cuts the unchecked texts of a decision; its reason has a limit of its own."""
     return decision.model_copy(
         update={
             "approval_id": _cut(decision.approval_id),
@@ -400,9 +403,9 @@ def _bounded(decision: Decision) -> Decision:
 
 
 def _cut(name: str) -> str:
-    """`name`, or its beginning with its hash where it is long: of two that differ at their end neither hides the other.
+    """Cuts a long `name` to its beginning and its hash: of two that differ at their end neither hides the other.
 
-    What is cut is longer than all that is not, so nobody can write one that looks like it.
+    A cut name is longer than all others, so nobody can write one that looks like it.
     """
     if len(name) <= _TOLD_CHARS:
         return name
@@ -476,7 +479,7 @@ def _of_approval(
     tenant: str = DEFAULT_TENANT,
     **facts: Any,
 ) -> AuditEntry:
-    """In the stream of the turn that the id names; in the tenant's own when it names none."""
+    """Makes an entry in the stream of the turn that the id names; in the tenant's own when it names none."""
     named = parse_approval_id(approval_id)
     return AuditEntry(
         stream=named.turn.workflow_id if named is not None else admin_stream(tenant),
@@ -490,5 +493,5 @@ def _of_approval(
 
 
 def _filled(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what says nothing."""
+    """Leaves out empty facts."""
     return {name: value for name, value in facts.items() if value not in ("", None, [], ())}

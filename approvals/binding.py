@@ -1,4 +1,4 @@
-"""Which question a decision answers: the one rule, asked where answers are counted and again where tools run."""
+"""Decides which question a decision answers: one rule, applied where answers are counted and again where tools run."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
@@ -13,7 +13,7 @@ ArgumentsDigest: TypeAlias = Callable[[Mapping[str, Any]], str]
 
 
 def names(decision: Decision, question: Question, question_hash: str) -> bool:
-    """Whether `decision` answers `question`, whose hash is `question_hash`.
+    """Returns whether `decision` answers `question`, whose hash is `question_hash`.
 
     One that changed the arguments was given to the revision before, and answers the question that it made.
     """
@@ -29,7 +29,7 @@ def names(decision: Decision, question: Question, question_hash: str) -> bool:
 
 
 def digest_with(question: Question) -> ArgumentsDigest:
-    """The digests that the call of `question` would have with other arguments."""
+    """Returns a function that computes the digest of the call of `question` with other arguments."""
 
     def digest_of(args: Mapping[str, Any]) -> str:
         return call_digest(

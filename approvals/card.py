@@ -1,4 +1,4 @@
-"""The card: what a person sees of a call, made from the arguments that will run and never from the model's words.
+"""Draws the card that a person sees of a call, from the arguments that will run and never from the model's words.
 
 Every text in it is untrusted and made visible; each value is cut on its own, so that none pushes another off.
 """
@@ -64,11 +64,11 @@ def render_card(
     mark: str = "",
     others: Collection[str] = (),
 ) -> Card:
-    """The card of one call; it is at most `CARD_BYTES` of JSON and says so when it cannot show everything.
+    """Draws the card of one call: at most `CARD_BYTES` of JSON; it says so when it cannot show everything.
 
     `effect` is the tool's template: `{name}` and `{name.of.nested}` are replaced by arguments, nothing else is.
-    `schema` is the tool's JSON Schema of arguments, `secrets` the dotted names never shown, `show` the dotted names
-    to show (None: all). `others` are values of secret arguments of the turn's other calls: no text of the card repeats
+    `schema` is the tool's JSON Schema of arguments, `secrets` the dotted names never shown, `show` the dotted names to
+    show (None: all). `others` are values of secret arguments of the turn's other calls: no text of the card repeats
     these, or its own. Never raises for arguments that are JSON.
     """
     values = secret_values(args, secrets).union(others)
@@ -95,7 +95,7 @@ def render_card(
 def draw_card(question: Question, declaration: Mapping[str, Any], args: Mapping[str, Any], mark: str) -> Card:
     """Draws the card of a question from the tool's declaration and the arguments, and from nothing else.
 
-    `declaration` is what `question.definition` is the hash of (`Tool.declaration`).
+    `declaration` is the text whose hash is `question.definition` (`Tool.declaration`).
     """
     return render_card(
         effect=str(declaration["effect"]),
@@ -113,7 +113,8 @@ def draw_card(question: Question, declaration: Mapping[str, Any], args: Mapping[
 
 
 def effect_sentence(template: str, *, title: str, tool: str, args: Mapping[str, Any], secrets: Collection[str]) -> str:
-    """The action in one sentence of at most `EFFECT_CHARS`; without a template, the tool and its first arguments.
+    """Writes the action in one sentence of at most `EFFECT_CHARS`; without a template, the tool and its first
+    arguments.
 
     A missing argument is an em dash, a secret one `hidden`. What an argument says is never read as a template.
     """
@@ -132,7 +133,7 @@ def effect_sentence(template: str, *, title: str, tool: str, args: Mapping[str, 
 
 
 def _repeated(proposed: Mapping[str, Any], shown: Mapping[str, Any]) -> str:
-    """What the card says of arguments in which a secret value is repeated, and hidden; "" where there is none."""
+    """Writes the card's remark on arguments in which a secret value is repeated, and hidden; "" where there is none."""
     names = [] if proposed is shown else [name for name in proposed if proposed[name] != shown[name]]
     named = ", ".join(f"`{one_line(name, NAME_CHARS).text}`" for name in names[:EFFECT_ARGUMENTS])
     more = f" and {len(names) - EFFECT_ARGUMENTS} more" if len(names) > EFFECT_ARGUMENTS else ""
@@ -173,7 +174,7 @@ def _is_shown(leaf: Leaf, show: Collection[str] | None) -> bool:
 
 
 def _entries(shown: Sequence[Leaf], limit: int) -> list[_Entry]:
-    """One row a value; of one argument's many values the first, then a row that counts the others.
+    """Makes one row a value; for an argument of many values, one of the first and a row that counts the others.
 
     Rows that no card has room for are counted but not drawn: a hostile call has thousands.
     """
@@ -213,7 +214,7 @@ def _hidden_text(value: Any) -> str:
 
 
 def _remark(text: str) -> CardRow:
-    """A row of the card's own; no argument's row is without a name."""
+    """Makes a row of the card's own, which alone has no name."""
     return CardRow(name="", label="", value=text)
 
 

@@ -1,4 +1,4 @@
-"""What a card says of why it is asked, in Signoff's own words, from what the store and the catalog have."""
+"""Writes the remarks on a card about why people are asked, in Signoff's own words, from store and catalog alone."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -14,7 +14,8 @@ NOT_RUN = "this was answered before, and has not run"
 def why_again(
     requests: Iterable[ApprovalRequest], call: str, definition: str, policy_hash: str, since: datetime | None = None
 ) -> str:
-    """Why people are asked again about `call` under this definition and policy; "" where that says nothing.
+    """Writes why people are asked again about `call` under this definition and policy; "" where there is nothing to
+    say.
 
     `requests` are those of its turn, every revision, the oldest first; `since` as `is_asked_still` takes it.
     """
@@ -34,12 +35,12 @@ def why_again(
 
 
 def of_edit(name: str) -> str:
-    """Who changed the arguments, by the name that the directory has for them, or by their id."""
+    """Writes who changed the arguments, by the name that the directory has for them, or by their id."""
     return f"{name} changed the arguments"
 
 
 def of_fallback(tools: Sequence[str]) -> str:
-    """In place of which tools a call may be tried; "" where it stands in for none."""
+    """Writes in place of which tools a call may be tried; "" where it stands in for none."""
     return f"this is a fallback of {', '.join(f'`{each}`' for each in tools)}" if tools else ""
 
 

@@ -1,4 +1,4 @@
-"""What a policy with `confirm: type` wants of an approval: a value of its card, typed again."""
+"""Checks what a policy with `confirm: type` demands of an approval: a value of its card, typed again."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ MISSING: Final = "this request wants a value of its card typed again, such as th
 
 
 def confirmed(request: ApprovalRequest, typed: str) -> bool:
-    """Whether `typed` is what `request` wants before it is approved: a value of its card, its code if there is none."""
+    """Returns whether `typed` is what `request` demands: a value of its card, its code if there is none."""
     if request.confirm != "type":
         return True
     values = [row.value for row in request.card.rows if row.name and not row.secret]

@@ -1,4 +1,4 @@
-"""Reminder, escalation and deadline of a request, as absolute times. Every function takes the time in."""
+"""Computes reminder, escalation and deadline of a request, as absolute times. Every function takes the time in."""
 
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
@@ -9,14 +9,16 @@ Happening: TypeAlias = Literal["remind", "escalate", "deadline"]
 
 
 class Due(NamedTuple):
-    """What happens next to a request that nobody answers, and when (UTC)."""
+    """The next event that time alone brings to a waiting request."""
 
     at: datetime
+    """When, in UTC."""
     what: Happening
+    """What happens."""
 
 
 def opened(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
-    """`request` as it begins to wait at `now`, with the absolute times that follow from its spans."""
+    """Opens `request` at `now`, with the absolute times that follow from its spans."""
     return request.model_copy(
         update={
             "state": "pending",
@@ -29,14 +31,14 @@ def opened(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
 
 
 def advanced(request: ApprovalRequest, until: datetime) -> ApprovalRequest:
-    """`request` once everything that time alone brings up to `until` has come, deadline included."""
+    """Applies to `request` everything that time alone brings up to `until`, deadline included."""
     while (coming := due(request)) is not None and coming.at < until:
         request = passed(request, coming, coming.at)
     return request
 
 
 def due(request: ApprovalRequest) -> Due | None:
-    """The next thing that time alone brings; None for a request that does not wait. A deadline comes last."""
+    """Returns the next event that time alone brings; None for a request that does not wait. A deadline comes last."""
     if request.state != "pending" or request.expires_at is None:
         return None
     coming = [Due(at, "remind") for at in request.remind_at[request.reminded :]]
@@ -47,7 +49,7 @@ def due(request: ApprovalRequest) -> Due | None:
 
 
 def passed(request: ApprovalRequest, happening: Due, now: datetime) -> ApprovalRequest:
-    """`request` once the time of `happening` has come; unchanged when it waits for that no longer."""
+    """Applies `happening` to `request`, its time having come; unchanged when the request waits for it no longer."""
     # An answer or an edit may lie between the timer and now: what it was set for is then not due any more.
     if due(request) != happening:
         return request
@@ -61,14 +63,14 @@ def passed(request: ApprovalRequest, happening: Due, now: datetime) -> ApprovalR
 
 
 def first_approvers(request: ApprovalRequest) -> tuple[str, ...]:
-    """Who was asked before the question was passed on; once it was, an entry of both lists is no longer among them."""
+    """Returns who was asked before an escalation; then an entry of both lists is no longer among them."""
     if not request.escalated:
         return request.approvers
     return tuple(each for each in request.approvers if each not in request.escalate_to)
 
 
 def escalated(request: ApprovalRequest) -> ApprovalRequest:
-    """A pending request that `escalate_to` may decide too; any other is returned as it is."""
+    """Lets `escalate_to` decide a pending request too; any other is returned as it is."""
     if request.state != "pending" or request.escalated:
         return request
     everybody = tuple(dict.fromkeys((*request.approvers, *request.escalate_to)))
@@ -76,7 +78,7 @@ def escalated(request: ApprovalRequest) -> ApprovalRequest:
 
 
 def expired(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
-    """A pending request whose deadline passed: timed out, or escalated and put off by `timeout`, once.
+    """Times out a pending request whose deadline passed, or escalates it and puts it off by `timeout`, once.
 
     Any other is returned as it is.
     """
@@ -89,7 +91,7 @@ def expired(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
 
 
 def last_moment(request: ApprovalRequest) -> datetime | None:
-    """The last moment at which an answer counts; a deadline that is still to be put off is not yet it."""
+    """Returns the last moment at which an answer counts; None while the deadline is still to be put off."""
     if request.expires_at is None or not _may_be_put_off(request):
         return request.expires_at
     return _after(request.expires_at, request.timeout)

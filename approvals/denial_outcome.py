@@ -1,4 +1,4 @@
-"""The outcome of a call that was asked about and is not to run."""
+"""Makes the outcome of a call that people did not let run."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -15,7 +15,7 @@ _REASONS: Final[Mapping[str, str]] = {
 
 
 def denied_outcome(request: ApprovalRequest) -> CallOutcome:
-    """The outcome of a call whose request ended in anything but an approval."""
+    """Makes the outcome of a call whose request ended in anything but an approval."""
     refusal = ToolDenied(
         source=_SOURCES[request.state],
         approval_id=request.id,

@@ -1,4 +1,4 @@
-"""What an approval is bound to: the digest of a call, and the short mark people compare."""
+"""Computes what an approval is bound to: the digest of a call, and the short mark people compare."""
 
 import hashlib
 import hmac
@@ -24,7 +24,7 @@ def call_digest(
     definition: str,
     args: Mapping[str, Any],
 ) -> str:
-    """sha-256 over RFC 8785 of `v` and all of these, as 64 hex digits.
+    """Computes the sha-256 over RFC 8785 of `v` and all of these, as 64 hex digits.
 
     `requester` is the id of who asked, `nonce` the one of their principal: once the server has forgotten a turn,
     another may have its id, and has none of its calls.
@@ -52,7 +52,8 @@ _ASKED: Final = set(Question.model_fields) - _MOMENTS
 
 
 def question_hash(question: Question) -> str:
-    """sha-256 over RFC 8785 of what people are asked: call, terms and words, without code, moments and ending.
+    """Computes the sha-256 over RFC 8785 of what people are asked: call, terms and words, without code, times and
+    ending.
 
     A decision names it, so its signature covers everything that its author was shown. Raises `NotCanonical`.
     """
@@ -67,7 +68,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def doubt_digest(digest: str, ticket: int) -> str:
-    """What an answer about a call in doubt is bound to: the call's digest and the ticket of the try in question.
+    """Computes what an answer about a call in doubt is bound to, of the call's digest and the ticket in question.
 
     It is no call's digest, so that no answer to one question passes for an answer to the other.
     """
@@ -75,7 +76,8 @@ def doubt_digest(digest: str, ticket: int) -> str:
 
 
 def digest_mark(digest: str, key: bytes) -> str:
-    """The first 8 hex digits of HMAC-SHA256 of `digest`: it lets people compare, and masked arguments stay unguessed.
+    """Computes the first 8 hex digits of HMAC-SHA256 of `digest`: people can compare it, and masked arguments stay
+    unguessed.
 
     Raises ValueError without a key: a mark that anyone can compute would give those arguments away.
     """

@@ -1,4 +1,4 @@
-"""What a person's word makes of a call of which nobody knew whether it happened."""
+"""Makes the outcome of a call in doubt from a person's decision."""
 
 from typing import Final
 
@@ -11,7 +11,9 @@ HAPPENED_NOTE: Final = "The tool did not answer; a person says that this happene
 
 
 def happened(call: str, tool: str, word: Decision) -> CallOutcome:
-    """The outcome of a call of which `word` says that it happened; its words are the result, marked as a person's."""
+    """Makes the outcome of a call that `word` states to have happened; its words are the result, marked as a
+    person's.
+    """
     return CallOutcome(
         call=call,
         tool=tool,

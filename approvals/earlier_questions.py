@@ -1,4 +1,4 @@
-"""What people were asked before in a turn, and what that says of a call which comes now. Pure rules."""
+"""Reads a turn's earlier questions for what they mean for a call that comes now. Pure rules."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -13,13 +13,16 @@ from signoff.contracts.canonical_json import NotCanonical
 def denial_of(
     requests: Iterable[ApprovalRequest], ctx: Pinned, tool: str, args: Mapping[str, Any]
 ) -> ApprovalRequest | None:
-    """The request in which somebody denied this very action, under whatever call of the turn; None where nobody did."""
+    """Returns the request in which somebody denied this very action, under whatever call of the turn; None without
+    one.
+    """
     denied = (each for each in requests if each.kind == "approval" and each.state == "denied" and each.tool == tool)
     return next((each for each in denied if _is_about(each, ctx, args)), None)
 
 
 def is_barred(requests: Iterable[ApprovalRequest], call: str) -> bool:
-    """Whether no rule and no remembered answer may run `call`, as people are asked about it or have not let it run.
+    """Returns whether no rule and no remembered answer may run `call`, as people are asked about it or did not let it
+    run.
 
     `requests` are every revision, the oldest first. Where the turn gave up an answer that it had, or asks the question
     no longer, the call is judged as one of which nobody was asked.
@@ -37,7 +40,7 @@ def is_barred(requests: Iterable[ApprovalRequest], call: str) -> bool:
 
 
 def is_asked_still(request: ApprovalRequest, since: datetime | None = None) -> bool:
-    """Whether a question goes on as it is where its call is judged again, before anybody withdrew it.
+    """Returns whether a question goes on as it is where its call is judged again, before anybody withdrew it.
 
     It waits; or it was asked after `since` (UTC, by the store's clock), when its turn had yet to hear of it: then what
     was answered meanwhile is an answer to that turn, and nobody is asked twice.
@@ -48,17 +51,17 @@ def is_asked_still(request: ApprovalRequest, since: datetime | None = None) -> b
 
 
 def was_asked_since(request: ApprovalRequest, since: datetime | None) -> bool:
-    """Whether a question was asked at that time or later (UTC, by the store's clock); never without a time."""
+    """Returns whether a question was asked at that time or later (UTC, the store's clock); False without a time."""
     return since is not None and request.opened_at is not None and request.opened_at >= since
 
 
 def is_bound_to(requests: Iterable[ApprovalRequest], ctx: Pinned, digest: str, args: Mapping[str, Any]) -> bool:
-    """Whether people were asked about the call with this digest, with these arguments."""
+    """Returns whether people were asked about the call with this digest, with these arguments."""
     return any(each.digest == digest and _is_about(each, ctx, args) for each in requests)
 
 
 def ending_of(requests: Iterable[ApprovalRequest], digest: str) -> ApprovalRequest | None:
-    """The request in which people said for good what became of a try: that it happened, or that it is given up.
+    """Returns the request in which people settled for good that an attempt happened, or that it is given up.
 
     `digest` is what answers about that try are bound to.
     """
@@ -67,14 +70,13 @@ def ending_of(requests: Iterable[ApprovalRequest], digest: str) -> ApprovalReque
 
 
 def last_asked(requests: Iterable[ApprovalRequest]) -> Iterable[datetime]:
-    """When people were asked and answered, and until when they were or are waited for (UTC)."""
+    """Yields when people were asked and answered, and until when they were or are waited for (UTC)."""
     moments = (at for each in requests for at in (each.opened_at, each.decided_at, each.expires_at))
     return (at for at in moments if at is not None)
 
 
 def _is_about(request: ApprovalRequest, ctx: Pinned, args: Mapping[str, Any]) -> bool:
-    """Whether a request of this turn was about these arguments: its digest is made again, with those in place of its
-    own."""
+    """Returns whether a request of this turn was about these arguments, by computing its digest with them."""
     try:
         digest = call_digest(
             tenant=ctx.tenant,

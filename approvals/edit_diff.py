@@ -1,4 +1,4 @@
-"""What an edit changed, as cards show it: old and new side by side, hidden values never."""
+"""Compares cards before and after an edit: old and new side by side, hidden values never."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -10,16 +10,20 @@ _ABSENT: Final = "nothing"
 
 
 class Change(NamedTuple):
-    """One argument before and after; "" where there was, or is, none."""
+    """One argument before and after an edit."""
 
     name: str
+    """The argument's dotted name."""
     label: str
+    """The argument's label."""
     before: str
+    """The old value; "" where there was none."""
     after: str
+    """The new value; "" where there is none."""
 
 
 def changes(before: Sequence[CardRow], after: Sequence[CardRow]) -> tuple[Change, ...]:
-    """The rows that differ, in the order of the new card, those that are gone last.
+    """Returns the rows that differ, in the order of the new card, those that are gone last.
 
     A change within a hidden value, or beyond where a long one is cut, does not show.
     """
@@ -33,7 +37,7 @@ def changes(before: Sequence[CardRow], after: Sequence[CardRow]) -> tuple[Change
 
 
 def told_to_model(before: Sequence[CardRow], after: Sequence[CardRow]) -> str:
-    """One paragraph that tells the model what a person changed before its call ran."""
+    """Writes one paragraph for the model about what a person changed before its call ran."""
     found = changes(before, after)
     if not found:
         return "A person changed arguments of this call before it ran; they are hidden."

@@ -1,4 +1,4 @@
-"""Remembered answers: what people asked to be remembered, and to which calls it applies. Pure rules."""
+"""Decides which answers are remembered, and to which calls they apply. Pure rules."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,25 +20,28 @@ _ROUNDED: Final = timedelta(milliseconds=1)
 
 @dataclass(frozen=True)
 class Agreed:
-    """What the answers to one question want remembered: `votes` are all whose answer it is, the last one last."""
+    """What the answers to one question want remembered."""
 
     verdict: Literal["approved", "denied"]
+    """The answer."""
     wish: Remember
+    """For which calls, how long and how often."""
     votes: tuple[Vote, ...]
+    """The votes of all whose answer it is, the last one last."""
 
     @property
     def people(self) -> tuple[str, ...]:
-        """Whose answer it is."""
+        """Returns the ids of those whose answer it is."""
         return tuple(dict.fromkeys(vote.decision.subject for vote in self.votes))
 
     @property
     def since(self) -> datetime:
-        """When the last of them answered (UTC)."""
+        """Returns when the last of them answered (UTC)."""
         return self.votes[-1].at
 
 
 def agreed(request: ApprovalRequest) -> Agreed | None:
-    """What is to be remembered of a request that answers have settled; None where nothing is."""
+    """Returns what is to be remembered of a request that answers have settled; None where nothing is."""
     if not request.allow_remember or request.kind != "approval":
         return None
     if request.state == "approved":
@@ -54,7 +57,7 @@ def agreed(request: ApprovalRequest) -> Agreed | None:
 
 
 def like_of(question: Question, wish: Remember, args: Mapping[str, Any]) -> Like:
-    """Which calls are like that of `question`, whose arguments are `args`. Raises `NotCanonical`."""
+    """Returns the selection of calls like that of `question`, whose arguments are `args`. Raises `NotCanonical`."""
     where = wish.where.strip()
     return Like(
         tenant=question.tenant,
@@ -69,16 +72,17 @@ def like_of(question: Question, wish: Remember, args: Mapping[str, Any]) -> Like
 
 
 def question_of(grant: Grant, questions: Iterable[Question]) -> Question | None:
-    """The question, among those of the approval that `grant` names, whose answers it claims to come of."""
+    """Returns the question, among those of the approval that `grant` names, to which its answers belong; or None."""
     return next((each for each in questions if grant_id(each.id, each.revision, grant.verdict) == grant.id), None)
 
 
 def borne_out(
     grant: Grant, question: Question, answers: Iterable[StoredAnswer], now: datetime, args: Mapping[str, Any]
 ) -> Agreed | None:
-    """What the answers to `question`, whose arguments are `args`, make of `grant`; None where it says anything else.
+    """Returns what the answers to `question`, whose arguments are `args`, want remembered; None where `grant` differs
+    from it.
 
-    The caller checks the signatures. Who can write grants could else let any call run.
+    The caller checks the signatures. Without this check, whoever can write grants could let any call run.
     """
     # How the question ended later takes no answer back that was given before.
     found = agreed(request_at(question.model_copy(update={"ended_at": None, "ended_as": None}), answers, now))
@@ -94,7 +98,7 @@ def borne_out(
 
 
 def likeness(tool: str, definition: str, args: Mapping[str, Any]) -> str:
-    """The digest of a call without its turn and number: what `exactly these arguments` means.
+    """Computes the digest of a call without its turn and number: the meaning of `exactly these arguments`.
 
     Raises `NotCanonical` for arguments that RFC 8785 cannot write.
     """
@@ -102,17 +106,17 @@ def likeness(tool: str, definition: str, args: Mapping[str, Any]) -> str:
 
 
 def grant_id(approval_id: str, revision: int, verdict: Verdict) -> str:
-    """The id of what an answer left behind: the same each time it is written, so that it is written once."""
+    """Computes the id of an answer's grant: the same each time it is written, so that it is written once."""
     return f"g{sha256_hex([approval_id, revision, verdict])[: _ID_CHARS - 1]}"
 
 
 def grant_rule(grant: str) -> str:
-    """The rule that a call ran by: `grant:<id>`."""
+    """Names the rule of a call that ran by a grant: `grant:<id>`."""
     return f"{GRANT_RULE}{grant}"
 
 
 def wish_problem(wish: Remember) -> str:
-    """Why an answer cannot be remembered for so long or so often; "" when it can."""
+    """Returns why an answer cannot be remembered for so long or so often; "" when it can."""
     if not 0 < wish.seconds <= MAX_REMEMBERED_SECONDS:
         days = MAX_REMEMBERED_SECONDS / 86_400
         return f"`remember.seconds`: more than 0, and {MAX_REMEMBERED_SECONDS:.0f} ({days:.0f} days) at most"
@@ -122,7 +126,7 @@ def wish_problem(wish: Remember) -> str:
 
 
 def agreed_wish(decisions: Sequence[Decision], quorum: int) -> Remember | None:
-    """What everybody who approved wants remembered; None unless that is one thing, wanted by all of a quorum.
+    """Returns what everybody who approved wants remembered; None unless that is one thing, wanted by all of a quorum.
 
     Of different lengths and counts the smallest hold. The caller has checked whose decisions these are.
     """

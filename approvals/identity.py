@@ -1,4 +1,4 @@
-"""The question who answers, or withdraws, a request, and whether they may."""
+"""Makes the tasks that ask who answers, or withdraws, a request, and whether they may."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ _OPERATORS: Final = "role:admin"
 
 
 def identify(decision: Decision, request: ApprovalRequest) -> IdentifyTask:
-    """The question who answered `request`, and whether they may."""
+    """Makes the task that asks who answered `request`, and whether they may."""
     return IdentifyTask(
         decision=decision,
         tenant=request.tenant,
@@ -26,7 +26,7 @@ def identify(decision: Decision, request: ApprovalRequest) -> IdentifyTask:
 
 
 def withdrawer(wish: Decision, request: ApprovalRequest) -> IdentifyTask:
-    """The question who wishes to withdraw `request`: who asked, who may decide, or an administrator."""
+    """Makes the task that asks who withdraws `request`: its requester, somebody who may decide, or an administrator."""
     asker = f"user:{request.requester.user}"
     return IdentifyTask(
         decision=wish,

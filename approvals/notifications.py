@@ -1,4 +1,4 @@
-"""Of what happens to a request, what those who are asked are told on their channels."""
+"""Decides which events of a request its approvers get on their channels."""
 
 from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
@@ -10,10 +10,12 @@ RequestEventKind: TypeAlias = Literal["opened", "reminded", "escalated", "closed
 
 
 class RequestEvent(NamedTuple):
-    """One thing that those who are asked are to be told, and the request as it is, or ended."""
+    """One event for a request's approvers."""
 
     kind: RequestEventKind
+    """What happened."""
     request: ApprovalRequest
+    """The request in its present state, or as it ended."""
 
 
 _ENDING = (
@@ -24,9 +26,9 @@ _ENDING = (
 
 
 def events_between(before: ApprovalRequest | None, after: ApprovalRequest, now: datetime) -> tuple[RequestEvent, ...]:
-    """What is told when `before`, if there was one, has become `after`; nothing where no channel is named.
+    """Returns the events between `before`, if there was one, and `after`; none where no channel is named.
 
-    Each revision is opened and closed once, whatever else happens. What is closed is the revision that people saw.
+    Each revision is opened and closed once, whatever else happens. The closed revision is the one that people saw.
     """
     if not after.notify and (before is None or not before.notify):
         return ()
@@ -50,7 +52,7 @@ def _escalations(request: ApprovalRequest) -> int:
 
 
 def _closed(before: ApprovalRequest, after: ApprovalRequest, now: datetime) -> ApprovalRequest:
-    """`before` as it ended: as `after` did, or replaced by it where that waits again."""
+    """Returns `before` as it ended: as `after` did, or replaced by it where that waits again."""
     if after.state != "pending":
         ending = dict(after)
         return before.model_copy(update={name: ending[name] for name in _ENDING})

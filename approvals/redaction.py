@@ -1,4 +1,4 @@
-"""Secret values out of whatever is told: as they are, and in each spelling in which they get into words. Pure."""
+"""Removes secret values from texts, in every spelling in which they get into words. Pure."""
 
 import html
 import json
@@ -15,9 +15,10 @@ LEAST_CHARS: Final = 3
 
 
 def hide(value: Any, secrets: Collection[str], instead: Callable[[Any], Any], path: str = "") -> Any:
-    """`value`, which lies at `path`, with `instead` of each value whose dotted name is secret; items have their list's.
+    """Replaces in `value`, which lies at `path`, each value whose dotted name is secret by `instead`; items have their
+    list's name.
 
-    What is not secret is not copied where nothing in it is.
+    Parts without a secret are not copied.
     """
     if not secrets:
         return value
@@ -28,14 +29,14 @@ def hide(value: Any, secrets: Collection[str], instead: Callable[[Any], Any], pa
 
 
 def secret_values(args: Any, names: Collection[str]) -> frozenset[str]:
-    """The texts, of `LEAST_CHARS` and more, within the arguments of `args` whose dotted names are secret."""
+    """Returns the texts, of `LEAST_CHARS` and more, within the arguments of `args` whose dotted names are secret."""
     found: list[Any] = []
     hide(args, names, found.append)
     return frozenset(text for each in found for text in texts_of(each))
 
 
 def texts_of(value: Any) -> Iterator[str]:
-    """Every text and number of `LEAST_CHARS` and more in a JSON value; of bytes, their text."""
+    """Yields every text and number of `LEAST_CHARS` and more in a JSON value; of bytes, their text."""
     stack = [value]
     while stack:
         item = stack.pop()
@@ -50,9 +51,9 @@ def texts_of(value: Any) -> Iterator[str]:
 
 
 def without(text: str, secrets: Collection[str]) -> str:
-    """`text` with `[hidden]` in the place of each secret, also where quotes, backslashes or line ends are escaped.
+    """Replaces each secret in `text` by `[hidden]`, also where quotes, backslashes or line ends are escaped.
 
-    Where looking would take too long (`REDACTION_CHARS`), nothing of the text is told.
+    Where searching would take too long (`REDACTION_CHARS`), the whole text is replaced.
     """
     if not secrets or not text:
         return text
@@ -66,7 +67,7 @@ def without(text: str, secrets: Collection[str]) -> str:
 
 @lru_cache(maxsize=16)
 def _forms(secrets: frozenset[str]) -> tuple[str, ...]:
-    """Every spelling of the secrets, made once for all texts of a call: many of both took minutes.
+    """Returns every spelling of the secrets, made once for all texts of a call: many of both took minutes.
 
     The longest first: where one secret is part of another, the other's rest would stay in the text.
     """
@@ -75,7 +76,7 @@ def _forms(secrets: frozenset[str]) -> tuple[str, ...]:
 
 
 def value_without(value: Any, secrets: Collection[str]) -> Any:
-    """A JSON value without the secrets, in its texts and names; a number goes only where it is one as a whole.
+    """Removes the secrets from a JSON value, from its texts and names; a number goes only where it is one as a whole.
 
     Not copied where there is no secret.
     """
@@ -96,7 +97,8 @@ def _name_without(name: Any, secrets: Collection[str]) -> Any:
 
 
 def arguments_without(args: Any, names: Collection[str], secrets: Collection[str], path: str = "") -> Any:
-    """`args`, or what lies at `path` of them, as shown: secrets out of texts that are not secret arguments themselves.
+    """Removes secrets from the texts of `args`, or of what lies at `path` of them, that are no secret arguments
+    themselves.
 
     Numbers and names stay: an agent that chooses its secrets must not choose which amounts people see.
     """

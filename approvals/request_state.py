@@ -1,4 +1,6 @@
-"""A request as its row in the store, the answers to it and the clock make it: the one reading of what was decided."""
+"""Computes a request from its row in the store, the answers to it and the clock: the one reading of what was
+decided.
+"""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -13,22 +15,24 @@ NO_CARD = Card(effect="")
 
 
 class StoredAnswer(NamedTuple):
-    """One answer as it was taken, in the order of `number`, which counts from 1 within an approval.
-
-    `answered_at` is the store's clock. `settles`: nobody was asked any more after it. `void`: a yes that its turn did
-    not take, so that it counts for nothing.
-    """
+    """One answer as it was stored."""
 
     revision: int
+    """The revision of the question that it answers."""
     number: int
+    """Its number within its approval, from 1, in the order of storing."""
     vote: Vote
+    """The vote."""
     answered_at: datetime
+    """When it was stored, by the store's clock."""
     settles: bool = False
+    """Whether it settled the question: nobody was asked any more after it."""
     void: bool = False
+    """Whether it is a yes that its turn did not take, so that it counts for nothing."""
 
 
 def request_of(question: Question, card: Card = NO_CARD) -> ApprovalRequest:
-    """The request of a question as it was opened, before anybody answered."""
+    """Makes the request of a question as it was opened, before anybody answered."""
     fields = dict(question) | {"question_hash": question_hash(question), "card": card}
     request = ApprovalRequest(**fields)
     return request if question.opened_at is None else deadlines.opened(request, question.opened_at)
@@ -37,7 +41,7 @@ def request_of(question: Question, card: Card = NO_CARD) -> ApprovalRequest:
 def request_at(
     question: Question, answers: Iterable[StoredAnswer], moment: datetime, card: Card = NO_CARD
 ) -> ApprovalRequest:
-    """The request at `moment`: its answers counted in their order, each at its own time, then what time has brought.
+    """Makes the request at `moment`: its answers counted in order, each at its own time, then what time has brought.
 
     `answers` are those of the whole approval; an edit of the revision before is its author's yes to this one.
     """
@@ -59,7 +63,7 @@ def request_at(
 
 
 def edit_stands(answers: Iterable[StoredAnswer], revision: int, delivery: str) -> bool:
-    """Tells whether a change of the arguments that `revision` asks about may still be asked in its place.
+    """Returns whether a change of the arguments that `revision` asks about may still be asked in its place.
 
     It may not where anything settled that revision, a denial or a withdrawal as well, nor where the author of the
     change, brought as `delivery`, has answered again since. A raw message lies in no store: of it only the first is

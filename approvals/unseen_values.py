@@ -1,7 +1,7 @@
-"""Unseen values of a card: what it does not draw, where every value can be read instead, and what proves that it was.
+"""Lists the values that a card does not draw in full, and proves that somebody saw them.
 
 A card has little room. Whoever approves a call whose card is not whole has to have opened every value of that very
-question before: here is what those values are, in pages, and the proof that an answer over the API sends back.
+question before: this module makes the pages of these values, and the proof that an answer over the API sends back.
 """
 
 import hashlib
@@ -24,23 +24,26 @@ SEEN_NEEDED: Final = "its card does not draw every value: read all of them first
 
 
 class Value(NamedTuple):
-    """One value in full: its dotted name, its label, and its text with marks for whatever is invisible.
-
-    `size` is in bytes of UTF-8 and `sha256` that of those bytes, for long texts alone.
-    """
+    """One value in full."""
 
     name: str
+    """Its dotted name."""
     label: str
+    """Its label."""
     text: str
+    """Its text, with marks for whatever is invisible."""
     secret: bool = False
+    """Whether it is hidden."""
     size: int = 0
+    """Its bytes of UTF-8, for long texts alone."""
     sha256: str = ""
+    """The sha-256 of these bytes, for long texts alone."""
 
 
 def every_value(
     args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str], texts: Collection[str] = ()
 ) -> list[Value]:
-    """Every value of a call in its order, in full; secret ones say only that they are there.
+    """Returns every value of a call in its order, in full; of secret ones only that they exist.
 
     `texts` are values of secret arguments that no other value repeats, beside those of `args` themselves.
     """
@@ -49,12 +52,12 @@ def every_value(
 
 
 def pages_of(values: Sequence[Value]) -> list[Sequence[Value]]:
-    """The values in pages of `VALUES_PER_PAGE`; one page at least."""
+    """Splits the values into pages of `VALUES_PER_PAGE`; one page at least."""
     return [values[at : at + VALUES_PER_PAGE] for at in range(0, len(values), VALUES_PER_PAGE)] or [()]
 
 
 def seen_hash(question_hash: str, shown: Any) -> str:
-    """What somebody who was given every value of a question sends back with a yes: sha-256 in hex.
+    """Computes the proof that somebody got every value of a question, sent back with a yes: sha-256 in hex.
 
     `shown` are the arguments as they were given, with masks for what is secret.
     """

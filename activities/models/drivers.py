@@ -1,4 +1,4 @@
-"""Which driver answers for a model string."""
+"""Builds the driver of each model string."""
 
 import importlib
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _PROVIDER = "signoff.activities.models.pydantic_ai_driver"
 
 
 def build_drivers(catalog: Catalog, *, instead: str = "") -> Mapping[str, Driver]:
-    """A driver for the model of every actor; `instead` names one model that answers for the scripted ones.
+    """Builds a driver for the model of every actor; `instead` names one model that answers for the scripted ones.
 
     Raises `ConfigError` for a model that cannot be had: a typo, a missing extra, a missing key or secret.
     """
@@ -27,7 +27,9 @@ def build_drivers(catalog: Catalog, *, instead: str = "") -> Mapping[str, Driver
 
 
 def build_driver(model: str) -> Driver:
-    """`scripted:module:attribute` names an object that completes; anything else is a provider's `provider:model`."""
+    """Builds a driver: `scripted:module:attribute` names an object that completes; else it is a provider's
+    `provider:model`.
+    """
     if model.startswith(SCRIPTED):
         return _scripted(model)
     if lacks := missing_extra(extra_of_model(model)):

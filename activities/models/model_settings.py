@@ -1,4 +1,4 @@
-"""An actor's settings as its model gets them: secrets are read from the environment here, and kept nowhere."""
+"""Resolves an actor's settings for its model: secrets are read from the environment here, and kept nowhere."""
 
 import os
 from typing import Any
@@ -9,7 +9,10 @@ from signoff.registry.actor import Actor
 
 
 def model_settings(actor: Actor) -> dict[str, Any]:
-    """The settings with the value of each variable that they name. Raises `ConfigError` for one that is not set."""
+    """Returns the settings with the value of each variable that they name.
+
+    Raises `ConfigError` for one that is not set.
+    """
 
     def read(name: str) -> str:
         value = os.environ.get(name, "")

@@ -1,4 +1,4 @@
-"""A driver over pydantic-ai's direct model requests: any provider it knows, any OpenAI-compatible address.
+"""Drives models by pydantic-ai's direct requests: any provider it knows, any OpenAI-compatible address.
 
 Imported only when an actor names such a model: the library takes a second to load.
 """
@@ -51,13 +51,13 @@ _TRY_AGAIN: Final = (408, 409, 425, 429)
 
 
 class ProviderModel:
-    """One model of one provider; made at worker start so that a missing key or extra is found there."""
+    """Drives one model of one provider; made at worker start so that a missing key or extra is found there."""
 
     def __init__(self, name: str, model: Model | None = None) -> None:
         self._model = model or _find(name)
 
     async def complete(self, request: CompletionRequest) -> Completion:
-        """Ask the provider once. Raises `ModelUnavailable` (429, 5xx, no connection) or `ModelRefused` (other 4xx)."""
+        """Asks the provider once. Raises `ModelUnavailable` (429, 5xx, no connection) or `ModelRefused` (other 4xx)."""
         settings: dict[str, Any] = {"timeout": TIMEOUT, "max_tokens": MAX_TOKENS} | request.settings
         try:
             # Entering holds the provider's connections open and leaving the last time closes them.
@@ -79,7 +79,7 @@ class ProviderModel:
 
 
 def to_library(request: CompletionRequest) -> list[ModelMessage]:
-    """Our messages as the library's; the provider's own responses are put back where they still load."""
+    """Converts messages to the library's; the provider's own responses are put back where they still load."""
     found = [
         _response(message, provider) if message.role == "assistant" else _request(message, request.instructions)
         for message, provider in zip(request.messages, request.provider, strict=True)
@@ -88,7 +88,7 @@ def to_library(request: CompletionRequest) -> list[ModelMessage]:
 
 
 def from_library(response: ModelResponse) -> Completion:
-    """The library's response as ours, with the original kept beside it."""
+    """Converts the library's response, with the original kept beside it."""
     calls = tuple(
         ProposedCall(tool=part.tool_name, args=part.args, provider_call=part.tool_call_id)
         for part in response.parts
@@ -155,7 +155,7 @@ def _request_parts(message: Message) -> Iterator[UserPromptPart | ToolReturnPart
 
 
 def _told(part: ResultPart) -> Any:
-    """A result as the model reads it, the engine's own words before the tool's."""
+    """Converts a result for the model, the engine's own words before the tool's."""
     value = part.value.inline
     if not part.note:
         return value
@@ -190,7 +190,7 @@ def _pack(response: ModelResponse) -> bytes:
 
 
 def _unpack(body: bytes) -> ModelResponse | None:
-    """The response, or None when this version of the library cannot read it any more."""
+    """Loads the response, or returns None when this version of the library cannot read it any more."""
     try:
         # A turn may wait through upgrades of the library: what does not load any more is rebuilt from our own parts.
         found = ModelMessagesTypeAdapter.validate_python(json.loads(body)["messages"])
