@@ -46,7 +46,7 @@ from signoff.formats.nearest_name import cut
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policypool import ask_rules
 from signoff.registry.gates.argument_check import as_run
-from signoff.registry.gates.pipeline import Judgement, Known, judge, next_tally
+from signoff.registry.gates.pipeline import Judgement, Known, action_hash, judge, next_tally
 from signoff.registry.hooks import override_hash
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
@@ -151,7 +151,7 @@ class GateActivity:
                 catalog.may_block, judge, catalog, task.ctx, call, args, tally, dry_run=dry_run, known=known
             )
             before, tally = tally, next_tally(tally, call, args, found)
-            batch.append(_Judged(call, args, found, before, tally.last_action))
+            batch.append(_Judged(call, args, found, before, action_hash(call, args, found)))
         return batch, tally
 
     async def _settled_before(

@@ -36,11 +36,8 @@ class Tally(Shape):
     calls: int = 0
     """How many calls there were."""
     per_tool: dict[str, int] = Field(default_factory=dict)
-    """How many calls there were of each tool."""
-    last_action: str = ""
-    """sha-256 of the last call's name and arguments."""
-    identical: int = 0
-    """How often the last call was made in a row."""
+    recent: tuple[str, ...] = ()
+    """The marks of the last `RECENT_CALLS` calls, oldest first: the beginning of the sha-256 of name and arguments."""
     denials: int = 0
     """How many calls were denied in a row."""
 

@@ -103,6 +103,8 @@ MAX_COMPLETIONS: Final = 20
 MAX_CALLS: Final = 1_000
 MAX_CALLS_PER_TOOL: Final = 25
 MAX_IDENTICAL_CALLS: Final = 5
+RECENT_CALLS: Final = 20
+"""Calls among which equal ones are counted: one other call in between does not begin the count anew."""
 MAX_DENIALS_IN_A_ROW: Final = 3
 MAX_ACTIVE_SECONDS: Final = 3_600.0
 """Seconds of model and tool time of one turn; waiting for people does not count."""

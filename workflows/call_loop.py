@@ -152,8 +152,7 @@ class Settling:
             asked = {"calls": (call,), "tally": before, "agent_says": says}
             gated = await judged(self._gates.model_copy(update=asked))
             # The model repeats itself even where fallbacks come between its equal calls.
-            same = {"last_action": before.last_action, "identical": before.identical}
-            self._record.tally = gated.tally.model_copy(update=same)
+            self._record.tally = gated.tally.model_copy(update={"recent": before.recent})
         # Its end may be the beginning of the next one: that must stand in the history where it happened.
         ruling = self._asking.enter(_shared(gated.rulings[0], primary, local=False))
         self._show()

@@ -9,7 +9,7 @@ from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import CallCode, Pinned, ToolDenied
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.ids import is_tool_name
-from signoff.contracts.limits import MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS
+from signoff.contracts.limits import MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS, RECENT_CALLS
 from signoff.contracts.message import CallPart
 from signoff.formats.json_schema import Problem
 from signoff.formats.nearest_name import did_you_mean, shown
@@ -40,6 +40,8 @@ UNREMEMBERED_RULES: Final = (DOUBTED_RULE, PERMISSION_RULE)
 """Rules of calls that people are asked about one by one: no answer to them is remembered, and none answers them."""
 # No tool can be called so, see `TOOL_NAME_PATTERN`.
 _UNNAMEABLE: Final = "?"
+_MARK_CHARS: Final = 16
+"""Of a call's hash in the tally, which lies in the history with each completion."""
 
 
 @dataclass(frozen=True)
@@ -151,16 +153,20 @@ def _judged(proposal: _Proposal, tool: Tool) -> Judgement:
 def next_tally(tally: Tally, call: CallPart, args: Any, judgement: Judgement) -> Tally:
     """The tally with this call counted, whatever became of it. Denials are counted where decisions arrive."""
     key = _tally_key(call)
-    # What failed at the shape may be impossible to hash: what the model's own text was refused for stands for it.
-    action = _action(call, args) if judgement.gate != "shape" else _action(call, call.malformed)
+    mark = action_hash(call, args, judgement)[:_MARK_CHARS]
     return tally.model_copy(
         update={
             "calls": tally.calls + 1,
             "per_tool": {**tally.per_tool, key: tally.per_tool.get(key, 0) + 1},
-            "last_action": action,
-            "identical": tally.identical + 1 if action == tally.last_action else 1,
+            "recent": (*tally.recent, mark)[-RECENT_CALLS:],
         }
     )
+
+
+def action_hash(call: CallPart, args: Any, judgement: Judgement) -> str:
+    """Hashes a judged call's name and arguments; two calls that do the same have the same hash."""
+    # What failed at the shape may be impossible to hash: what the model's own text was refused for stands for it.
+    return _action(call, args if judgement.gate != "shape" else call.malformed)
 
 
 def shape(proposal: _Proposal) -> Judgement | None:
@@ -182,8 +188,8 @@ def caps(proposal: _Proposal) -> Judgement | None:
         why = f"this turn has made its {calls} calls; answer with what you have"
     elif tally.per_tool.get(_tally_key(call), 0) >= MAX_CALLS_PER_TOOL:
         why = f"{shown(call.tool)} was called {MAX_CALLS_PER_TOOL} times in this turn; do without it"
-    elif tally.identical >= MAX_IDENTICAL_CALLS and tally.last_action == _action(call, proposal.args):
-        why = f"this is the same call for the {tally.identical + 1}th time in a row; do something else"
+    elif (equal := tally.recent.count(_action(call, proposal.args)[:_MARK_CHARS])) >= MAX_IDENTICAL_CALLS:
+        why = f"the same call was made {equal} times among the last {len(tally.recent)} calls; do something else"
     else:
         return None
     return proposal.settled("caps", "too_many_calls", why)

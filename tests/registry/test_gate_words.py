@@ -51,7 +51,7 @@ def settled(gate: GateName, code: CallCode, message: str, **fields: Any) -> Judg
 
 def action(args: Any, tool: str = "book_flight") -> str:
     """The mark by which identical calls are told."""
-    return sha256_hex([tool, args])
+    return sha256_hex([tool, args])[:16]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_calls_of_one_tool(made: int, runs: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("identical", "last", "runs"),
+    ("identical", "mark", "runs"),
     [
         (MAX_IDENTICAL_CALLS - 1, action(GOOD), True),
         (MAX_IDENTICAL_CALLS, action(GOOD), False),
@@ -134,13 +134,13 @@ def test_calls_of_one_tool(made: int, runs: bool) -> None:
         (MAX_IDENTICAL_CALLS, action(GOOD, "search"), True),
     ],
 )
-def test_identical_calls(identical: int, last: str, runs: bool) -> None:
-    """Gate 2: the sixth time in a row, by name and arguments."""
-    ruling = judged(catalog(), tally=Tally(identical=identical, last_action=last))
+def test_identical_calls(identical: int, mark: str, runs: bool) -> None:
+    """Gate 2: the sixth time among the last calls, by name and arguments."""
+    ruling = judged(catalog(), tally=Tally(recent=("another", *[mark] * identical)))
     if runs:
         assert ruling.kind == "run"
         return
-    message = f"this is the same call for the {identical + 1}th time in a row; do something else"
+    message = f"the same call was made {identical} times among the last {identical + 1} calls; do something else"
     assert ruling == settled("caps", "too_many_calls", message)
 
 
@@ -270,12 +270,12 @@ def test_a_tally_counts_every_call() -> None:
     """One more call, one more of its tool, and whether it is the same as the last; denials are left alone."""
     found, call = catalog(), proposed()
     first = next_tally(Tally(denials=2), call, GOOD, judged(found))
-    assert first == Tally(calls=1, per_tool={"book_flight": 1}, last_action=action(GOOD), identical=1, denials=2)
+    assert first == Tally(calls=1, per_tool={"book_flight": 1}, recent=(action(GOOD),), denials=2)
     second = next_tally(first, call, GOOD, judged(found))
-    assert (second.calls, second.per_tool, second.identical) == (2, {"book_flight": 2}, 2)
+    assert (second.calls, second.per_tool, second.recent) == (2, {"book_flight": 2}, (action(GOOD),) * 2)
     other = next_tally(second, proposed("search"), GOOD, judged(found))
     assert (other.calls, other.per_tool) == (3, {"book_flight": 2, "search": 1})
-    assert (other.identical, other.last_action) == (1, action(GOOD, "search"))
+    assert other.recent == (action(GOOD), action(GOOD), action(GOOD, "search"))
 
 
 def test_a_tally_counts_what_has_no_shape_by_what_was_wrong() -> None:
@@ -283,19 +283,19 @@ def test_a_tally_counts_what_has_no_shape_by_what_was_wrong() -> None:
     call = proposed(malformed="not JSON")
     ruling = judged(catalog(), call=call)
     tally = next_tally(Tally(), call, {}, ruling)
-    assert tally.last_action == action("not JSON")
+    assert tally.recent == (action("not JSON"),)
     again = next_tally(tally, call, {}, ruling)
-    assert again.identical == 2
+    assert again.recent == (action("not JSON"),) * 2
     unwritable = proposed()
     huge = {"n": 2**60}
-    assert next_tally(Tally(), unwritable, huge, judged(catalog(), huge)).last_action == action("")
+    assert next_tally(Tally(), unwritable, huge, judged(catalog(), huge)).recent == (action(""),)
 
 
 def test_unspeakable_names_share_one_count() -> None:
     """A name that could name no tool is counted as `?`."""
     call = proposed("no such name")
     tally = next_tally(Tally(), call, GOOD, judged(catalog(), call=call))
-    assert (tally.per_tool, tally.last_action) == ({"?": 1}, action(GOOD, "?"))
+    assert (tally.per_tool, tally.recent) == ({"?": 1}, (action(GOOD, "?"),))
     full = Tally(per_tool={"?": MAX_CALLS_PER_TOOL})
     assert judged(catalog(), call=call, tally=full).gate == "caps"
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from registry_kit import a_call, a_tool, an_actor, pinned
 
 from signoff.contracts.activity_messages import Tally, TurnLimits
-from signoff.contracts.limits import MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS
+from signoff.contracts.limits import MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS, RECENT_CALLS
 from signoff.formats.json_schema import Problem
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import Catalog, build_catalog
@@ -85,8 +85,8 @@ def test_caps_stop_a_loop(tally: Tally) -> None:
 
 
 @pytest.mark.row("E48")
-def test_sixth_identical_call_in_a_row_is_too_many() -> None:
-    """Gate 2: five identical calls run; a different one in between starts the count anew, order of keys does not."""
+def test_sixth_identical_call_is_too_many() -> None:
+    """Gate 2: five identical calls run, the order of keys aside; a different one in between does not reset the count."""
     found, tally = catalog(), Tally()
     for turn in range(MAX_IDENTICAL_CALLS):
         args = dict(reversed(GOOD.items())) if turn % 2 else GOOD
@@ -94,10 +94,14 @@ def test_sixth_identical_call_in_a_row_is_too_many() -> None:
         assert ruling.kind == "run"
         tally = next_tally(tally, a_call(), args, ruling)
     assert ruled(found, tally=tally).code == "too_many_calls"
-    other = {**GOOD, "totalCost": 1}
+    for cost in range(1, RECENT_CALLS - MAX_IDENTICAL_CALLS + 1):
+        other = {**GOOD, "totalCost": cost}
+        tally = next_tally(tally, a_call(), other, ruled(found, args=other, tally=tally))
+        assert ruled(found, tally=tally).code == "too_many_calls"
+    other = {**GOOD, "totalCost": RECENT_CALLS}
     tally = next_tally(tally, a_call(), other, ruled(found, args=other, tally=tally))
-    assert ruled(found, tally=tally).kind == "run"
-    assert tally.calls == MAX_IDENTICAL_CALLS + 1 == tally.per_tool["book_flight"]
+    assert ruled(found, tally=tally).kind == "run", "the first of the five is no longer among the last twenty"
+    assert tally.calls == RECENT_CALLS + 1 == tally.per_tool["book_flight"]
 
 
 def test_an_actor_may_have_a_lower_cap() -> None:
