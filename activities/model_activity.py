@@ -21,7 +21,7 @@ from signoff.activities.worker_deps import Room
 from signoff.approvals.redaction import value_without, without
 from signoff.contracts import names
 from signoff.contracts.activity_messages import GateReply, GateTask, ModelReply, ModelTask, Response
-from signoff.contracts.completion import Completion, CompletionRequest, ProposedCall
+from signoff.contracts.completion import Completion, CompletionRequest, Driver, ProposedCall
 from signoff.contracts.content import Content
 from signoff.contracts.errors import ConfigError, ModelRefused, ModelUnavailable
 from signoff.contracts.ids import SessionKey, call_id
@@ -141,7 +141,7 @@ class ModelActivity:
             tools=room.catalog.offered(actor.name, task.ctx, left_out),
             settings=model_settings(actor),
         )
-        completion = self._quiet(messages, await room.driver(actor.model).complete(request))
+        completion = self._quiet(messages, await _completed(room.driver(actor.model), request))
         reply, provider = await self._reply(task, completion)
         return reply.model_copy(update={"withheld": tuple(sorted(left_out))}) if left_out else reply, provider
 
@@ -246,6 +246,36 @@ class ModelActivity:
 
     async def _provider(self, message: Message, place: SessionKey) -> bytes | None:
         return await fetch_in(self._room.store, message.provider, place) if message.provider else None
+
+
+async def _completed(driver: Driver, request: CompletionRequest) -> Completion:
+    """Asks the model, and once more where it answers with nothing. Raises `ModelRefused` where it does so twice."""
+    first = await _asked_once(driver, request)
+    if not _is_empty(first):
+        return first
+    second = await _asked_once(driver, request)
+    if _is_empty(second):
+        # Taken for an answer, it would end the turn as `complete`, with nothing said and nothing done.
+        raise ModelRefused("the model answered twice with nothing, neither words nor a call; ask again, or say more")
+    return dataclasses.replace(second, usage=first.usage + second.usage)
+
+
+async def _asked_once(driver: Driver, request: CompletionRequest) -> Completion:
+    try:
+        return await driver.complete(request)
+    except (ConfigError, ModelRefused, ModelUnavailable):
+        raise
+    except (OSError, TimeoutError) as error:
+        raise ModelUnavailable(f"the model `{request.model}` did not answer ({type(error).__name__})") from None
+    except Exception as error:
+        # A mistake in the driver or the script: the same every time, and its traceback may hold the conversation.
+        _log.exception("the driver of the model %r failed", request.model)
+        why = f"the model `{request.model}` failed with {type(error).__name__}; the worker's log has where"
+        raise ModelRefused(why) from None
+
+
+def _is_empty(completion: Completion) -> bool:
+    return not completion.calls and not completion.text.strip()
 
 
 def _kept(kept: KeptReply) -> ModelReply:

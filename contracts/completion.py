@@ -53,7 +53,10 @@ class Completion:
 
 
 class Driver(Protocol):
-    """Asks a model for completions. Raises `ModelUnavailable` (retried) or `ModelRefused` (final)."""
+    """Asks a model for completions. Raises `ModelUnavailable` (asked again for ten minutes) or `ModelRefused` (final).
+
+    An `OSError` or a timeout counts as the first, every other exception as the second.
+    """
 
     async def complete(self, request: CompletionRequest) -> Completion:
         """Asks the model once."""

@@ -189,6 +189,17 @@ class CallView(Shape):
     """The call in whose place this one was tried, as its tool's fallback."""
 
 
+class ModelRetry(Shape):
+    """The model's answer that a running turn still waits for, after at least one try that failed."""
+
+    attempt: int
+    """The number of the try that runs or comes next, from 2."""
+    error: str = ""
+    """Why the last try failed, in one sentence."""
+    next_at: datetime | None = None
+    """When the next try begins (UTC); None while one runs."""
+
+
 class TurnView(Shape):
     """The answer to the `state` query: everything an onlooker may see of a turn, args of calls excluded."""
 
@@ -218,3 +229,5 @@ class TurnView(Shape):
     """The hash of the catalog that its worker used last."""
     in_session: bool = False
     """Whether a session started it."""
+    model_retry: ModelRetry | None = None
+    """Set while the model is asked again, as the server tells it; the turn itself knows nothing of its tries."""

@@ -39,7 +39,8 @@ from signoff.contracts.message import Message, TextPart, user_message
 from signoff.contracts.person import Principal
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.session_messages import Injection, MailboxMessage, SessionInput, SessionReceipt, SessionView
-from signoff.contracts.turn import CallView, TurnInput, TurnResult, TurnView
+from signoff.contracts.turn import CallView, ModelRetry, TurnInput, TurnResult, TurnView
+from signoff.engine.model_retry import read_model_retry
 from signoff.engine.shared_query import SharedQueries
 from signoff.formats.bounds import out_of_bounds
 from signoff.keys.signature_form import new_nonce, unsigned_principal
@@ -125,7 +126,9 @@ class Signoff:
         # Whoever stands in a turn's place may answer as another: what is known of that one would be told of this one.
         if (view.tenant, view.session, view.turn) != key:
             raise ServerUnavailable(_ANOTHER)
-        return view
+        if view.state != "running":
+            return view
+        return view.model_copy(update={"model_retry": await self._model_retry(key)})
 
     async def begun_with(self, key: TurnKey) -> TurnInput | None:
         """Returns the input that a turn was started with, from its first event; None where that is no turn's input.
@@ -464,6 +467,12 @@ class Signoff:
             return await _asked_until(late, handle, query, about, result_type)
 
         return await self._queries.ask(" ".join((handle.id, query, *about)), ask)
+
+    async def _model_retry(self, key: TurnKey) -> ModelRetry | None:
+        try:
+            return read_model_retry(await self._handle(key).describe(rpc_timeout=self._patience))
+        except RPCError as error:
+            raise _missing(error, key.workflow_id) from None
 
     async def _same_input(self, key: TurnKey, digest: str) -> None:
         try:

@@ -73,6 +73,9 @@ class RespondForm:
         return Payload(state, args["text"], args.get("passTo", ""), parts)
 
     def _problems(self, args: dict[str, Any]) -> list[str]:
+        complete = args.get("state", "complete") == "complete"
+        if complete and not args["text"].strip() and not args.keys() & {"parts", _DATA}:
+            return ["`text` is empty, so that nobody is told anything"]
         if (args.get("state") == "passed") == ("passTo" in args):
             return []
         listed = ", ".join(f"`{peer}`" for peer in self.peers)

@@ -16,6 +16,7 @@ from temporalio.client import Client
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.completion import Completion, CompletionRequest, Driver
 from signoff.contracts.content import text_of
+from signoff.contracts.errors import ModelUnavailable
 from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.person import Person
 from signoff.gateway.app import build_app
@@ -67,6 +68,8 @@ _ORDER: dict[str, Any] = {
     },
     "required": ["to", "items"],
 }
+BUSY: Final = "be busy"
+"""Words to which the model does not answer for now."""
 LINES: Final = 300
 """Lines of an order: its values take more than one page."""
 _TWO: Final = ApprovalPolicy(approvers=("role:finance",), quorum=2, allow_remember=True, edit="approve")
@@ -120,6 +123,8 @@ def react(request: CompletionRequest) -> Completion:
     if settled:
         return respond("; ".join(f"{part.tool}: {part.code} {text_of(part.value)}".strip() for part in settled))
     text = last_user_text(request)
+    if text == BUSY:
+        raise ModelUnavailable("the model's provider answered 503", retry_after=60)
     money = {"amount": 420, "currency": "EUR", "to": "Ana"}
     known: dict[str, tuple[str, Any]] = {
         "pay": ("pay", money),

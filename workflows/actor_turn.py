@@ -30,6 +30,9 @@ with workflow.unsafe.imports_passed_through():
 
 
 _BROKEN_OFF = ("error", "cancelled")
+_ERROR_CODES = {"ConfigError": "config_error", "ModelRefused": "model_refused"}
+_NO_ANSWER = "no worker brought an answer of the model"
+_ASKED_LONG = "it was asked again for ten minutes: ask anew later; what ran before that has run"
 
 
 class _Stop(Exception):
@@ -301,5 +304,6 @@ class ActorTurn:
         # Later the turn has done work, which a failed workflow would not tell: then it ends with a result, as an error.
         if kind == "ConfigError" and self._record.completions == 1:
             return ApplicationError(text, type="ConfigError", non_retryable=True)
-        code = {"ConfigError": "config_error", "ModelRefused": "model_refused"}.get(kind, "model_unavailable")
-        return _Stop(code, text)
+        if kind in _ERROR_CODES:
+            return _Stop(_ERROR_CODES[kind], text)
+        return _Stop("model_unavailable", f"{outcomes.first_error_text(error) or _NO_ANSWER}; {_ASKED_LONG}")

@@ -147,6 +147,16 @@ def error_text(error: FailureError) -> str:
     return error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause or error)
 
 
+def first_error_text(error: FailureError) -> str:
+    """The sentence of our own error somewhere behind an activity's failure; "" where only Temporal says something."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ApplicationError) and cause.type:
+            return cause.message
+        cause = cause.__cause__
+    return ""
+
+
 def was_cancelled(error: FailureError) -> bool:
     """Whether an activity ended because it was cancelled."""
     return isinstance(error.cause, CancelledError)

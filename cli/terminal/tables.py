@@ -135,6 +135,9 @@ def turn_lines(view: TurnView) -> list[Text]:
 def answer_lines(view: TurnView) -> list[Text]:
     """What a turn has done and answered so far: its calls, and once it is over its parts."""
     lines = [call_line(call) for call in view.calls]
+    if view.model_retry is not None:
+        retry = view.model_retry
+        lines.append(Text(f"the model is asked again, try {retry.attempt}: {clean(retry.error)}", style="yellow"))
     if view.result is not None:
         lines += [Text(f"{view.actor}: {content_text(part.content)}") for part in view.result.parts]
         if view.result.error is not None:

@@ -10,7 +10,7 @@ from signoff.contracts.ids import SessionKey
 from signoff.contracts.message import CallPart, Message, TextPart
 from signoff.contracts.names import RESPOND
 from signoff.contracts.parts import RESPONSE
-from signoff.contracts.turn import TurnView
+from signoff.contracts.turn import ModelRetry, TurnView
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.pages.call_view import CallLine, call_line
 from signoff.store.content_store import load_in
@@ -33,13 +33,17 @@ class Said:
 
 @dataclass(frozen=True)
 class Talk:
-    """A whole conversation. `live` while more may come; `error` why it failed."""
+    """A whole conversation.
+
+    `live` while more may come; `error` why it failed; `retry` while the model is asked again.
+    """
 
     entries: tuple[Said, ...]
     state: str
     live: bool
     error: str
     version: str
+    retry: ModelRetry | None = None
 
 
 async def talk_of(deps: GatewayDeps, view: TurnView, language: str) -> Talk:
@@ -48,8 +52,9 @@ async def talk_of(deps: GatewayDeps, view: TurnView, language: str) -> Talk:
     live = view.result is None
     error = view.result.error.message if view.result is not None and view.result.error is not None else ""
     state = view.state if not live or view.state in _LIVE else "running"
-    version = hashlib.sha256(repr((entries, state, error)).encode()).hexdigest()[:16]
-    return Talk(tuple(entries), state, live, error, version)
+    retry = view.model_retry
+    version = hashlib.sha256(repr((entries, state, error, retry)).encode()).hexdigest()[:16]
+    return Talk(tuple(entries), state, live, error, version, retry)
 
 
 async def said_in(deps: GatewayDeps, view: TurnView, language: str, *, after: int = 0, prefix: str = "") -> list[Said]:

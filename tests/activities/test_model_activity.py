@@ -114,8 +114,8 @@ async def test_plain_text_is_a_response(store: Store) -> None:
     """A completion without calls ends the turn with its words."""
     reply = await asked(store, say("hello"))
     assert (reply.response.state, reply.response.text.inline, reply.respond_call) == ("complete", "hello", "")
-    empty = await asked(store, Completion())
-    assert (empty.response.text.inline, empty.message.parts) == ("", ())
+    with pytest.raises(ApplicationError, match="answered twice with nothing"):
+        await asked(store, Completion())
 
 
 @pytest.mark.parametrize("state", ["complete", "clarifying", "awaiting"])

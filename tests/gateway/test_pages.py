@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
-from gateway_desk import BASE, PASSWORD, GatewayDesk
+from gateway_desk import BASE, BUSY, PASSWORD, GatewayDesk
 
 from signoff.contracts.ids import show_code
 
@@ -383,3 +383,13 @@ async def test_pages_are_small_and_not_kept(gateway: GatewayDesk) -> None:
     assert "samesite=lax" in card.headers["set-cookie"].lower()
     assert "<script>" not in card.text
     assert " style=" not in card.text
+
+
+async def test_a_conversation_says_that_the_model_is_asked_again(gateway: GatewayDesk) -> None:
+    """While the provider is out of capacity its page says which try comes and why, in place of a bare `working`."""
+    key = await gateway.start(BUSY)
+    async with browser(gateway) as page, asyncio.timeout(20):
+        address = f"/turns/{key.tenant}.{key.session}.{key.turn}"
+        while "try 2: the model's provider answered 503" not in words((await page.get(address)).text):
+            await asyncio.sleep(0.05)
+    await gateway.desk.signoff.cancel_turn(key)

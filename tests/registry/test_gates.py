@@ -86,7 +86,7 @@ def test_caps_stop_a_loop(tally: Tally) -> None:
 
 @pytest.mark.row("E48")
 def test_sixth_identical_call_is_too_many() -> None:
-    """Gate 2: five identical calls run, the order of keys aside; a different one in between does not reset the count."""
+    """Gate 2: five identical calls run, in any order of keys; another in between does not reset the count."""
     found, tally = catalog(), Tally()
     for turn in range(MAX_IDENTICAL_CALLS):
         args = dict(reversed(GOOD.items())) if turn % 2 else GOOD

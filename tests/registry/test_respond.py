@@ -37,6 +37,7 @@ def test_state_defaults_to_complete() -> None:
         ({"text": "x", "state": "suspended"}, "`state` must be one of"),
         ({"text": "x", "state": "passed"}, "`state` must be one of"),
         ({"text": "x", "passTo": "y"}, "`passTo` is not an argument"),
+        ({"text": " \n"}, "`text` is empty"),
         (None, "must be of type object"),
     ],
 )

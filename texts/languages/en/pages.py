@@ -89,6 +89,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "talk.stop": "Stop this turn",
     "talk.more": "Say something else",
     "talk.thinking": "The agent is working…",
+    "talk.retry": "The model is asked again, try {attempt}: {error}.",
     "talk.paused": "The agent waits for a person. Nothing runs meanwhile, and nothing is lost.",
     "talk.live": "Updates by itself",
     # Something new.

@@ -1,0 +1,99 @@
+"""What becomes of a turn whose model does not answer, answers with nothing, or fails with a mistake of its driver."""
+
+import asyncio
+from datetime import timedelta
+
+from desk_fixtures import bench, catalog_of
+from temporalio.client import Client
+from temporalio.testing import TimeSkipper
+
+from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.contracts.errors import ModelUnavailable
+from signoff.contracts.turn import TurnResult
+from signoff.store.store import Store
+from signoff.testing.scripted import ScriptedModel, respond, say
+
+
+def busy(request: CompletionRequest) -> Completion:
+    """A provider that is out of capacity."""
+    raise ModelUnavailable("the model's provider answered 503", retry_after=60)
+
+
+async def test_a_view_shows_that_the_model_is_asked_again(client: Client, store: Store, task_queue: str) -> None:
+    """While a provider is out of capacity, a view has the number of the next try and why the last one failed."""
+    async with bench(client, store, task_queue, catalog_of([]), ScriptedModel(busy)) as desk:
+        key = await desk.start()
+        async with asyncio.timeout(20):
+            while (retry := (await desk.signoff.view(key)).model_retry) is None:
+                await asyncio.sleep(0.05)
+        await desk.signoff.cancel_turn(key)
+        result = await desk.signoff.result(key)
+    assert (retry.attempt, retry.error) == (2, "the model's provider answered 503")
+    assert retry.next_at is not None
+    assert result.state == "cancelled"
+
+
+async def test_a_turn_whose_model_never_answers_says_so(client: Client, store: Store, task_queue: str) -> None:
+    """After ten minutes of tries the turn ends with what the provider answered, and with what to do."""
+    async with bench(client, store, task_queue, catalog_of([]), ScriptedModel(busy)) as desk:
+        key = await desk.start()
+        async with asyncio.timeout(20):
+            while (await desk.signoff.view(key)).model_retry is None:
+                await asyncio.sleep(0.05)
+        handle = desk.client.get_workflow_handle(key.workflow_id)
+        await TimeSkipper(desk.client).fast_forward(handle, timedelta(minutes=11))
+        result = await desk.signoff.result(key)
+    assert (result.state, result.error is not None and result.error.code) == ("error", "model_unavailable")
+    assert result.error is not None
+    assert result.error.message.startswith("the model's provider answered 503; it was asked again for ten minutes")
+
+
+async def ended(client: Client, store: Store, task_queue: str, *script: Completion | Exception) -> TurnResult:
+    """The result of a turn whose model gives these answers, one a request, and then the last one again."""
+    asked = 0
+
+    def react(request: CompletionRequest) -> Completion:
+        nonlocal asked
+        answer = script[min(asked, len(script) - 1)]
+        asked += 1
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async with bench(client, store, task_queue, catalog_of([]), ScriptedModel(react)) as desk:
+        return await desk.signoff.result(await desk.start())
+
+
+async def test_a_model_that_answers_with_nothing_is_asked_once_more(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """An answer without words and calls is no answer: the next one counts, and the tokens of both."""
+    result = await ended(client, store, task_queue, say(" \n"), respond("done"))
+    assert (result.state, result.completions) == ("complete", 1)
+    assert result.usage == say("").usage + respond("done").usage
+
+
+async def test_a_model_that_has_nothing_to_say_twice_ends_the_turn_in_words(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """A turn in which nothing was said and nothing done is not `complete`."""
+    result = await ended(client, store, task_queue, say(""))
+    assert (result.state, result.parts) == ("error", ())
+    assert result.error is not None
+    assert result.error.code == "model_refused"
+    assert "answered twice with nothing" in result.error.message
+
+
+async def test_a_mistake_in_a_script_ends_the_turn_at_once(client: Client, store: Store, task_queue: str) -> None:
+    """An exception that no driver may raise is a mistake in its code: named, without its words, and not tried again."""
+    result = await ended(client, store, task_queue, ZeroDivisionError("the secret is 7"))
+    assert result.error is not None
+    assert (result.state, result.error.code) == ("error", "model_refused")
+    assert "failed with ZeroDivisionError" in result.error.message
+    assert "secret" not in result.error.message
+
+
+async def test_a_connection_that_breaks_is_tried_again(client: Client, store: Store, task_queue: str) -> None:
+    """A driver's `OSError` counts as a model that is not there for now."""
+    result = await ended(client, store, task_queue, ConnectionResetError("gone"), respond("done"))
+    assert (result.state, result.completions) == ("complete", 1)
