@@ -24,6 +24,7 @@ from pydantic_settings import (
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import DEFAULT_TASK_QUEUE
+from signoff.keys.secret_references import FORMS, is_reference
 
 ENV_PREFIX: Final = "SIGNOFF_"
 SETTINGS_FILE: Final = "signoff.toml"
@@ -77,9 +78,15 @@ def _issuer(text: str) -> str:
 
 
 def _reference(text: str) -> str:
-    kind, _, name = text.partition(":")
-    if kind not in ("env", "file") or not name.strip():
-        raise ValueError("write where the secret is, `env:NAME` or `file:PATH`, never the secret itself")
+    if not is_reference(text):
+        raise ValueError(f"write where the secret is, {FORMS}, never the secret itself")
+    return text
+
+
+def _object_name(text: str) -> str:
+    module, _, attribute = text.partition(":")
+    if text and not (attribute and all(part.isidentifier() for part in module.split("."))):
+        raise ValueError("an object is named as `package.module:name`")
     return text
 
 
@@ -116,12 +123,14 @@ class Settings(BaseSettings):
     """The file of private keys by which the gateway signs; nobody else reads it. In `state_dir` when not given."""
     public_keys: Path = Field(default_factory=_default_public_keys)
     """The file of public keys by which workers check; it holds no secret. In `state_dir` when not given."""
+    secrets: Annotated[str, AfterValidator(_object_name)] = ""
+    """The source that `secret:NAME` is read from, `package.module:name`; without it there are no such references."""
     oidc_issuer: Annotated[str, AfterValidator(_issuer)] | None = None
     """The OpenID Connect provider by which people sign in, as it writes its own name; without it by tokens only."""
     oidc_client_id: str = ""
     """The name that the provider knows the gateway by."""
     oidc_client_secret: Annotated[str, AfterValidator(_reference)] | None = None
-    """Where the gateway's secret at the provider is, `env:NAME` or `file:PATH`; none for a public client."""
+    """Where the gateway's secret at the provider is, a reference such as `env:NAME`; none for a public client."""
     oidc_groups_claim: str = Field(default="groups", min_length=1)
     """The claim that lists the groups of whoever signs in."""
     oidc_roles: dict[str, tuple[str, ...]] = {}

@@ -33,6 +33,7 @@ from signoff.activities.tool_activity import tool_activities
 from signoff.activities.worker_deps import Profile, Room
 from signoff.contracts import names
 from signoff.contracts.errors import ConfigError
+from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Verifier
 from signoff.people.directory import Directory
 from signoff.registry.capabilities import Backend
@@ -63,31 +64,37 @@ async def furnish(
     model: str = "",
     verifier: Verifier | None = None,
     backends: Mapping[str, Backend] | None = None,
+    secrets: SecretProvider | None = None,
 ) -> Room:
     """What the activities of a worker share; `model` answers for scripted models instead of their scripts.
 
     `verifier` checks what the gateway signed; without one no signature is believed. `backends` are for the capabilities
-    that tools declare, by kind; left out, those that need no setting up. Raises `ConfigError` for a model that has no
-    driver, and in the production profile without a verifier that knows a key.
+    that tools declare, by kind; left out, those that need no setting up. `secrets` reads secrets; left out, one without
+    a source of one's own. Raises `ConfigError` for a model that has no driver, for a backend of `secrets`, and in the
+    production profile without a verifier that knows a key.
     """
     policypool.install()
-    verifier = verifier or Verifier()
+    verifier, secrets = verifier or Verifier(), secrets or SecretProvider()
     if profile == "production" and not verifier.key_ids:
         raise ConfigError(
             "a worker of the production profile checks signatures, and it has no public keys: take those that "
             "`signoff keys export` writes where the gateway is, and name them in SIGNOFF_PUBLIC_KEYS",
             field="public_keys",
         )
+    if backends and "secrets" in backends:
+        # A second way would be one whose secrets nobody hides.
+        raise ConfigError("secrets come from the provider: give `secrets` in place of a backend", field="backends")
     return Room(
         catalog=catalog,
         store=store,
         people=people or catalog.people,
-        drivers=build_drivers(catalog, instead=model),
+        drivers=await build_drivers(catalog, secrets, instead=model),
         # A card shows its digest under this key: the bare one would let a masked argument be guessed by trying.
         mark_key=await store.secret_key(_MARK_KEY),
         profile=profile,
         verifier=verifier,
         backends=built_in_backends() if backends is None else backends,
+        secrets=secrets,
     )
 
 

@@ -1,19 +1,18 @@
 """Backends of the capabilities that tools declare: secrets, files, declared hosts."""
 
 import asyncio
-import inspect
 import logging
-import os
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Final
 
 import httpx
 
-from signoff.approvals.redaction import texts_of
+from signoff.contracts.errors import SecretMissing, Unavailable
 from signoff.contracts.ids import is_id
 from signoff.contracts.limits import MIB
+from signoff.keys.secrets import SecretProvider, parts_of
 from signoff.registry.capabilities import Backend, Capabilities, CapabilityError, Granted, Reply
 from signoff.registry.tool import Tool
 
@@ -27,61 +26,28 @@ _THIS_MACHINE: Final = ("localhost", "127.0.0.1")
 _DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 
 
-class EnvironmentSecrets:
-    """Provides secrets from the worker's environment, read when they are used."""
+class GrantedSecrets:
+    """Reads the secrets that one call's tool declares; `used` holds each text that its handler got of them."""
 
-    def resolve(self, declared: Capabilities, tenant: str) -> object:
-        """Returns the declared names."""
-        return _Secrets(declared.secrets)
-
-
-class _Secrets:
-    def __init__(self, names: tuple[str, ...]) -> None:
+    def __init__(self, provider: SecretProvider, names: tuple[str, ...], tenant: str) -> None:
+        self._provider = provider
         self._names = names
-
-    def get(self, name: str) -> str:
-        if name not in self._names:
-            raise CapabilityError("SECRET_NOT_DECLARED", name)
-        found = os.environ.get(name)
-        if not found:
-            raise CapabilityError("SECRET_NOT_SET", name)
-        return found
-
-
-class RecordedSecrets:
-    """Wraps what a provider of secrets gave for one call, and records in `used` each text that its handler got.
-
-    Works with any provider, with whatever methods: their results are recorded, also of coroutines, and passed on as
-    they are.
-    """
-
-    def __init__(self, secrets: Any) -> None:
-        self._secrets = secrets
+        self._tenant = tenant
         self.used: set[str] = set()
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._secrets, name)
-        return self._recording(found) if callable(found) else self._recorded(found)
-
-    def __getitem__(self, name: str) -> Any:
-        return self._recorded(self._secrets[name])
-
-    def _recording(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **named: Any) -> Any:
-            return self._recorded(method(*args, **named))
-
-        return call
-
-    def _recorded(self, value: Any) -> Any:
-        if inspect.isawaitable(value):
-            return self._awaited(value)
-        # Wrapped texts, such as pydantic's, are written out by what they wrap.
-        reveal = getattr(value, "get_secret_value", None)
-        self.used.update(texts_of(reveal() if callable(reveal) else value))
-        return value
-
-    async def _awaited(self, value: Awaitable[Any]) -> Any:
-        return self._recorded(await value)
+    async def get(self, name: str) -> str:
+        """See `signoff.registry.capabilities.Secrets`."""
+        if name not in self._names:
+            raise CapabilityError("SECRET_NOT_DECLARED", name)
+        try:
+            found = await self._provider.read(name, tenant=self._tenant)
+        except SecretMissing:
+            raise CapabilityError("SECRET_NOT_SET", name) from None
+        except Unavailable as error:
+            # In Python's own word for what may be tried again.
+            raise ConnectionError(error.message) from None
+        self.used.update(parts_of(found))
+        return found
 
 
 class TenantStorage:
@@ -205,12 +171,12 @@ async def _reply(response: httpx.Response, host: str) -> Reply:
 
 
 def built_in_backends(storage: Path | None = None) -> dict[str, Backend]:
-    """Returns the backends of a worker without configuration: environment, network, and files where it has a folder."""
-    backends: dict[str, Backend] = {"secrets": EnvironmentSecrets(), "network": HttpNetwork()}
+    """Returns the backends of a worker without configuration: network, and files where it has a folder."""
+    backends: dict[str, Backend] = {"network": HttpNetwork()}
     return backends if storage is None else {**backends, "storage": TenantStorage(storage)}
 
 
-def granted(backends: Mapping[str, Backend], tool: Tool, tenant: str) -> Granted:
+def granted(backends: Mapping[str, Backend], secrets: SecretProvider, tool: Tool, tenant: str) -> Granted:
     """Returns the capabilities for the handler of `tool`: those it declares, as far as there are backends (gate 12
     checks first).
 
@@ -218,15 +184,17 @@ def granted(backends: Mapping[str, Backend], tool: Tool, tenant: str) -> Granted
     """
     found: dict[str, object] = {}
     for kind in tool.capabilities.kinds:
+        if kind == "secrets":
+            found[kind] = GrantedSecrets(secrets, tool.capabilities.secrets, tenant)
+            continue
         try:
-            given = backends[kind].resolve(tool.capabilities, tenant)
-            found[kind] = RecordedSecrets(given) if kind == "secrets" else given
+            found[kind] = backends[kind].resolve(tool.capabilities, tenant)
         except Exception as error:
             logger.warning("no %s for tool %s (%s)", kind, tool.name, type(error).__name__)
     return Granted(found)
 
 
-def handed_out(given: Granted) -> frozenset[str]:
-    """Returns the secrets that the handler was given, by whatever provider: none of them may stand in an output."""
-    secrets = given.by_kind.get("secrets")
-    return frozenset(secrets.used) if isinstance(secrets, RecordedSecrets) else frozenset()
+def handed_out(given: Granted, secrets: SecretProvider) -> frozenset[str]:
+    """Returns the secrets that the handler got, and all that its worker read: none of them may stand in an output."""
+    used = given.by_kind.get("secrets")
+    return secrets.handed_out.union(used.used if isinstance(used, GrantedSecrets) else ())

@@ -98,7 +98,7 @@ class GateActivity:
             batch = []
         # At once: a local activity has no time for the functions of a whole batch one after the other.
         judged = await asyncio.gather(*(self._answered(task, each, known) for each in batch))
-        secrets = secrets_of(self._room.catalog, ((each.call.tool, each.args) for each in batch))
+        secrets = secrets_of(self._room, ((each.call.tool, each.args) for each in batch))
         task = task.model_copy(update={"agent_says": without(task.agent_says, secrets)})
         asked = () if forged else await self._approvals.of_turn(task.ctx)
         for (call, proposed, _, _, action), found in zip(batch, judged, strict=True):

@@ -23,7 +23,7 @@ from signoff.contracts import names
 from signoff.contracts.activity_messages import GateReply, GateTask, ModelReply, ModelTask, Response
 from signoff.contracts.completion import Completion, CompletionRequest, Driver, ProposedCall
 from signoff.contracts.content import Content
-from signoff.contracts.errors import ConfigError, ModelRefused, ModelUnavailable
+from signoff.contracts.errors import ConfigError, ModelRefused, ModelUnavailable, Unavailable
 from signoff.contracts.ids import SessionKey, call_id
 from signoff.contracts.limits import (
     ARGUMENTS_BYTES,
@@ -35,6 +35,7 @@ from signoff.contracts.limits import (
 from signoff.contracts.message import CallPart, Message, Part, TextPart, content_of, words_of
 from signoff.contracts.turn import ResponsePart
 from signoff.formats.bounds import out_of_bounds
+from signoff.registry.actor import Actor
 from signoff.registry.respond_form import Payload
 from signoff.registry.results.tool_result import render_value
 from signoff.store.completions import Completions, KeptReply
@@ -81,9 +82,11 @@ class ModelActivity:
                 reply = await replying
                 return await self._judged(task, reply, begun) if _has_calls(reply) else reply
         except (ConfigError, ModelRefused) as error:
-            raise ApplicationError(error.message, type=type(error).__name__, non_retryable=True) from None
+            told = self._room.secrets.redact(error.message)
+            raise ApplicationError(told, type=type(error).__name__, non_retryable=True) from None
         except ModelUnavailable as error:
-            raise ApplicationError(error.message, type="ModelUnavailable", next_retry_delay=_delay(error)) from None
+            told = self._room.secrets.redact(error.message)
+            raise ApplicationError(told, type="ModelUnavailable", next_retry_delay=_delay(error)) from None
 
     async def _complete(self, task: ModelTask) -> ModelReply:
         info = activity.info()
@@ -139,11 +142,18 @@ class ModelActivity:
             messages=messages,
             provider=tuple([await self._provider(message, _place(task)) for message in task.messages]),
             tools=room.catalog.offered(actor.name, task.ctx, left_out),
-            settings=model_settings(actor),
+            settings=await self._settings(actor),
         )
         completion = self._quiet(messages, await _completed(room.driver(actor.model), request))
         reply, provider = await self._reply(task, completion)
         return reply.model_copy(update={"withheld": tuple(sorted(left_out))}) if left_out else reply, provider
+
+    async def _settings(self, actor: Actor) -> dict[str, Any]:
+        try:
+            return await model_settings(actor, self._room.secrets)
+        except Unavailable as error:
+            # Without its key the model is as good as away, and is asked again as such.
+            raise ModelUnavailable(error.message) from None
 
     async def _reply(self, task: ModelTask, completion: Completion) -> tuple[ModelReply, Blob | None]:
         room, place = self._room, _place(task)
@@ -174,13 +184,13 @@ class ModelActivity:
         return reply, own
 
     def _quiet(self, messages: Sequence[Message], completion: Completion) -> Completion:
-        """`completion` without the secret arguments of its calls, and of earlier ones, in what the agent says.
+        """`completion` without this worker's secrets, its secret arguments and earlier ones in what the agent says.
 
         Calls but `respond` stay as they are: what people are asked about, and what runs, is what was proposed.
         """
         earlier = ((p.tool, p.args.inline) for message in messages for p in message.parts if isinstance(p, CallPart))
         proposed = ((each.tool, _arguments(each.args)[0]) for each in completion.calls[:CALLS_KEPT_PER_COMPLETION])
-        secrets = secrets_of(self._room.catalog, (*earlier, *proposed))
+        secrets = secrets_of(self._room, (*earlier, *proposed))
         if not secrets:
             return completion
         calls = tuple(

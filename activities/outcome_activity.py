@@ -147,7 +147,7 @@ class OutcomeActivity:
             return None
         args = as_run(tool, proposed)
         probing = Probing(self._room, tool, Results(self._room, tool))
-        given = granted(self._room.backends, tool, permit.ctx.tenant)
+        given = granted(self._room.backends, self._room.secrets, tool, permit.ctx.tenant)
         people = self._room.people
         known_of = await self._proved(permit, tool)
         context = context_of(known_of, key, task.budget_chars, people=people, capabilities=given)

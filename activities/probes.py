@@ -26,6 +26,7 @@ class Probing:
 
     def __init__(self, room: Room, tool: Tool, results: Results, seconds: float | None = None) -> None:
         self._store = room.store
+        self._secrets = room.secrets
         self._tool = tool
         self._results = results
         self._journal = Journal(room, tool)
@@ -43,7 +44,7 @@ class Probing:
         said = audit_events.probed(permit, self._tool.name, key, _word(answer), now())
         if isinstance(answer, Happened):
             budget = context.result_budget_chars
-            secrets = handed_out(context.capabilities)
+            secrets = handed_out(context.capabilities, self._secrets)
             made = await self._results.of(permit, args, answer.result, budget, key, secrets)
             note = " ".join(filter(None, (HAPPENED_NOTE, made.outcome.note)))
             outcome = made.outcome.model_copy(update={"note": note})

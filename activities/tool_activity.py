@@ -382,9 +382,9 @@ class ToolActivity:
                 # By its class alone, without its cause: Temporal keeps the words of failures in plain text.
                 raise ApplicationError(f"{tool.name}: {type(error).__name__}", type="Transient") from None
             text = f"no answer within {tool.timeout:g} s" if limit.expired() else _words(error)
-            secrets = handed_out(context.capabilities)
+            secrets = handed_out(context.capabilities, self._room.secrets)
             return await self._results.failed(task.permit, args, text, task.budget_chars, secrets)
-        secrets = handed_out(context.capabilities)
+        secrets = handed_out(context.capabilities, self._room.secrets)
         return await self._shielded(self._results.of(task.permit, args, value, task.budget_chars, key, secrets))
 
     async def _shielded(self, work: Coroutine[Any, Any, T], limit: asyncio.Timeout | None = None) -> T:
@@ -424,7 +424,7 @@ class ToolActivity:
         return seen or not tool.read_only or tool.scope == "specialist" or bool(tool.masked_arguments)
 
     def _context(self, task: ToolTask, key: str) -> ToolContext:
-        given = granted(self._room.backends, self._tool, task.permit.ctx.tenant)
+        given = granted(self._room.backends, self._room.secrets, self._tool, task.permit.ctx.tenant)
         return context_of(task.permit, key, task.budget_chars, people=self._room.people, capabilities=given)
 
 

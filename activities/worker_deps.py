@@ -9,6 +9,7 @@ from signoff.activities.permit_check import Witness, believed, expired
 from signoff.contracts.call import Pinned
 from signoff.contracts.completion import Driver
 from signoff.contracts.errors import ConfigError
+from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Verifier
 from signoff.people.directory import Directory
 from signoff.people.vouched_directory import VouchedDirectory, joined_logins, vouched_people
@@ -31,6 +32,7 @@ class Room:
 
     `people` are those declared; `knowing` knows those as well for whom a login vouched. A room without a `verifier`
     believes no signature. `backends` are by kind of capability; a tool that declares another does not run here.
+    `secrets` reads what tools and models need, and hides it in all that is told here.
     `clock` tells whether it is within the hours of a tool.
     """
 
@@ -42,6 +44,7 @@ class Room:
     profile: Profile = "development"
     verifier: Verifier = field(default_factory=Verifier)
     backends: Mapping[str, Backend] = field(default_factory=dict)
+    secrets: SecretProvider = field(default_factory=SecretProvider, repr=False)
     clock: Callable[[], datetime] = utc_now
 
     def driver(self, model: str) -> Driver:
@@ -54,7 +57,7 @@ class Room:
     @property
     def kinds(self) -> frozenset[str]:
         """The kinds of capability that this worker has."""
-        return frozenset(self.backends)
+        return frozenset({*self.backends, "secrets"})
 
     @property
     def witness(self) -> Witness:

@@ -1,7 +1,6 @@
 """Channels made from what a manifest declares. One that cannot be made says what it lacks; the others open anyway."""
 
 import importlib
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,9 +11,9 @@ from pydantic_core import ErrorDetails
 
 from signoff import channels
 from signoff.channels.base import Channel, Means
-from signoff.contracts.errors import ConfigError
+from signoff.contracts.errors import ConfigError, SecretMissing, Unavailable
 from signoff.formats.nearest_name import did_you_mean, shown
-from signoff.keys.secret_references import with_secrets
+from signoff.keys.secrets import SecretProvider
 from signoff.registry.manifest.channel_sections import ChannelDeclared
 from signoff.store.store import Store
 
@@ -46,11 +45,11 @@ async def open_channels(
     *,
     public_url: str,
     clock: Callable[[], datetime],
-    environment: Mapping[str, str] = os.environ,
+    secrets: SecretProvider,
 ) -> tuple[dict[str, Channel], list[Problem]]:
     """The channels that can be made, by name, and why the others cannot. Raises `StoreUnavailable`.
 
-    Secrets are read from `environment`, where the manifest refers to them. Nothing is asked of any vendor.
+    `secrets` reads those that the manifest refers to. Nothing is asked of any vendor.
     """
     opened: dict[str, Channel] = {}
     problems: list[Problem] = []
@@ -59,10 +58,10 @@ async def open_channels(
         secret = await store.secret_key(KEY + each.name)
         try:
             made = channel_class(each.kind)
-            means = Means(each.name, read_options(made, each.options, environment), public_url, clock, secret)
+            means = Means(each.name, await read_options(made, each.options, secrets), public_url, clock, secret)
             opened[each.name] = made(means)
-        except ConfigError as error:
-            problems.append(Problem(each.name, error.message))
+        except (ConfigError, Unavailable) as error:
+            problems.append(Problem(each.name, secrets.redact(error.message)))
         except Exception as error:
             # Adapters are anybody's code, and their errors may hold a secret.
             problems.append(Problem(each.name, f"it cannot be made: {type(error).__name__}"))
@@ -96,16 +95,15 @@ def channel_class(kind: str) -> type[Channel]:
     return found
 
 
-def read_options(made: type[Channel], options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
-    """The options of a channel with its secrets in place, checked. Raises `ConfigError`, without any value."""
+async def read_options(made: type[Channel], options: Mapping[str, Any], secrets: SecretProvider) -> dict[str, Any]:
+    """The options of a channel with its secrets in place, checked.
 
-    def read(variable: str) -> str:
-        value = environment.get(variable, "")
-        if not value:
-            raise ConfigError(f"it needs the environment variable `{variable}`, which is not set", variable=variable)
-        return value
-
-    given = with_secrets(options, read)
+    Raises `ConfigError`, without any value, and `Unavailable` where the source of a secret does not answer.
+    """
+    try:
+        given = await secrets.fill(options)
+    except SecretMissing as error:
+        raise ConfigError(f"it needs {error.message}", **error.context) from None
     try:
         made.options.model_validate(given)
     except ValidationError as error:

@@ -2,6 +2,7 @@
 
     SignoffError
     ├── ConfigError          the developer's: at build or start; names the thing and the remedy
+    │   └── SecretMissing    a secret is not where its reference leads
     ├── Refused              soft: somebody may not, or it is too late
     │   └── InDoubt          it is not known whether a side effect happened
     └── Unavailable          the world's: retried where that makes sense
@@ -31,6 +32,10 @@ class ConfigError(SignoffError):
 
 class RegistrationError(ConfigError):
     """A tool's declaration is wrong; `context` has `tool_name`, `field` and `value` (B18)."""
+
+
+class SecretMissing(ConfigError):
+    """There is no secret where a reference leads; `message` goes on after "needs", and never holds a secret."""
 
 
 class Refused(SignoffError):

@@ -15,6 +15,7 @@ from signoff.gateway.decisions import DecisionService
 from signoff.gateway.refused_attempts import AttemptRecords
 from signoff.gateway.signed_start import Begun, begun_as
 from signoff.gateway.turn_proof import proved_view
+from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Signer, Verifier
 from signoff.people.directory import Directory
 from signoff.people.eligibility import rights
@@ -34,7 +35,7 @@ class GatewayDeps:
     """The desk and what stands around it. `clock` gives an aware time in UTC; it stamps `received_at`.
 
     `signer` holds the gateway's private keys; without one, which only the development profile allows, nothing is
-    signed.
+    signed. `secrets` reads those of channels and of the sign-in provider.
     """
 
     desk: Signoff
@@ -44,6 +45,7 @@ class GatewayDeps:
     settings: Settings
     clock: Callable[[], datetime] = system_clock
     signer: Signer | None = field(default=None, repr=False)
+    secrets: SecretProvider = field(default_factory=SecretProvider, repr=False)
     attempts: AttemptRecords = field(default_factory=AttemptRecords, repr=False)
 
     @cached_property

@@ -1,25 +1,44 @@
-"""Settings that may hold secrets hold the names of environment variables instead: `env:NAME`, never a value."""
+"""References to secrets: what a manifest or a setting writes in place of a secret, and where it must."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final
 
+FORMS: Final = "`env:NAME`, `file:PATH` or `secret:NAME`"
+"""The references that there are, as errors name them."""
 # By the end of a name: `github_token` holds a secret, `token_budget` a number.
 _SECRET: Final = re.compile(
     r"(?:apikey|accesskey|privatekey|secretkey|token|password|passwd|secret|authorization|credentials?)\Z"
 )
 _COUNTED: Final = re.compile(r"token\Z")
-_REFERENCE: Final = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)\Z")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+# Three kinds and no others: a secret that is written out, such as `user:word`, must not pass for a reference.
+_REFERENCE: Final = re.compile(r"(?:env:[A-Za-z_][A-Za-z0-9_]*|(?:file|secret):[!-~][ -~]{0,499})\Z")
+
+
+def is_reference(text: str) -> bool:
+    """Tells whether `text` says where a secret is: `env:NAME`, `file:PATH` or `secret:NAME`."""
+    return _REFERENCE.match(text) is not None
+
+
+def is_secret_name(name: str) -> bool:
+    """Tells whether a tool may declare `name` among its secrets: a reference, or the name of a variable."""
+    return _VARIABLE.match(name) is not None or is_reference(name)
+
+
+def as_reference(name: str) -> str:
+    """Returns the reference that a declared name stands for: of a bare one, the variable's."""
+    return name if is_reference(name) else f"env:{name}"
 
 
 def literal_secrets(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Dotted names of what looks like a secret that is written out, such as `extra_headers.Authorization`."""
+    """Returns the dotted names of secrets that are written out, such as `extra_headers.Authorization`."""
     return tuple(_literals(settings, "", secret=False))
 
 
-def with_secrets(settings: Mapping[str, Any], read: Callable[[str], str]) -> dict[str, Any]:
-    """`settings` with the value that `read` gives of each variable in place of its reference."""
-    return {key: _read(value, read, secret=_is_secret(key)) for key, value in settings.items()}
+async def filled(settings: Mapping[str, Any], read: Callable[[str], Awaitable[str]]) -> dict[str, Any]:
+    """Returns `settings` with what `read` gives for each reference, where a name says that a secret stands."""
+    return {key: await _filled(value, read, secret=_is_secret(key)) for key, value in settings.items()}
 
 
 def _is_secret(key: object) -> bool:
@@ -40,15 +59,14 @@ def _literals(value: Any, name: str, *, secret: bool) -> Iterator[str]:
 
 def _is_literal(value: Any, name: str) -> bool:
     if isinstance(value, str):
-        return value != "" and _REFERENCE.match(value) is None
+        return value != "" and not is_reference(value)
     # The number of a token is no secret, a password of digits is.
     return isinstance(value, int | float) and not isinstance(value, bool) and _COUNTED.search(name.lower()) is None
 
 
-def _read(value: Any, read: Callable[[str], str], *, secret: bool) -> Any:
+async def _filled(value: Any, read: Callable[[str], Awaitable[str]], *, secret: bool) -> Any:
     if isinstance(value, Mapping):
-        return {key: _read(each, read, secret=secret or _is_secret(key)) for key, each in value.items()}
+        return {key: await _filled(each, read, secret=secret or _is_secret(key)) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_read(each, read, secret=secret) for each in value]
-    found = _REFERENCE.match(value) if secret and isinstance(value, str) else None
-    return read(found[1]) if found else value
+        return [await _filled(each, read, secret=secret) for each in value]
+    return await read(value) if secret and isinstance(value, str) and is_reference(value) else value

@@ -6,7 +6,7 @@ from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import ID_PATTERN, is_id
 from signoff.contracts.names import READ_REST, RESPOND
 from signoff.formats.nearest_name import did_you_mean
-from signoff.keys.secret_references import literal_secrets
+from signoff.keys.secret_references import FORMS, literal_secrets
 from signoff.registry.actor import Actor
 from signoff.registry.conduct import check_mode
 from signoff.registry.extras import extra_of_model, missing_extra
@@ -71,7 +71,7 @@ def _check_case(actor: Actor, spelled: Mapping[str, str]) -> None:
 
 def _check_secrets(actor: Actor) -> None:
     for name in literal_secrets(actor.model_settings):
-        why = f"has a secret in `model_settings.{name}`; write `env:NAME` there and put it into that variable"
+        why = f"has a secret in `model_settings.{name}`; write {FORMS} there and put it where that leads"
         raise wrong_actor(actor, f"model_settings.{name}", "", why)
 
 

@@ -30,7 +30,9 @@ class CapabilityError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
-    """What a tool needs. `network` are hosts, `host` or `host:port`; `secrets` names; `fs_reach` paths.
+    """What a tool needs. `network` are hosts, `host` or `host:port`; `fs_reach` paths.
+
+    `secrets` are names of variables or references, `env:NAME`, `file:PATH` or `secret:NAME`.
 
     A worker without a backend for one of them does not run the tool: the call is `not_available` (E16).
     """
@@ -64,8 +66,12 @@ KINDS: Final = tuple(each.name for each in fields(Capabilities))
 class Secrets(Protocol):
     """Secrets by name."""
 
-    def get(self, name: str) -> str:
-        """The secret. Raises `CapabilityError` for one that is not declared or not set."""
+    async def get(self, name: str) -> str:
+        """The secret that the tool declares as `name`, read anew each time.
+
+        Raises `CapabilityError` for one that is not declared or not set, `ConnectionError` where its source does not
+        answer.
+        """
         ...
 
 
@@ -121,7 +127,10 @@ class Network(Protocol):
 
 
 class Backend(Protocol):
-    """What a worker has for one kind of capability. It is asked before every call, so it does no I/O here."""
+    """What a worker has for one kind of capability but `secrets`, which come from its provider of secrets.
+
+    It is asked before every call, so it does no I/O here.
+    """
 
     def resolve(self, declared: Capabilities, tenant: str) -> object:
         """What the handler of a call is given."""

@@ -9,6 +9,7 @@ from signoff.contracts.ids import ID_PATTERN, is_id
 from signoff.contracts.updates import DATA
 from signoff.contracts.usage import UsageLimit
 from signoff.formats.hours import read_window
+from signoff.keys.secret_references import FORMS, is_secret_name
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.capabilities import NO_CAPABILITIES, Capabilities
 from signoff.registry.hooks import AVAILABLE, CHECK_PERMISSIONS, PROBE, VALIDATE_INPUT, Hook
@@ -18,7 +19,6 @@ _MODES: Final = ("strict", "warn", "off")
 _LISTS: Final = ("network", "secrets", "fs_reach")
 # Lower case and exact, without `*`: hosts are compared as text, and one that only looks declared must not pass.
 _HOST: Final = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,62})\.)*[a-z0-9](?:[a-z0-9-]{0,62})(?::[0-9]{1,5})?\Z")
-_SECRET: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _FRAMEWORK: Final = "signoff."
 _IDENTITY: Final = "user"
 
@@ -88,8 +88,9 @@ def _named(declared: Capabilities) -> Iterator[Wrong]:
             why = "a host in lower case, such as `api.example.com` or `localhost:8080`: no scheme, path or `*`"
             yield Wrong("capabilities.network", host, f"may reach `{host}`, which is not {why}")
     for secret in declared.secrets:
-        if _SECRET.match(secret) is None:
-            yield Wrong("capabilities.secrets", secret, f"needs the secret `{secret}`, which is no variable's name")
+        if not is_secret_name(secret):
+            why = f"which is no variable's name, nor {FORMS}"
+            yield Wrong("capabilities.secrets", secret, f"needs the secret `{secret}`, {why}")
 
 
 def _always_include(tool: Tool) -> Iterator[Wrong]:

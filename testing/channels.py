@@ -25,6 +25,7 @@ from signoff.channels.base import Channel, Forged, Malformed
 from signoff.channels.channel_loader import open_channels
 from signoff.channels.envelopes import Closed, Raw
 from signoff.contracts.ids import show_code
+from signoff.keys.secrets import SecretProvider
 from signoff.registry.manifest.channel_sections import ChannelDeclared
 from signoff.store.store import open_store
 from signoff.testing.rig import Rig, Time
@@ -82,7 +83,7 @@ async def rigged(suite: "ChannelSuite", folder: Path, locale: str = "en") -> Asy
             store,
             public_url="https://signoff.example",
             clock=time.now,
-            environment=vendor.environment,
+            secrets=SecretProvider(environment=vendor.environment),
         )
         assert not problems, problems[0].what
         channel = opened["channel"]

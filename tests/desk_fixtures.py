@@ -25,6 +25,7 @@ from signoff.contracts.message import ResultPart, user_message
 from signoff.contracts.person import Principal
 from signoff.contracts.turn import TurnInput, TurnView
 from signoff.engine.turn_client import Signoff
+from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Verifier
 from signoff.people.directory import Directory
 from signoff.policy.approval_policy import ApprovalPolicy, RequiresApproval
@@ -223,6 +224,7 @@ async def bench(
     profile: Profile = "development",
     verifier: Verifier | None = None,
     backends: Mapping[str, Backend] | None = None,
+    secrets: SecretProvider | None = None,
     max_cached_workflows: int = 5_000,
 ) -> AsyncIterator[Bench]:
     """A running worker for `catalog` whose actors all use `model`."""
@@ -236,6 +238,7 @@ async def bench(
         profile=profile,
         verifier=verifier or Verifier(),
         backends=backends or {},
+        secrets=secrets or SecretProvider(),
     )
     async with build_worker(client, room, task_queue=task_queue, max_cached_workflows=max_cached_workflows):
         signoff = Signoff(client, task_queue=task_queue, patience=PATIENCE)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from signoff.activities.models.model_settings import model_settings
 from signoff.contracts.completion import Driver
 from signoff.contracts.errors import ConfigError
+from signoff.keys.secrets import SecretProvider
 from signoff.registry.catalog import Catalog
 from signoff.registry.extras import extra_of_model, missing_extra
 
@@ -13,14 +14,15 @@ SCRIPTED = "scripted:"
 _PROVIDER = "signoff.activities.models.pydantic_ai_driver"
 
 
-def build_drivers(catalog: Catalog, *, instead: str = "") -> Mapping[str, Driver]:
+async def build_drivers(catalog: Catalog, secrets: SecretProvider, *, instead: str = "") -> Mapping[str, Driver]:
     """Builds a driver for the model of every actor; `instead` names one model that answers for the scripted ones.
 
-    Raises `ConfigError` for a model that cannot be had: a typo, a missing extra, a missing key or secret.
+    Raises `ConfigError` for a model that cannot be had: a typo, a missing extra, a missing key or secret; `Unavailable`
+    where the source of a secret does not answer.
     """
     for actor in catalog.actors.values():
-        # For its errors alone: a variable that is not set is found at the start and not in some turn.
-        model_settings(actor)
+        # For its errors alone: a secret that is missing is found at the start and not in some turn.
+        await model_settings(actor, secrets)
     models = dict.fromkeys(actor.model for actor in catalog.actors.values())
     chosen = {model: instead if instead and model.startswith(SCRIPTED) else model for model in models}
     return {model: build_driver(name) for model, name in chosen.items()}

@@ -1,28 +1,20 @@
-"""Resolves an actor's settings for its model: secrets are read from the environment here, and kept nowhere."""
+"""Resolves an actor's settings for its model: secrets are read here, and kept nowhere."""
 
-import os
 from typing import Any
 
-from signoff.contracts.errors import ConfigError
-from signoff.keys.secret_references import with_secrets
+from signoff.contracts.errors import ConfigError, SecretMissing
+from signoff.keys.secrets import SecretProvider
 from signoff.registry.actor import Actor
 
 
-def model_settings(actor: Actor) -> dict[str, Any]:
-    """Returns the settings with the value of each variable that they name.
+async def model_settings(actor: Actor, secrets: SecretProvider) -> dict[str, Any]:
+    """Returns the settings with each secret in place of its reference.
 
-    Raises `ConfigError` for one that is not set.
+    Raises `ConfigError` for one that is not there, `Unavailable` where its source does not answer.
     """
-
-    def read(name: str) -> str:
-        value = os.environ.get(name, "")
-        if not value:
-            raise ConfigError(
-                f"`model_settings` of actor `{actor.name}` need the environment variable `{name}`, which is not set",
-                actor=actor.name,
-                field="model_settings",
-                value=name,
-            )
-        return value
-
-    return with_secrets(actor.model_settings, read)
+    try:
+        return await secrets.fill(actor.model_settings)
+    except SecretMissing as error:
+        raise ConfigError(
+            f"`model_settings` of actor `{actor.name}` need {error.message}", actor=actor.name, field="model_settings"
+        ) from None

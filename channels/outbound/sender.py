@@ -6,7 +6,7 @@ Each channel is carried for by itself, so that none waits for another's vendor.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Final, Literal
@@ -16,6 +16,7 @@ from signoff.channels.base import Channel, NotDelivered
 from signoff.channels.envelopes import PARTIAL, Closed, Notice, Sent
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.person import Person
+from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import Directory
 from signoff.people.eligibility import seat_of, table_of
 from signoff.store.delivery_queue import Deliveries, DeliveryRow
@@ -34,7 +35,8 @@ _log = logging.getLogger(__name__)
 class Supplies:
     """What the courier carries with. `links` gives the address behind a card's link; `record` writes into the record.
 
-    `digest_over` is how many cards for one person at once become one message.
+    `digest_over` is how many cards for one person at once become one message. `secrets` hides what it read in what a
+    vendor answers.
     """
 
     deliveries: Deliveries
@@ -43,6 +45,7 @@ class Supplies:
     record: Callable[[AuditEntry], Awaitable[None]]
     clock: Callable[[], datetime]
     digest_over: int
+    secrets: SecretProvider = field(default_factory=SecretProvider, repr=False)
 
 
 class Carrier:
@@ -179,8 +182,10 @@ class Carrier:
         try:
             async with asyncio.timeout(SEND_SECONDS):
                 return await sending or Sent()
-        except NotDelivered:
-            raise
+        except NotDelivered as error:
+            # Vendors quote what they were sent, and addresses of some hold the secret.
+            told = self._supplies.secrets.redact(error.message)
+            raise NotDelivered(told, code=error.code, again=error.again, after=error.after) from None
         except TimeoutError:
             raise NotDelivered("the vendor did not answer in time", code="timeout", again=True) from None
         except Exception as error:

@@ -167,7 +167,9 @@ def listed(place: Workplace, channels: dict[str, Channel], problems: Sequence[Pr
 async def _opened(place: Workplace) -> AsyncIterator[tuple[Store, dict[str, Channel], list[Problem]]]:
     declared = place.catalog.channels.declared.values()
     async with working_store(place.settings) as store:
-        channels, problems = await open_channels(declared, store, public_url=place.settings.public_url, clock=utc_now)
+        channels, problems = await open_channels(
+            declared, store, public_url=place.settings.public_url, clock=utc_now, secrets=place.secrets
+        )
         try:
             yield store, channels, problems
         finally:

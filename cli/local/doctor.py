@@ -145,7 +145,7 @@ async def _program(settings: Settings) -> str:
 
 async def _manifest(manifest: Path | None) -> str:
     place = find_workplace(manifest)
-    build_drivers(place.catalog)
+    await build_drivers(place.catalog, place.secrets)
     check_deciders(place.catalog, place.people, by_login=login_roles(place.settings))
     return f"{place.settings.manifest}: {counted(place.catalog)}"
 

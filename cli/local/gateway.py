@@ -21,6 +21,7 @@ from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
 from signoff.cli.terminal.tables import utc_now
 from signoff.engine.turn_client import Signoff
 from signoff.gateway.app import build_app
+from signoff.gateway.auth.oidc import check_secret
 from signoff.gateway.auth.provider_people import knowing_logins
 from signoff.gateway.checkpoint_task import checkpoints_kept
 from signoff.gateway.deps import GatewayDeps
@@ -65,7 +66,9 @@ async def running_gateway(place: Workplace, signoff: Signoff, store: Store) -> A
         store=store,
         settings=settings,
         signer=await gateway_signer(place, store),
+        secrets=place.secrets,
     )
+    await check_secret(settings, place.secrets)
     deps = knowing_logins(deps)
     stop, ready = asyncio.Event(), asyncio.Event()
     async with (
@@ -120,7 +123,9 @@ async def _gateway(out: Output, port: int | None, manifest: Path | None, address
 async def _channels(deps: GatewayDeps) -> dict[str, Channel]:
     """The channels of the manifest that can be made."""
     declared = deps.catalog.channels.declared.values()
-    opened, problems = await open_channels(declared, deps.store, public_url=deps.settings.public_url, clock=deps.clock)
+    opened, problems = await open_channels(
+        declared, deps.store, public_url=deps.settings.public_url, clock=deps.clock, secrets=deps.secrets
+    )
     for problem in problems:
         _log.warning("channel `%s` does not run: %s", problem.channel, problem.what)
     return opened

@@ -17,9 +17,11 @@ from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
 from signoff.engine.turn_client import Signoff
 from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.keys.secrets import SecretProvider, source_of
 from signoff.people.directory import DevelopmentDirectory, Directory, declared_people
 from signoff.people.people_file import FileDirectory
 from signoff.registry.catalog import Catalog
+from signoff.registry.import_reference import load_reference
 from signoff.registry.manifest.loader import load_manifest
 from signoff.settings import Settings, load_settings, login_roles
 from signoff.temporal.embedded_server import connect
@@ -39,12 +41,15 @@ class Running(Shape):
 
 @dataclass(frozen=True)
 class Workplace:
-    """One installation as the command line found it. `running` is what `signoff dev` left word of, if it runs."""
+    """One installation as the command line found it. `running` is what `signoff dev` left word of, if it runs.
+
+    `secrets` reads what manifest and settings refer to."""
 
     settings: Settings
     catalog: Catalog
     people: Directory
     running: Running | None
+    secrets: SecretProvider
 
     @property
     def tenant(self) -> str:
@@ -105,7 +110,18 @@ def find_workplace(manifest: Path | None = None, **overrides: Any) -> Workplace:
         remedy = "check the path" if named else "name one with --manifest or SIGNOFF_MANIFEST"
         raise ConfigError(f"there is no manifest `{settings.manifest}` here: {remedy}", field="manifest")
     catalog = load_manifest(settings.manifest)
-    return Workplace(settings, catalog, people_of(settings, catalog), running)
+    # After the manifest, which says where modules are.
+    return Workplace(settings, catalog, people_of(settings, catalog), running, provider_of_secrets(settings))
+
+
+def provider_of_secrets(settings: Settings) -> SecretProvider:
+    """What reads secrets here, also from the source that the settings name. Raises `ConfigError`."""
+    if not settings.secrets:
+        return SecretProvider()
+    try:
+        return SecretProvider(source_of(load_reference(settings.secrets), settings.secrets))
+    except ConfigError as error:
+        raise ConfigError(f"`secrets`: {error.message}", field="secrets", value=settings.secrets) from None
 
 
 def people_of(settings: Settings, catalog: Catalog) -> Directory:

@@ -11,7 +11,7 @@ from rich.tree import Tree
 
 from signoff.activities.models.drivers import build_drivers
 from signoff.approvals.argument_rows import plural
-from signoff.cli.local.installation import find_workplace
+from signoff.cli.local.installation import Workplace, find_workplace
 from signoff.cli.local.tools import counted, findings
 from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
@@ -39,7 +39,7 @@ def validate(manifest: Manifest = None, as_json: AsJson = False) -> None:
     async def body(out: Output) -> int:
         place = find_workplace(manifest)
         catalog = place.catalog
-        _check_models(catalog)
+        await _check_models(place)
         notes = [*findings(catalog), *health(catalog)]
         data = {
             "manifest": str(place.settings.manifest),
@@ -135,13 +135,13 @@ def show(manifest: Manifest = None) -> None:
     run(body, as_json=True)
 
 
-def _check_models(catalog: Catalog) -> None:
+async def _check_models(place: Workplace) -> None:
     """Raises `ConfigError` for a model that cannot be had, naming the actor: it may be that of `defaults`."""
     try:
-        build_drivers(catalog)
+        await build_drivers(place.catalog, place.secrets)
     except ConfigError as error:
         model = error.context.get("value")
-        whose = [name for name, actor in catalog.actors.items() if actor.model == model]
+        whose = [name for name, actor in place.catalog.actors.items() if actor.model == model]
         if not whose:
             raise
         told = "" if ":" in str(model) else "; write `provider:model`, such as `openai:gpt-5`"

@@ -60,6 +60,7 @@ async def running_worker(
         model=settings.model,
         verifier=verifier,
         backends=built_in_backends(settings.state_dir / "storage"),
+        secrets=place.secrets,
     )
     worker = build_worker(client, room, task_queue=task_queue)
     if settings.profile == "production" and (said := role_problem(store.dialect, store.role)):

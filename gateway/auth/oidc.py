@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from signoff.contracts.decision import Assurance
-from signoff.contracts.errors import ConfigError
+from signoff.contracts.errors import ConfigError, SecretMissing, Unavailable
+from signoff.keys.secrets import SecretProvider
 from signoff.registry.extras import missing_extra
 from signoff.settings import Settings
 
@@ -25,10 +26,20 @@ class Attempt:
     verifier: str
 
 
-def provider_of(settings: Settings, clock: Callable[[], datetime]) -> "Provider | None":
-    """The provider that the settings name, or None.
+async def check_secret(settings: Settings, secrets: SecretProvider) -> None:
+    """Raises `ConfigError` where the gateway's secret at the provider is not where the settings say."""
+    if settings.oidc_issuer is None or settings.oidc_client_secret is None:
+        return
+    try:
+        await secrets.read(settings.oidc_client_secret)
+    except (SecretMissing, Unavailable) as error:
+        raise ConfigError(f"`oidc_client_secret` needs {error.message}", field="oidc_client_secret") from None
 
-    Raises `ConfigError` for half a provider, a missing secret, and where the extra `oidc` is not installed.
+
+def provider_of(settings: Settings, clock: Callable[[], datetime], secrets: SecretProvider) -> "Provider | None":
+    """The provider that the settings name, or None; `secrets` reads the gateway's secret there.
+
+    Raises `ConfigError` for half a provider, and where the extra `oidc` is not installed.
     """
     if settings.oidc_issuer is None:
         return None
@@ -42,7 +53,7 @@ def provider_of(settings: Settings, clock: Callable[[], datetime]) -> "Provider 
     # Its libraries are there only where somebody signs in with a provider.
     from signoff.gateway.auth.oidc_provider import Provider  # noqa: PLC0415
 
-    return Provider(settings, clock)
+    return Provider(settings, clock, secrets)
 
 
 def assurance_of(claims: Mapping[str, Any], mfa_acr: Collection[str] = ()) -> Assurance:

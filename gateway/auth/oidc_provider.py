@@ -4,12 +4,11 @@ Imported only where the settings name a provider: its libraries are an extra.
 """
 
 import functools
-import os
+import logging
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -22,8 +21,9 @@ from joserfc import jwt
 from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 
-from signoff.contracts.errors import ConfigError, Refused, Unavailable
+from signoff.contracts.errors import Refused, SecretMissing, Unavailable
 from signoff.gateway.auth.oidc import CALLBACK, Attempt
+from signoff.keys.secrets import SecretProvider
 from signoff.settings import Settings
 
 SCOPE: Final = "openid email profile"
@@ -37,6 +37,7 @@ LEEWAY_SECONDS: Final = 60
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
 """Never `none`, and none whose key the client knows as well."""
 _ANSWER_BYTES: Final = 1_000_000
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,16 @@ class _Published:
 
 
 class Provider:
-    """One provider, as the settings name it. `clock` gives the time by which tokens are judged."""
+    """One provider, as the settings name it. `clock` gives the time by which tokens are judged.
 
-    def __init__(self, settings: Settings, clock: Callable[[], datetime]) -> None:
+    `secrets` reads the gateway's secret there for each sign-in: a new one needs no new gateway.
+    """
+
+    def __init__(self, settings: Settings, clock: Callable[[], datetime], secrets: SecretProvider) -> None:
         self.issuer = settings.oidc_issuer or ""
         self._client_id = settings.oidc_client_id
-        self._secret = _secret_behind(settings.oidc_client_secret)
+        self._secret_at = settings.oidc_client_secret
+        self._secrets = secrets
         self._callback = settings.public_url + CALLBACK
         self._clock = clock
         self._published: _Published | None = None
@@ -68,7 +73,7 @@ class Provider:
         """Where to send the browser, and what to remember of it meanwhile. Raises `Unavailable`."""
         published = await self._known()
         attempt = Attempt(generate_token(32), generate_token(32), generate_token(48))
-        async with self._client() as client:
+        async with await self._client() as client:
             url, _ = client.create_authorization_url(
                 published.endpoints["authorization_endpoint"],
                 state=attempt.state,
@@ -92,7 +97,7 @@ class Provider:
             raise _refusal("the provider did not agree")
         published = await self._known()
         try:
-            async with self._client() as client:
+            async with await self._client() as client:
                 tokens = await client.fetch_token(
                     published.endpoints["token_endpoint"],
                     grant_type="authorization_code",
@@ -170,18 +175,27 @@ class Provider:
         if scheme != "https" and scheme != urlsplit(self.issuer).scheme:
             raise Unavailable(f"the provider at `{self.issuer}` publishes no safe `{name}`")
 
-    def _client(self) -> Any:
+    async def _client(self) -> Any:
+        secret = await self._secret()
         return AsyncOAuth2Client(
             client_id=self._client_id,
-            client_secret=self._secret,
+            client_secret=secret,
             # A public client has no secret to show; the verifier alone protects its code.
-            token_endpoint_auth_method="client_secret_basic" if self._secret else "none",
+            token_endpoint_auth_method="client_secret_basic" if secret else "none",
             scope=SCOPE,
             redirect_uri=self._callback,
             code_challenge_method="S256",
             timeout=SECONDS,
             verify=_trusted(),
         )
+
+    async def _secret(self) -> str:
+        try:
+            return "" if self._secret_at is None else (await self._secrets.read(self._secret_at)).strip()
+        except SecretMissing as error:
+            # It was there at the start; people are told that signing in does not work, and not by which reference.
+            _log.warning("`oidc_client_secret` needs %s", error.message)
+            raise self._away() from None
 
     def _away(self) -> Unavailable:
         return Unavailable(f"the sign-in provider `{self.name}` does not answer as one; try again, or use a token")
@@ -191,20 +205,6 @@ class Provider:
 def _trusted() -> ssl.SSLContext:
     """Whom TLS trusts, read once: reading the list anew for each sign-in holds up everybody for its 25 ms."""
     return httpx2.create_ssl_context()
-
-
-def _secret_behind(reference: str | None) -> str:
-    """The secret that `env:NAME` or `file:PATH` leads to; "" without one. Raises `ConfigError`."""
-    kind, _, name = (reference or "").partition(":")
-    try:
-        secret = Path(name).read_text(encoding="utf-8") if kind == "file" else os.environ.get(name, "")
-    except (OSError, UnicodeDecodeError):
-        secret = ""
-    if reference is not None and not secret.strip():
-        raise ConfigError(
-            f"`oidc_client_secret` leads to `{reference}`, where there is no text", field="oidc_client_secret"
-        )
-    return secret.strip()
 
 
 async def _object(client: httpx2.AsyncClient, address: str) -> dict[str, Any]:

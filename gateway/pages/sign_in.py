@@ -41,7 +41,7 @@ class LoginPages:
         self._tokens = Tokens(deps.store)
         self._entrance = Entrance(deps, visitors)
         self._refusals = Refusals(deps, "inbox")
-        self._provider = provider_of(deps.settings, deps.clock)
+        self._provider = provider_of(deps.settings, deps.clock, deps.secrets)
 
     def router(self) -> APIRouter:
         """The routes."""

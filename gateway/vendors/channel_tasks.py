@@ -120,6 +120,7 @@ def _courier(deps: GatewayDeps, channels: Mapping[str, Channel], rules: RoutingR
         record=note,
         clock=deps.clock,
         digest_over=rules.digest_over,
+        secrets=deps.secrets,
     )
     events = RequestEvents(Questions(deps.store), deps.requests, deps.clock)
     return Courier(events, channels, rules, supplies)

@@ -12,7 +12,7 @@ from signoff.contracts.ids import is_id
 from signoff.formats.nearest_name import did_you_mean, shown
 from signoff.formats.yaml_file import Place, YamlFile
 from signoff.formats.yaml_section import read_section
-from signoff.keys.secret_references import literal_secrets
+from signoff.keys.secret_references import FORMS, literal_secrets
 from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.registry.extras import CHANNEL_EXTRAS, missing_extra
 from signoff.registry.manifest.sections import RoutingSection, Top
@@ -124,9 +124,7 @@ def _check(given: ChannelDeclared) -> None:
         raise _refuse(given.name, "kind", f"is of kind `{given.kind}`, which {lacks}")
     # Options are hashed, compared and printed; a secret among them would be in all of that.
     for name in literal_secrets(given.options):
-        raise _refuse(
-            given.name, name, f"has a secret in `{name}`; write `env:NAME` there and put it into that variable"
-        )
+        raise _refuse(given.name, name, f"has a secret in `{name}`; write {FORMS} there and put it where that leads")
     try:
         # Tried here, where the channel is known: the catalog's hash would fail without saying by which one.
         sha256_hex(given.options)

@@ -8,11 +8,10 @@ from typing import Any
 import httpx
 import pytest
 from activity_kit import TURN, environment, room_of, run, task_for, told
-from desk_fixtures import Ledger, pay_tool
+from desk_fixtures import Ledger, catalog_of, pay_tool
 
 from signoff.activities import capability_backends
 from signoff.activities.capability_backends import (
-    EnvironmentSecrets,
     HttpNetwork,
     TenantStorage,
     built_in_backends,
@@ -23,7 +22,9 @@ from signoff.activities.outcome_activity import OutcomeActivity
 from signoff.activities.worker_deps import Room
 from signoff.approvals.redaction import without
 from signoff.contracts.activity_messages import OutcomeTask, ToolReply
+from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import OUTCOME
+from signoff.keys.secrets import SecretProvider
 from signoff.registry.capabilities import KINDS, Backend, Capabilities, CapabilityError, Granted, Network, Storage
 from signoff.registry.hooks import Happened
 from signoff.registry.results.tool_result import ToolFailure
@@ -31,6 +32,7 @@ from signoff.registry.tool import Handler, Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
+from signoff.worker import furnish
 
 LEDGER = Ledger()
 
@@ -62,12 +64,12 @@ async def test_a_handler_is_given_what_its_tool_declares(
 
     async def handler(args: dict[str, Any], context: ToolContext) -> Any:
         given = context.capabilities
-        await given.storage.write("paid/last.txt", given.secrets.get("TOKEN").encode())
+        await given.storage.write("paid/last.txt", (await given.secrets.get("TOKEN")).encode())
         return [(await given.storage.read("paid/last.txt")).decode(), sorted(given.by_kind)]
 
     declared = tool(handler, secrets=("TOKEN",), storage=True)
     backends = built_in_backends(tmp_path)
-    assert set(backends) == {"secrets", "network", "storage"} < set(KINDS)
+    assert set(backends) == {"network", "storage"} < set(KINDS)
     assert await called(store, declared, **backends) == ("ok", '["[hidden]",["secrets","storage"]]')
     assert (tmp_path / "main" / "paid" / "last.txt").read_text() == "s3cret"
 
@@ -98,22 +100,31 @@ async def test_a_backend_of_ones_own_is_used(store: Store) -> None:
     assert await called(store, declared, attachments=Attachments()) == ("ok", "attachments of main")
 
 
+def reach_for(kind: str) -> Any:
+    """Something that reaches for a kind of capability."""
+
+    async def reach(given: Granted) -> Any:
+        return given.network if kind == "network" else given.storage if kind == "storage" else given.other(kind)
+
+    return reach
+
+
 @pytest.mark.row("E47")
 @pytest.mark.parametrize(
     ("reach", "words"),
     [
         (lambda given: given.secrets.get("OTHER"), "SECRET_NOT_DECLARED: OTHER"),
         (lambda given: given.secrets.get("UNSET_TOKEN"), "SECRET_NOT_SET: UNSET_TOKEN"),
-        (lambda given: given.network, "HOST_NOT_ALLOWED: the tool does not declare `network`"),
-        (lambda given: given.storage, "PATH_NOT_REACHABLE: the tool does not declare `storage`"),
-        (lambda given: given.other("process"), "NOT_DECLARED: the tool does not declare `process`"),
+        (reach_for("network"), "HOST_NOT_ALLOWED: the tool does not declare `network`"),
+        (reach_for("storage"), "PATH_NOT_REACHABLE: the tool does not declare `storage`"),
+        (reach_for("process"), "NOT_DECLARED: the tool does not declare `process`"),
     ],
 )
 async def test_reaching_further_fails_the_call_by_its_code(store: Store, reach: Any, words: str) -> None:
     """As `execution_failed`, with the code before the detail."""
 
     async def handler(args: dict[str, Any], context: ToolContext) -> Any:
-        reach(context.capabilities)
+        await reach(context.capabilities)
 
     code, text = await called(store, tool(handler, secrets=("UNSET_TOKEN",)), **built_in_backends())
     assert code == "execution_failed"
@@ -133,7 +144,7 @@ async def test_a_tool_without_capabilities_is_given_none(store: Store) -> None:
 
 def folder(root: Path, tenant: str = "main") -> Storage:
     """The files of a tenant as a handler has them."""
-    return granted({"storage": TenantStorage(root)}, tool(storage=True), tenant).storage
+    return granted({"storage": TenantStorage(root)}, SecretProvider(), tool(storage=True), tenant).storage
 
 
 @pytest.mark.row("F16")
@@ -226,7 +237,7 @@ def answering(request: httpx.Request) -> httpx.Response:
 def network(*hosts: str) -> Network:
     """Declared hosts as a handler has them."""
     backend = HttpNetwork(httpx.MockTransport(answering))
-    return granted({"network": backend}, tool(network=hosts), "main").network
+    return granted({"network": backend}, SecretProvider(), tool(network=hosts), "main").network
 
 
 @pytest.mark.row("Q7")
@@ -244,6 +255,15 @@ async def test_declared_hosts_are_reached(tmp_path: Path) -> None:
 
 
 LONG = f"https://{'a.' * 110}example/"
+
+
+def reach_for(kind: str) -> Any:
+    """Something that reaches for a kind of capability."""
+
+    async def reach(given: Granted) -> Any:
+        return given.network if kind == "network" else given.storage if kind == "storage" else given.other(kind)
+
+    return reach
 
 
 @pytest.mark.row("E47")
@@ -292,16 +312,16 @@ async def test_a_redirect_is_told_and_not_followed(monkeypatch: pytest.MonkeyPat
         await hosts.request("GET", "https://api.example.com/large")
 
 
-def test_secrets_are_read_when_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_secrets_are_read_when_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new value needs no new worker."""
-    given: Granted = granted({"secrets": EnvironmentSecrets()}, tool(secrets=("TOKEN",)), "main")
+    given: Granted = granted({}, SecretProvider(), tool(secrets=("TOKEN",)), "main")
     with contextlib.suppress(KeyError):
         monkeypatch.delenv("TOKEN")
     with pytest.raises(CapabilityError, match="SECRET_NOT_SET: TOKEN"):
-        given.secrets.get("TOKEN")
+        await given.secrets.get("TOKEN")
     for value in ("one", "two"):
         monkeypatch.setenv("TOKEN", value)
-        assert given.secrets.get("TOKEN") == value
+        assert await given.secrets.get("TOKEN") == value
 
 
 @pytest.mark.parametrize("again", [True, False])
@@ -312,7 +332,7 @@ async def test_a_probe_has_the_capabilities_of_its_tool(
     monkeypatch.setenv("TOKEN", "s3cret")
 
     async def probe(args: dict[str, Any], context: ToolContext) -> Any:
-        return Happened(context.capabilities.secrets.get("TOKEN"))
+        return Happened(await context.capabilities.secrets.get("TOKEN"))
 
     declared = pay_tool(LEDGER, False, probe=probe, capabilities=Capabilities(secrets=("TOKEN",)))
     task = task_for(declared)
@@ -338,7 +358,7 @@ async def test_a_failing_handler_gives_no_secret_away(store: Store, monkeypatch:
     monkeypatch.setenv("TOKEN", "s3cret")
 
     async def handler(args: dict[str, Any], context: ToolContext) -> Any:
-        raise ValueError(f"https://api.example.com/?key={context.capabilities.secrets.get('TOKEN')} answered 500")
+        raise ValueError(f"https://api.example.com/?key={await context.capabilities.secrets.get('TOKEN')} answered 500")
 
     code, text = await called(store, tool(handler, secrets=("TOKEN",)), **built_in_backends())
     assert code == "execution_failed"
@@ -352,14 +372,14 @@ async def test_a_failure_that_is_returned_gives_no_secret_away(
     """Neither by the handler, which caught it, nor by the probe of a call that was lost; the code is its own."""
     monkeypatch.setenv("TOKEN", "s3cret")
 
-    def failure(context: ToolContext) -> ToolFailure:
-        return ToolFailure(f"?key={context.capabilities.secrets.get('TOKEN')} answered 403", "not_available")
+    async def failure(context: ToolContext) -> ToolFailure:
+        return ToolFailure(f"?key={await context.capabilities.secrets.get('TOKEN')} answered 403", "not_available")
 
     async def handler(args: dict[str, Any], context: ToolContext) -> Any:
-        return failure(context)
+        return await failure(context)
 
     async def probe(args: dict[str, Any], context: ToolContext) -> Any:
-        return Happened(failure(context))
+        return Happened(await failure(context))
 
     declared = pay_tool(LEDGER, False, handler=handler, probe=probe, capabilities=Capabilities(secrets=("TOKEN",)))
     task = task_for(declared)
@@ -369,22 +389,55 @@ async def test_a_failure_that_is_returned_gives_no_secret_away(
     assert told_of(reply) == ("not_available", "?key=[hidden] answered 403")
 
 
-def test_a_secret_inside_of_another_leaves_nothing_of_the_longer_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_secret_inside_of_another_leaves_nothing_of_the_longer_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever was used first: else the ends of the longer would be read."""
-    given = granted({"secrets": EnvironmentSecrets()}, tool(secrets=("SHORT", "LONG")), "main")
+    given = granted({}, SecretProvider(), tool(secrets=("SHORT", "LONG")), "main")
     for name, value in (("SHORT", "zz9"), ("LONG", "azz9b")):
         monkeypatch.setenv(name, value)
-        given.secrets.get(name)
-    assert without("azz9b and zz9", handed_out(given)) == "[hidden] and [hidden]"
+        await given.secrets.get(name)
+    assert without("azz9b and zz9", handed_out(given, SecretProvider())) == "[hidden] and [hidden]"
 
 
-def test_a_secret_is_hidden_as_programs_write_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_secret_is_hidden_as_programs_write_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key of several lines, in an error that quotes it as Python or as JSON."""
-    given = granted({"secrets": EnvironmentSecrets()}, tool(secrets=("KEY",)), "main")
+    given = granted({}, SecretProvider(), tool(secrets=("KEY",)), "main")
     key = 'BEGIN\nabc"d\\e\nEND'
     monkeypatch.setenv("KEY", key)
-    given.secrets.get("KEY")
-    assert without(f"{key} {key!r} {json.dumps(key)}", handed_out(given)) == "[hidden] '[hidden]' \"[hidden]\""
+    await given.secrets.get("KEY")
+    assert (
+        without(f"{key} {key!r} {json.dumps(key)}", handed_out(given, SecretProvider()))
+        == "[hidden] '[hidden]' \"[hidden]\""
+    )
+
+
+async def test_secrets_have_no_backend_of_their_own(store: Store) -> None:
+    """A second way to them would be one whose secrets nobody hides."""
+    with pytest.raises(ConfigError, match="give `secrets` in place of a backend"):
+        await furnish(catalog_of([], actors=[]), store, backends={"secrets": TenantStorage(Path())})
+
+
+async def test_a_secret_that_cannot_be_read_now_may_be_tried_again(store: Store) -> None:
+    """As a connection that is lost, which a tool that only reads is tried again for; it is not told what was said."""
+
+    class Away:
+        async def read(self, name: str, tenant: str) -> str | None:
+            raise RuntimeError("token hunter2 expired")
+
+    given = granted({}, SecretProvider(Away()), tool(secrets=("secret:a",)), "main")
+    with pytest.raises(ConnectionError, match=r"^the secret `a` cannot be read now: RuntimeError$"):
+        await given.secrets.get("secret:a")
+
+
+async def test_a_secret_of_a_tenant_is_read_for_that_tenant(store: Store) -> None:
+    """The source is told whose call it is."""
+
+    class ByTenant:
+        async def read(self, name: str, tenant: str) -> str | None:
+            return f"{name} of {tenant}"
+
+    for tenant in ("one", "two"):
+        given = granted({}, SecretProvider(ByTenant()), tool(secrets=("secret:key",)), tenant)
+        assert await given.secrets.get("secret:key") == f"key of {tenant}"
 
 
 async def test_a_backend_that_breaks_fails_the_call_alone(store: Store, caplog: pytest.LogCaptureFixture) -> None:

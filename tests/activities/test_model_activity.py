@@ -51,7 +51,7 @@ async def asked(store: Store, answer: Any, **fields: Any) -> ModelReply:
             model="scripted",
             instructions="Be brief.",
             limits=TurnLimits(calls=9),
-            model_settings={"temperature": 0},
+            model_settings={"temperature": 0} | fields.pop("settings", {}),
         )
     ]
     room = room_of(
@@ -261,6 +261,26 @@ async def test_failures_carry_their_type(store: Store, error: Exception, kind: s
     found = failed.value
     assert (found.type, found.non_retryable, found.next_retry_delay) == (kind, final, delay)
     assert found.message == error.args[0]
+
+
+async def test_neither_words_nor_errors_of_a_provider_repeat_its_key(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A secret of `model_settings` is hidden in what the model says and in what its provider fails with."""
+    monkeypatch.setenv("OUR_KEY", "sk-of-the-model-41")
+    keyed = {"api_key": "env:OUR_KEY"}
+
+    def react(request: CompletionRequest) -> Completion:
+        return say(f"I was called with {request.settings['api_key']}")
+
+    reply = await asked(store, react, settings=keyed)
+    assert reply.response is not None
+    assert reply.response.text.inline == "I was called with [hidden]"
+    for error in (ModelRefused("no key sk-of-the-model-41"), ModelUnavailable("busy: sk-of-the-model-41")):
+        with pytest.raises(ApplicationError) as failed:
+            await asked(store, error, settings=keyed)
+        assert "sk-of" not in failed.value.message
+        assert "[hidden]" in failed.value.message
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from signoff.contracts.message import CallPart, Message, ResultPart, TextPart, u
 from signoff.contracts.person import Principal
 from signoff.contracts.turn import TurnInput
 from signoff.engine.turn_client import Signoff
+from signoff.keys.secrets import SecretProvider
 from signoff.registry.actor import Actor
 from signoff.registry.respond_form import respond_form
 from signoff.store.store import Store
@@ -148,21 +149,24 @@ async def test_no_server_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None
     ("model", "part"),
     [("openai-chat:gpt-5", "OPENAI_API_KEY"), ("nonsense", "nonsense"), ("anthropic:claude", "signoff[anthropic]")],
 )
-def test_a_model_that_cannot_be_had_is_found_at_start(monkeypatch: pytest.MonkeyPatch, model: str, part: str) -> None:
+async def test_a_model_that_cannot_be_had_is_found_at_start(
+    monkeypatch: pytest.MonkeyPatch, model: str, part: str
+) -> None:
     """A missing key, an unknown name and a missing extra are each one sentence that names the remedy."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    actor = Actor(name="desk", description="", instructions="", model=model)
     with pytest.raises(ConfigError) as raised:
-        build_drivers(catalog_of([], actors=[Actor(name="desk", description="", instructions="", model=model)]))
+        await build_drivers(catalog_of([], actors=[actor]), SecretProvider())
     assert part in raised.value.message
     assert "\n" not in raised.value.message
 
 
-def test_one_model_may_stand_in_for_the_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_model_may_stand_in_for_the_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a key, a real model answers instead of the example's script."""
     monkeypatch.setenv("OPENAI_API_KEY", "test-key")
     actor = Actor(name="desk", description="", instructions="", model="scripted:nowhere:model")
-    drivers = build_drivers(catalog_of([], actors=[actor]), instead="openai-chat:gpt-5")
+    drivers = await build_drivers(catalog_of([], actors=[actor]), SecretProvider(), instead="openai-chat:gpt-5")
     assert isinstance(drivers["scripted:nowhere:model"], ProviderModel)
 
 
@@ -201,7 +205,8 @@ async def test_a_whole_turn_over_a_real_provider(
     async with serving(vendor, monkeypatch):
         actor = Actor(name="desk", description="", instructions="Help.", model=MODEL)
         catalog = catalog_of([pay_tool(ledger)], actors=[actor])
-        room = Room(catalog, store, catalog.people, build_drivers(catalog), await store.secret_key("card-mark"))
+        drivers = await build_drivers(catalog, SecretProvider())
+        room = Room(catalog, store, catalog.people, drivers, await store.secret_key("card-mark"))
         async with build_worker(client, room, task_queue=task_queue):
             signoff = Signoff(client, task_queue=task_queue)
             key = await signoff.start_turn(

@@ -3,7 +3,7 @@
 Before the mend the password stood in the agent's words, the effect, another argument, the result and the answer, and
 what a provider other than the built-in one had handed out stood in results and errors. Each test was seen to fail
 without its mend: `_quiet` of the model activity, `arguments_without` in the gate and in `masked_args`, `_quiet` and
-`secrets` of `Results.of`, and `RecordedSecrets`.
+`secrets` of `Results.of`, and `SecretProvider._remember`.
 """
 
 import asyncio
@@ -11,7 +11,6 @@ import html
 import json
 import uuid
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -24,7 +23,8 @@ from temporalio.client import Client
 from signoff.audit.log import AuditLog
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.ids import parse_approval_id
-from signoff.registry.capabilities import Capabilities, CapabilityError
+from signoff.keys.secrets import SecretProvider
+from signoff.registry.capabilities import Capabilities
 from signoff.registry.catalog import Catalog
 from signoff.registry.results.tool_result import ToolResult
 from signoff.registry.tool_context import ToolContext
@@ -55,38 +55,27 @@ def leaky(request: CompletionRequest) -> Completion:
     """An agent that repeats the password before and after it logs in, and whatever the tool told it."""
     settled = results(request)
     if settled:
-        return respond(f"I logged in with {PASSWORD}. The tool said {settled[-1].value.inline}")
+        return respond(f"I logged in with {PASSWORD}, by {HELD}. The tool said {settled[-1].value.inline}")
     site = CALL["site"] + ("/fails" if "fails" in last_user_text(request) else "")
     return calls(
         ("login", {**CALL, "site": site}), text=f"I will log in with {PASSWORD}, in JSON {json.dumps(PASSWORD)}."
     )
 
 
-@dataclass
 class Vault:
-    """A provider of secrets that is not the built-in one: asynchronous, with a method of its own."""
+    """A source of one's own: one secret of every tenant, and a document that holds another."""
 
-    def resolve(self, declared: Capabilities, tenant: str) -> object:
-        """The tenant's drawer."""
-        return self
-
-    async def fetch(self, path: str) -> dict[str, str]:
-        """What lies at a path."""
-        return {"key": HELD}
-
-    def get(self, name: str) -> str:
-        """One secret."""
-        if name != "KEY":
-            raise CapabilityError("SECRET_NOT_DECLARED", name)
-        return HELD
+    async def read(self, name: str, tenant: str) -> str | None:
+        """What lies under `name`."""
+        return {"key": HELD, "document": json.dumps({"of": tenant, "key": HELD})}.get(name)
 
 
 def vault_catalog(ledger: Ledger) -> Catalog:
     """`login` asks, and quotes all it was given; `/fails` in its site makes it fail with the same words."""
 
     async def log_in(args: dict[str, Any], context: ToolContext) -> Any:
-        vault: Any = context.capabilities.secrets
-        key, again = (await vault.fetch("a/b"))["key"], vault.get("KEY")
+        vault = context.capabilities.secrets
+        key, again = json.loads(await vault.get("secret:document"))["key"], await vault.get("secret:key")
         ledger.rows.append(("login", args, context.idempotency_key))
         said = {"sent": args["password"], "url": f"{args['site']}?key={key}", "headers": [again, {PASSWORD: 1}]}
         if "fails" in args["site"]:
@@ -100,7 +89,7 @@ def vault_catalog(ledger: Ledger) -> Catalog:
         input_schema=_SCHEMA,
         effect="Log in to {site}, {note}",
         handler=log_in,
-        capabilities=Capabilities(secrets=("KEY",)),
+        capabilities=Capabilities(secrets=("secret:key", "secret:document")),
     )
     return catalog_of([login])
 
@@ -116,7 +105,7 @@ async def desk(client: Client, tmp_path: Path) -> AsyncIterator[GatewayDesk]:
             store,
             queue,
             catalog_of_ledger=vault_catalog,
-            backends={"secrets": Vault()},
+            secrets=SecretProvider(Vault()),
             model=ScriptedModel(leaky),
         ) as open_desk,
     ):
@@ -132,8 +121,7 @@ async def test_no_text_of_a_turn_repeats_a_secret(desk: GatewayDesk) -> None:
     """Card, page, API, memo, conversation, result and record; the tool itself gets what was proposed.
 
     Without `arguments_without` in `approvals/card.py` the card repeated the password, without that in `masked_args` the
-    API, without `_quiet` in `activities/model_activity.py` and in `Results.of` the result, and without
-    `RecordedSecrets` that repeated the vault's.
+    API, without `_quiet` in `activities/model_activity.py` and in `Results.of` the result.
     """
     approval = await desk.asked("log in")
     named = parse_approval_id(approval)
@@ -178,7 +166,7 @@ async def test_no_error_repeats_a_secret(desk: GatewayDesk) -> None:
     """What a handler throws, of its arguments and of any provider, in Python's and in JSON's spelling.
 
     Without the hiding of a failure's words in `Results.of` the outcome repeated the password, and without
-    `RecordedSecrets` the vault's secret.
+    `handed_out` the vault's secret.
     """
     approval = await desk.asked("log in, it fails")
     await desk.decide(approval, verdict="approved", revision=1)

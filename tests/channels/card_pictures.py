@@ -29,6 +29,7 @@ from signoff.contracts.decision import Verdict
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.person import Person, Principal
 from signoff.contracts.receipt import Receipt
+from signoff.keys.secrets import SecretProvider
 from signoff.registry.manifest.loader import load_manifest
 from signoff.store.delivery_queue import delivery_token
 from signoff.testing.fake_mail import FakeMail, fake_mail
@@ -78,7 +79,15 @@ class Story:
     async def told(self, vendor: FakeSlack | FakeMail | FakeWhatsApp, kind: str, address: str) -> Channel:
         """Ana is sent her card on a channel."""
         made, secrets = channel_class(kind), {} if isinstance(vendor, FakeMail) else vendor.environment
-        channel = made(Means(kind, read_options(made, vendor.options, secrets), PUBLIC_URL, lambda: NOW, _SECRET))
+        channel = made(
+            Means(
+                kind,
+                await read_options(made, vendor.options, SecretProvider(environment=secrets)),
+                PUBLIC_URL,
+                lambda: NOW,
+                _SECRET,
+            )
+        )
         self.stack.push_async_callback(channel.close_down)
         token = delivery_token(_SECRET, self.request.id, self.request.revision, self.ana.id, kind)
         link = f"{PUBLIC_URL}/approvals/{self.request.id}"

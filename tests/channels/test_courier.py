@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from sqlalchemy import update
@@ -20,6 +21,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.person import Person, Principal
+from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import FixedDirectory
 from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.store.delivery_queue import Deliveries, DeliveryRow
@@ -68,6 +70,7 @@ class Rig:
     mail: RecordingChannel = field(default_factory=lambda: recording_channel("mail", identity="email"))
     seen: list[AuditEntry] = field(default_factory=list)
     ahead: timedelta = timedelta()
+    secrets: SecretProvider = field(default_factory=SecretProvider)
 
     def __post_init__(self) -> None:
         self.cards = Deliveries(self.store)
@@ -83,6 +86,7 @@ class Rig:
             record=self._record,
             clock=lambda: datetime.now(UTC) + self.ahead,
             digest_over=self.rules.digest_over,
+            secrets=self.secrets,
         )
         return Courier(self.happened, {"chat": self.chat, "mail": self.mail}, self.rules, supplies)
 
@@ -163,6 +167,21 @@ async def test_whom_the_first_channel_cannot_reach_is_told_by_the_next_at_once(r
     row = (await rig.rows(asks))[("ana", "chat")]
     assert (row.state, row.code, row.told) == ("failed", "channel_not_found", "no")
     assert ("failed", "ana", "chat") in rig.events()
+
+
+async def test_what_a_vendor_answers_repeats_no_secret(store: Store) -> None:
+    """Vendors quote the address they were called at, and that of some holds the secret."""
+    rig = Rig(store, secrets=SecretProvider(environment={"TOKEN": "12:bot-token"}))
+    token = await rig.secrets.read("env:TOKEN")
+
+    def fail(what: Notice | Closed) -> None:
+        raise NotDelivered(f"no bot at /bot{quote(token, safe='')}/send", code="404", again=False)
+
+    rig.chat.failing, asks = fail, request()
+    await rig.tell("opened", asks)
+    await rig.settle()
+    assert (await rig.rows(asks))[("ana", "chat")].told == "no bot at /bot[hidden]/send"
+    assert [entry.data["told"] for entry in rig.seen if "told" in entry.data] == ["no bot at /bot[hidden]/send"]
 
 
 async def test_an_outage_of_one_channel_holds_up_no_other(rig: Rig) -> None:

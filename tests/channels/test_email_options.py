@@ -10,21 +10,22 @@ from signoff.channels.channel_loader import read_options
 from signoff.channels.mail.email import Email
 from signoff.channels.mail.options import EmailOptions, SmtpOptions
 from signoff.contracts.errors import ConfigError
+from signoff.keys.secrets import SecretProvider
 
 SMTP = {"host": "smtp.example.com", "user": "approvals", "password": "env:SMTP_PASSWORD"}
 IMAP = {"host": "imap.example.com", "user": "approvals", "password": "env:IMAP_PASSWORD"}
 SECRETS = {"SMTP_PASSWORD": "s-one", "IMAP_PASSWORD": "s-two", "HOOK": "s-three"}
 
 
-def opened(**changes: Any) -> EmailOptions:
+async def opened(**changes: Any) -> EmailOptions:
     """The options as the channel reads them, after `changes`."""
     given = {"smtp": SMTP, "sender": "Signoff <approvals@example.com>", "inbound": {"imap": IMAP}, **changes}
-    return EmailOptions.model_validate(read_options(Email, given, SECRETS))
+    return EmailOptions.model_validate(await read_options(Email, given, SecretProvider(environment=SECRETS)))
 
 
-def test_what_is_usual_needs_no_word() -> None:
+async def test_what_is_usual_needs_no_word() -> None:
     """Ports and TLS are those that servers have; answers go to the sender."""
-    options = opened()
+    options = await opened()
     assert (options.smtp.port, options.smtp.tls, options.smtp.password) == (587, "starttls", "s-one")
     assert options.inbound is not None
     assert options.inbound.imap is not None
@@ -34,7 +35,7 @@ def test_what_is_usual_needs_no_word() -> None:
         "Signoff",
         "approvals@example.com",
     )
-    assert opened(sender="approvals@example.com").sender_name == ""
+    assert (await opened(sender="approvals@example.com")).sender_name == ""
 
 
 @pytest.mark.parametrize(
@@ -60,18 +61,18 @@ def test_what_is_usual_needs_no_word() -> None:
         ({"smpt": SMTP}, "did you mean `smtp`"),
     ],
 )
-def test_each_mistake_is_named(changes: dict[str, Any], told: str) -> None:
+async def test_each_mistake_is_named(changes: dict[str, Any], told: str) -> None:
     """With what to write; and without any secret."""
     with pytest.raises(ConfigError) as caught:
-        opened(**changes)
+        await opened(**changes)
     assert told in caught.value.message
     assert not any(secret in caught.value.message for secret in SECRETS.values())
 
 
-def test_a_password_stays_on_this_machine_without_tls() -> None:
+async def test_a_password_stays_on_this_machine_without_tls() -> None:
     """Where a mail server runs beside us."""
     for host in ("127.0.0.1", "::1", "localhost"):
-        assert opened(smtp=SMTP | {"tls": "none", "host": host}).smtp.tls == "none"
+        assert (await opened(smtp=SMTP | {"tls": "none", "host": host})).smtp.tls == "none"
 
 
 def test_a_secret_that_signs_nothing_is_said_at_once() -> None:

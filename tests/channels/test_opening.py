@@ -11,6 +11,7 @@ from signoff.channels.base import Channel
 from signoff.channels.channel_loader import Problem, channel_class, known_kinds, open_channels
 from signoff.channels.webhook import Webhook
 from signoff.contracts.errors import ConfigError
+from signoff.keys.secrets import SecretProvider
 from signoff.registry.manifest.channel_sections import ChannelDeclared
 from signoff.store.store import Store
 from signoff.testing.recording_channel import RecordingChannel
@@ -26,7 +27,11 @@ async def opened(
     """What opening these gives."""
     url = "https://signoff.example.com"
     return await open_channels(
-        declared, store, public_url=url, clock=lambda: datetime.now(UTC), environment=environment
+        declared,
+        store,
+        public_url=url,
+        clock=lambda: datetime.now(UTC),
+        secrets=SecretProvider(environment=environment),
     )
 
 

@@ -18,6 +18,7 @@ from signoff.channels.telegram.bot import Bot
 from signoff.channels.telegram.cards import ALERT_UNITS, TEXT_UNITS, cut, pressed
 from signoff.channels.telegram.telegram import Telegram
 from signoff.contracts.errors import ConfigError, StoreUnavailable
+from signoff.keys.secrets import SecretProvider
 from signoff.testing.channels import ChannelSuite, played
 from signoff.testing.fake_telegram import HEADER, TOKEN, WEBHOOK_SECRET, FakeTelegram, fake_telegram
 from signoff.testing.rig import Rig
@@ -388,11 +389,11 @@ def test_what_is_cut_fits_as_telegram_counts() -> None:
         {"api_url": "ftp://x"},
     ],
 )
-def test_options_that_cannot_be_right_are_told_without_their_value(options: dict[str, Any]) -> None:
+async def test_options_that_cannot_be_right_are_told_without_their_value(options: dict[str, Any]) -> None:
     """At start, by name."""
     given = {"token": TOKEN, **options}
     with pytest.raises(ConfigError) as caught:
-        read_options(Telegram, given, {})
+        await read_options(Telegram, given, SecretProvider(environment={}))
     name, value = next(iter(options.items()))
     assert name in caught.value.message
     assert not value or value not in caught.value.message

@@ -20,6 +20,7 @@ from signoff.channels.envelopes import Raw
 from signoff.contracts.approval import ApprovalRequest
 from signoff.gateway.app import build_app
 from signoff.gateway.vendors.channel_tasks import channels_running
+from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import development_directory
 from signoff.registry.catalog import Catalog
 from signoff.registry.manifest.channel_sections import ChannelDeclared, Channels, RoutingRules
@@ -78,7 +79,11 @@ async def line(client: Client, tmp_path: Path) -> AsyncIterator[Line]:
         receiver.clock = lambda: datetime.now(UTC)
         declared = [ChannelDeclared("hook", "webhook", receiver.options)]
         opened, problems = await open_channels(
-            declared, store, public_url=BASE, clock=receiver.clock, environment=receiver.environment
+            declared,
+            store,
+            public_url=BASE,
+            clock=receiver.clock,
+            secrets=SecretProvider(environment=receiver.environment),
         )
         assert problems == []
         async with channels_running(desk.deps, opened, RULES) as intake:

@@ -17,9 +17,10 @@ from oidc_provider import CLIENT, SECRET, Provider, answer_of, new_key, running_
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Person
-from signoff.gateway.auth.oidc import assurance_of, provider_of
+from signoff.gateway.auth.oidc import assurance_of, check_secret, provider_of
 from signoff.gateway.auth.oidc_provider import AGAIN
 from signoff.gateway.pages.sign_in import ATTEMPT
+from signoff.keys.secrets import SecretProvider
 from signoff.settings import Settings, load_settings
 
 START = "/login/oidc?next=%2Ftools"
@@ -304,19 +305,23 @@ async def test_a_provider_that_is_away_stops_nobody_with_a_token(
         assert (await page.get("/login")).status_code == 200
 
 
-def test_half_a_provider_is_refused_at_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_half_a_provider_is_refused_at_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A client id is missing, or the secret is not where the reference leads; the secret itself is never shown."""
     clock = lambda: datetime.now(UTC)  # noqa: E731
     issuer = "https://login.example.com"
+    secrets = SecretProvider()
     with pytest.raises(ConfigError, match="SIGNOFF_OIDC_CLIENT_ID"):
-        provider_of(Settings(oidc_issuer=issuer), clock)
-    for reference in ("env:NOT_THERE", f"file:{tmp_path}/not-there", f"file:{tmp_path}"):
-        with pytest.raises(ConfigError, match="where there is no text"):
-            provider_of(Settings(oidc_issuer=issuer, oidc_client_id="x", oidc_client_secret=reference), clock)
+        provider_of(Settings(oidc_issuer=issuer), clock, secrets)
+    for reference in ("env:NOT_THERE", f"file:{tmp_path}/not-there", f"file:{tmp_path}", "secret:oidc"):
+        with pytest.raises(ConfigError, match="`oidc_client_secret` needs the"):
+            await check_secret(Settings(oidc_issuer=issuer, oidc_client_secret=reference), secrets)
     (tmp_path / "secret").write_text("hush\n")
     given = Settings(oidc_issuer=issuer, oidc_client_id="x", oidc_client_secret=f"file:{tmp_path}/secret")
-    assert provider_of(given, clock) is not None
-    assert provider_of(Settings(), clock) is None
+    await check_secret(given, secrets)
+    assert secrets.handed_out == {"hush"}
+    assert provider_of(given, clock, secrets) is not None
+    assert provider_of(Settings(), clock, secrets) is None
+    await check_secret(Settings(), secrets)
 
 
 def test_a_secret_itself_is_no_setting(clean_env: pytest.MonkeyPatch) -> None:

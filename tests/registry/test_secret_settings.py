@@ -9,6 +9,7 @@ from registry_kit import an_actor
 from signoff.activities.models.drivers import build_drivers
 from signoff.activities.models.model_settings import model_settings
 from signoff.contracts.errors import ConfigError
+from signoff.keys.secrets import SecretProvider
 from signoff.registry.catalog import build_catalog
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.normal_form import normal_text
@@ -30,6 +31,10 @@ KEY = "sk-very-secret"
         ({"api_key": "env:"}, "api_key"),
         ({"api_key": "env:A KEY"}, "api_key"),
         ({"api_key": f"prefix env:{KEY}"}, "api_key"),
+        ({"api_key": f"user:{KEY}"}, "api_key"),
+        ({"api_key": "vault:ours"}, "api_key"),
+        ({"password": "file:"}, "password"),
+        ({"password": "secret: x"}, "password"),
     ],
 )
 def test_a_secret_that_is_written_out_is_refused_without_repeating_it(settings: dict[str, Any], name: str) -> None:
@@ -37,7 +42,7 @@ def test_a_secret_that_is_written_out_is_refused_without_repeating_it(settings: 
     with pytest.raises(ConfigError) as caught:
         build_catalog(actors=[an_actor(model_settings=settings)])
     error = caught.value
-    assert f"`model_settings.{name}`; write `env:NAME` there" in error.message
+    assert f"`model_settings.{name}`; write `env:NAME`, `file:PATH` or `secret:NAME` there" in error.message
     assert KEY not in f"{error.message} {error.context}"
 
 
@@ -46,6 +51,7 @@ def test_a_secret_that_is_written_out_is_refused_without_repeating_it(settings: 
     [
         {"max_tokens": 100, "temperature": 0.5, "stop_sequences": ["secret"]},
         {"api_key": "env:OUR_KEY", "extra_headers": {"Authorization": "env:OUR_HEADER", "X-Kind": "plain"}},
+        {"api_key": "secret:models/openai", "password": "file:/run/secrets/openai"},
         {"extra_body": {"eos_token": 2, "password": None, "token": ""}},
     ],
 )
@@ -64,12 +70,12 @@ def test_the_manifest_names_the_line(tmp_path: Path) -> None:
     assert KEY not in caught.value.message
 
 
-def test_the_value_is_read_where_it_is_used_and_is_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_value_is_read_where_it_is_used_and_is_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """The model gets the value; the catalog, its hash and its normal form have the variable's name."""
     settings = {"extra_headers": {"Authorization": "env:OUR_HEADER", "X-Kind": "env:OUR_HEADER"}, "seed": 7}
     monkeypatch.setenv("OUR_HEADER", KEY)
     catalog = build_catalog(actors=[an_actor(model_settings=settings)])
-    assert model_settings(catalog.actor("desk")) == {
+    assert await model_settings(catalog.actor("desk"), SecretProvider()) == {
         "extra_headers": {"Authorization": KEY, "X-Kind": "env:OUR_HEADER"},
         "seed": 7,
     }
@@ -79,9 +85,9 @@ def test_the_value_is_read_where_it_is_used_and_is_nowhere_else(monkeypatch: pyt
     assert build_catalog(actors=[an_actor(model_settings=settings)]).hash == catalog.hash
 
 
-def test_a_variable_that_is_not_set_is_found_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_variable_that_is_not_set_is_found_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker does not start without it, and says which."""
     monkeypatch.delenv("OUR_KEY", raising=False)
     catalog = build_catalog(actors=[an_actor(model_settings={"api_key": "env:OUR_KEY"})])
     with pytest.raises(ConfigError, match="actor `desk` need the environment variable `OUR_KEY`, which is not set"):
-        build_drivers(catalog)
+        await build_drivers(catalog, SecretProvider())

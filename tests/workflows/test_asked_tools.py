@@ -201,7 +201,7 @@ async def test_a_tool_runs_with_the_capabilities_that_it_declares(
 
     async def pay(args: dict[str, Any], context: ToolContext) -> str:
         given = context.capabilities
-        await given.storage.write(f"{context.call_id}.txt", given.secrets.get("PAY_TOKEN").encode())
+        await given.storage.write(f"{context.call_id}.txt", (await given.secrets.get("PAY_TOKEN")).encode())
         return ", ".join(await given.storage.list())
 
     ledger = Ledger()

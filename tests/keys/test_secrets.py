@@ -1,0 +1,160 @@
+"""The one provider of secrets: three kinds of reference, and nothing that was read is told."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from signoff.cli.local.installation import provider_of_secrets
+from signoff.contracts.errors import ConfigError, SecretMissing, Unavailable
+from signoff.keys import secrets as module
+from signoff.keys.secrets import REMEMBERED, SecretProvider, parts_of
+from signoff.settings import Settings, load_settings
+
+HELD = "held-by-a-vault-41"
+SOURCE = f"""
+class Vault:
+    async def read(self, name, tenant):
+        if name == "slow":
+            raise TimeoutError("no answer to token {HELD}")
+        return {{"key": "{HELD}", "tenant": tenant or "nobody's", "number": 4711, "blank": " "}}.get(name)
+
+vault, no_vault, maker = Vault(), object(), Vault
+"""
+
+
+@pytest.fixture
+def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SecretProvider:
+    """A provider with the source that the settings name."""
+    (tmp_path / "vault_of_ours.py").write_text(SOURCE, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "vault_of_ours", raising=False)
+    return provider_of_secrets(Settings(secrets="vault_of_ours:vault"))
+
+
+async def test_each_kind_of_reference_is_read_and_hidden(
+    provider: SecretProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A variable, a file without the line end behind it, and a source of one's own; a bare name is a variable's."""
+    monkeypatch.setenv("OURS", "from-a-variable")
+    (tmp_path / "secret").write_text("from-a-file\n", encoding="utf-8")
+    read = {name: await provider.read(name) for name in ("env:OURS", "OURS", f"file:{tmp_path}/secret", "secret:key")}
+    assert list(read.values()) == ["from-a-variable", "from-a-variable", "from-a-file", HELD]
+    assert provider.redact(f"from-a-variable, from-a-file, {HELD} and {json.dumps({HELD: 1})}") == (
+        '[hidden], [hidden], [hidden] and {"[hidden]": 1}'
+    )
+    assert await provider.read("secret:tenant", tenant="acme") == "acme"
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ("env:NOT_SET", "the environment variable `NOT_SET`, which is not set"),
+        ("file:/nowhere/at/all", "the file `/nowhere/at/all`, which cannot be read"),
+        ("secret:absent", "the secret `absent`, which the source named in SIGNOFF_SECRETS does not have"),
+        ("secret:blank", "the secret `blank`, which"),
+        ("secret:number", "the secret `number`, which"),
+    ],
+)
+async def test_what_is_not_there_is_told_by_its_reference(provider: SecretProvider, reference: str, said: str) -> None:
+    """Also what is no text: nothing is made of it."""
+    with pytest.raises(SecretMissing) as caught:
+        await provider.read(reference)
+    assert caught.value.message.startswith(said)
+    assert provider.handed_out == frozenset()
+
+
+async def test_a_source_that_fails_is_told_without_its_words(provider: SecretProvider) -> None:
+    """Its error may quote what it asked with; what can be tried again is no missing secret."""
+    with pytest.raises(Unavailable) as caught:
+        await provider.read("secret:slow")
+    assert caught.value.message == "the secret `slow` cannot be read now: TimeoutError"
+    assert HELD not in repr(caught.value.context)
+
+
+async def test_a_source_that_never_answers_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn, a channel or a start does not wait for it without end."""
+
+    class Stuck:
+        async def read(self, name: str, tenant: str) -> str | None:
+            await module.asyncio.Event().wait()
+            return None
+
+    monkeypatch.setattr(module, "SECONDS", 0.01)
+    with pytest.raises(Unavailable, match="TimeoutError"):
+        await SecretProvider(Stuck()).read("secret:any")
+
+
+async def test_without_a_source_there_are_no_such_references() -> None:
+    """The error says which setting names one."""
+    with pytest.raises(SecretMissing, match="no source of secrets is named in SIGNOFF_SECRETS"):
+        await SecretProvider().read("secret:key")
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ("vault_of_ours:no_vault", "it needs `async def read"),
+        ("vault_of_ours:maker", "it needs `async def read"),
+        ("vault_of_ours:nothing", "has no `nothing`"),
+        ("not_there_at_all:vault", "cannot import `not_there_at_all`"),
+    ],
+)
+def test_what_is_no_source_is_found_at_the_start(provider: SecretProvider, named: str, said: str) -> None:
+    """In one sentence that names the setting."""
+    with pytest.raises(ConfigError, match=said) as caught:
+        provider_of_secrets(Settings(secrets=named))
+    assert caught.value.message.startswith("`secrets`: ")
+    assert caught.value.context["field"] == "secrets"
+
+
+def test_a_source_is_named_as_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A setting that names none is refused before anything is imported."""
+    monkeypatch.setenv("SIGNOFF_SECRETS", "vault")
+    with pytest.raises(ConfigError, match=r"named as `package\.module:name`"):
+        load_settings()
+
+
+@pytest.mark.parametrize("size", [0, 1])
+async def test_a_file_of_any_size_is_not_read(tmp_path: Path, size: int) -> None:
+    """What is too long for a secret is none; a device without an end would be read for ever."""
+    path = tmp_path / "secret"
+    path.write_bytes(b"x" * (module.FILE_BYTES + size))
+    provider = SecretProvider()
+    if size:
+        with pytest.raises(SecretMissing, match="more than 64 KiB"):
+            await provider.read(f"file:{path}")
+    else:
+        assert len(await provider.read(f"file:{path}")) == module.FILE_BYTES
+
+
+async def test_only_so_many_secrets_are_remembered() -> None:
+    """Those read longest ago are forgotten; one that is read again is not."""
+
+    class Minting:
+        async def read(self, name: str, tenant: str) -> str | None:
+            return f"minted-{name}"
+
+    provider = SecretProvider(Minting())
+    for number in range(REMEMBERED):
+        await provider.read(f"secret:{number}")
+    await provider.read("secret:0")
+    await provider.read("secret:new")
+    assert len(provider.handed_out) == REMEMBERED
+    assert {"minted-0", "minted-new"} < provider.handed_out
+    assert "minted-1" not in provider.handed_out
+
+
+async def test_what_is_too_short_is_not_looked_for() -> None:
+    """Hiding each `1` of a text would only make it unreadable."""
+    provider = SecretProvider(environment={"PIN": "12"})
+    assert await provider.read("env:PIN") == "12"
+    assert provider.redact("room 12") == "room 12"
+
+
+def test_a_document_is_hidden_in_its_parts_as_well() -> None:
+    """A handler reads a service account's key out of its JSON, and quotes that alone."""
+    document = json.dumps({"type": "service_account", "keys": [{"private": "BEGIN abc"}]})
+    assert set(parts_of(document)) == {document, "service_account", "BEGIN abc"}
+    assert list(parts_of("[" * 100_000)) == ["[" * 100_000]
