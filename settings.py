@@ -145,6 +145,8 @@ class Settings(BaseSettings):
     """The embedded server's port."""
     ui_port: int = Field(default=8233, ge=1, le=65535)
     """The port of Temporal's own UI beside the embedded server."""
+    temporal_ui: str = Field(default="", pattern=r"^(https?://[^\s\"'<>]+)?$")
+    """Where people reach Temporal's UI; empty is the embedded server's, and in production no link."""
     temporal_binary: Path | None = None
     """The `temporal` program; looked up on PATH when not given."""
     durable: bool = False

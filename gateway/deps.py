@@ -103,10 +103,14 @@ class GatewayDeps:
         return rights(person, self.people.delegators(person.id, person.tenant, self.clock()))
 
     def temporal_link(self, key: TurnKey | SessionKey) -> str:
-        """The same turn or session in Temporal's own UI."""
+        """Gives the address of a turn or session in Temporal's own UI; "" in production where no setting names one."""
+        base = self.settings.temporal_ui.rstrip("/")
+        if not base and not self.development:
+            # The embedded server's address is this machine's own: to whoever reads it elsewhere it leads to nothing.
+            return ""
         namespace = quote(self.desk.temporal.namespace, safe="")
         workflow = quote(key.workflow_id, safe="")
-        return f"http://127.0.0.1:{self.settings.ui_port}/namespaces/{namespace}/workflows/{workflow}"
+        return f"{base or f'http://127.0.0.1:{self.settings.ui_port}'}/namespaces/{namespace}/workflows/{workflow}"
 
     def page_link(self, key: TurnKey) -> str:
         """The turn's page in the inbox."""

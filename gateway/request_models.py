@@ -208,6 +208,7 @@ class TurnLinks(BaseModel):
     events: str
     page: str
     temporal: str
+    """Empty where no address of Temporal's UI is known."""
 
 
 class TurnStarted(BaseModel):

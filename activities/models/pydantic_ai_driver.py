@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 from pydantic_ai.direct import model_request
@@ -74,7 +75,7 @@ class ProviderModel:
                 )
         except (AgentRunError, UserError) as error:
             # Providers quote in their errors what they were sent, and Temporal keeps causes in plain text.
-            raise _translated(error) from None
+            raise _translated(error, self._model) from None
         return from_library(response)
 
 
@@ -115,9 +116,11 @@ def _find(name: str) -> Model:
         raise ConfigError(f"there is no model `{name}`: {_sentence(error)}", field="model", value=name) from None
 
 
-def _translated(error: Exception) -> ModelUnavailable | ModelRefused | ConfigError:
+def _translated(error: Exception, model: Model) -> ModelUnavailable | ModelRefused | ConfigError:
     if isinstance(error, ModelHTTPError):
         told = f"the model's provider answered {error.status_code}"
+        if error.status_code == 404:
+            return ModelRefused(f"{told} at {_address(model)}: {_not_found(model)}", status=404)
         if error.status_code in _TRY_AGAIN or error.status_code >= 500:
             return ModelUnavailable(told, retry_after=error.retry_after)
         return ModelRefused(told, status=error.status_code)
@@ -131,6 +134,19 @@ def _translated(error: Exception) -> ModelUnavailable | ModelRefused | ConfigErr
     if isinstance(error, UserError):
         return ConfigError(_sentence(error))
     return ModelRefused(f"the model's provider refused ({type(error).__name__})")
+
+
+def _address(model: Model) -> str:
+    # Without what stands before `@`: some write a key there, and this sentence lies in histories and on pages.
+    parts = urlsplit(model.base_url or "")
+    return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
+
+
+def _not_found(model: Model) -> str:
+    if model.system == "openai" and type(model).__name__ == "OpenAIResponsesModel":
+        remedy = f"a server with chat completions alone takes `openai-chat:{model.model_name}`"
+        return f"it knows no model `{model.model_name}`, or has no responses API; {remedy}"
+    return f"it knows no model `{model.model_name}`, or nothing answers at that path"
 
 
 def _request(message: Message, instructions: str) -> ModelRequest:

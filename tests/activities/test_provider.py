@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -135,6 +136,27 @@ async def test_each_status_is_retried_or_final(
             await ProviderModel(MODEL).complete(asked(user_message("hi")))
     assert str(status) in str(raised.value)
     assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "login", "remedy"),
+    [
+        ("openai:fake-1", "user:hunter2@", "takes `openai-chat:fake-1`"),
+        (MODEL, "", "nothing answers at that path"),
+    ],
+)
+async def test_a_path_that_is_not_there_is_named_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, model: str, login: str, remedy: str
+) -> None:
+    """A server with chat completions alone answers 404 to `openai:`: the address is told, without a key in it."""
+    vendor = Vendor(lambda _: (404, {"error": {"message": "secret body"}}, {}))
+    async with serving(vendor, monkeypatch):
+        port = os.environ["OPENAI_BASE_URL"].rpartition(":")[2]
+        monkeypatch.setenv("OPENAI_BASE_URL", f"http://{login}127.0.0.1:{port}")
+        with pytest.raises(ModelRefused, match=remedy) as raised:
+            await ProviderModel(model).complete(asked(user_message("hi")))
+    assert f"answered 404 at http://127.0.0.1:{port}" in str(raised.value)
+    assert "hunter2" not in str(raised.value)
 
 
 async def test_no_server_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -228,3 +228,13 @@ async def test_no_key_is_in_a_history_or_in_an_answer(desk: GatewayDesk) -> None
         headers = bearer(await token_of(desk, "guest"))
         shown = await http.get(f"/v1/turns/{'.'.join(key)}", headers=headers)
     assert private.private not in shown.text
+
+
+async def test_links_lead_to_temporals_ui_only_where_it_is_known(desk: GatewayDesk) -> None:
+    """In production nobody is led to a port of their own machine; a setting says where the UI is."""
+    key = TurnKey("main", "s", "t")
+    known = dataclasses.replace(
+        desk.deps, settings=desk.deps.settings.model_copy(update={"temporal_ui": "https://t.example/"})
+    )
+    assert desk.deps.temporal_link(key) == ""
+    assert known.temporal_link(key) == "https://t.example/namespaces/default/workflows/turn%2Fmain%2Fs%2Ft"

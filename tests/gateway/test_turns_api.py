@@ -15,6 +15,7 @@ async def test_a_started_turn_can_be_read_at_its_links(gateway: GatewayDesk) -> 
     assert answer.status_code == 201
     assert uuid.UUID(body["turn"]).version == 7
     assert body["session"] == body["turn"]
+    assert body["links"]["temporal"].startswith("http://127.0.0.1:8233/namespaces/")
     assert body["links"]["temporal"].endswith(f"/workflows/turn%2Fmain%2F{body['turn']}%2F{body['turn']}")
     assert answer.headers["location"] == body["links"]["self"]
     whole = (await gateway.http.get(body["links"]["self"])).json()
