@@ -11,11 +11,11 @@ from signoff.cli.terminal.changes import Editable
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision
 from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
+from signoff.contracts.names import DEFAULT_ASKER, DEFAULT_DECIDER
 from signoff.contracts.receipt import Receipt
+from signoff.contracts.requests import SayBody
 from signoff.contracts.session_messages import SessionReceipt, SessionView
 from signoff.contracts.turn import TurnView
-from signoff.gateway.auth.person_lookup import DEFAULT_ASKER, DEFAULT_DECIDER
-from signoff.gateway.request_models import SayBody
 
 
 class Desk(Protocol):

@@ -18,20 +18,19 @@ from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
 from signoff.contracts.limits import INLINE_BYTES
 from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.message import Message, TextPart, user_message
-from signoff.contracts.names import ENGINE
+from signoff.contracts.names import DEFAULT_ASKER, ENGINE
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
+from signoff.contracts.requests import DecisionAuthor, DecisionDraft, SayBody
 from signoff.contracts.session_messages import SessionReceipt, SessionView
 from signoff.contracts.turn import TurnInput, TurnView
 from signoff.contracts.uuid7 import uuid7
 from signoff.engine import turn_list
 from signoff.engine.turn_client import Signoff
 from signoff.formats.nearest_name import did_you_mean, shown
-from signoff.gateway.auth.person_lookup import DEFAULT_ASKER
 from signoff.gateway.conversations import Conversations
-from signoff.gateway.decision_service import Answer, decide, withdraw
+from signoff.gateway.decision_service import decide, withdraw
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.request_models import SayBody
 from signoff.gateway.secret_masks import masked_view
 from signoff.gateway.turn_starter import check_position, read_session, say
 from signoff.gateway.value_check import proof_of, whole_request
@@ -87,23 +86,23 @@ class Here:
         """See `Desk`. The answer is stored also while no worker shows what it is about."""
         if self.person is None:
             raise Refused("it has to be said who answers")
-        given = Answer(
-            verdict=answer.verdict,
-            person=self.person,
-            channel=CHANNEL,
-            assurance="session",
-            reason=answer.reason,
-            revision=None if request is None else request.revision,
-            question_hash="" if request is None else request.question_hash,
-            delivery=answer.delivery_id,
-            edited_args=answer.edited_args,
-            remember=answer.remember,
-            result=answer.result,
-            confirm=confirm or None,
-            seen=seen,
+        draft = DecisionDraft.model_validate(
+            {
+                "approval_id": approval_id,
+                "verdict": answer.verdict,
+                "reason": answer.reason,
+                "revision": None if request is None else request.revision,
+                "question_hash": "" if request is None else request.question_hash,
+                "delivery_id": answer.delivery_id,
+                "edited_args": answer.edited_args,
+                "remember": answer.remember,
+                "result": answer.result,
+                "confirm": confirm,
+                "seen": seen,
+            }
         )
         async with self._deps() as deps:
-            return await decide(deps, approval_id, given)
+            return await decide(deps, draft, DecisionAuthor(self.person, CHANNEL, "session"))
 
     async def withdraw(self, name: str, reason: str) -> tuple[Receipt, str]:
         """See `Desk`. By the gateway's own rules, in its profile for development."""

@@ -12,10 +12,10 @@ from signoff.cli.terminal.tables import clean, frozen_line, swept_lines, utc_now
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.grant import Freeze, Grant, Swept
+from signoff.contracts.names import DEFAULT_DECIDER
 from signoff.contracts.person import Person
 from signoff.engine.kill_switch import check_operator
 from signoff.formats.nearest_name import shown
-from signoff.gateway.auth.person_lookup import DEFAULT_DECIDER
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.freeze_service import sweep_tenant
 from signoff.keys.key_files import read_private

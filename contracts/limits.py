@@ -57,6 +57,8 @@ DECISION_BYTES: Final = 64 * KIB
 BATCH_DECISIONS: Final = 100
 """Answers that one request to the API may carry."""
 REASON_CHARS: Final = 2_000
+DELIVERY_CHARS: Final = 200
+"""Of the id by which the same answer, sent again, is one answer."""
 EFFECT_CHARS: Final = 200
 CARD_VALUE_CHARS: Final = 500
 VALUES_PER_PAGE: Final = 500

@@ -45,4 +45,8 @@ READ_REST: Final = "read_rest"
 """The framework's own tool with which an actor that declares it reads on in long results."""
 
 DEFAULT_TENANT: Final = "main"
+DEFAULT_ASKER: Final = "guest"
+"""Whom the development profile takes for who asks, where nobody is named."""
+DEFAULT_DECIDER: Final = "approver"
+"""Whom it takes for who decides."""
 DEFAULT_TASK_QUEUE: Final = "signoff"

@@ -1,6 +1,7 @@
 """The gateway: the HTTP API, and the inbox."""
 
 from collections.abc import Callable
+from typing import Any
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -13,6 +14,8 @@ from signoff import policypool
 from signoff.channels.inbound.receiver import Intake
 from signoff.contracts.errors import SignoffError
 from signoff.contracts.limits import REQUEST_BODY_BYTES, STRANGER_BODY_BYTES
+from signoff.contracts.requests import DecisionDraft
+from signoff.contracts.responses import Fault
 from signoff.gateway.api.approvals import ApprovalsApi
 from signoff.gateway.api.audit import AuditApi
 from signoff.gateway.api.grants import GrantsApi
@@ -25,7 +28,7 @@ from signoff.gateway.auth.provider_people import Logins, knowing_logins
 from signoff.gateway.body_limit import BodyLimit
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.error_middleware import Failing
-from signoff.gateway.errors import BadRequest, Fault, fault_of, sentence, status_of
+from signoff.gateway.errors import BadRequest, fault_of, sentence, status_of
 from signoff.gateway.live import Live
 from signoff.gateway.middleware import Guard
 from signoff.gateway.pages.audit import RecordPages
@@ -72,6 +75,7 @@ def build_app(desk: GatewayDeps, intake: Intake | None = None) -> FastAPI:
         # Every route there is, and every one that is added.
         dependencies=[Depends(door.admit)],
     )
+    app.openapi = lambda: _described(app)  # type: ignore[method-assign]
     live = Live()
     app.state.live = live
     visitors = Visitors(desk)
@@ -107,6 +111,15 @@ def build_app(desk: GatewayDeps, intake: Intake | None = None) -> FastAPI:
     _answer_errors(app, visitors, pages, door)
     app.add_middleware(Guard, settings=desk.settings)
     return app
+
+
+def _described(app: FastAPI) -> dict[str, Any]:
+    """The description of the API, with what a decision's body may say, which is read as bytes and not by FastAPI."""
+    if app.openapi_schema is None:
+        described = FastAPI.openapi(app)
+        draft = DecisionDraft.model_json_schema(ref_template="#/components/schemas/{model}")
+        described["components"]["schemas"] |= {**draft.pop("$defs"), DecisionDraft.__name__: draft}
+    return app.openapi_schema or {}
 
 
 def _body_bytes(intake: Intake | None) -> Callable[[str], int | None]:

@@ -4,30 +4,29 @@ import dataclasses
 import json
 import logging
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from pydantic import ValidationError
 
 from signoff.approvals import audit_events
-from signoff.approvals.confirmation import MISSING, confirmed
+from signoff.approvals.confirmation import is_confirmed, missing_words
 from signoff.approvals.deadlines import first_approvers
 from signoff.approvals.machine import refusal, settled_receipt, stale
 from signoff.approvals.unseen_values import SEEN_NEEDED
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.decision import Assurance, Decision, Remember, Verdict
+from signoff.contracts.decision import Decision, at_least
 from signoff.contracts.errors import NotFound, Refused
-from signoff.contracts.limits import DECISION_BYTES
+from signoff.contracts.limits import DECISION_BYTES, DELIVERY_CHARS
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt, ReceiptCode
+from signoff.contracts.requests import DecisionAuthor, DecisionDraft, decision_from_draft
 from signoff.engine.kill_switch import OPERATOR
+from signoff.formats.bounds import out_of_bounds
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.edited_card import as_edited
 from signoff.gateway.errors import sentence
-from signoff.gateway.request_models import BatchItem, DecideBody
 from signoff.gateway.secret_masks import unmasked_args
 from signoff.gateway.value_check import has_read
 from signoff.people.directory import Directory
@@ -38,86 +37,71 @@ from signoff.store.request_reader import LoadedRequest
 
 _NO_REQUEST: Final = "there is no such request"
 _PASSED_ON: Final = "you are asked as nobody answered, and only for this call; answer it without having that remembered"
-KEY_CHARS: Final = 200
+_TOO_WEAK: Final = "this needs a stronger sign-in than the one you used"
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What a person answered, as a door understood it. `question_hash` is that of the question they were shown.
-
-    `assurance` is how strongly the door identified the person. `edited_args`, `remember` and `result` are those of a
-    decision. `confirm` is what was typed again, None where the door itself has seen to it. `seen` is what came with the
-    view of every value, where one was asked for; with `by_card` nothing but the card was shown, and no yes counts to
-    one that is not whole. `received_at` is when it came in, where that was not just now.
-    """
-
-    verdict: Verdict
-    person: Person
-    channel: str
-    assurance: Assurance
-    reason: str = ""
-    revision: int | None = None
-    question_hash: str = ""
-    delivery: str = ""
-    edited_args: dict[str, Any] | None = None
-    remember: Remember | None = None
-    result: str = ""
-    confirm: str | None = None
-    seen: str = ""
-    by_card: bool = False
-    received_at: datetime | None = None
-
-
-async def decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receipt:
-    """Answer a request as the person the gateway knows, stamped with its clock and signed.
+async def decide(deps: GatewayDeps, draft: DecisionDraft, author: DecisionAuthor) -> Receipt:
+    """Answers the request of `draft.approval_id` as `author`, stamped with the gateway's clock and signed.
 
     Raises `ServerUnavailable`. A refusal is written down here: the turn may be over, or may never have seen it. Whoever
     may not read the request is answered as if there were none.
     """
-    answer = dataclasses.replace(answer, delivery=answer.delivery or uuid.uuid4().hex)
-    receipt = await _decide(deps, approval_id, answer)
+    draft = draft.model_copy(update={"delivery_id": draft.delivery_id or uuid.uuid4().hex})
+    receipt = await _decide(deps, draft, author)
     if receipt.status == "refused":
-        tried = _draft(deps, approval_id, answer.revision, answer.question_hash, answer)
+        tried = decision_from_draft(draft, author, deps.clock())
         entry = audit_events.attempt(tried, receipt, deps.clock(), witness="gateway")
         await deps.attempts.note(deps.store, entry, receipt.code)
-        if not await _readable(deps, approval_id, answer.person):
-            return refused("unknown", approval_id, _NO_REQUEST)
+        if not await _readable(deps, draft.approval_id, author.person):
+            return refused("unknown", draft.approval_id, _NO_REQUEST)
     return receipt
 
 
-async def _decide(deps: GatewayDeps, approval_id: str, answer: Answer) -> Receipt:
+async def _decide(deps: GatewayDeps, draft: DecisionDraft, author: DecisionAuthor) -> Receipt:
     try:
-        loaded = await deps.requests.load(approval_id)
+        loaded = await deps.requests.load(draft.approval_id)
     except NotFound:
-        return refused("unknown", approval_id, _NO_REQUEST)
-    request = loaded.request
-    seat = seat_at(request, answer.person, deps.people, deps.clock())
+        return refused("unknown", draft.approval_id, _NO_REQUEST)
+    request, person = loaded.request, author.person
+    seat = seat_at(request, person, deps.people, deps.clock())
     if seat.code:
-        return _turned_away(request, answer.person, seat.code)
-    written = answer.edited_args
-    if written is not None:
-        edited = _written(loaded, written)
-        if isinstance(edited, Receipt):
-            return edited
-        answer = dataclasses.replace(answer, edited_args=edited)
-    decision = _decision(deps, request, answer)
+        return _turned_away(request, person, seat.code)
+    if why := out_of_bounds(draft.edited_args):
+        return refusal(request, "malformed", f"`edited_args` holds {why}")
+    whole = _unmasked(loaded, draft)
+    if isinstance(whole, Receipt):
+        return whole
+    decision = _decision(deps, request, whole, author)
     if isinstance(decision, Receipt):
         return decision
-    if _unconfirmed(deps, request, decision, answer.confirm, written):
-        return refusal(request, "malformed", f"{MISSING}: send one as `confirm`")
     if request.state == "pending" and decision.verdict == "approved":
-        # Of changed arguments too: whoever changed some of them approves the others as they are.
-        read = request.card.whole if answer.by_card else await has_read(deps.store, loaded, answer.person, answer.seen)
-        if not read:
-            return refusal(request, "malformed", SEEN_NEEDED)
+        objection = await _unready(deps, loaded, draft, author)
+        if objection is not None:
+            return objection
     if decision.remember is not None and request.allow_remember and request.state == "pending":
-        if not can_remember(request, answer.person, deps.people, deps.clock()):
+        if not can_remember(request, person, deps.people, deps.clock()):
             return refusal(request, "not_allowed", _PASSED_ON)
         why = await ask_rules(True, Remembering(deps.catalog).problem, request, decision, loaded.args)
         if why:
             return refusal(request, "malformed", why)
     return await deps.decisions.decide(request, decision, loaded.args)
+
+
+async def _unready(
+    deps: GatewayDeps, loaded: LoadedRequest, draft: DecisionDraft, author: DecisionAuthor
+) -> Receipt | None:
+    """Why a yes does not count yet: how its author signed in, what they did not type, what they did not read."""
+    request = loaded.request
+    if not at_least(author.assurance, request.min_assurance):
+        # Before anything is asked to be typed, which would help nobody.
+        return refusal(request, "assurance", _TOO_WEAK)
+    shown = _as_shown(deps, request, draft)
+    if not is_confirmed(shown, draft.confirm):
+        return refusal(request, "malformed", f"{missing_words(shown)}: send it as `confirm`")
+    # Of changed arguments too: whoever changed some of them approves the others as they are.
+    read = request.card.whole if author.by_card else await has_read(deps.store, loaded, author.person, draft.seen)
+    return None if read else refusal(request, "malformed", SEEN_NEEDED)
 
 
 async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: str) -> Receipt:
@@ -183,8 +167,33 @@ def refused(code: ReceiptCode, approval_id: str, message: str) -> Receipt:
     return Receipt(status="refused", code=code, approval_id=approval_id, message=message)
 
 
-def read_decide(raw: bytes, approval_id: str) -> DecideBody | Receipt:
-    """The body of a decision, or the receipt `malformed`: anything unclear is never an approval."""
+def read_draft(given: Any, approval_id: str = "") -> DecisionDraft | Receipt:
+    """An answer as an edge brings it, or the receipt `malformed`: anything unclear is never an approval.
+
+    `given` is a JSON object, or what a page or channel made of a form. `approval_id` is what the address names.
+    """
+    try:
+        draft = DecisionDraft.model_validate(given)
+    except ValidationError as error:
+        told = sentence(error.errors(include_url=False, include_input=False, include_context=False))
+        return refused("malformed", approval_id, told)
+    if approval_id and draft.approval_id not in ("", approval_id):
+        return refused("malformed", approval_id, "`approval_id` is another than the address names")
+    return draft.model_copy(update={"approval_id": approval_id or draft.approval_id})
+
+
+def read_batched(item: Any, approval_id: str) -> DecisionDraft | Receipt:
+    """One answer of several, or the receipt `malformed` for it alone. Each has to name what was shown."""
+    draft = read_draft(item)
+    if isinstance(draft, Receipt):
+        return draft.model_copy(update={"approval_id": approval_id})
+    named = {"approval_id": draft.approval_id, "revision": draft.revision, "question_hash": draft.question_hash}
+    missing = [f"`{name}`" for name, value in named.items() if not value]
+    return refused("malformed", approval_id, f"{', '.join(missing)}: missing") if missing else draft
+
+
+def parse_draft(raw: bytes, approval_id: str) -> DecisionDraft | Receipt:
+    """The body of a decision, or the receipt `malformed`."""
     if len(raw) > DECISION_BYTES:
         return refused("malformed", approval_id, f"a decision is at most {DECISION_BYTES} bytes")
     try:
@@ -193,11 +202,7 @@ def read_decide(raw: bytes, approval_id: str) -> DecideBody | Receipt:
         return refused("malformed", approval_id, error.message)
     except (ValueError, RecursionError):
         return refused("malformed", approval_id, "the body is not JSON")
-    try:
-        return DecideBody.model_validate(body)
-    except ValidationError as error:
-        told = sentence(error.errors(include_url=False, include_input=False, include_context=False))
-        return refused("malformed", approval_id, told)
+    return read_draft(body, approval_id)
 
 
 class NamedTwice(Refused):
@@ -212,52 +217,35 @@ def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def read_batch_item(item: Any, name: str) -> BatchItem | Receipt:
-    """One answer of several, or the receipt `malformed` for it alone."""
-    try:
-        return BatchItem.model_validate(item)
-    except ValidationError as error:
-        told = sentence(error.errors(include_url=False, include_input=False, include_context=False))
-        return refused("malformed", name, told)
-
-
-def read_key(header: str | None, approval_id: str) -> str | Receipt:
-    """The delivery id of an `Idempotency-Key` header; empty without one, a receipt when it is no key."""
+def with_key(draft: DecisionDraft, header: str | None) -> DecisionDraft | Receipt:
+    """`draft` under the delivery id of an `Idempotency-Key` header; as it is without one, a receipt for no key."""
     if header is None:
-        return ""
-    if not 0 < len(header) <= KEY_CHARS or not header.isascii() or not header.isprintable():
-        return refused("malformed", approval_id, f"`Idempotency-Key`: 1 to {KEY_CHARS} printable ASCII characters")
-    return header
+        return draft
+    if not 0 < len(header) <= DELIVERY_CHARS or not header.isascii() or not header.isprintable():
+        told = f"`Idempotency-Key`: 1 to {DELIVERY_CHARS} printable ASCII characters"
+        return refused("malformed", draft.approval_id, told)
+    if draft.delivery_id not in ("", header):
+        told = "`Idempotency-Key` and `delivery_id` mean the same and differ; keep one"
+        return refused("malformed", draft.approval_id, told)
+    return draft.model_copy(update={"delivery_id": header})
 
 
-def _written(loaded: LoadedRequest, edited: dict[str, Any]) -> dict[str, Any] | Receipt:
-    """Changed arguments with what was hidden from who changed them, or why that cannot be known."""
+def _unmasked(loaded: LoadedRequest, draft: DecisionDraft) -> DecisionDraft | Receipt:
+    """`draft` with what was hidden from who changed the arguments, or why that cannot be known."""
     request = loaded.request
-    if request.state != "pending" or not request.secrets:
-        return edited
+    if draft.edited_args is None or request.state != "pending" or not request.secrets:
+        return draft
     try:
-        whole: dict[str, Any] = unmasked_args(edited, loaded.args, request.secrets)
+        return draft.model_copy(update={"edited_args": unmasked_args(draft.edited_args, loaded.args, request.secrets)})
     except Refused as error:
         return refusal(request, "malformed", error.message)
-    return whole
 
 
-def _unconfirmed(
-    deps: GatewayDeps,
-    request: ApprovalRequest,
-    decision: Decision,
-    typed: str | None,
-    written: Mapping[str, Any] | None,
-) -> bool:
-    """Whether a value of the card should have been typed again, of the changed one where it is changed.
-
-    `written` are changed arguments as they were sent, masks included.
-    """
-    if typed is None or decision.verdict != "approved" or request.state != "pending":
-        return False
-    if written is not None and request.edit != "off":
-        request = as_edited(request, written, deps.catalog)
-    return not confirmed(request, typed)
+def _as_shown(deps: GatewayDeps, request: ApprovalRequest, draft: DecisionDraft) -> ApprovalRequest:
+    """The request that is approved: with the changed card where arguments are changed, masks included."""
+    if draft.edited_args is None or request.edit == "off":
+        return request
+    return as_edited(request, draft.edited_args, deps.catalog)
 
 
 def _turned_away(request: ApprovalRequest, person: Person, code: ReceiptCode) -> Receipt:
@@ -269,33 +257,16 @@ def _turned_away(request: ApprovalRequest, person: Person, code: ReceiptCode) ->
     return refusal(request, "not_allowed", "you may not decide this")
 
 
-def _decision(deps: GatewayDeps, request: ApprovalRequest, answer: Answer) -> Decision | Receipt:
+def _decision(
+    deps: GatewayDeps, request: ApprovalRequest, draft: DecisionDraft, author: DecisionAuthor
+) -> Decision | Receipt:
     """The answer as it would be signed, or why it names nothing that could be: what was not shown is never signed."""
-    revision = 1 if answer.revision is None else answer.revision
-    development = deps.settings.profile == "development"
-    if not answer.question_hash and not development:
+    if not draft.question_hash and not deps.development:
         return refusal(request, "malformed", "`question_hash`: send back the one of the request that was shown")
+    revision = 1 if draft.revision is None else draft.revision
     asked = request.question_hash if revision == request.revision else ""
-    decision = _draft(deps, request.id, revision, answer.question_hash or asked, answer)
+    named = draft.model_copy(update={"revision": revision, "question_hash": draft.question_hash or asked})
+    decision = decision_from_draft(named, author, deps.clock())
     # Who answers an earlier revision is told what became of the one that is asked now.
-    named = revision == request.revision and decision.question_hash == request.question_hash
-    return decision if named else stale(request, decision)
-
-
-def _draft(deps: GatewayDeps, approval_id: str, revision: int | None, question_hash: str, answer: Answer) -> Decision:
-    return Decision(
-        approval_id=approval_id,
-        revision=revision,
-        question_hash=question_hash,
-        verdict=answer.verdict,
-        edited_args=answer.edited_args,
-        reason=answer.reason,
-        subject=answer.person.id,
-        channel=answer.channel,
-        assurance=answer.assurance,
-        # A key that somebody else used must not fetch that person's receipt.
-        delivery_id=f"{answer.channel}:{answer.person.id}:{answer.delivery}",
-        received_at=answer.received_at or deps.clock(),
-        remember=answer.remember,
-        result=answer.result,
-    )
+    is_asked = revision == request.revision and decision.question_hash == request.question_hash
+    return decision if is_asked else stale(request, decision)

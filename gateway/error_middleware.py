@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from signoff.contracts.receipt import Receipt
-from signoff.gateway.errors import Fault
+from signoff.contracts.responses import Fault
 
 _log = logging.getLogger(__name__)
 

@@ -4,12 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from signoff.contracts.errors import ConfigError, Conflict, NotFound, Refused, SignoffError, Unavailable
-from signoff.contracts.frozen_model import Shape
 from signoff.contracts.receipt import Receipt, ReceiptCode
+from signoff.contracts.requests import IDENTITY_FIELDS, PROBLEMS_TOLD
+from signoff.contracts.responses import Fault
 
-IDENTITY_FIELDS: Final = frozenset(("tier", "roles", "role", "principal", "person", "name", "locale", "assurance"))
-PROBLEMS_TOLD: Final = 3
-"""Problems of one request that its answer names."""
 _RECEIPT_STATUS: Final[Mapping[ReceiptCode, int]] = {
     "": 200,
     "duplicate": 200,
@@ -25,13 +23,6 @@ _RECEIPT_STATUS: Final[Mapping[ReceiptCode, int]] = {
     "malformed": 422,
 }
 _REFUSED_STATUS: Final[Mapping[str, int]] = {"unauthenticated": 401, "too_large": 413, "malformed": 422}
-
-
-class Fault(Shape):
-    """The body of every answer that is an error: a stable `code` and one sentence for the reader."""
-
-    code: str
-    message: str
 
 
 class BadRequest(Refused):

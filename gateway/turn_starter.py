@@ -10,6 +10,7 @@ from signoff.contracts.limits import MAX_TURNS_PER_MESSAGE
 from signoff.contracts.message import Message, TextPart
 from signoff.contracts.names import DEFAULT_TENANT, ENGINE
 from signoff.contracts.person import Person, Principal
+from signoff.contracts.requests import MessageBody, ResultBody, SayBody, TurnBody
 from signoff.contracts.session_messages import Injection, MailboxMessage, SessionReceipt, turn_of
 from signoff.contracts.turn import TurnInput
 from signoff.contracts.uuid7 import uuid7
@@ -18,7 +19,6 @@ from signoff.formats.nearest_name import did_you_mean, shown
 from signoff.gateway.auth.person_lookup import known_person
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest
-from signoff.gateway.request_models import MessageBody, ResultBody, SayBody, TurnBody
 from signoff.gateway.session_names import own_session
 from signoff.keys.signature_form import as_asked, new_nonce
 from signoff.people.directory import principal_of, turn_context

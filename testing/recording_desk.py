@@ -5,27 +5,30 @@ from datetime import datetime
 
 from signoff.approvals import deadlines
 from signoff.approvals.approval_book import Desk
-from signoff.channels.inbound.processor import Answered
-from signoff.channels.inbound.target import Asked
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.decision import Decision, at_least
+from signoff.contracts.decision import at_least
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
+from signoff.contracts.requests import DecisionAuthor, DecisionDraft, decision_from_draft
 from signoff.people.directory import Directory
 from signoff.people.eligibility import seat_of, table_of
 
 
 class RecordingDesk:
-    """Keeps every answer in `heard`, in order. `worker` False: answers are taken and not decided (`pending`) until it
-    is True again. `server` False: nothing can be asked or answered at all."""
+    """Keeps every answer in `heard`, in order, and in `again` whether it may have been brought before.
+
+    `worker` False: answers are taken and not decided (`pending`) until it is True again. `server` False: nothing can be
+    asked or answered at all.
+    """
 
     def __init__(self, people: Directory, clock: Callable[[], datetime]) -> None:
         self._people = people
         self._clock = clock
         self._desk = Desk()
-        self.heard: list[tuple[Asked, Answered]] = []
+        self.heard: list[tuple[DecisionDraft, DecisionAuthor]] = []
+        self.again: list[bool] = []
         self.worker = True
         self.server = True
 
@@ -45,28 +48,17 @@ class RecordingDesk:
             raise KeyError(approval)
         return found
 
-    async def decide(self, asked: Asked, answered: Answered) -> Receipt:
+    async def decide(self, draft: DecisionDraft, author: DecisionAuthor, *, again: bool = False) -> Receipt:
         """See `signoff.channels.inbound.processor.Desk`."""
         if not self.server:
             raise ServerUnavailable("the server is away")
-        approval = asked.request.id
         if not self.worker:
-            return Receipt(status="pending", approval_id=approval, verdict=answered.verdict)
-        self.heard.append((asked, answered))
-        decision = Decision(
-            approval_id=approval,
-            revision=asked.revision,
-            question_hash=asked.question_hash,
-            verdict=answered.verdict,
-            reason=answered.reason,
-            subject=answered.person.id,
-            channel=answered.channel,
-            assurance=answered.assurance,
-            delivery_id=answered.delivery,
-            received_at=answered.received_at,
-        )
+            return Receipt(status="pending", approval_id=draft.approval_id, verdict=draft.verdict)
+        self.heard.append((draft, author))
+        self.again.append(again)
+        decision = decision_from_draft(draft, author, self._clock())
         told = self._desk.glance(decision, self._clock())
-        return told or self._desk.settle(decision, self._authority(asked.request, answered), self._clock())
+        return told or self._desk.settle(decision, self._authority(draft, author), self._clock())
 
     async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
         """See `signoff.channels.inbound.processor.Desk`."""
@@ -78,10 +70,10 @@ class RecordingDesk:
         """See `signoff.channels.inbound.processor.Desk`."""
         return f"http://127.0.0.1:8300/requests/{request.id}"
 
-    def _authority(self, request: ApprovalRequest, answered: Answered) -> Authority:
-        person = answered.person
+    def _authority(self, draft: DecisionDraft, author: DecisionAuthor) -> Authority:
+        request, person = self.request(draft.approval_id), author.person
         code = self._seat(request, person)
-        if not code and not at_least(answered.assurance, request.min_assurance):
+        if not code and not at_least(author.assurance, request.min_assurance):
             code = "assurance"
         return Authority.model_validate(
             {
@@ -89,8 +81,8 @@ class RecordingDesk:
                 "code": code,
                 "subject": person.id,
                 "name": person.name,
-                "assurance": answered.assurance,
-                "received_at": answered.received_at,
+                "assurance": author.assurance,
+                "received_at": author.received_at,
             }
         )
 

@@ -10,9 +10,8 @@ from signoff.approvals.card import render_card
 from signoff.approvals.notifications import RequestEventKind
 from signoff.channels.base import Channel, Forged, Malformed
 from signoff.channels.envelopes import Notice, Raw
-from signoff.channels.inbound.processor import Answered, Hearing
+from signoff.channels.inbound.processor import Hearing
 from signoff.channels.inbound.receiver import Intake
-from signoff.channels.inbound.target import Asked
 from signoff.channels.outbound.dispatcher import Courier
 from signoff.channels.outbound.sender import Supplies
 from signoff.contracts.approval import ApprovalRequest
@@ -20,6 +19,7 @@ from signoff.contracts.audit import AuditEntry
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Verdict
 from signoff.contracts.person import Person, Principal
+from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.people.directory import FixedDirectory
 from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.store.delivery_queue import Deliveries, DeliveryRow
@@ -160,7 +160,7 @@ class Rig:
         for _ in range(_PATIENCE):
             if not await self.hearing.step():
                 break
-        for request in {asked.request.id: self.request(asked.request.id) for asked, _ in self.desk.heard}.values():
+        for request in {draft.approval_id: self.request(draft.approval_id) for draft, _ in self.desk.heard}.values():
             if request.state != "pending":
                 await self.tell("closed", request)
         await self.carry()
@@ -174,8 +174,17 @@ class Rig:
         """The same, and nobody is told of it."""
         ana = self.people.find("ana", TENANT)
         assert ana is not None
-        answer = Answered(ana, verdict, reason, "inbox", "session", "elsewhere", self.time.now())
-        await self.desk.decide(Asked(request, request.revision, request.question_hash), answer)
+        draft = DecisionDraft.model_validate(
+            {
+                "approval_id": request.id,
+                "revision": request.revision,
+                "question_hash": request.question_hash,
+                "verdict": verdict,
+                "reason": reason,
+                "delivery_id": "elsewhere",
+            }
+        )
+        await self.desk.decide(draft, DecisionAuthor(ana, "inbox", "session", self.time.now()))
 
     def request(self, approval: str) -> ApprovalRequest:
         """A request as it stands."""

@@ -230,7 +230,8 @@ class GatewayDesk:
 
     async def decide(self, approval: str, **fields: Any) -> httpx.Response:
         """Answer over the API."""
-        return await self.http.post(f"/v1/approvals/{approval}/decide", json=fields)
+        acting = {"as": fields.pop("as")} if "as" in fields else {}
+        return await self.http.post(f"/v1/approvals/{approval}/decide", params=acting, json=fields)
 
 
 def _asks_of_doubt(request: ApprovalRequest | None) -> bool:

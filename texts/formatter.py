@@ -8,6 +8,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from signoff.approvals.argument_rows import UNDECLARED
+from signoff.approvals.confirmation import is_money, is_number
 from signoff.contracts.approval import CardRow
 from signoff.contracts.person import Person
 from signoff.texts.catalogue import form_of, language_of, text
@@ -19,10 +20,6 @@ _MARKS: Final = {
     "nb": (_THIN, ","), "no": (_THIN, ","), "pl": (_THIN, ","), "cs": (_THIN, ","), "ru": (_THIN, ","),
 }  # fmt: skip
 """Language -> thousands separator, decimal mark."""
-_MONEY_WORDS: Final = frozenset(("amount", "cost", "costs", "price", "total", "fee", "sum", "budget", "fare"))
-_MONEY_FORMATS: Final = frozenset(("money", "currency", "decimal", "amount"))
-_NUMBERS: Final = frozenset(("number", "integer", "float", "double", "int32", "int64"))
-_WORD = re.compile(r"[A-Za-z][a-z]*")
 _CURRENCY = re.compile(r"[A-Z]{3}\Z")
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
@@ -121,7 +118,7 @@ class Formatter:
         """An argument as shown: money, dates and accounts by their format, all else as it stands."""
         if row.secret or row.cut:
             return row.value
-        if row.format in _NUMBERS or row.format in _MONEY_FORMATS:
+        if is_number(row):
             return self._number(row, rows)
         if row.format in ("date", "date-time"):
             return self._date(row)
@@ -165,14 +162,6 @@ def formatter_for(person: Person, now: datetime) -> Formatter:
     """Formats for a person of the directory: in their language, by the clocks of their zone where they named one."""
     zone = UTC if person.reach is None else ZoneInfo(person.reach.timezone)
     return Formatter(language_of(person.locale), zone, now, person.locale)
-
-
-def is_money(row: CardRow) -> bool:
-    """Whether a number is an amount of money, by its format or its name."""
-    if row.format in _MONEY_FORMATS:
-        return True
-    words = {word.lower() for word in _WORD.findall(f"{row.name} {row.label}")}
-    return row.format in _NUMBERS and not words.isdisjoint(_MONEY_WORDS)
 
 
 def _is_currency(row: CardRow) -> bool:

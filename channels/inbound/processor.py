@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, Protocol
 from pydantic import ValidationError
 
 from signoff.approvals.audit_events import carried
+from signoff.approvals.confirmation import needs_typing
 from signoff.channels.base import Channel
 from signoff.channels.envelopes import Heard, Reply, Status
 from signoff.channels.inbound.answer_parser import Said, Sender, read
@@ -29,12 +30,13 @@ from signoff.channels.outbound.card_text import How
 from signoff.channels.outbound.receipt_text import not_understood, which_one
 from signoff.channels.outbound.sender import next_channel
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.decision import Assurance, Verdict
+from signoff.contracts.decision import Verdict
 from signoff.contracts.errors import Unavailable
 from signoff.contracts.ids import show_code
 from signoff.contracts.limits import REASON_CHARS
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
+from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.people.directory import Directory
 from signoff.people.eligibility import seat_of, table_of
 from signoff.store.delivery_queue import Deliveries
@@ -71,21 +73,6 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Answered:
-    """What a person answered on a channel. `channel` is its kind, `delivery` is the answer's own name, `received_at`
-    when it came in. `again`: it may have been sent before, so that only who can tell what became of it is asked."""
-
-    person: Person
-    verdict: Verdict
-    reason: str
-    channel: str
-    assurance: Assurance
-    delivery: str
-    received_at: datetime
-    again: bool = False
-
-
-@dataclass(frozen=True)
 class _Made:
     """What was made of an arrival: `result` is None where that is to be seen later. `reply` is told `where`."""
 
@@ -99,10 +86,11 @@ class _Made:
 class Desk(Codes, Protocol):
     """Where requests are decided: the gateway's, or a test's."""
 
-    async def decide(self, asked: Asked, answered: Answered) -> Receipt:
+    async def decide(self, draft: DecisionDraft, author: DecisionAuthor, *, again: bool = False) -> Receipt:
         """Decide what somebody was asked, in the revision that they were shown. Raises `Unavailable`.
 
-        `pending` and `unavailable` are asked about again; the same `delivery` counts once.
+        `pending` and `unavailable` are asked about again; the same delivery id counts once. `again`: it may have been
+        sent before, so that only who can tell what became of it is asked.
         """
         ...
 
@@ -324,7 +312,7 @@ class Hearing:
         asked = about.asked[0]
         request = asked.request
         # A template has buttons where its card should have none, and words can be written below any card.
-        typed = request.confirm == "type" or request.kind == "in_doubt"
+        typed = needs_typing(request) or request.kind == "in_doubt"
         unseen = said.verdict == "approved" and not asked.whole
         if request.state == "pending" and (typed or unseen) and self._seated(person, request):
             language = formatter_for(person, self._clock()).language
@@ -343,7 +331,9 @@ class Hearing:
         """What came of an answer that names one request."""
         assert said.verdict is not None
         link = await self._desk.link(asked.request, person, channel.kind)
-        receipt = await self._desk.decide(asked, _answered(channel, person, said.verdict, said.comment, row))
+        author = DecisionAuthor(person, channel.kind, channel.assurance, row.received_at, by_card=True)
+        draft = _draft(asked, said.verdict, said.comment, row)
+        receipt = await self._desk.decide(draft, author, again=row.attempts > 1)
         formatter = formatter_for(person, self._clock())
         words = receipt_words(receipt, formatter, link, code=asked.request.code)
         reply = Reply(text=words, receipt=receipt, language=formatter.language)
@@ -452,17 +442,17 @@ def _read(heard: Heard, sender: Sender) -> Said:
     return read(heard.text, sender)
 
 
-def _answered(channel: Channel, person: Person, verdict: Verdict, reason: str, row: ArrivalRow) -> Answered:
-    return Answered(
-        person=person,
-        verdict=verdict,
-        reason=reason if len(reason) <= REASON_CHARS else reason[: REASON_CHARS - 1] + "…",
-        channel=channel.kind,
-        assurance=channel.assurance,
-        # Part of an Update's id, by which a retry counts once; vendors' keys may be of any length.
-        delivery=hashlib.sha256(row.key.encode()).hexdigest()[:32],
-        received_at=row.received_at,
-        again=row.attempts > 1,
+def _draft(asked: Asked, verdict: Verdict, reason: str, row: ArrivalRow) -> DecisionDraft:
+    return DecisionDraft.model_validate(
+        {
+            "approval_id": asked.request.id,
+            "revision": asked.revision,
+            "question_hash": asked.question_hash,
+            "verdict": verdict,
+            "reason": reason if len(reason) <= REASON_CHARS else reason[: REASON_CHARS - 1] + "…",
+            # Part of an Update's id, by which a retry counts once; vendors' keys may be of any length.
+            "delivery_id": hashlib.sha256(row.key.encode()).hexdigest()[:32],
+        }
     )
 
 

@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from signoff.approvals.argument_rows import NAME_CHARS
 from signoff.approvals.card import NOTE_CHARS
+from signoff.approvals.confirmation import needs_typing
 from signoff.channels.envelopes import Notice
 from signoff.contracts.approval import ApprovalRequest, CardRow
 from signoff.contracts.decision import Assurance, at_least
@@ -124,8 +125,8 @@ def card_words(
 
 def link_only(request: ApprovalRequest, assurance: Assurance) -> bool:
     """Whether a channel of that assurance cannot decide a request, so that only the link can."""
-    typed = request.confirm == "type" or request.kind == "in_doubt"
-    return typed or not at_least(assurance, request.min_assurance)
+    elsewhere = needs_typing(request) or request.kind == "in_doubt"
+    return elsewhere or not at_least(assurance, request.min_assurance)
 
 
 def how_words(how: How, request: ApprovalRequest, formatter: Formatter, link: str) -> str:

@@ -128,7 +128,7 @@ class Stage:
     async def answer(self, key: TurnKey, person: str, **body: Any) -> dict[str, Any]:
         """As `decide`, by `person`, and whatever the receipt says."""
         approval = ApprovalKey(key, FIRST_CALL).id
-        reply = await self.http.post(f"/v1/approvals/{approval}/decide", json={**body, "as": person})
+        reply = await self.http.post(f"/v1/approvals/{approval}/decide", params={"as": person}, json=body)
         receipt: dict[str, Any] = reply.json()
         if "status" not in receipt:
             raise Unexpected(f"deciding `{approval}`: expected a receipt, seen {reply.status_code}: {reply.text[:300]}")

@@ -69,7 +69,7 @@ def thaw(
 
 async def _freeze_there(out: Output, there: str, tenant: str, reason: str, person: str) -> int:
     async with at_gateway(there, person) as gateway:
-        sent = {"tenant": tenant, "reason": reason, **gateway.acting}
-        frozen = await gateway.call(Frozen, "POST", "/v1/freezes", json=sent)
+        sent = {"tenant": tenant, "reason": reason}
+        frozen = await gateway.call(Frozen, "POST", "/v1/freezes", params=gateway.acting, json=sent)
     out.show(frozen, frozen_line(frozen.freeze), *swept_lines(frozen.swept))
     return 1 if frozen.swept.waiting else 0

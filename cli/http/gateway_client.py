@@ -20,9 +20,10 @@ from signoff.contracts.errors import ConfigError, NotFound, Refused, ServerUnava
 from signoff.contracts.ids import parse_approval_id, parse_workflow_id, read_code
 from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.receipt import Receipt
+from signoff.contracts.requests import SayBody
+from signoff.contracts.responses import SessionSaid, TurnStarted
 from signoff.contracts.session_messages import SessionReceipt, SessionView
 from signoff.contracts.turn import TurnView
-from signoff.gateway.request_models import SayBody, SessionSaid, TurnStarted
 from signoff.settings import load_settings
 
 TOKEN: Final = "SIGNOFF_TOKEN"
@@ -77,7 +78,7 @@ class Gateway:
 
     @property
     def acting(self) -> dict[str, str]:
-        """The field that names who somebody says they are, if they said so."""
+        """The parameter that names who somebody says they are, if they said so."""
         return {"as": self._person} if self._person else {}
 
     async def call(self, shape: type[T], method: str, path: str, **content: Any) -> T:
@@ -124,17 +125,19 @@ class Gateway:
         said = answer.model_dump(mode="json", include={"verdict", "reason", "edited_args", "remember", "result"})
         body = {name: value for name, value in said.items() if value}
         body |= {"revision": request.revision, "question_hash": request.question_hash}
-        body |= self.acting | ({"confirm": confirm} if confirm and request.confirm else {})
+        body |= {"confirm": confirm} if confirm else {}
         body |= {"seen": seen} if seen else {}
-        reply = await self._send("POST", f"/v1/approvals/{quote(approval_id, safe='')}/decide", json=body, receipt=True)
+        path = f"/v1/approvals/{quote(approval_id, safe='')}/decide"
+        reply = await self._send("POST", path, params=self.acting, json=body, receipt=True)
         return self._read(Receipt, self._json(reply))
 
     async def withdraw(self, name: str, reason: str) -> tuple[Receipt, str]:
         """See `Desk`."""
         request = await self._request(name)
-        body = {"reason": reason, **self.acting}
+        body = {"reason": reason}
         path = f"/v1/approvals/{quote(request.id, safe='')}/withdraw"
-        receipt = self._read(Receipt, self._json(await self._send("POST", path, json=body, receipt=True)))
+        reply = await self._send("POST", path, params=self.acting, json=body, receipt=True)
+        receipt = self._read(Receipt, self._json(reply))
         return receipt, request.card.effect
 
     async def found(self, name: str) -> ApprovalRequest | TurnView:

@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from signoff.approvals.confirmation import MISSING, confirmed
+from signoff.approvals.confirmation import is_confirmed, missing_words
 from signoff.approvals.unseen_values import SEEN_CHARS, SEEN_NEEDED
 from signoff.cli.desks import Desk, desk_of
 from signoff.cli.loading import loading
@@ -269,5 +269,5 @@ def _check_seen(request: ApprovalRequest, written: str) -> str:
 
 def _check_confirmed(request: ApprovalRequest, typed: str) -> None:
     """Raises `Refused` where the policy wants a value of the card typed again and it was not."""
-    if not confirmed(request, typed):
-        raise Refused(f"{MISSING}: add --confirm VALUE")
+    if not is_confirmed(request, typed):
+        raise Refused(f"{missing_words(request)}: add --confirm VALUE")

@@ -17,10 +17,10 @@ from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import answer_lines, clean, content_text, session_table, utc_now
 from signoff.contracts.errors import NotFound
 from signoff.contracts.message import TextPart
+from signoff.contracts.requests import SayBody
 from signoff.contracts.session_messages import SessionTurnView, SessionView
 from signoff.contracts.turn import TurnView
 from signoff.contracts.uuid7 import uuid7
-from signoff.gateway.request_models import SayBody
 
 _PAUSE_SECONDS: Final = 0.5
 _OPEN: Final = ("working", "waiting")

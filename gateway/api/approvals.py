@@ -1,6 +1,7 @@
 """The API of requests: list, read, decide, withdraw. A decision is always answered by a receipt."""
 
 import json
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Query, Request
@@ -8,30 +9,29 @@ from fastapi.responses import JSONResponse
 
 from signoff.approvals.audit_events import turned_away
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.decision import Assurance, Remember
-from signoff.contracts.errors import NotFound, Refused, ServerUnavailable, SignoffError
+from signoff.contracts.decision import Assurance
+from signoff.contracts.errors import NotFound, Refused, SignoffError
 from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.list_rows import WaitingCard
-from signoff.contracts.names import DEFAULT_TENANT
+from signoff.contracts.names import DEFAULT_DECIDER, DEFAULT_TENANT
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
-from signoff.gateway.auth.caller import acting, caller_of, own_tenant, person_of
-from signoff.gateway.auth.person_lookup import DEFAULT_DECIDER
+from signoff.contracts.requests import BatchBody, DecisionAuthor, DecisionDraft, WithdrawBody
+from signoff.contracts.responses import Fault
+from signoff.gateway.auth.caller import As, acting, caller_of, own_tenant, person_of
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.decision_service import (
-    Answer,
     decide,
     once_each,
-    read_batch_item,
-    read_decide,
-    read_key,
+    parse_draft,
+    read_batched,
     refused,
+    with_key,
     withdraw,
 )
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.error_middleware import unexpected
-from signoff.gateway.errors import Fault, receipt_status
-from signoff.gateway.request_models import BatchBody, DecideBody, WithdrawBody
+from signoff.gateway.errors import receipt_status
 from signoff.gateway.value_check import whole_request
 
 _WORDS: Final = {
@@ -49,9 +49,22 @@ RECEIPTS: Final[dict[int | str, dict[str, Any]]] = {
 _BODY: Final = {
     "requestBody": {
         "required": True,
-        "content": {"application/json": {"schema": DecideBody.model_json_schema(by_alias=True)}},
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/DecisionDraft"}}},
     }
 }
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """One answer as it was sent, for the record of those that never come as far as a request.
+
+    `person` is who the sender says they are, `key` the `Idempotency-Key`, `sent` the body.
+    """
+
+    request: Request
+    person: str | None
+    key: str | None
+    sent: str
 
 
 class ApprovalsApi:
@@ -84,10 +97,7 @@ class ApprovalsApi:
     async def index(
         self,
         request: Request,
-        as_person: Annotated[
-            str | None,
-            Query(alias="as", description="Only what they may decide; oneself, unless in development."),
-        ] = None,
+        as_person: As = None,
         mine: Annotated[bool, Query(description="Only what the token's own person may decide.")] = False,
         tenant: str | None = None,
         limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
@@ -116,130 +126,96 @@ class ApprovalsApi:
         return JSONResponse(shown.model_dump(mode="json"))
 
     async def decide(
-        self, approval: str, request: Request, idempotency_key: Annotated[str | None, Header()] = None
+        self,
+        approval: str,
+        request: Request,
+        as_person: As = None,
+        idempotency_key: Annotated[str | None, Header()] = None,
     ) -> JSONResponse:
         """The body of every answer is the receipt. Anything unclear is `malformed` and changes nothing."""
         raw = await request.body()
-        body = read_decide(raw, approval)
-        key = read_key(idempotency_key, approval)
-        if isinstance(body, Receipt):
-            return await self._turned_away(body, request, raw)
-        if isinstance(key, Receipt):
-            return await self._turned_away(key, request, raw)
-        found = await self._named(approval, body.as_person, request)
-        if isinstance(found, Receipt):
-            return await self._turned_away(found, request, raw)
-        approval_id, person = found
-        answer = Answer(
-            verdict=body.verdict,
-            person=person,
-            channel="api",
-            assurance=_assurance(request),
-            reason=body.reason,
-            revision=body.revision,
-            question_hash=body.question_hash,
-            delivery=key,
-            confirm=body.confirm,
-            seen=body.seen,
-            edited_args=body.edited_args,
-            result=body.result,
-            remember=None if body.remember is None else Remember(**body.remember.model_dump()),
-        )
-        return _answered(await decide(self._deps, approval_id, answer))
+        attempt = _Attempt(request, as_person, idempotency_key, raw.decode(errors="replace"))
+        return _answered(await self._decided(parse_draft(raw, approval), attempt))
 
     async def decide_all(
-        self, body: BatchBody, request: Request, idempotency_key: Annotated[str | None, Header()] = None
+        self,
+        body: BatchBody,
+        request: Request,
+        as_person: As = None,
+        idempotency_key: Annotated[str | None, Header()] = None,
     ) -> dict[str, list[Receipt]]:
         """One receipt an answer, in their order; one that is refused keeps none of the others from counting."""
         # Raises for a field that stands twice: of such a body nobody knows which answers were meant.
         json.loads(await request.body(), object_pairs_hook=once_each)
         found = []
         for item in body.decisions:
-            found.append(await self._own_receipt(item, body.as_person, request, idempotency_key))
+            found.append(await self._own_receipt(item, _Attempt(request, as_person, idempotency_key, str(item))))
         return {"receipts": found}
 
-    async def _own_receipt(
-        self, item: Any, as_person: str | None, request: Request, idempotency_key: str | None
-    ) -> Receipt:
+    async def _own_receipt(self, item: Any, attempt: _Attempt) -> Receipt:
         """The receipt of one answer of several, whatever happens: those before it have counted, and must be told."""
-        name = str(item.get("id", ""))[:200] if isinstance(item, dict) else ""
+        name = str(item.get("approval_id", ""))[:200] if isinstance(item, dict) else ""
         try:
             # JSON may hold half of a surrogate pair (`"\\ud800"`), which no record and no receipt can carry.
             json.dumps(item, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             return refused("malformed", "", "it holds text that is none")
         try:
-            return await self._decide_one(item, as_person, request, idempotency_key)
+            return await self._decided(read_batched(item, name), attempt, by_card=True)
         except SignoffError as error:
             return refused("unavailable", name, error.message)
         except Exception as error:
             return unexpected(name, error)
 
-    async def _decide_one(
-        self, item: Any, as_person: str | None, request: Request, idempotency_key: str | None
-    ) -> Receipt:
-        name = item["id"] if isinstance(item, dict) and isinstance(item.get("id"), str) else ""
-        read, key = read_batch_item(item, name), read_key(idempotency_key, name)
-        if isinstance(read, Receipt):
-            return await self._noted(read, request, str(item))
-        if isinstance(key, Receipt):
-            return await self._noted(key, request, str(item))
-        named = await self._named(read.id, as_person, request)
+    async def _decided(self, draft: DecisionDraft | Receipt, attempt: _Attempt, *, by_card: bool = False) -> Receipt:
+        """The receipt of an answer; one that never comes as far as its request is written down here."""
+        if isinstance(draft, DecisionDraft):
+            draft = with_key(draft, attempt.key)
+        if isinstance(draft, Receipt):
+            return await self._noted(draft, attempt)
+        named = await self._named(draft.approval_id, attempt)
         if isinstance(named, Receipt):
-            return await self._noted(named, request, str(item))
-        answer = Answer(
-            verdict=read.verdict,
-            person=named[1],
-            channel="api",
-            assurance=_assurance(request),
-            reason=read.reason,
-            revision=read.revision,
-            question_hash=read.question_hash,
-            delivery=key,
-            confirm=read.confirm,
-            by_card=True,
-        )
-        try:
-            return await decide(self._deps, named[0], answer)
-        except ServerUnavailable as error:
-            return refused("unavailable", named[0], error.message)
+            return await self._noted(named, attempt)
+        approval_id, person = named
+        author = DecisionAuthor(person, "api", _assurance(attempt.request), by_card=by_card)
+        return await decide(self._deps, draft.model_copy(update={"approval_id": approval_id}), author)
 
-    async def withdraw(self, approval: str, request: Request, body: WithdrawBody | None = None) -> JSONResponse:
+    async def withdraw(
+        self, approval: str, request: Request, as_person: As = None, body: WithdrawBody | None = None
+    ) -> JSONResponse:
         """For who asked for the turn, may decide, or has the role `admin`; the call ends as denied (cancelled)."""
         body = body or WithdrawBody()
-        found = await self._named(approval, body.as_person, request)
-        if isinstance(found, Receipt):
-            return _answered(await self._noted(found, request, body.model_dump_json()))
-        return _answered(await withdraw(self._deps, *found, body.reason))
+        attempt = _Attempt(request, as_person, None, body.model_dump_json())
+        named = await self._named(approval, attempt)
+        if isinstance(named, Receipt):
+            return _answered(await self._noted(named, attempt))
+        return _answered(await withdraw(self._deps, *named, body.reason))
 
-    async def _turned_away(self, receipt: Receipt, request: Request, raw: bytes) -> JSONResponse:
-        return _answered(await self._noted(receipt, request, raw.decode(errors="replace")))
-
-    async def _noted(self, receipt: Receipt, request: Request, body: str) -> Receipt:
+    async def _noted(self, receipt: Receipt, attempt: _Attempt) -> Receipt:
         """`receipt`, written down: this attempt never came as far as its turn."""
-        caller = caller_of(request)
+        caller = caller_of(attempt.request)
         seen = turned_away(
             receipt,
             self._deps.clock(),
             subject="" if caller is None else caller.person.id,
             channel="api",
-            body=body,
+            body=attempt.sent,
             tenant=own_tenant(caller, None),
         )
         await self._deps.attempts.note(self._deps.store, seen, receipt.code)
         return receipt
 
-    async def _named(self, approval: str, as_person: str | None, request: Request) -> tuple[str, Person] | Receipt:
+    async def _named(self, approval: str, attempt: _Attempt) -> tuple[str, Person] | Receipt:
         """The request and the person of an attempt, or why there is no such thing."""
         try:
-            approval_id = await self._find(approval, request)
+            approval_id = await self._find(approval, attempt.request)
         except NotFound as error:
             return refused("unknown", approval, error.message)
         key = parse_approval_id(approval_id)
         tenant = DEFAULT_TENANT if key is None else key.turn.tenant
         try:
-            caller = caller_of(request)
-            return approval_id, acting(self._deps, caller, as_person, default=DEFAULT_DECIDER, tenant=tenant)
+            caller = caller_of(attempt.request)
+            return approval_id, acting(self._deps, caller, attempt.person, default=DEFAULT_DECIDER, tenant=tenant)
         except Refused as error:
             return refused("not_allowed", approval_id, error.message)
 

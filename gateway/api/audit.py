@@ -5,9 +5,9 @@ from typing import Any
 from fastapi import APIRouter, Request
 
 from signoff.audit.stream_report import Telling
+from signoff.contracts.responses import Fault
 from signoff.gateway.auth.caller import caller_of, own_tenant
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.errors import Fault
 from signoff.gateway.record_access import read_record
 
 

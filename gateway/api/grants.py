@@ -8,19 +8,17 @@ from signoff.approvals.audit_events import act
 from signoff.audit.log import writing
 from signoff.contracts.errors import NotFound
 from signoff.contracts.grant import Freeze, Frozen, Grant
+from signoff.contracts.names import DEFAULT_DECIDER
 from signoff.contracts.person import Person
+from signoff.contracts.requests import FreezeBody
+from signoff.contracts.responses import Fault
 from signoff.formats.nearest_name import shown
-from signoff.gateway.auth.caller import acting, caller_of, own_tenant, person_of
-from signoff.gateway.auth.person_lookup import DEFAULT_DECIDER
+from signoff.gateway.auth.caller import As, acting, caller_of, own_tenant, person_of
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.errors import Fault
 from signoff.gateway.freeze_service import freeze, require_operator, thaw
 from signoff.gateway.read_access import Concerned, may_read
-from signoff.gateway.request_models import FreezeBody
 from signoff.store.freezes import Freezes
 from signoff.store.grants import Grants, shown_grant
-
-As = Annotated[str | None, Query(alias="as", min_length=1, description="Who does it (development profile only).")]
 
 
 class GrantsApi:
@@ -65,13 +63,13 @@ class GrantsApi:
         found = await self._freezes.look(own_tenant(caller_of(request), tenant))
         return {"freezes": [] if found is None else [found]}
 
-    async def freeze(self, body: FreezeBody, request: Request) -> Frozen:
+    async def freeze(self, body: FreezeBody, request: Request, as_person: As = None) -> Frozen:
         """Once this has written its row nothing of the tenant starts; then it withdraws what waits.
 
         Sent again it sweeps again: `swept.waiting` names what could not be withdrawn in time.
         """
         tenant = own_tenant(caller_of(request), body.tenant)
-        person = self._acting(request, body.as_person, tenant)
+        person = self._acting(request, as_person, tenant)
         return await freeze(self._deps, person, reason=body.reason, channel="api")
 
     async def thaw(self, tenant: str, request: Request, as_person: As = None) -> Freeze:

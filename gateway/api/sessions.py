@@ -7,13 +7,14 @@ from fastapi.responses import JSONResponse
 
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import SessionKey, TurnKey
+from signoff.contracts.requests import ResultBody, SayBody
+from signoff.contracts.responses import SessionLinks, SessionSaid
 from signoff.contracts.session_messages import SessionReceipt, SessionView
 from signoff.gateway.api.turns import FAULTS
 from signoff.gateway.auth.caller import Caller, acting, caller_of, own_tenant, person_of
 from signoff.gateway.auth.person_lookup import known_person
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps, session_name, turn_name
-from signoff.gateway.request_models import ResultBody, SayBody, SessionLinks, SessionSaid
 from signoff.gateway.session_names import is_own, own_session
 from signoff.gateway.turn_starter import add_result, read_session, say
 

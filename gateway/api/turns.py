@@ -11,14 +11,15 @@ from signoff.contracts.errors import NotFound, SignoffError
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.contracts.list_rows import TurnRow
+from signoff.contracts.requests import CancelBody, TurnBody
+from signoff.contracts.responses import Fault, RestOfResult, TurnLinks, TurnStarted
 from signoff.contracts.turn import TurnView
 from signoff.engine.turn_list import turns
 from signoff.gateway.auth.caller import Caller, acting, caller_of, own_tenant, person_of, streamed
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps, turn_name
-from signoff.gateway.errors import Fault, fault_of
+from signoff.gateway.errors import fault_of
 from signoff.gateway.live import Live, event
-from signoff.gateway.request_models import CancelBody, RestOfResult, TurnBody, TurnLinks, TurnStarted
 from signoff.gateway.secret_masks import masked_view
 from signoff.gateway.turn_starter import read_turn, start
 from signoff.store.questions import Questions

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Final, TypeAlias
 
-from fastapi import Security
+from fastapi import Query, Security
 from fastapi.security import HTTPBearer
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
@@ -49,6 +49,10 @@ _DOOR: Final = "signoff.door"
 _ADMITTED: Final = "signoff.admitted"
 Allowed: TypeAlias = Callable[[Person], Awaitable[bool]]
 """Whether a person may go on following something."""
+As: TypeAlias = Annotated[
+    str | None, Query(alias="as", description="Who acts, or whose list it is: oneself, unless in development.")
+]
+"""The person as whom a request acts; see `acting`."""
 LOOK_AGAIN: Final = timedelta(seconds=10)
 """How often it is asked whether whoever follows live updates is still let in."""
 
@@ -259,7 +263,7 @@ def acting(
     if caller is None:
         if deps.settings.profile != "development":
             raise SignInNeeded("nobody signed in")
-        return known_person(deps.people, named or default, tenant)
+        return known_person(deps.people, default if named is None else named, tenant)
     if named not in (None, caller.person.id):
         raise Refused(f"this token is of `{caller.person.id}` and cannot act as {shown(named)}", code="not_allowed")
     own_tenant(caller, tenant)

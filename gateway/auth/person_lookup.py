@@ -6,9 +6,6 @@ from signoff.contracts.person import Person
 from signoff.formats.nearest_name import did_you_mean, shown
 from signoff.people.directory import Directory
 
-DEFAULT_ASKER = "guest"
-DEFAULT_DECIDER = "approver"
-
 
 def known_person(people: Directory, name: str, tenant: str = DEFAULT_TENANT) -> Person:
     """The active person of this id. Raises `NotFound` that offers the nearest ids."""

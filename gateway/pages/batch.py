@@ -10,14 +10,15 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from signoff.approvals.confirmation import needs_typing
 from signoff.contracts.decision import Verdict
 from signoff.contracts.errors import SignoffError
 from signoff.contracts.receipt import Receipt
 from signoff.gateway.decision_service import decide, refused
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.error_middleware import unexpected
-from signoff.gateway.pages.card_view import CardPage, typed_words
-from signoff.gateway.pages.decision_form import answer_in
+from signoff.gateway.pages.card_view import CardPage
+from signoff.gateway.pages.decision_form import author_of, draft_in
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.renderer import Pages
 from signoff.gateway.pages.visitor import Visitor, Visitors
@@ -98,7 +99,7 @@ class BatchPages:
         card: CardPage | None = None
         try:
             card = await open_card(self._deps, approval, visitor)
-            alone = _alone(card, visitor) if card.request.state == "pending" else ""
+            alone = _alone(card) if card.request.state == "pending" else ""
             plain = {
                 "reason": form.get("reason", ""),
                 "revision": form.get(f"revision-{number}", ""),
@@ -106,10 +107,11 @@ class BatchPages:
                 "delivery": form.get("delivery", ""),
             }
             verdict: Verdict = "approved" if form["verdict"] == "approved" else "denied"
+            draft = draft_in(plain, approval, verdict, language)
             if alone:
                 receipt = refused("not_allowed", approval, text(alone, language))
             else:
-                receipt = await decide(self._deps, approval, answer_in(plain, verdict, visitor))
+                receipt = await decide(self._deps, draft, author_of(visitor))
         except SignoffError as error:
             receipt = refused("unavailable", approval, error.message)
         # Those beside it have counted, and must be told so.
@@ -130,7 +132,7 @@ class BatchPages:
             own_approval(visitor, name)
         opened = [await open_card(self._deps, name, visitor) for name in names[:MOST]]
         cards = [
-            BatchCard(number, card, text(why, visitor.formatter.language) if (why := _alone(card, visitor)) else "")
+            BatchCard(number, card, text(why, visitor.formatter.language) if (why := _alone(card)) else "")
             for number, card in enumerate(opened)
         ]
         shown = [each.card.request.id for each in cards]
@@ -145,7 +147,7 @@ class BatchPages:
         return self._pages.page("batch.html", visitor, status=status, nav="waiting", **context)
 
 
-def _alone(card: CardPage, visitor: Visitor) -> str:
+def _alone(card: CardPage) -> str:
     """Which text says why a request is decided alone; "" where it need not be."""
     if card.request.state != "pending":
         return "batch.alone.over"
@@ -155,7 +157,7 @@ def _alone(card: CardPage, visitor: Visitor) -> str:
         return "batch.alone.doubt"
     if card.unseen:
         return "batch.alone.unseen"
-    return "batch.alone.typed" if typed_words(card.request, visitor) else ""
+    return "batch.alone.typed" if needs_typing(card.request) else ""
 
 
 def _told(receipt: Receipt) -> str:

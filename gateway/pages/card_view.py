@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from signoff.approvals.argument_rows import find
+from signoff.approvals.confirmation import is_money, needs_typing, row_to_type
 from signoff.contracts.approval import ApprovalRequest, CardRow, Vote
 from signoff.contracts.decision import at_least
+from signoff.contracts.ids import show_code
 from signoff.contracts.limits import ARGUMENTS_BYTES
 from signoff.engine.kill_switch import OPERATOR
 from signoff.formats.visible_text import scalar_line
@@ -21,7 +23,7 @@ from signoff.people.directory import Directory
 from signoff.people.eligibility import Seat
 from signoff.texts.catalogue import has_text, text
 from signoff.texts.endings import where_words
-from signoff.texts.formatter import Moment, is_money
+from signoff.texts.formatter import Moment
 
 RAW_CHARS: Final = 20_000
 _ABSENT: Final = object()
@@ -149,7 +151,7 @@ def card_page(
         edits=pending and decides and request.edit != "off" and not why_no_edit(request, args),
         remembers=pending and decides and can_remember(request, visitor.person, people, formatter.now),
         example=_example(request),
-        typed=(*typed_words(request, visitor), "")[0] if pending else "",
+        typed=word_to_type(request, visitor) if pending else "",
         raw=_raw(request, args),
         unseen=_unseen(request, unopened, language),
         opened=not unopened,
@@ -188,24 +190,14 @@ def why_no_edit(request: ApprovalRequest, args: Any) -> str:
     return "" if isinstance(args, dict) else "edit.why.args"
 
 
-def typed_words(request: ApprovalRequest, visitor: Visitor) -> tuple[str, ...]:
-    """What may be typed to approve a high-risk request, as shown first: its amount, else its first value.
-
-    Empty for a request that asks for no typing.
-    """
-    if request.confirm != "type" and not at_least(request.min_assurance, "mfa"):
-        return ()
-    rows = [row for row in request.card.rows if row.name and not row.secret and not row.cut]
-    amount = next((row for row in rows if is_money(row)), None)
-    if amount is not None:
-        return visitor.formatter.value(amount, ()), amount.value
-    return (rows[0].value if rows else request.code,)
-
-
-def typed_right(typed: str, words: tuple[str, ...]) -> bool:
-    """Whether a person typed one of them; spaces around and case do not matter."""
-    given = " ".join(typed.split()).casefold()
-    return given in {" ".join(word.split()).casefold() for word in words}
+def word_to_type(request: ApprovalRequest, visitor: Visitor) -> str:
+    """What has to be typed to approve a request, as the visitor reads it on the card; "" where nothing has to."""
+    if not needs_typing(request):
+        return ""
+    row = row_to_type(request)
+    if row is None:
+        return show_code(request.code)
+    return visitor.formatter.value(row, ()) if is_money(row) else row.value
 
 
 def _row(row: CardRow, request: ApprovalRequest, args: Any, visitor: Visitor) -> Row:

@@ -1,13 +1,17 @@
 """What a card's form says: the verdict, and what goes with it."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
+from signoff.approvals.confirmation import is_confirmed
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Remember, Verdict
 from signoff.contracts.limits import MAX_REMEMBERED_USES, REASON_CHARS
-from signoff.gateway.decision_service import Answer
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.requests import DecisionAuthor, DecisionDraft
+from signoff.gateway.decision_service import read_draft
 from signoff.gateway.errors import BadRequest
+from signoff.gateway.pages.card_view import word_to_type
 from signoff.gateway.pages.visitor import Visitor
 from signoff.texts.catalogue import text
 
@@ -35,20 +39,38 @@ def verdict_in(form: Mapping[str, str]) -> Verdict | None:
     return next((each for each in DOUBT_VERDICTS if each == form.get("verdict")), None)
 
 
-def answer_in(form: Mapping[str, str], verdict: Verdict, visitor: Visitor, channel: str = "inbox") -> Answer:
-    """The answer of a form. Raises `BadRequest` that says what is wrong with what is to be remembered."""
-    return Answer(
-        verdict=verdict,
-        person=visitor.person,
-        channel=channel,
-        assurance=visitor.assurance,
-        reason=form.get("reason", "").strip()[:REASON_CHARS],
-        revision=int(form["revision"]) if form.get("revision", "").isdecimal() else None,
-        question_hash=form.get("question_hash", ""),
-        delivery=form.get("delivery", "")[:64],
-        remember=None if verdict == "happened" else remember_in(form, visitor.formatter.language),
-        result=form.get("result", "").strip()[:REASON_CHARS] if verdict == "happened" else "",
-    )
+def draft_in(form: Mapping[str, str], approval_id: str, verdict: Verdict, language: str) -> DecisionDraft:
+    """The answer of a form. Raises `BadRequest` that says what is wrong with it."""
+    happened = verdict == "happened"
+    given: dict[str, Any] = {
+        "verdict": verdict,
+        "reason": form.get("reason", "").strip()[:REASON_CHARS],
+        "revision": int(form["revision"]) if form.get("revision", "").isdecimal() else None,
+        "question_hash": form.get("question_hash", ""),
+        "delivery_id": form.get("delivery", ""),
+        "remember": None if happened else remember_in(form, language),
+        "result": form.get("result", "").strip()[:REASON_CHARS] if happened else "",
+        "confirm": form.get("typed", "")[:REASON_CHARS],
+    }
+    draft = read_draft(given, approval_id)
+    if isinstance(draft, Receipt):
+        raise BadRequest(draft.message)
+    return draft
+
+
+def typing_note(request: ApprovalRequest, draft: DecisionDraft, visitor: Visitor) -> str:
+    """What a visitor is told who did not type what approving `request` wants; "" where they did, or it is over.
+
+    For the eye: whoever decides asks the same rule.
+    """
+    if request.state != "pending" or is_confirmed(request, draft.confirm):
+        return ""
+    return text("card.typed_wrong", visitor.formatter.language, what=word_to_type(request, visitor))
+
+
+def author_of(visitor: Visitor, channel: str = "inbox") -> DecisionAuthor:
+    """Whose answers the forms of a visitor are."""
+    return DecisionAuthor(visitor.person, channel, visitor.assurance)
 
 
 def remember_in(form: Mapping[str, str], language: str) -> Remember | None:

@@ -1,6 +1,5 @@
 """The page to change a call's arguments before approving it: write, look at old and new, approve."""
 
-import dataclasses
 import secrets
 from collections.abc import Mapping
 from typing import Any, Final
@@ -17,8 +16,8 @@ from signoff.gateway.decision_service import decide
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.edited_card import as_edited
 from signoff.gateway.errors import BadRequest, receipt_status
-from signoff.gateway.pages.card_view import typed_right, typed_words, why_no_edit
-from signoff.gateway.pages.decision_form import answer_in
+from signoff.gateway.pages.card_view import why_no_edit, word_to_type
+from signoff.gateway.pages.decision_form import author_of, draft_in, typing_note
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.renderer import Pages
 from signoff.gateway.pages.timeline_view import diff_lines
@@ -83,11 +82,10 @@ class EditPages:
         self, opened: Opened, visitor: Visitor, typed: Typed, form: Mapping[str, str], *, note: str = ""
     ) -> Response:
         changed = as_edited(opened.request, typed.written, self._deps.catalog)
-        words = typed_words(changed, visitor)
         context = {
             **self._context(opened, visitor),
             "note": note,
-            "typed": words[0] if words else "",
+            "typed": word_to_type(changed, visitor),
             "effect": changed.card.effect,
             "lines": diff_lines(opened.request.card.rows, changed.card.rows, visitor.formatter),
             "sent": [(field.key, form[field.key]) for field in typed.fields if field.key in form],
@@ -98,13 +96,13 @@ class EditPages:
 
     async def _approve(self, opened: Opened, visitor: Visitor, typed: Typed, form: Mapping[str, str]) -> Response:
         language = visitor.formatter.language
-        words = typed_words(as_edited(opened.request, typed.written, self._deps.catalog), visitor)
-        if words and not typed_right(form.get("typed", ""), words):
-            note = text("card.typed_wrong", language, what=words[0])
+        plain = {name: form.get(name, "") for name in ("revision", "question_hash", "delivery", "reason", "typed")}
+        draft = draft_in(plain, opened.request.id, "approved", language)
+        changed = as_edited(opened.request, typed.written, self._deps.catalog)
+        if note := typing_note(changed, draft, visitor):
             return await self._review(opened, visitor, typed, form, note=note)
-        plain = {name: form.get(name, "") for name in ("revision", "question_hash", "delivery", "reason")}
-        answer = dataclasses.replace(answer_in(plain, "approved", visitor), edited_args=typed.args)
-        receipt = await decide(self._deps, opened.request.id, answer)
+        edited = draft.model_copy(update={"edited_args": typed.args})
+        receipt = await decide(self._deps, edited, author_of(visitor))
         if receipt.status in ("accepted", "counted"):
             return RedirectResponse(f"/approvals/{opened.request.id}", status_code=303)
         note = note_of(receipt, visitor.formatter)

@@ -22,8 +22,8 @@ from signoff.gateway.decision_service import decide, withdraw
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest, receipt_status
 from signoff.gateway.live import Live, event
-from signoff.gateway.pages.card_view import CardPage, typed_right, typed_words
-from signoff.gateway.pages.decision_form import SPANS, USES, answer_in, verbs_of, verdict_in
+from signoff.gateway.pages.card_view import CardPage
+from signoff.gateway.pages.decision_form import SPANS, USES, author_of, draft_in, typing_note, verbs_of, verdict_in
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.renderer import Pages
 from signoff.gateway.pages.values import open_values
@@ -119,23 +119,19 @@ class WaitingPages:
         form = {name: str(value) for name, value in (await read_form(request)).items()}
         language = visitor.formatter.language
         verdict = verdict_in(form)
-        plain, careful = (
-            visitor.opened(form.get("token", ""), f"{purpose} {approval}") for purpose in ("decide", "decide-typed")
-        )
-        if not (plain or careful):
+        if not visitor.opened(form.get("token", ""), f"decide {approval}"):
             return await self._card_page(visitor, approval, note=text("note.out_of_date", language), status=403)
         if verdict is None:
             return await self._card_page(visitor, approval, note=text("note.no_verdict", language), status=422)
-        if careful and verdict == "approved":
-            words = typed_words(await self._conversations.request(approval, visitor.person), visitor)
-            if words and not typed_right(form.get("typed", ""), words):
-                note = text("card.typed_wrong", language, what=words[0])
-                return await self._card_page(visitor, approval, note=note, status=422)
         try:
-            answer = answer_in(form, verdict, visitor)
+            draft = draft_in(form, approval, verdict, language)
         except BadRequest as error:
             return await self._card_page(visitor, approval, note=error.message, status=422)
-        return await self._answered(visitor, approval, await decide(self._deps, approval, answer))
+        if verdict == "approved":
+            note = typing_note(await self._conversations.request(approval, visitor.person), draft, visitor)
+            if note:
+                return await self._card_page(visitor, approval, note=note, status=422)
+        return await self._answered(visitor, approval, await decide(self._deps, draft, author_of(visitor)))
 
     async def withdraw(self, request: Request, approval: str) -> Response:
         """Who asked takes the request back, or an operator does."""
@@ -203,12 +199,11 @@ class WaitingPages:
     def _card_context(self, card: CardPage, visitor: Visitor) -> dict[str, Any]:
         request = card.request
         key = parse_approval_id(request.id)
-        purpose = "decide-typed" if card.typed else "decide"
         return {
             "card": card,
             "note": "",
             "refused": True,
-            "token": visitor.token(f"{purpose} {request.id}"),
+            "token": visitor.token(f"decide {request.id}"),
             "action": f"/approvals/{request.id}/decide",
             "values": f"/approvals/{request.id}/values",
             "verbs": verbs_of(request),

@@ -17,10 +17,11 @@ from signoff.contracts.limits import LINK_SECONDS
 from signoff.contracts.person import Person
 from signoff.gateway.approval_links import LINK_KEY, Link, delivery_of, read_link
 from signoff.gateway.audit_writer import record
-from signoff.gateway.decision_service import Answer, decide
+from signoff.gateway.decision_service import decide
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest, receipt_status
-from signoff.gateway.pages.card_view import CardPage, typed_right, typed_words
+from signoff.gateway.pages.card_view import CardPage
+from signoff.gateway.pages.decision_form import author_of, draft_in, typing_note
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.renderer import Pages
 from signoff.gateway.pages.values import open_values
@@ -84,21 +85,13 @@ class LinkPages:
         card = await self._card(opened)
         if card.request.state == "pending" and not card.decides:
             return await self._page(opened, note=card.why_not, status=403)
-        words = typed_words(card.request, visitor)
-        if verdict == "approved" and words and not typed_right(form.get("typed", ""), words):
-            note = text("card.typed_wrong", language, what=words[0])
+        # What else a card's form may say is not asked by a link: its page remembers nothing.
+        plain = {name: form.get(name, "") for name in ("question_hash", "reason", "typed")}
+        plain |= {"revision": str(link.revision), "delivery": delivery_of(written)}
+        draft = draft_in(plain, link.approval, verdict, language)
+        if verdict == "approved" and (note := typing_note(card.request, draft, visitor)):
             return await self._page(opened, note=note, status=422)
-        answer = Answer(
-            verdict=verdict,
-            person=visitor.person,
-            channel=link.channel,
-            assurance=ASSURANCE,
-            reason=form.get("reason", "").strip()[:2_000],
-            revision=link.revision,
-            question_hash=form.get("question_hash", ""),
-            delivery=delivery_of(written),
-        )
-        receipt = await decide(self._deps, link.approval, answer)
+        receipt = await decide(self._deps, draft, author_of(visitor, link.channel))
         if receipt.status in ("accepted", "counted"):
             return RedirectResponse(f"/link/{written}", status_code=303)
         return await self._page(

@@ -11,10 +11,11 @@ from starlette.responses import RedirectResponse, Response
 
 from signoff.contracts.errors import NotFound, SignoffError
 from signoff.contracts.ids import SessionKey, TurnKey, is_id
+from signoff.contracts.names import DEFAULT_ASKER
+from signoff.contracts.requests import SayBody
 from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import TurnView
 from signoff.gateway.auth.caller import streamed
-from signoff.gateway.auth.person_lookup import DEFAULT_ASKER
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps, session_name, turn_name
 from signoff.gateway.errors import sentence, status_of
@@ -23,7 +24,6 @@ from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.renderer import Pages
 from signoff.gateway.pages.session_view import session_talk, state_of, turns_in_full
 from signoff.gateway.pages.visitor import Visitor, Visitors
-from signoff.gateway.request_models import SayBody
 from signoff.gateway.session_names import own_session
 from signoff.gateway.turn_starter import new_id, read_session, say
 from signoff.texts.catalogue import text

@@ -14,9 +14,10 @@ from signoff.contracts.content import Content
 from signoff.contracts.errors import NotFound, SignoffError
 from signoff.contracts.limits import ARGUMENTS_BYTES
 from signoff.contracts.message import CallPart
+from signoff.contracts.names import DEFAULT_ASKER
 from signoff.contracts.person import Person
 from signoff.formats.nearest_name import did_you_mean, shown
-from signoff.gateway.auth.person_lookup import DEFAULT_ASKER, known_person
+from signoff.gateway.auth.person_lookup import known_person
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.renderer import Pages

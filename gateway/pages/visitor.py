@@ -14,9 +14,10 @@ from starlette.responses import Response
 from signoff.contracts.decision import Assurance
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.grant import Freeze
+from signoff.contracts.names import DEFAULT_DECIDER
 from signoff.contracts.person import Person
 from signoff.gateway.auth.caller import SESSION, SignInNeeded, caller_of, is_session
-from signoff.gateway.auth.person_lookup import DEFAULT_DECIDER, active_people
+from signoff.gateway.auth.person_lookup import active_people
 from signoff.gateway.deps import GatewayDeps
 from signoff.store.freezes import Freezes
 from signoff.texts.catalogue import ENGLISH

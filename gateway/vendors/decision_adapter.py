@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 
-from signoff.channels.inbound.processor import Answered
-from signoff.channels.inbound.target import Asked
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
-from signoff.gateway.decision_service import Answer, decide
+from signoff.contracts.requests import DecisionAuthor, DecisionDraft
+from signoff.gateway.decision_service import decide
 from signoff.gateway.deps import GatewayDeps
 
 
@@ -18,29 +17,14 @@ class ChannelDesk:
     def __init__(self, deps: GatewayDeps) -> None:
         self._deps = deps
 
-    async def decide(self, asked: Asked, answered: Answered) -> Receipt:
-        """Decide what somebody was asked, for them.
+    async def decide(self, draft: DecisionDraft, author: DecisionAuthor, *, again: bool = False) -> Receipt:
+        """Decides what somebody was asked, for them.
 
         What may have been sent is sent again only once a worker answers: each time makes the turn's history longer.
         """
-        approval = asked.request.id
-        if answered.again and not await self._answers(approval):
-            return Receipt(status="pending", approval_id=approval, verdict=answered.verdict)
-        answer = Answer(
-            verdict=answered.verdict,
-            person=answered.person,
-            channel=answered.channel,
-            assurance=answered.assurance,
-            reason=answered.reason,
-            revision=asked.revision,
-            question_hash=asked.question_hash,
-            delivery=answered.delivery,
-            # Nothing is typed again on a channel, so that what wants it is refused.
-            confirm="",
-            by_card=True,
-            received_at=answered.received_at,
-        )
-        return await decide(self._deps, approval, answer)
+        if again and not await self._answers(draft.approval_id):
+            return Receipt(status="pending", approval_id=draft.approval_id, verdict=draft.verdict)
+        return await decide(self._deps, draft, author)
 
     async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
         """Requests with this code that the person may decide, waiting or decided. Raises `ServerUnavailable`."""

@@ -24,8 +24,9 @@ from temporalio.client import Client
 
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
+from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.gateway.auth.provider_people import Logins, knowing_logins
-from signoff.gateway.decision_service import Answer, decide
+from signoff.gateway.decision_service import decide
 from signoff.people.directory import FixedDirectory
 from signoff.people.login import id_of
 from signoff.people.vouched_directory import vouch
@@ -181,8 +182,8 @@ async def test_a_login_from_before_the_declaration_approves_nothing(desk: Gatewa
     approval = await asked(desk)
     await approve_by_token(desk, approval, "bo")
     shown = (await deps.requests.load(approval)).request.question_hash
-    answer = Answer("approved", robert, "inbox", "session", revision=1, question_hash=shown)
-    assert (await decide(deps, approval, answer)).code == "not_allowed"
+    draft = DecisionDraft(approval_id=approval, verdict="approved", revision=1, question_hash=shown)
+    assert (await decide(deps, draft, DecisionAuthor(robert, "inbox", "session"))).code == "not_allowed"
     assert (await desk.desk.signoff.request(approval)).state == "pending"
 
 
@@ -239,8 +240,8 @@ async def test_who_asked_by_a_login_does_not_approve_it_once_declared(
         # A gateway that has not read the new people yet signs it; the worker has, and has it asked again.
         late = locked_desk(now, people=PEOPLE)
         shown = (await now.deps.requests.load(approval)).request.question_hash
-        answered = Answer("approved", bo, "inbox", "session", revision=1, question_hash=shown)
-        assert (await decide(late.deps, approval, answered)).status == "counted"
+        draft = DecisionDraft(approval_id=approval, verdict="approved", revision=1, question_hash=shown)
+        assert (await decide(late.deps, draft, DecisionAuthor(bo, "inbox", "session"))).status == "counted"
         assert (await approve_by_token(now, approval, "ana")).json()["status"] == "accepted"
         while (await now.deps.requests.load(approval)).request.revision == 1 and not await now.runs(approval):
             await asyncio.sleep(0.05)

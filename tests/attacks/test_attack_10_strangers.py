@@ -20,8 +20,8 @@ PROBES: dict[str, Probe] = {
     "approve": ("POST", "/v1/approvals/{approval}/decide", {"verdict": "approved", "revision": 1}),
     "approve by code": ("POST", "/v1/approvals/{code}/decide", {"verdict": "approved", "revision": 1}),
     "edit": ("POST", "/v1/approvals/{approval}/decide", {"verdict": "approved", "edited_args": {"amount": 1}}),
-    "approve among others": ("POST", "/v1/approvals/decide", {"id": "{approval}"}),
-    "approve by code among others": ("POST", "/v1/approvals/decide", {"id": "{code}"}),
+    "approve among others": ("POST", "/v1/approvals/decide", {"approval_id": "{approval}"}),
+    "approve by code among others": ("POST", "/v1/approvals/decide", {"approval_id": "{code}"}),
     "withdraw": ("POST", "/v1/approvals/{approval}/withdraw", {}),
     "withdraw by code": ("POST", "/v1/approvals/{code}/withdraw", {}),
     "turn": ("GET", "/v1/turns/{turn}", None),
@@ -61,8 +61,13 @@ class Names:
 async def probed(page: httpx.AsyncClient, probe: Probe, names: Names) -> tuple[int, str]:
     """What a stranger is answered: the status and everything said."""
     method, path, body = probe
-    if body is not None and "id" in body:
-        item = {"id": names.fill(body["id"]), "revision": 1, "question_hash": "0" * 64, "verdict": "approved"}
+    if body is not None and "approval_id" in body:
+        item = {
+            "approval_id": names.fill(body["approval_id"]),
+            "revision": 1,
+            "question_hash": "0" * 64,
+            "verdict": "approved",
+        }
         body = {"decisions": [item]}
     answer = await page.request(method, names.fill(path), json=body)
     return answer.status_code, names.blank(words(answer.text))

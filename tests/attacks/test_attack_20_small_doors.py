@@ -84,9 +84,10 @@ async def test_one_broken_answer_keeps_no_receipt_from_the_others(site: AttackSi
     mark = shown.view["question_hash"]
     good = {"id": approval_id(key), "revision": shown.view["revision"], "verdict": "denied"}
     body = (
-        '{"decisions": [{"id": "\\ud800", "revision": 1, "question_hash": "12345678", "verdict": "denied"}, '
-        f'{{"id": "{good["id"]}", "revision": {good["revision"]}, "question_hash": "{mark}", "verdict": "denied"}}, '
-        f'{{"id": "{good["id"]}", "revision": 1, "question_hash": "{mark}", "verdict": "denied", '
+        '{"decisions": [{"approval_id": "\\ud800", "revision": 1, "question_hash": "12345678", "verdict": "denied"}, '
+        f'{{"approval_id": "{good["id"]}", "revision": {good["revision"]}, "question_hash": "{mark}", '
+        '"verdict": "denied"}, '
+        f'{{"approval_id": "{good["id"]}", "revision": 1, "question_hash": "{mark}", "verdict": "denied", '
         '"reason": "\\udfff"}, '
         "7, null]}"
     )

@@ -43,7 +43,7 @@ async def test_a_field_that_stands_twice_decides_nothing(where: str, site: Attac
         changed = json.dumps(said | {"edited_args": {"amount": 9_400, "to": to}})
         body = changed.replace('"amount"', '"amount": 400, "amount"')
     else:
-        several = json.dumps({"decisions": [{"id": approval, **said}]})
+        several = json.dumps({"decisions": [{"approval_id": approval, **said}]})
         body = several.replace('"revision"', '"verdict": "denied", "revision"')
     path = "/v1/approvals/decide" if where == "one of several" else f"/v1/approvals/{approval}/decide"
     answer = await ana.http.post(path, content=body.encode(), headers=JSON)

@@ -48,7 +48,7 @@ async def test_a_large_request_may_be_as_odd_as_it_likes(site: AttackSite) -> No
 
     Without the looks of `out_of_bounds` at the context in `gateway/turn_starter.py` and `engine/turn_client.py` a turn
     was begun with 90 levels in it (201), and the long list was refused by its size alone (413); that in
-    `gateway/turn_starter.py` alone refused both. Without `_with_few_unknown` in `gateway/request_models.py` health
+    `gateway/turn_starter.py` alone refused both. Without `_with_few_unknown` in `contracts/requests.py` health
     waited 0.6 s for the names nobody knows on a machine with nothing else to do, and 3.6 s on a busy one.
     """
     rui, maxi = site.person("rui"), site.person("max")
@@ -143,7 +143,7 @@ async def test_a_decision_is_as_large_as_this(site: AttackSite) -> None:
 async def test_so_many_are_answered_at_once(site: AttackSite) -> None:
     """`BATCH_DECISIONS`: so many are answered by one request, one more is refused and none of them counts.
 
-    Without the `max_length` in `gateway/request_models.py` all were answered.
+    Without the `max_length` in `contracts/requests.py` all were answered.
     """
     rui, ana, to = site.person("rui"), site.person("ana"), payee()
     half = limits.BATCH_DECISIONS // 2
@@ -228,7 +228,7 @@ async def test_who_may_not_is_refused_as_often_as_they_like(site: AttackSite) ->
 
 def answer(shown: Shown) -> dict[str, Any]:
     """A denial of what was shown, as one of several."""
-    return {"id": shown.view["id"], "revision": 1, "verdict": "denied", **binding(shown.view)}
+    return {"approval_id": shown.view["id"], "revision": 1, "verdict": "denied", **binding(shown.view)}
 
 
 async def revised(caller: Caller, approval: str, revision: int) -> Shown | None:

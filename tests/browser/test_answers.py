@@ -185,7 +185,7 @@ async def states(served: Served) -> AsyncIterator[list[str]]:
     yield paths
     await freezes.thaw("main")
     for approval in (doubt, urgent, trip, book, typed, alike):
-        await desk.http.post(f"/v1/approvals/{approval}/withdraw", json={"as": "guest"})
+        await desk.http.post(f"/v1/approvals/{approval}/withdraw?as=guest", json={})
 
 
 @pytest.mark.timeout(300)

@@ -182,7 +182,7 @@ async def test_axe_finds_nothing(window: Open, served: Served) -> None:
     await desk.decide(failed, verdict="approved")
     await desk.decide(both, verdict="approved", **{"as": "ana"})
     gone = await desk.asked("pay")
-    await desk.http.post(f"/v1/approvals/{gone}/withdraw", json={"as": "guest"})
+    await desk.http.post(f"/v1/approvals/{gone}/withdraw?as=guest", json={})
     mixed = ".".join(await desk.start("small refund wrong pay"))
     done = failed.rsplit(".", 2)[0]
     paths = ["/", "/?actor=other", "/new", "/turns", "/turns?person=bo", "/tools", "/nothing-here"]

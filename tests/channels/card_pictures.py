@@ -21,14 +21,13 @@ from signoff.approvals.card import render_card
 from signoff.channels.base import Channel, Means
 from signoff.channels.channel_loader import channel_class, read_options
 from signoff.channels.envelopes import Closed, Notice, Reply, Sent
-from signoff.channels.inbound.processor import Answered
-from signoff.channels.inbound.target import Asked
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Verdict
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.person import Person, Principal
 from signoff.contracts.receipt import Receipt
+from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.keys.secrets import SecretProvider
 from signoff.registry.manifest.loader import load_manifest
 from signoff.store.delivery_queue import delivery_token
@@ -97,8 +96,18 @@ class Story:
 
     async def decided(self, verdict: Verdict, channel: str, reason: str = "") -> Receipt:
         """Ana answers."""
-        answer = Answered(self.ana, verdict, reason, channel, "channel", f"{channel}:1", NOW)
-        return await self.desk.decide(Asked(self.request, self.request.revision, self.request.question_hash), answer)
+        asked = self.request
+        draft = DecisionDraft.model_validate(
+            {
+                "approval_id": asked.id,
+                "revision": asked.revision,
+                "question_hash": asked.question_hash,
+                "verdict": verdict,
+                "reason": reason,
+                "delivery_id": "1",
+            }
+        )
+        return await self.desk.decide(draft, DecisionAuthor(self.ana, channel, "channel", NOW))
 
     async def over(self) -> None:
         """Every card says how it ended."""

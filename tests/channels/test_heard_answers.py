@@ -135,9 +135,9 @@ async def test_a_button_decides_the_request_of_its_card(room: Room) -> None:
     assert reply.receipt is not None
     assert (reply.receipt.status, reply.receipt.state) == ("accepted", "approved")
     assert reply.text.startswith(show_code(request.code))
-    asked, answered = room.desk.heard[0]
-    assert (asked.revision, asked.question_hash) == (1, "d1")
-    assert (answered.person.id, answered.channel, answered.assurance, answered.reason) == (
+    draft, author = room.desk.heard[0]
+    assert (draft.revision, draft.question_hash) == (1, "d1")
+    assert (author.person.id, author.channel, author.assurance, draft.reason) == (
         "bo",
         "recording",
         "channel",
@@ -437,7 +437,7 @@ async def test_an_answer_waits_for_a_worker_and_counts_once(room: Room) -> None:
     await (await room.hurried()).hearing.step()
     assert room.desk.request(request.id).state == "approved"
     assert [reply.receipt.status for _, reply in room.channel.replies if reply.receipt] == ["pending", "accepted"]
-    assert room.desk.heard[0][1].again
+    assert room.desk.again == [True]
     assert (await room.result())["status"] == "accepted"
 
 
@@ -534,14 +534,15 @@ async def test_whatever_is_said_decides_at_most_the_one_request_that_it_names(ro
     decided = room.desk.heard[before:]
     assert len(decided) <= 1
     event(f"decided {len(decided)}")
-    for asked, _ in decided:
+    hashes = {request.id: request.question_hash for request in requests}
+    for draft, _ in decided:
         said = read(text, Sender("en", effects={request.code: request.card.effect for request in requests}))
         assert said.verdict is not None
-        assert (asked.revision, asked.question_hash) == (1, asked.request.question_hash)
+        assert (draft.revision, draft.question_hash) == (1, hashes[draft.approval_id])
         named = [row.approval for row in rows if about.get("token") == row.token]
         coded = [request.id for request in requests if said.code == request.code]
         only = [request.id for request in requests] if len(requests) == 1 and not said.code else []
-        assert [asked.request.id] == (named or coded or only)
+        assert [draft.approval_id] == (named or coded or only)
         assert not (named and said.code) or named == coded
     for request in requests:
         await room.cards.end(request.id, 1, room.desk.request(request.id))
@@ -554,7 +555,7 @@ async def test_one_person_is_heard_in_the_order_of_their_words(room: Room) -> No
         await room.intake.take("chat", room.channel.raw(key=f"k{number}", identity="bo-1", text=word))
         await asyncio.sleep(0.005)
     await room.hearing.step()
-    assert [answered.verdict for _, answered in room.desk.heard] == ["approved", "denied"]
+    assert [draft.verdict for draft, _ in room.desk.heard] == ["approved", "denied"]
     assert room.desk.request(request.id).state == "denied"
 
 
@@ -564,7 +565,7 @@ async def test_what_is_under_way_at_the_end_is_heard_by_the_next(room: Room, mon
     asked = asyncio.Event()
     real = room.desk.decide
 
-    async def slow(*args: Any) -> Any:
+    async def slow(*args: Any, again: bool) -> Any:
         asked.set()
         await asyncio.sleep(60)
 
@@ -596,7 +597,7 @@ async def test_what_fails_without_reason_is_left_at_last(room: Room, monkeypatch
     await room.ask()
     healthy = await room.ask(2, CY)
 
-    async def broken(*args: Any) -> Any:
+    async def broken(*args: Any, again: bool) -> Any:
         if args[1].person.id == "bo":
             raise RuntimeError("a bug")
         return await RecordingDesk.decide(room.desk, *args)
@@ -644,8 +645,8 @@ async def test_an_answer_stays_with_the_request_that_it_was_about(room: Room, mo
     first = await room.ask(1)
     real = room.desk.decide
 
-    async def slow(*args: Any) -> Receipt:
-        await real(*args)
+    async def slow(*args: Any, again: bool) -> Receipt:
+        await real(*args, again=again)
         return Receipt(status="pending", approval_id=first.id)
 
     with monkeypatch.context() as patch:
@@ -655,7 +656,7 @@ async def test_an_answer_stays_with_the_request_that_it_was_about(room: Room, mo
     second = await room.ask(2)
     await (await room.hurried()).hearing.step()
     assert [room.desk.request(each.id).state for each in (first, second)] == ["approved", "pending"]
-    assert [(asked.request.id, asked.revision, asked.question_hash) for asked, _ in room.desk.heard] == [
+    assert [(draft.approval_id, draft.revision, draft.question_hash) for draft, _ in room.desk.heard] == [
         (first.id, 1, "d1")
     ] * 2
     assert (await room.result())["approval"] == first.id
@@ -672,7 +673,7 @@ async def test_an_answer_is_about_what_was_shown_when_it_came(room: Room, words:
     again = room.desk.open(request.model_copy(update={"revision": 2, "question_hash": "changed"}))
     await room.tell(again, BO)
     await room.hearing.step()
-    assert [(asked.revision, asked.question_hash) for asked, _ in room.desk.heard] == [(1, "d1")]
+    assert [(draft.revision, draft.question_hash) for draft, _ in room.desk.heard] == [(1, "d1")]
     assert room.channel.replies[-1][1].receipt is not None
     assert room.channel.replies[-1][1].receipt.code == "stale"
     assert room.desk.request(request.id).state == "pending"
@@ -729,7 +730,7 @@ async def test_what_cannot_be_decided_is_told_once_and_given_up(room: Room, monk
     """Kept while the request may be open, a day longer, and then with a last word."""
     request = await room.ask(timeout=3600.0, expires_at=room.now() + timedelta(hours=1))
 
-    async def unavailable(*args: Any) -> Receipt:
+    async def unavailable(*args: Any, again: bool) -> Receipt:
         return Receipt(status="refused", code="unavailable", approval_id=request.id)
 
     monkeypatch.setattr(room.desk, "decide", unavailable)

@@ -91,7 +91,8 @@ async def test_the_api_describes_every_part_of_an_answer(gateway: GatewayDesk) -
     """OpenAPI lists the fields and verdicts that `decide` takes."""
     described = (await gateway.http.get("/openapi.json")).json()
     operation = described["paths"]["/v1/approvals/{approval}/decide"]["post"]
-    schema = operation["requestBody"]["content"]["application/json"]["schema"]
+    assert operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith("/DecisionDraft")
+    schema = described["components"]["schemas"]["DecisionDraft"]
     assert {
         "verdict",
         "edited_args",
@@ -101,8 +102,9 @@ async def test_the_api_describes_every_part_of_an_answer(gateway: GatewayDesk) -
         "confirm",
         "revision",
         "question_hash",
-        "as",
         "seen",
+        "approval_id",
+        "delivery_id",
     } == set(schema["properties"])
     assert schema["properties"]["verdict"]["enum"] == ["approved", "denied", "happened"]
 
@@ -118,20 +120,18 @@ async def test_what_is_to_be_typed_again_is_asked_of_programs_too(gateway: Gatew
     ):
         answer = await gateway.decide(first, verdict="approved", revision=1, **fields)
         assert (answer.status_code, answer.json()["code"]) == (422, "malformed"), answer.text
-        assert "send one as `confirm`" in answer.json()["message"]
+        assert "the value of `amount` typed again" in answer.json()["message"]
     other = await gateway.decide(first, verdict="approved", revision=1, question_hash="0" * 64)
     assert (other.json()["code"], "the hash is not the one" in other.json()["message"]) == ("stale", True)
     odd = await gateway.decide(first, verdict="approved", revision=1, confirm="420", edited_args={"to": [1]})
     assert (odd.status_code, odd.json()["code"]) == (422, "malformed")
     shown = (await gateway.desk.signoff.request(first)).question_hash
-    item = {"id": first, "revision": 1, "question_hash": shown, "verdict": "approved"}
-    several = await gateway.http.post("/v1/approvals/decide", json={"as": "approver", "decisions": [item]})
+    item = {"approval_id": first, "revision": 1, "question_hash": shown, "verdict": "approved"}
+    several = await gateway.http.post("/v1/approvals/decide", json={"decisions": [item]})
     assert several.json()["receipts"][0]["code"] == "malformed"
     assert (await gateway.decide(second, verdict="denied", revision=1)).json()["status"] == "accepted"
     edited = {"amount": 99, "to": "Bo"}
     changed = await gateway.decide(third, verdict="approved", revision=1, confirm="99", edited_args=edited)
     assert changed.json()["status"] == "accepted", changed.text
-    several = await gateway.http.post(
-        "/v1/approvals/decide", json={"as": "approver", "decisions": [item | {"confirm": "420"}]}
-    )
+    several = await gateway.http.post("/v1/approvals/decide", json={"decisions": [item | {"confirm": "420"}]})
     assert several.json()["receipts"][0]["status"] == "accepted", several.text

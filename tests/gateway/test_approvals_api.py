@@ -48,12 +48,12 @@ async def test_the_same_key_gets_the_same_receipt(gateway: GatewayDesk) -> None:
     approval = await gateway.asked("both")
     headers = {"Idempotency-Key": "k1"}
     url = f"/v1/approvals/{approval}/decide"
-    body = {"verdict": "approved", "as": "ana"}
-    first = await gateway.http.post(url, json=body, headers=headers)
-    again = await gateway.http.post(url, json=body, headers=headers)
+    body = {"verdict": "approved"}
+    first = await gateway.http.post(url, params={"as": "ana"}, json=body, headers=headers)
+    again = await gateway.http.post(url, params={"as": "ana"}, json=body, headers=headers)
     assert (first.json()["status"], first.json()["votes"], first.json()["needed"]) == ("counted", 1, 2)
     assert (again.status_code, again.json()["status"], again.json()["votes"]) == (200, "counted", 1)
-    other = await gateway.http.post(url, json={**body, "as": "bo"}, headers=headers)
+    other = await gateway.http.post(url, params={"as": "bo"}, json=body, headers=headers)
     assert other.json()["status"] == "accepted"
 
 
@@ -73,7 +73,7 @@ async def test_the_same_key_gets_the_same_receipt(gateway: GatewayDesk) -> None:
         b'{"verdict": ["approved"]}',
         b'{"verdict": "approved", "revision": 0}',
         b'{"verdict": "approved", "subject": "ana"}',
-        b'{"verdict": "approved", "as": ""}',
+        b'{"verdict": "approved", "as": "ana"}',
         b'{"verdict": "approved", "reason": "' + b"x" * 70_000 + b'"}',
         b"\xff\xfe",
         b"[" * 50_000,
@@ -178,7 +178,7 @@ async def test_received_at_is_the_gateway_s_clock(gateway: GatewayDesk) -> None:
     approval = await gateway.asked("pay")
     transport = httpx.ASGITransport(app=build_app(dataclasses.replace(gateway.deps, clock=lambda: moment)))
     async with httpx.AsyncClient(transport=transport, base_url=BASE) as http:
-        await http.post(f"/v1/approvals/{approval}/decide", json={"verdict": "denied", "as": "ana"})
+        await http.post(f"/v1/approvals/{approval}/decide?as=ana", json={"verdict": "denied"})
     decision = (await gateway.desk.signoff.request(approval)).votes[0].decision
     assert (decision.received_at, decision.subject) == (moment, "ana")
     assert (decision.channel, decision.assurance) == ("api", "session")
@@ -189,9 +189,9 @@ async def test_only_those_concerned_withdraw(gateway: GatewayDesk) -> None:
     """Bo, who neither asked nor decides, cannot; guest, who asked, can; then it is cancelled."""
     approval = await gateway.asked("pay")
     url = f"/v1/approvals/{approval}/withdraw"
-    refused = await gateway.http.post(url, json={"as": "bo"})
+    refused = await gateway.http.post(url, params={"as": "bo"}, json={})
     assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")
-    done = await gateway.http.post(url, json={"as": "guest", "reason": "changed my mind"})
+    done = await gateway.http.post(url, params={"as": "guest"}, json={"reason": "changed my mind"})
     assert (done.status_code, done.json()["state"]) == (200, "cancelled")
     assert (await gateway.decide(approval, verdict="approved")).json()["code"] == "cancelled"
     unknown = await gateway.http.post("/v1/approvals/main.a.b.c1.1/withdraw", json={})

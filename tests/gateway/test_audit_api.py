@@ -60,7 +60,7 @@ async def test_a_timeline_by_every_name_of_its_turn(desk: GatewayDesk) -> None:
 async def test_the_record_is_for_auditors_and_operators_of_its_tenant(desk: GatewayDesk) -> None:
     """Not for who decided, not for another tenant's auditor, who is told that there is nothing of that name."""
     turn = await finished(desk)
-    await desk.http.post("/v1/freezes", json={"reason": "drill", "as": "approver"})
+    await desk.http.post("/v1/freezes?as=approver", json={"reason": "drill"})
     await desk.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
     locked = locked_desk(desk, people=PEOPLE)
     found = {}

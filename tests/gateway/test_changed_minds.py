@@ -17,8 +17,8 @@ async def test_a_second_thought_by_the_same_key_counts(gateway: GatewayDesk, fir
     key = {"Idempotency-Key": "one-page"}
 
     async def said(verdict: str) -> Any:
-        body = {"verdict": verdict, "as": "ana"}
-        return (await gateway.http.post(f"/v1/approvals/{approval}/decide", json=body, headers=key)).json()
+        url = f"/v1/approvals/{approval}/decide?as=ana"
+        return (await gateway.http.post(url, json={"verdict": verdict}, headers=key)).json()
 
     assert (await said(first))["status"] in ("counted", "accepted")
     repeated = await said(first)

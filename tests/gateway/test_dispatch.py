@@ -15,9 +15,10 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.receipt import Receipt
+from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.engine.turn_client import Signoff
 from signoff.gateway import repair_task
-from signoff.gateway.decision_service import Answer, decide, withdraw
+from signoff.gateway.decision_service import decide, withdraw
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.repair_task import AnswerDispatcher, RequestSweep
 from signoff.store.delivery_queue import Deliveries, NewDelivery
@@ -76,8 +77,10 @@ async def answered(deps: GatewayDeps, approval: str, person: str) -> Receipt:
     found = deps.people.find(person, "main")
     assert found is not None
     request = (await deps.requests.load(approval)).request
-    answer = Answer("approved", found, "api", "session", revision=request.revision, question_hash=request.question_hash)
-    return await decide(deps, approval, answer)
+    draft = DecisionDraft(
+        approval_id=approval, verdict="approved", revision=request.revision, question_hash=request.question_hash
+    )
+    return await decide(deps, draft, DecisionAuthor(found, "api", "session"))
 
 
 async def test_answers_that_a_stopped_server_missed_are_handed_over_in_order_and_once(desk: GatewayDesk) -> None:

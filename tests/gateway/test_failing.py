@@ -10,8 +10,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from signoff.contracts.responses import Fault
 from signoff.gateway.error_middleware import Failing
-from signoff.gateway.errors import Fault
 
 
 class Broken(Exception):

@@ -32,7 +32,7 @@ async def batch_item(desk: GatewayDesk, approval: str, **fields: object) -> dict
     """An answer bound to what the request says now."""
     request = await desk.desk.signoff.request(approval)
     given: dict[str, object] = {
-        "id": approval,
+        "approval_id": approval,
         "revision": request.revision,
         "question_hash": request.question_hash,
         "verdict": "approved",
@@ -48,9 +48,9 @@ async def test_a_batch_gives_each_answer_its_own_receipt(desk: GatewayDesk) -> N
         await batch_item(desk, no, verdict="denied", reason="too much"),
         await batch_item(desk, stale, revision=7),
         await batch_item(desk, own),
-        {"id": "main.s.t.c1.1", "revision": 1, "question_hash": "a" * 64, "verdict": "approved"},
-        {"id": yes, "revision": 1, "verdict": "approved"},
-        {"id": yes, "revision": 1, "question_hash": "a" * 64, "verdict": "perhaps"},
+        {"approval_id": "main.s.t.c1.1", "revision": 1, "question_hash": "a" * 64, "verdict": "approved"},
+        {"approval_id": yes, "revision": 1, "verdict": "approved"},
+        {"approval_id": yes, "revision": 1, "question_hash": "a" * 64, "verdict": "perhaps"},
         "nonsense",
     ]
     answer = await desk.http.post("/v1/approvals/decide", json={"decisions": items})
@@ -204,7 +204,7 @@ async def test_nothing_new_starts_in_a_frozen_tenant(desk: GatewayDesk) -> None:
 async def test_only_an_operator_freezes_and_thaws(desk: GatewayDesk) -> None:
     """A person without the right is refused, and nothing is frozen."""
     for answer in (
-        await desk.http.post("/v1/freezes", json={"reason": "r", "as": "guest"}),
+        await desk.http.post("/v1/freezes?as=guest", json={"reason": "r"}),
         await desk.http.request("DELETE", "/v1/freezes/main?as=guest", json={}),
     ):
         assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed")

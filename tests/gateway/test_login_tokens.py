@@ -25,7 +25,7 @@ async def test_a_token_decides_as_its_person(gateway: GatewayDesk, locked: Gatew
     approval = await gateway.asked("pay")
     url = f"/v1/approvals/{approval}/decide"
     headers = bearer(await token_of(locked, "ana"))
-    forged = await locked.http.post(url, json={"verdict": "approved", "as": "approver"}, headers=headers)
+    forged = await locked.http.post(f"{url}?as=approver", json={"verdict": "approved"}, headers=headers)
     assert (forged.status_code, forged.json()["code"]) == (403, "not_allowed")
     assert "is of `ana`" in forged.json()["message"]
     unread = await locked.http.post(url, json={"verdict": "denied"}, headers=headers)

@@ -18,7 +18,8 @@ from signoff.audit.log import AuditLog
 from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
-from signoff.gateway.decision_service import Answer, decide
+from signoff.contracts.requests import DecisionAuthor, DecisionDraft
+from signoff.gateway.decision_service import decide
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.directory import FixedDirectory
 from signoff.people.login import id_of
@@ -102,8 +103,8 @@ def cy(provider: Provider, *roles: str, subject: str = "cy") -> Person:
 async def vote(desk: GatewayDesk, approval: str, person: Person, *, revision: int = 1) -> Receipt:
     """A signed approval of somebody whom the gateway let in, whatever workers know of them."""
     shown = (await desk.request(approval)).question_hash
-    answer = Answer("approved", person, "inbox", "session", revision=revision, question_hash=shown)
-    return await decide(desk.deps, approval, answer)
+    draft = DecisionDraft(approval_id=approval, verdict="approved", revision=revision, question_hash=shown)
+    return await decide(desk.deps, draft, DecisionAuthor(person, "inbox", "session"))
 
 
 async def test_who_is_known_by_claims_alone_approves_and_the_tool_runs(desk: GatewayDesk, provider: Provider) -> None:

@@ -19,10 +19,10 @@ from signoff.contracts.call import Pinned
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import TurnKey, parse_approval_id
+from signoff.contracts.requests import DecisionAuthor, DecisionDraft, TurnBody
 from signoff.engine.turn_client import Signoff
 from signoff.gateway.app import build_app
-from signoff.gateway.decision_service import Answer, decide
-from signoff.gateway.request_models import TurnBody
+from signoff.gateway.decision_service import decide
 from signoff.gateway.turn_starter import start
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.directory import FixedDirectory
@@ -173,12 +173,14 @@ async def test_an_answer_that_names_no_question_is_not_signed(desk: GatewayDesk)
     approval = await asked(desk)
     request = await desk.request(approval)
     away = dataclasses.replace(desk.deps, desk=Blind(desk.desk.client))
+    author = DecisionAuthor(PEOPLE[2], "api", "session")
     for named, code in (("", "malformed"), (request.card.mark, "stale"), ("0" * 64, "stale")):
-        answer = Answer("approved", PEOPLE[2], "api", "session", revision=1, question_hash=named)
-        receipt = await decide(away, approval, answer)
+        draft = DecisionDraft(approval_id=approval, verdict="approved", revision=1, question_hash=named)
+        receipt = await decide(away, draft, author)
         assert (receipt.status, receipt.code) == ("refused", code)
     assert (await desk.request(approval)).votes == ()
-    bound = await decide(away, approval, dataclasses.replace(answer, question_hash=request.question_hash))
+    shown = draft.model_copy(update={"question_hash": request.question_hash})
+    bound = await decide(away, shown, author)
     assert bound.status == "accepted"
     assert await ended(desk, approval) == "ok"
 
@@ -196,8 +198,8 @@ async def test_what_json_cannot_carry_is_not_signed(desk: GatewayDesk) -> None:
     approval = await asked(desk, "book")
     shown = (await desk.request(approval)).question_hash
     edited = {**FLIGHT, "cost": 2**60}
-    answer = Answer("approved", PEOPLE[2], "api", "session", revision=1, question_hash=shown, edited_args=edited)
-    receipt = await decide(desk.deps, approval, answer)
+    draft = DecisionDraft(approval_id=approval, verdict="approved", revision=1, question_hash=shown, edited_args=edited)
+    receipt = await decide(desk.deps, draft, DecisionAuthor(PEOPLE[2], "api", "session"))
     assert (receipt.status, receipt.code) == ("refused", "malformed")
     assert (await desk.desk.signoff.request(approval)).votes == ()
 

@@ -66,7 +66,7 @@ async def test_of_a_session_turn_by_turn(desk: GatewayDesk) -> None:
 @pytest.mark.usefixtures("nothing_waits")
 async def test_beside_the_turns(desk: GatewayDesk) -> None:
     """What was done to the whole tenant has its own page, linked from where it is done."""
-    await desk.http.post("/v1/freezes", json={"reason": "drill", "as": "approver"})
+    await desk.http.post("/v1/freezes?as=approver", json={"reason": "drill"})
     await desk.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
     async with browser(desk) as page:
         assert 'href="/audit/admin%2Fmain"' in (await page.get("/freeze")).text

@@ -99,7 +99,7 @@ async def test_a_link_that_was_opened_is_recorded_once(desk: GatewayDesk) -> Non
 async def test_the_kill_switch_is_recorded_over_the_api(desk: GatewayDesk) -> None:
     """A freeze that stands already, and a thaw of nothing, are none."""
     for _ in range(2):
-        frozen = await desk.http.post("/v1/freezes", json={"reason": "a leak", "as": "approver"})
+        frozen = await desk.http.post("/v1/freezes?as=approver", json={"reason": "a leak"})
         assert frozen.status_code == 200, frozen.text
     codes = [(await taken_back(desk, "/v1/freezes/main")).status_code for _ in range(2)]
     assert codes == [200, 404]

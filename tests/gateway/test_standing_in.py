@@ -54,7 +54,7 @@ class Desk:
     async def decide(self, approval: str, person: str) -> dict[str, Any]:
         """The receipt of a person's approval over the API."""
         answer = await self.http.post(
-            f"/v1/approvals/{approval}/decide", json={"verdict": "approved", "revision": 1, "as": person}
+            f"/v1/approvals/{approval}/decide?as={person}", json={"verdict": "approved", "revision": 1}
         )
         receipt: dict[str, Any] = answer.json()
         return receipt

@@ -59,7 +59,8 @@ async def test_what_was_asked_is_shown_and_answered_while_no_worker_is_there(cli
         answer = await http.post(f"/v1/approvals/{approval}/decide", json=body)
         assert (answer.status_code, answer.json()["status"]) == (202, "pending"), answer.text
         assert (await http.get(f"/v1/approvals/{approval}")).json()["state"] == "approved"
-        again = await http.post(f"/v1/approvals/{approval}/decide", json={**body, "verdict": "denied", "as": "ana"})
+        denied = {**body, "verdict": "denied"}
+        again = await http.post(f"/v1/approvals/{approval}/decide?as=ana", json=denied)
         assert (again.status_code, again.json()["code"]) == (409, "already_decided")
     assert desk.ledger.rows == []
     model = ScriptedModel(react)

@@ -25,7 +25,8 @@ from signoff.contracts.decision import Decision, Verdict
 from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
-from signoff.gateway.decision_service import Answer, decide
+from signoff.contracts.requests import DecisionAuthor, DecisionDraft
+from signoff.gateway.decision_service import decide
 from signoff.gateway.refused_attempts import AttemptRecords
 from signoff.people.directory import FixedDirectory
 from signoff.store.store import open_store
@@ -77,8 +78,8 @@ class Race:
         assert found is not None
         other = dataclasses.replace(self._desk.deps, attempts=AttemptRecords())
         shown = self._request.question_hash
-        answer = Answer(verdict, found, "inbox", "session", revision=1, question_hash=shown)
-        return await decide(other, self._request.id, answer)
+        said = {"approval_id": self._request.id, "verdict": verdict, "revision": 1, "question_hash": shown}
+        return await decide(other, DecisionDraft.model_validate(said), DecisionAuthor(found, "inbox", "session"))
 
     async def by_http(self, person: str, verdict: str) -> Receipt:
         """The API, with a token."""

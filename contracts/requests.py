@@ -1,0 +1,251 @@
+"""What edges send and the gateway reads. Closed: an unknown field is refused, fields that say who one is by name.
+
+An edge is the API's caller, a page's form, an approval link, a channel, or the client. Each builds the same
+`DecisionDraft` for an answer, and the gateway makes a `Decision` of it by `decision_from_draft`.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from signoff.contracts.decision import Assurance, Decision, Remember
+from signoff.contracts.ids import Id
+from signoff.contracts.input_aliases import REQUEST_WORDS, in_our_words
+from signoff.contracts.limits import BATCH_DECISIONS, DELIVERY_CHARS, REASON_CHARS
+from signoff.contracts.names import DEFAULT_ASKER, DEFAULT_TENANT
+from signoff.contracts.person import Person
+from signoff.contracts.session_messages import MessageId
+
+IDENTITY_FIELDS: Final = frozenset(
+    ("tier", "roles", "role", "principal", "person", "name", "locale", "assurance", "subject", "as")
+)
+"""What no body may say: who somebody is comes from the directory."""
+PROBLEMS_TOLD: Final = 3
+"""Problems of one request that its answer names."""
+_WORD_CHARS: Final = 64
+_HASH_CHARS: Final = 64
+_USER: Final = "On whose behalf, by id; tier and roles come from the directory."
+
+
+class RequestBody(BaseModel):
+    """A JSON object of known fields only."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_our_words(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        words = {theirs: ours for theirs, ours in REQUEST_WORDS.items() if ours in cls.model_fields}
+        return cls._with_few_unknown(in_our_words(given, words) if words else given)
+
+    @classmethod
+    def _with_few_unknown(cls, given: dict[str, Any]) -> dict[str, Any]:
+        # Each unknown field is an error of its own: a hundred thousand of them kept a gateway from everything else
+        # for a second. A few are enough to refuse by, and none of them is ever read.
+        unknown = [name for name in given if name not in cls.model_fields]
+        spare = {name for name in unknown if name not in IDENTITY_FIELDS}.difference(unknown[:PROBLEMS_TOLD])
+        return {name: value for name, value in given.items() if name not in spare} if spare else given
+
+
+class DecisionDraft(RequestBody):
+    """One person's answer to one request, before the gateway says whose it is and signs it."""
+
+    approval_id: str = Field(
+        default="",
+        max_length=200,
+        description="The approval id or short code of the request; needless where the address names it.",
+    )
+    verdict: Literal["approved", "denied", "happened"] = Field(
+        description="Of a call in doubt: it did not happen and may run, give up, or it happened."
+    )
+    reason: str = Field(
+        default="", max_length=REASON_CHARS, description="The agent reads it when the verdict is denied."
+    )
+    revision: int | None = Field(default=None, ge=1, description="The revision that was shown; another is stale.")
+    question_hash: str = Field(
+        default="",
+        max_length=_HASH_CHARS,
+        description="That of the request that was shown; another is stale. Only the development profile takes none.",
+    )
+    edited_args: dict[str, Any] | None = Field(
+        default=None, description="All arguments as they shall be instead, with `approved`; a mask keeps what it hides."
+    )
+    result: str = Field(default="", max_length=REASON_CHARS, description="What came of it, with `happened`.")
+    remember: Remember | None = Field(
+        default=None, description="Give the same answer to the next calls like this, where the policy allows it."
+    )
+    confirm: str = Field(
+        default="",
+        max_length=REASON_CHARS,
+        description="The value of the card that has to be typed again, where the request wants that; see `to_type`.",
+    )
+    seen: str = Field(
+        default="",
+        max_length=_HASH_CHARS,
+        description="With `approved`, where the card is not whole: `seen` of the request as its own address gave it.",
+    )
+    delivery_id: str = Field(
+        default="",
+        max_length=DELIVERY_CHARS,
+        pattern=r"^[\x20-\x7e]*$",
+        description="The same id again is the same answer; over HTTP also the header `Idempotency-Key`.",
+    )
+
+    @field_validator("remember", mode="before")
+    @classmethod
+    def _known_wishes_only(cls, given: Any) -> Any:
+        # What lies in histories passes over unknown fields; beside a yes a mistyped one would be remembered for longer.
+        unknown = [name for name in given if name not in Remember.model_fields] if isinstance(given, dict) else []
+        if unknown:
+            raise ValueError(f"`{str(unknown[0])[:_WORD_CHARS]}` is not known here")
+        return given
+
+
+@dataclass(frozen=True)
+class DecisionAuthor:
+    """Whose answer a draft is, as the edge verified it and no payload says.
+
+    `channel` is by what they answered. `received_at` is when that came in (UTC), None for just now. `by_card`: they
+    were shown the card and nothing else, so that a yes counts only to one that is whole.
+    """
+
+    person: Person
+    channel: str
+    assurance: Assurance
+    received_at: datetime | None = None
+    by_card: bool = False
+
+
+_CARRIED: Final = tuple(name for name in DecisionDraft.model_fields if name in Decision.model_fields)
+"""What a draft says that is signed; the rest is for the gateway alone."""
+
+
+def decision_from_draft(draft: DecisionDraft, author: DecisionAuthor, received_at: datetime) -> Decision:
+    """The unsigned decision of a draft, as its author's, received at that moment (UTC) unless the author has another.
+
+    Its delivery id is the author's own: a key that somebody else used must not fetch that person's receipt.
+    """
+    carried = {name: getattr(draft, name) for name in _CARRIED}
+    verified = {
+        "subject": author.person.id,
+        "channel": author.channel,
+        "assurance": author.assurance,
+        "delivery_id": f"{author.channel}:{author.person.id}:{draft.delivery_id}",
+        "received_at": author.received_at or received_at,
+    }
+    return Decision(**carried | verified)
+
+
+class BatchBody(RequestBody):
+    """Answer several requests, each by itself: one that is refused keeps none of the others from counting.
+
+    Each is a `DecisionDraft` that names its request, revision and question hash. A card that is not whole is approved
+    by itself.
+    """
+
+    decisions: list[Any] = Field(
+        min_length=1,
+        max_length=BATCH_DECISIONS,
+        json_schema_extra={"items": {"$ref": "#/components/schemas/DecisionDraft"}},
+    )
+
+
+class WithdrawBody(RequestBody):
+    """Withdraw one waiting request."""
+
+    reason: str = Field(default="", max_length=REASON_CHARS, description="Kept with the request; the agent reads it.")
+
+
+class FreezeBody(RequestBody):
+    """Deny everything in a tenant until it is thawed."""
+
+    tenant: Id | None = Field(default=None, description="The caller's own when not given.")
+    reason: str = Field(min_length=1, max_length=REASON_CHARS, description="The agents and everybody asked read it.")
+
+
+class MessageBody(RequestBody):
+    """One earlier or new message of a conversation, as plain text."""
+
+    role: Literal["user", "assistant"] = "user"
+    text: str = Field(min_length=1)
+
+
+class TurnBody(RequestBody):
+    """Start a turn: `text`, or `messages` of which the last is the person's."""
+
+    text: str | None = Field(default=None, description="What the person says; give this or `messages`.")
+    messages: list[MessageBody] = Field(default=[], max_length=1_000)
+    actor: str | None = Field(default=None, description="Who is spoken to; may be left out when there is one actor.")
+    user: str = Field(default=DEFAULT_ASKER, description=_USER)
+    session: Id | None = Field(default=None, description="The conversation; one of the turn's own when not given.")
+    turn: Id | None = Field(default=None, description="The turn's id, for safe retries; a UUIDv7 when not given.")
+    tenant: Id = DEFAULT_TENANT
+    route: str = Field(default="", max_length=_WORD_CHARS, description="On which of the actor's routes it begins.")
+    step: str = Field(default="", max_length=_WORD_CHARS, description="At which step of the route.")
+    dry_run: bool = Field(default=False, description="Judge every call, run none.")
+    context: dict[str, Any] = Field(default={}, description="Extra context fields that the manifest declares.")
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "TurnBody":
+        if (self.text is None) == (not self.messages):
+            raise ValueError("give either `text` or `messages`")
+        if self.text is not None:
+            _spoken(self.text)
+        if self.messages and self.messages[-1].role != "user":
+            raise ValueError("the last of `messages` must be the user's")
+        return self
+
+    @property
+    def said(self) -> tuple[MessageBody, ...]:
+        """The conversation so far, newest last."""
+        return tuple(self.messages) if self.text is None else (MessageBody(text=self.text),)
+
+
+class SayBody(RequestBody):
+    """Say something in a session."""
+
+    text: str = Field(min_length=1, description="What the person says.")
+    actor: str | None = Field(default=None, description="Who is spoken to; whoever the session talks to if not given.")
+    user: str = Field(default=DEFAULT_ASKER, description=_USER)
+    id: MessageId | None = Field(default=None, description="The message's id, for safe retries; a UUIDv7 if not given.")
+    route: str = Field(default="", max_length=_WORD_CHARS, description="On which of the actor's routes it begins.")
+    step: str = Field(default="", max_length=_WORD_CHARS, description="At which step of the route.")
+    dry_run: bool = Field(default=False, description="Judge every call, run none.")
+    context: dict[str, Any] = Field(default={}, description="Extra context fields that the manifest declares.")
+
+    @field_validator("text")
+    @classmethod
+    def _says_something(cls, words: str) -> str:
+        return _spoken(words)
+
+
+class ResultBody(RequestBody):
+    """A late result for one turn of a session."""
+
+    turn: Id = Field(description="The turn that waits for it, or that ended `awaiting` or `delegated`.")
+    text: str = Field(min_length=1, description="What its actor is told.")
+    id: Id | None = Field(default=None, description="The result's id, for safe retries; a UUIDv7 if not given.")
+
+    @field_validator("text")
+    @classmethod
+    def _says_something(cls, words: str) -> str:
+        return _spoken(words)
+
+
+class CancelBody(RequestBody):
+    """Stop a turn; nothing needs to be said."""
+
+
+def _spoken(words: str) -> str:
+    if not words.strip():
+        raise ValueError("`text` is empty; say something")
+    try:
+        # JSON may hold half of a surrogate pair (`"\\ud800"`), which no record and no receipt can carry.
+        words.encode()
+    except UnicodeEncodeError:
+        raise ValueError("`text` holds text that is not Unicode (a lone surrogate)") from None
+    return words

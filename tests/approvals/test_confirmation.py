@@ -1,0 +1,100 @@
+"""What has to be typed again before a request that wants it is approved."""
+
+from typing import Any
+
+import pytest
+
+from signoff.approvals.card import render_card
+from signoff.approvals.confirmation import is_confirmed, missing_words, needs_typing, row_to_type
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.content import Content
+from signoff.contracts.person import Principal
+
+
+def asked(args: dict[str, Any], secrets: tuple[str, ...] = (), **fields: Any) -> ApprovalRequest:
+    """A request whose card shows `args`, with `confirm: type`."""
+    card = render_card(effect="Pay", title="", tool="pay", args=args, schema={}, secrets=secrets)
+    given = {
+        "id": "main.s.t.c1.1", "code": "K7Q2FM", "tenant": "main", "turn": "t", "call": "c1.1", "tool": "pay",
+        "requester": Principal(user="guest"), "args": Content(inline=args), "digest": "d", "card": card,
+        "confirm": "type",
+    }  # fmt: skip
+    return ApprovalRequest(**given | fields)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "9500", " 9500 ", "9500.00", "9500,00", "9,500", "9.500", "9,500.00", "9.500,00", "9 500,00", "9\u202f500.0",
+        "9'500", "9,500.00 EUR", "EUR 9500", "\u20ac9,500", "9.500 \u20ac",
+    ],
+)  # fmt: skip
+def test_an_amount_is_typed_in_any_usual_way(typed: str) -> None:
+    """Marks of any country, grouped or not, with or without the currency."""
+    assert is_confirmed(asked({"amount": 9500, "to": "Ana"}), typed)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "",
+        " ",
+        "950",
+        "95000",
+        "09500",
+        "95 00",
+        "9,50,0",
+        "9500 and more",
+        "-9500",
+        "Ana",
+        "pay",
+        "9.5",
+        "9_500",
+        "9e3",
+    ],
+)
+def test_another_amount_or_another_value_is_not_what_was_asked_for(typed: str) -> None:
+    """Neither a part of it nor any other value of the card."""
+    assert not is_confirmed(asked({"to": "Ana", "amount": 9500}), typed)
+
+
+@pytest.mark.parametrize(("amount", "typed"), [(420, "0.420"), (0.42, "420"), (1.5, "1500"), (1000000, "1.000,000")])
+def test_a_mark_groups_only_where_groups_can_be(amount: float, typed: str) -> None:
+    """A leading zero is no group, and two kinds of marks divide once."""
+    assert not is_confirmed(asked({"amount": amount}), typed)
+
+
+def test_without_an_amount_the_first_value_shown_whole_is_typed() -> None:
+    """Secret and cut values are passed over; neither case nor spaces matter."""
+    request = asked({"pin": "4711", "text": "x" * 9_000, "iban": "DE89 3704"}, ("pin",))
+    row = row_to_type(request)
+    assert row is not None
+    assert row.name == "iban"
+    assert is_confirmed(request, "de893704")
+    assert not is_confirmed(request, "4711")
+    assert "`iban`" in missing_words(request)
+    assert "3704" not in missing_words(request)
+
+
+def test_without_any_value_the_code_is_typed() -> None:
+    """In any case, with or without its hyphen."""
+    request = asked({"pin": "4711"}, ("pin",))
+    assert is_confirmed(request, "k7q-2fm")
+    assert not is_confirmed(request, "K7Q-2FN")
+    assert "K7Q-2FM" in missing_words(request)
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted"),
+    [
+        ({"confirm": ""}, False),
+        ({"confirm": "", "min_assurance": "session"}, False),
+        ({"confirm": "", "min_assurance": "mfa"}, True),
+        ({"confirm": "type"}, True),
+    ],
+)
+def test_a_policy_wants_it_by_word_or_by_the_strongest_sign_in(fields: dict[str, Any], wanted: bool) -> None:
+    """`confirm: type` and `min_assurance: mfa` ask for the same."""
+    request = asked({"amount": 9500}, **fields)
+    assert needs_typing(request) is wanted
+    assert is_confirmed(request, "") is not wanted
