@@ -3,7 +3,7 @@
 import ast
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -76,20 +76,40 @@ def named(name: str, heading: str) -> list[str]:
 
 
 def row_markers() -> dict[str, set[str]]:
-    """Row -> the tests, `path::name`, that carry it."""
+    """Row -> the tests, `path::name`, that carry it, by a marker or by a case of a list that they are given."""
     found: dict[str, set[str]] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        cases = _rows_of_lists(tree)
+        for node in ast.walk(tree):
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
-            for row in filter(None, map(_row, node.decorator_list)):
+            for row in (row for decorator in node.decorator_list for row in _rows(decorator, cases)):
                 found.setdefault(row, set()).add(f"{path.relative_to(ROOT).as_posix()}::{node.name}")
     return found
 
 
-def _row(decorator: ast.expr) -> str:
-    if not isinstance(decorator, ast.Call) or ast.unparse(decorator.func) != "pytest.mark.row":
-        return ""
-    [row] = decorator.args
-    assert isinstance(row, ast.Constant)
-    return str(row.value)
+def _rows_of_lists(tree: ast.Module) -> dict[str, list[str]]:
+    """The rows of `case(...)` entries, by the name of the module's list they stand in."""
+    return {
+        ast.unparse(node.targets[0]): [_text(each.args[0]) for each in ast.walk(node.value) if _is_call(each, "case")]
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+    }
+
+
+def _rows(decorator: ast.expr, cases: dict[str, list[str]]) -> list[str]:
+    if _is_call(decorator, "pytest.mark.row"):
+        return [_text(decorator.args[0])]
+    if _is_call(decorator, "pytest.mark.parametrize"):
+        return cases.get(ast.unparse(decorator.args[1]), [])
+    return []
+
+
+def _is_call(node: ast.AST, name: str) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == name
+
+
+def _text(node: ast.expr) -> str:
+    assert isinstance(node, ast.Constant)
+    return str(node.value)

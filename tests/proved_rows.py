@@ -8,6 +8,11 @@ import pytest
 _NAME = "rows"
 
 
+def case(row: str, *values: Any, name: str = "") -> Any:
+    """Makes one case of a parametrized test that alone proves `row`."""
+    return pytest.param(*values, marks=pytest.mark.row(row), id=name or None)
+
+
 class ProvedRows:
     """Fails a run of everything in which some row that is called done was not proved.
 

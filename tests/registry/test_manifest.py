@@ -229,6 +229,7 @@ def test_the_manifest_stands_over_the_registry_and_does_not_replace_it(folder: P
 
 
 @pytest.mark.row("P13")
+@pytest.mark.row("Q1")
 def test_a_catalog_does_not_follow_its_manifest(folder: Path) -> None:
     """A changed file is another catalog for the next process; this one has what it read."""
     catalog = load(folder, manifest_of(PLAIN))

@@ -1,5 +1,6 @@
 """The registry: closed, exact, hashed."""
 
+import inspect
 import subprocess
 import sys
 from typing import Any
@@ -12,16 +13,30 @@ from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.registry import ToolRegistry, create_tool_registry, definition_hash
 
 
-@pytest.mark.row("P01")
-@pytest.mark.row("P04")
-@pytest.mark.row("P13")
-@pytest.mark.row("X01")
-@pytest.mark.row("Q1")
 @pytest.mark.row("P02")
-@pytest.mark.row("P03")
 def test_face_is_exactly_resolve_list_size_and_hash() -> None:
-    """Nothing on a registry can change it."""
+    """A registry has four public names and no other."""
     assert {name for name in dir(ToolRegistry) if not name.startswith("_")} == {"resolve", "list", "size", "hash"}
+
+
+@pytest.mark.row("P01")
+def test_a_function_makes_the_same_registry() -> None:
+    """`create_tool_registry` gives a `ToolRegistry` of the same tools, with the same hash."""
+    made = create_tool_registry([a_tool()])
+    assert type(made) is ToolRegistry
+    assert made.hash == ToolRegistry([a_tool()]).hash
+
+
+@pytest.mark.row("P04")
+def test_a_registry_is_made_of_its_tools_alone() -> None:
+    """No flag makes one that is open, unsealed or for development."""
+    assert list(inspect.signature(ToolRegistry).parameters) == ["tools"]
+    assert list(inspect.signature(create_tool_registry).parameters) == ["tools"]
+
+
+@pytest.mark.row("P03")
+def test_nothing_on_a_registry_can_be_set() -> None:
+    """A registry takes neither another attribute nor another value of its own."""
     registry = ToolRegistry([a_tool()])
     with pytest.raises(AttributeError):
         registry.register = None  # type: ignore[attr-defined]
