@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from signoff.activities.call_journal import now
 from signoff.activities.permit_check import Seating, seating
 from signoff.activities.worker_deps import Room
 from signoff.contracts.approval import ApprovalRequest, Question
@@ -43,7 +42,7 @@ class ApprovalReader:
         # Nobody is looked up where nobody answered; else the asker as well, who may be one of them by another entry.
         named = [permit.ctx.user.user, *(each.subject for each in decisions)] if decisions else []
         people = await self._room.knowing(permit.ctx.tenant, *named)
-        return seating(self._room.catalog, people, permit.ctx, tool, found, now(), questions)
+        return seating(self._room.catalog, people, permit.ctx, tool, found, self._room.clock(), questions)
 
     def takes_unsigned(self, policy: CompiledPolicy) -> bool:
         """Whether answers count that nobody signed: in the development profile, or where the policy says so."""

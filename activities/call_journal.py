@@ -1,7 +1,6 @@
 """Records what activities do, before or together with its effect."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
@@ -28,11 +27,6 @@ from signoff.registry.tool import Tool
 from signoff.store.content_store import to_content
 from signoff.store.questions import ApprovalRows, end_by_word
 from signoff.store.store import Also
-
-
-def now() -> datetime:
-    """Returns the time of the worker's clock."""
-    return datetime.now(UTC)
 
 
 async def hand_over(room: Room, seen: Sequence[AuditEntry]) -> None:
@@ -162,14 +156,14 @@ class Journal:
 
     async def refused(self, permit: Permit, why: str, *, vouched: bool = True) -> None:
         """Records that a turn wanted to run the tool without the right to; unvouched, all of that is its word."""
-        seen = [audit_events.refused_to_run(permit, self._tool.name, why, now())]
+        seen = [audit_events.refused_to_run(permit, self._tool.name, why, self._room.clock())]
         await self._keep(seen if vouched else mark_claims(seen))
 
     def beginning(self, permit: Permit, found: Judgement, ticket: str) -> list[AuditEntry]:
         """Makes the entries for the start of the handler; by a rule or a grant, if nobody was asked."""
         event = dispatched(self._tool, permit)
         attempt = "" if ticket else _attempt()
-        begins = audit_events.started(permit, self._tool.name, ticket, now(), found.note, event, attempt)
+        begins = audit_events.started(permit, self._tool.name, ticket, self._room.clock(), found.note, event, attempt)
         if permit.kind == "approved":
             return [begins]
         engines = found.verdict.evaluators if found.verdict is not None else ""
@@ -191,7 +185,7 @@ class Journal:
             }
         )
         attempt = "" if ticket or ran is None else _attempt()
-        return [audit_events.finished(permit, outcome, ticket, now(), facts, attempt)]
+        return [audit_events.finished(permit, outcome, ticket, self._room.clock(), facts, attempt)]
 
     async def _kept(self, ran: Ran, place: SessionKey) -> dict[str, Any]:
         own: dict[str, Any] = {}

@@ -3,13 +3,13 @@
 import asyncio
 import dataclasses
 from collections.abc import Collection, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from temporalio import activity
 
 from signoff.activities.approval_reader import ApprovalReader
-from signoff.activities.call_journal import now, write
+from signoff.activities.call_journal import write
 from signoff.activities.grant_use import Remembered, frozen
 from signoff.activities.permit_check import doubted, expired
 from signoff.activities.question_writer import QuestionWriter, Subject, edit_problem
@@ -111,7 +111,7 @@ class GateActivity:
             ruling = await self._ruling(task, call, args, found, budget, asked)
             rulings.append(ruling.model_copy(update={"action": action}))
         # A local activity runs again when its workflow task is lost; entries with the same keys add nothing then.
-        await write(self._room, _told(task, rulings))
+        await write(self._room, _told(task, rulings, self._room.clock()))
         return GateReply(rulings=tuple(rulings), tally=tally, catalog=self._room.catalog.hash)
 
     async def _known(self, task: GateTask, forged: str) -> Known:
@@ -358,9 +358,9 @@ class GateActivity:
         )
 
 
-def _told(task: GateTask, rulings: Sequence[Ruling]) -> list[AuditEntry]:
+def _told(task: GateTask, rulings: Sequence[Ruling], at: datetime) -> list[AuditEntry]:
     """What is written down of a batch: what is settled. What is asked was written with its row; what runs tells it."""
-    told, at = [], now()
+    told = []
     for call, ruling in zip(task.calls, rulings, strict=True):
         if ruling.outcome is not None:
             told.append(audit_events.settled(task.ctx, call.tool, ruling, ruling.outcome, at))

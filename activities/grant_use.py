@@ -8,7 +8,6 @@ import dataclasses
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from signoff.activities.call_journal import now
 from signoff.activities.permit_check import seating
 from signoff.activities.worker_deps import Room
 from signoff.approvals.binding import names
@@ -130,7 +129,7 @@ class Remembered:
         if found.tool is None:
             return False
         policy = self._room.catalog.policy(found.tool.activity).policy or ApprovalPolicy()
-        seats = seating(self._room.catalog, people, ctx, found.tool.activity, found, now(), (question,))
+        seats = seating(self._room.catalog, people, ctx, found.tool.activity, found, self._room.clock(), (question,))
         # Whom that one question was passed on to, as nobody answered, is not asked about new calls: those are whom the
         # policy names, and nobody of them has been silent yet.
         seats = dataclasses.replace(seats, escalates=())

@@ -1,8 +1,7 @@
 """Local activity `signoff.identify`: finds out who answered, and whether they may now."""
 
 import logging
-from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from temporalio import activity
@@ -22,16 +21,15 @@ _log = logging.getLogger(__name__)
 class IdentifyActivity:
     """Looks the author up in the directory at the moment of the decision; never fails."""
 
-    def __init__(self, room: Room, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(self, room: Room) -> None:
         self._room = room
         self._rows = Questions(room.store)
-        self._clock = clock
 
     @activity.defn(name=names.IDENTIFY)
     async def identify(self, task: IdentifyTask) -> Authority:
         """Returns whether the author of this decision may decide this request, and as whom."""
         try:
-            evidence = evidence_of(task.decision, self._room.verifier, self._clock())
+            evidence = evidence_of(task.decision, self._room.verifier, self._room.clock())
             development = self._room.profile == "development"
             # Nobody is looked up on the word of a forger.
             named = () if evidence.kind == "forged" else (task.decision.subject, task.requester)

@@ -3,7 +3,7 @@
 from temporalio import activity
 
 from signoff.activities.approval_reader import ApprovalReader, doubts_of
-from signoff.activities.call_journal import hand_over, mark_claims, now, write
+from signoff.activities.call_journal import hand_over, mark_claims, write
 from signoff.activities.capability_backends import granted
 from signoff.activities.gate_activity import is_of
 from signoff.activities.handler_runner import context_of
@@ -67,7 +67,7 @@ class OutcomeActivity:
             tool = self._room.catalog.sight(permit.ctx).tool(task.tool)
             # Not its arguments: nothing here has bound them to the permit.
             facts = {} if tool is None else executed(tool, permit)
-            seen = [finished(permit, reply.outcome, key, now(), facts)]
+            seen = [finished(permit, reply.outcome, key, self._room.clock(), facts)]
             await write(self._room, seen if await self._is_known(task, workflow) else mark_claims(seen))
         return reply
 

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from temporalio import activity
 
-from signoff.activities.call_journal import Journal, Ran, now
+from signoff.activities.call_journal import Journal, Ran
 from signoff.activities.capability_backends import handed_out
 from signoff.activities.hook_timeout import NoAnswer, ask
 from signoff.activities.result_processor import Results
@@ -27,6 +27,7 @@ class Probing:
     def __init__(self, room: Room, tool: Tool, results: Results, seconds: float | None = None) -> None:
         self._store = room.store
         self._secrets = room.secrets
+        self._clock = room.clock
         self._tool = tool
         self._results = results
         self._journal = Journal(room, tool)
@@ -41,7 +42,7 @@ class Probing:
             return None
         answer = await self._answer(args, context)
         key = context.idempotency_key
-        said = audit_events.probed(permit, self._tool.name, key, _word(answer), now())
+        said = audit_events.probed(permit, self._tool.name, key, _word(answer), self._clock())
         if isinstance(answer, Happened):
             budget = context.result_budget_chars
             secrets = handed_out(context.capabilities, self._secrets)

@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from signoff.activities.hook_timeout import NoAnswer, ask
@@ -26,9 +26,9 @@ logger = logging.getLogger("signoff.activities")
 
 
 async def unavailable(
-    catalog: Catalog, ctx: Pinned, names: Iterable[str], seconds: float | None = None, *, at: datetime | None = None
+    catalog: Catalog, ctx: Pinned, names: Iterable[str], seconds: float | None = None, *, at: datetime
 ) -> frozenset[str]:
-    """The names of those tools that are not there `at` a moment, now if none is given. Never raises.
+    """The names of those tools that are not there `at` a moment. Never raises.
 
     Those outside of their hours are not; all others are asked, at once. Only tools that the actor of `ctx` could see
     are asked: of the others nobody learns anything.
@@ -38,15 +38,15 @@ async def unavailable(
     asked = [tool for tool in found if tool is not None and (tool.available is not None or tool.hours)]
     if not asked:
         return frozenset()
-    context, moment = hook_context(ctx), at or datetime.now(UTC)
+    context = hook_context(ctx)
     asked = [tool for tool in asked if sight.offers(tool)]
-    closed = frozenset(tool.name for tool in asked if tool.hours and not is_open(tool.hours, moment))
+    closed = frozenset(tool.name for tool in asked if tool.hours and not is_open(tool.hours, at))
     asked = [tool for tool in asked if tool.name not in closed]
     answers = await asyncio.gather(*(_is_available(tool, context, seconds) for tool in asked))
     return closed.union(tool.name for tool, there in zip(asked, answers, strict=True) if not there)
 
 
-async def withheld(catalog: Catalog, ctx: Pinned, *, at: datetime | None = None) -> frozenset[str]:
+async def withheld(catalog: Catalog, ctx: Pinned, *, at: datetime) -> frozenset[str]:
     """The names of the tools that the model is not told of: not there now, or not chosen. Never raises."""
     seen = await ask_rules(catalog.may_block, catalog.sight(ctx).visible)
     away, others = await asyncio.gather(
@@ -98,7 +98,7 @@ async def judged(
     args: Any,
     backends: frozenset[str],
     *,
-    at: datetime | None = None,
+    at: datetime,
 ) -> Judgement:
     """What all gates say of one call by itself, asking whomever there is to ask but people. Never raises.
 

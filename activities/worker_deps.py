@@ -1,12 +1,12 @@
 """What every activity of one worker shares."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Literal
 
 from signoff.activities.permit_check import Witness, believed, expired
 from signoff.contracts.call import Pinned
+from signoff.contracts.clock import Clock, system_clock
 from signoff.contracts.completion import Driver
 from signoff.contracts.errors import ConfigError
 from signoff.keys.secrets import SecretProvider
@@ -19,11 +19,6 @@ from signoff.store.store import Store
 from signoff.store.vouched_people import VouchedPeople
 
 Profile = Literal["development", "production"]
-
-
-def utc_now() -> datetime:
-    """Now, by this machine."""
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True)
@@ -45,7 +40,7 @@ class Room:
     verifier: Verifier = field(default_factory=Verifier)
     backends: Mapping[str, Backend] = field(default_factory=dict)
     secrets: SecretProvider = field(default_factory=SecretProvider, repr=False)
-    clock: Callable[[], datetime] = utc_now
+    clock: Clock = system_clock
 
     def driver(self, model: str) -> Driver:
         """The driver of an actor's model string. Raises `ConfigError` when there is none."""
@@ -74,7 +69,7 @@ class Room:
         if not unknown:
             return self.people
         rows = await VouchedPeople(self.store).find(tenant, unknown)
-        known = vouched_people(rows, self.people, self.verifier, datetime.now(UTC))
+        known = vouched_people(rows, self.people, self.verifier, self.clock())
         return VouchedDirectory(self.people, known, joined_logins(rows, self.people, self.verifier))
 
     async def doubt(self, ctx: Pinned) -> str:

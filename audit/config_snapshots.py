@@ -9,9 +9,9 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -21,6 +21,7 @@ from signoff.approvals.audit_events import act, admin_stream, fingerprint
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
 from signoff.contracts.canonical_json import canonical_json
+from signoff.contracts.clock import Clock, system_clock
 from signoff.contracts.errors import Refused, SignoffError
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
@@ -40,16 +41,16 @@ _log = logging.getLogger(__name__)
 Standing = Literal["people", "policy"]
 
 
-async def note_catalog(store: Store, catalog: Catalog, where: str) -> bool:
+async def note_catalog(store: Store, catalog: Catalog, where: str, *, clock: Clock = system_clock) -> bool:
     """Records the policies, rules and tools of `catalog` unless `where` had the same; returns whether something
     differed.
 
     Raises `StoreUnavailable`.
     """
-    return await _note(store, "policy", where, DEFAULT_TENANT, _parts_of(catalog), catalog=catalog.hash)
+    return await _note(store, "policy", where, DEFAULT_TENANT, _parts_of(catalog), clock(), catalog=catalog.hash)
 
 
-async def note_people(store: Store, people: Directory, where: str) -> bool:
+async def note_people(store: Store, people: Directory, where: str, *, clock: Clock = system_clock) -> bool:
     """Records everybody, tenant by tenant, unless `where` had the same people; returns whether somebody differed.
 
     Raises `StoreUnavailable`, and what the directory raises.
@@ -61,20 +62,21 @@ async def note_people(store: Store, people: Directory, where: str) -> bool:
     for tenant in sorted({*known, *(person.tenant for person in everybody)}):
         here = (person for person in everybody if person.tenant == tenant)
         parts = {person.id: fingerprint(person.model_dump(mode="json")) for person in here}
-        differs = await _note(store, "people", where, tenant, parts) or differs
+        differs = await _note(store, "people", where, tenant, parts, clock()) or differs
     return differs
 
 
 @asynccontextmanager
 async def people_followed(
-    store: Store, people: Directory, where: str, *, every: float = LOOK_SECONDS
+    store: Store, people: Directory, where: str, *, every: float = LOOK_SECONDS, clock: Clock = system_clock
 ) -> AsyncIterator[None]:
     """Records, until the block ends, the people whom this process knows and each change that it takes up.
 
     While the store is away nothing is written, and the next look makes up for it. Never ends the block.
     """
-    seen = await _looked(store, people, where, None)
-    following = asyncio.create_task(_follow(store, people, where, seen, every))
+    note = partial(note_people, store, people, where, clock=clock)
+    seen = await _looked(people, where, None, note)
+    following = asyncio.create_task(_follow(people, where, seen, every, note))
     try:
         yield
     finally:
@@ -83,20 +85,22 @@ async def people_followed(
             await following
 
 
-async def _follow(store: Store, people: Directory, where: str, seen: tuple[Person, ...] | None, every: float) -> None:
+async def _follow(
+    people: Directory, where: str, seen: tuple[Person, ...] | None, every: float, note: Callable[[], Awaitable[bool]]
+) -> None:
     while True:
         await asyncio.sleep(every)
-        seen = await _looked(store, people, where, seen)
+        seen = await _looked(people, where, seen, note)
 
 
 async def _looked(
-    store: Store, people: Directory, where: str, seen: tuple[Person, ...] | None
+    people: Directory, where: str, seen: tuple[Person, ...] | None, note: Callable[[], Awaitable[bool]]
 ) -> tuple[Person, ...] | None:
     """Records the people where they differ from `seen`; returns those recorded, or `seen` where that failed."""
     try:
         everybody = people.all()
         if everybody != seen:
-            await note_people(store, people, where)
+            await note()
     except SignoffError as error:
         _log.warning("the people of %s are not written down: %s", where, error.message)
         return seen
@@ -107,7 +111,9 @@ async def _looked(
     return everybody
 
 
-async def _note(store: Store, kind: Standing, where: str, tenant: str, parts: Mapping[str, str], **facts: Any) -> bool:
+async def _note(
+    store: Store, kind: Standing, where: str, tenant: str, parts: Mapping[str, str], at: datetime, **facts: Any
+) -> bool:
     last = await _last(store, kind, where, tenant)
     before = "" if last is None else str(last.facts.get("after", ""))
     # A tenant of which nothing was ever said and nobody is known: no record to begin with.
@@ -123,7 +129,7 @@ async def _note(store: Store, kind: Standing, where: str, tenant: str, parts: Ma
         tenant,
         f"{kind} in force",
         "",
-        datetime.now(UTC),
+        at,
         kind=kind,
         key=key,
         where=where,

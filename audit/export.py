@@ -4,7 +4,6 @@ an end.
 
 import json
 from collections.abc import AsyncIterator, Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,20 +13,23 @@ from signoff.audit.checkpoints import Checkpoint, Checkpoints
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
 from signoff.contracts.canonical_json import NotCanonical, canonical_json
+from signoff.contracts.clock import Clock, system_clock
 from signoff.contracts.errors import Refused
 from signoff.store.store import Store
 
 FORMAT: Final = 1
 
 
-async def exported(store: Store, *, tenant: str = "", stream: str = "") -> AsyncIterator[str]:
+async def exported(
+    store: Store, *, tenant: str = "", stream: str = "", clock: Clock = system_clock
+) -> AsyncIterator[str]:
     """Yields the lines of an export, each one JSON object, without line ends.
 
     An export of the whole record has its checkpoints with it. Those name the streams of every tenant, so that an export
     of one tenant or stream goes without; its chains are verified, but not whether their ends were cut off.
     """
     whole = not (tenant or stream)
-    yield _line({"type": "export", "v": FORMAT, "at": datetime.now(UTC).isoformat(), "whole": whole})
+    yield _line({"type": "export", "v": FORMAT, "at": clock().isoformat(), "whole": whole})
     if whole:
         # Before the records: what they cover is then surely among what is read after them.
         async for checkpoint in Checkpoints(store).all():

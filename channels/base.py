@@ -10,13 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
 from signoff.channels.envelopes import Closed, Finding, Notice, Raw, Received, Reply, Sent
 from signoff.channels.outbound.card_text import card_words
+from signoff.contracts.clock import Clock
 from signoff.contracts.decision import Assurance
 from signoff.contracts.errors import Refused, Unavailable
 from signoff.contracts.limits import MIB
@@ -63,7 +63,7 @@ class Means:
     name: str
     options: Mapping[str, Any]
     public_url: str
-    clock: Callable[[], datetime]
+    clock: Clock
     secret: bytes
     """Made by the store for this channel alone; for what must be recognised as ours."""
 

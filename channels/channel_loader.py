@@ -1,9 +1,8 @@
 """Channels made from what a manifest declares. One that cannot be made says what it lacks; the others open anyway."""
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
@@ -11,6 +10,7 @@ from pydantic_core import ErrorDetails
 
 from signoff import channels
 from signoff.channels.base import Channel, Means
+from signoff.contracts.clock import Clock
 from signoff.contracts.errors import ConfigError, SecretMissing, Unavailable
 from signoff.formats.nearest_name import did_you_mean, shown
 from signoff.keys.secrets import SecretProvider
@@ -44,7 +44,7 @@ async def open_channels(
     store: Store,
     *,
     public_url: str,
-    clock: Callable[[], datetime],
+    clock: Clock,
     secrets: SecretProvider,
 ) -> tuple[dict[str, Channel], list[Problem]]:
     """The channels that can be made, by name, and why the others cannot. Raises `StoreUnavailable`.

@@ -9,8 +9,8 @@ from signoff.cli.local.installation import Workplace, find_workplace
 from signoff.cli.local.stores import working_store
 from signoff.cli.lookups import find_approval, find_either, find_turn
 from signoff.cli.terminal.changes import Editable
-from signoff.cli.terminal.tables import utc_now
 from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.clock import system_clock
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ConfigError, NotFound, Refused
@@ -59,7 +59,7 @@ class Here:
         place, person = self.place, self.person
         entries = None
         if person is not None:
-            entries = rights(person, place.people.delegators(person.id, place.tenant, utc_now()))
+            entries = rights(person, place.people.delegators(person.id, place.tenant, system_clock()))
         async with self._deps() as deps:
             return await deps.requests.waiting(place.tenant, approvers=entries)
 
@@ -203,7 +203,7 @@ async def begun_here(
     async with working_store(place.settings) as store:
         await Freezes(store).refuse_new(place.tenant)
     principal = principal_of(asker)
-    turn_id = uuid7(utc_now())
+    turn_id = uuid7(system_clock())
     turn = TurnInput(
         engine=ENGINE,
         tenant_id=place.tenant,

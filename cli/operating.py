@@ -8,8 +8,9 @@ from signoff.audit.log import writing
 from signoff.cli.local.installation import Workplace, account, find_workplace
 from signoff.cli.local.stores import working_store
 from signoff.cli.terminal.output import Output
-from signoff.cli.terminal.tables import clean, frozen_line, swept_lines, utc_now
+from signoff.cli.terminal.tables import clean, frozen_line, swept_lines
 from signoff.contracts.audit import AuditEntry
+from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.grant import Freeze, Grant, Swept
 from signoff.contracts.names import DEFAULT_DECIDER
@@ -134,4 +135,4 @@ def told(tenant: str, name: str, person: Person | None, **facts: Any) -> AuditEn
     """The record of an act: the person, or nobody and the operating system's account."""
     if person is None:
         facts |= {"by": UNPROVED, "account": account()}
-    return act(tenant, name, "" if person is None else person.id, utc_now(), channel="cli", **facts)
+    return act(tenant, name, "" if person is None else person.id, system_clock(), channel="cli", **facts)

@@ -14,6 +14,7 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, PollWork
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from signoff.contracts.clock import Clock, system_clock
 from signoff.contracts.limits import CLOCKS_APART_SECONDS
 from signoff.store.store import Store
 
@@ -24,14 +25,14 @@ _LOOKS: Final = 20
 _BETWEEN_SECONDS: Final = 0.05
 
 
-async def store_ahead(store: Store) -> timedelta:
+async def store_ahead(store: Store, *, clock: Clock = system_clock) -> timedelta:
     """Measures how far the store's clock is ahead of this machine's; checks the store. Raises as `Store.check`."""
-    before = datetime.now(UTC)
+    before = clock()
     told = await store.check()
-    return told - _between(before)
+    return told - _between(before, clock())
 
 
-async def server_ahead(client: Client) -> timedelta | None:
+async def server_ahead(client: Client, *, clock: Clock = system_clock) -> timedelta | None:
     """Measures how far the Temporal server's clock is ahead of this machine's; None where the server does not tell.
 
     No call of Temporal's API asks for the time. The server says when a queue was polled last: one without tasks is
@@ -42,7 +43,7 @@ async def server_ahead(client: Client) -> timedelta | None:
     queue = TaskQueue(name=f"{_QUEUE}-polled", kind=TaskQueueKind.TASK_QUEUE_KIND_STICKY, normal_name=_QUEUE)
     identity = f"clock-{uuid.uuid4().hex}"
     request = PollWorkflowTaskQueueRequest(namespace=client.namespace, task_queue=queue, identity=identity)
-    before = datetime.now(UTC)
+    before = clock()
     poll = asyncio.ensure_future(client.workflow_service.poll_workflow_task_queue(request, timeout=_POLL))
     try:
         told = await _polled_at(client, queue, identity)
@@ -52,7 +53,7 @@ async def server_ahead(client: Client) -> timedelta | None:
         poll.cancel()
         with contextlib.suppress(asyncio.CancelledError, RPCError):
             await poll
-    return None if told is None else told - _between(before)
+    return None if told is None else told - _between(before, clock())
 
 
 def clock_problem(name: str, ahead: timedelta | None) -> str:
@@ -75,5 +76,5 @@ async def _polled_at(client: Client, queue: TaskQueue, identity: str) -> datetim
     return None
 
 
-def _between(before: datetime) -> datetime:
-    return before + (datetime.now(UTC) - before) / 2
+def _between(before: datetime, after: datetime) -> datetime:
+    return before + (after - before) / 2

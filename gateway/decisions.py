@@ -4,7 +4,7 @@ Who was first is decided here, by the rows of one approval under their lock: not
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -27,6 +27,7 @@ from signoff.audit.log import writing
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
+from signoff.contracts.clock import Clock
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import Unavailable
 from signoff.contracts.limits import ANSWERS_KEPT, ANSWERS_OF_ONE
@@ -64,7 +65,7 @@ class DecisionService:
         turns: Signoff,
         people: Directory,
         signer: Signer | None,
-        clock: Callable[[], datetime],
+        clock: Clock,
         *,
         development: bool,
     ) -> None:

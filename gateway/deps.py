@@ -1,11 +1,11 @@
 """What every part of the gateway is given."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from urllib.parse import quote
 
+from signoff.contracts.clock import Clock, system_clock
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
@@ -25,11 +25,6 @@ from signoff.store.request_reader import RequestReader
 from signoff.store.store import Store
 
 
-def system_clock() -> datetime:
-    """Now, in UTC."""
-    return datetime.now(UTC)
-
-
 @dataclass(frozen=True)
 class GatewayDeps:
     """The desk and what stands around it. `clock` gives an aware time in UTC; it stamps `received_at`.
@@ -43,7 +38,7 @@ class GatewayDeps:
     people: Directory
     store: Store
     settings: Settings
-    clock: Callable[[], datetime] = system_clock
+    clock: Clock = system_clock
     signer: Signer | None = field(default=None, repr=False)
     secrets: SecretProvider = field(default_factory=SecretProvider, repr=False)
     attempts: AttemptRecords = field(default_factory=AttemptRecords, repr=False)

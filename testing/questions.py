@@ -1,7 +1,7 @@
 """Questions and answers put into a store the way the gates and the gateway put them there."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection
@@ -15,6 +15,7 @@ from signoff.approvals.machine import counted, vote_of
 from signoff.contracts.activity_messages import Authority, GateTask
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import Pinned
+from signoff.contracts.clock import system_clock
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
@@ -75,7 +76,7 @@ async def answer(
     to be; by default whom the decision names, on a seat of their own. Raises LookupError where nobody was asked.
     """
     found = authority or Authority(allowed=True, subject=decision.subject, assurance=decision.assurance)
-    vote = vote_of(decision, found, decision.received_at or at or datetime.now(UTC))
+    vote = vote_of(decision, found, decision.received_at or at or system_clock())
 
     asked = await Questions(store).read(decision.approval_id)
     args: Mapping[str, Any] = {} if asked is None else await load(store, asked.latest.args)

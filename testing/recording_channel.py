@@ -8,13 +8,13 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
 from signoff.channels.base import Channel, Forged, Malformed, Means, Options
 from signoff.channels.envelopes import Closed, Heard, Notice, Raw, Received, Reply, Sent, Status
+from signoff.contracts.clock import system_clock
 
 HEADER = "x-recording"
 
@@ -87,7 +87,7 @@ def recording_channel(name: str = "recording", *, identity: str = "recording", p
         name=name,
         options={},
         public_url="http://127.0.0.1:8300",
-        clock=lambda: datetime.now(UTC),
+        clock=system_clock,
         secret=name.encode(),
     )
     facts = {"identity": identity, "per_second": per_second}

@@ -1,7 +1,7 @@
 """What the suite of channels drives: the real courier, way in and hearing over a store, and a desk of real rules."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import update
@@ -16,6 +16,7 @@ from signoff.channels.outbound.dispatcher import Courier
 from signoff.channels.outbound.sender import Supplies
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry
+from signoff.contracts.clock import system_clock
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Verdict
 from signoff.contracts.person import Person, Principal
@@ -43,7 +44,7 @@ class Time:
 
     def now(self) -> datetime:
         """The time as everybody is told it."""
-        return datetime.now(UTC) + self.ahead
+        return system_clock() + self.ahead
 
 
 class Rig:

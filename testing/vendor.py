@@ -2,12 +2,12 @@
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from signoff.channels.envelopes import Raw
+from signoff.contracts.clock import Clock
 from signoff.contracts.decision import Verdict
 
 Told: TypeAlias = Literal["delivered", "read", "failed"]
@@ -36,7 +36,7 @@ class Vendor(ABC):
     """`down`: it answers nothing, or that it cannot. `busy`: it takes no more for now, and says for how long."""
     busy_seconds: ClassVar[float] = 0.0
     """For how long it says that it is busy; 0 where it does not say."""
-    clock: Callable[[], datetime]
+    clock: Clock
 
     @property
     def options(self) -> Mapping[str, Any]:

@@ -1,22 +1,19 @@
 """Clocks that differ are told of, with the remedy."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from temporalio.client import Client
 
-from signoff.engine import clock_check
+from signoff.contracts.clock import system_clock
 from signoff.engine.clock_check import clock_problem, server_ahead, store_ahead
 from signoff.store.store import open_store
 
 
-class _Late(datetime):
+def late() -> datetime:
     """A clock that is ten minutes behind."""
-
-    @classmethod
-    def now(cls, tz: object = None) -> "_Late":  # type: ignore[override]
-        return super().now(UTC) - timedelta(minutes=10)  # type: ignore[return-value]
+    return system_clock() - timedelta(minutes=10)
 
 
 async def test_clocks_of_one_machine_are_one(client: Client, tmp_path: Path) -> None:
@@ -28,15 +25,12 @@ async def test_clocks_of_one_machine_are_one(client: Client, tmp_path: Path) -> 
         assert abs(await store_ahead(store)) < timedelta(seconds=4)
 
 
-async def test_a_clock_that_is_wrong_here_is_told_of_both(
-    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_clock_that_is_wrong_here_is_told_of_both(client: Client, tmp_path: Path) -> None:
     """By how much, which way, and what to do."""
-    monkeypatch.setattr(clock_check, "datetime", _Late)
-    told = clock_problem("the Temporal server", await server_ahead(client))
+    told = clock_problem("the Temporal server", await server_ahead(client, clock=late))
     assert told.startswith("the clock of the Temporal server is 600 s ahead of this machine's: set both by NTP")
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
-        assert "the store is 600 s ahead" in clock_problem("the store", await store_ahead(store))
+        assert "the store is 600 s ahead" in clock_problem("the store", await store_ahead(store, clock=late))
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(5, False), (6, True), (-5, False), (-6, True)])

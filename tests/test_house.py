@@ -138,3 +138,43 @@ def test_a_branch_on_a_version_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "turn.py"
     path.write_text("def answer(self):\n    return self.turn.engine >= 2 or workflow.patched('x')\n")
     assert _branches_on_a_version(path) == ["turn.py:answer: engine", "turn.py:answer: patched"]
+
+
+_TIMES = {("datetime", "now"), ("datetime", "utcnow"), ("datetime", "today"), ("date", "today")}
+_TIMES |= {("time", "time"), ("time", "time_ns")}
+CLOCK = ROOT / "contracts" / "clock.py"
+
+
+def _times_of_day(path: Path) -> list[str]:
+    """Where a module asks the machine for the time of day; spans are measured by a monotonic clock."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute):
+            # Of `datetime.datetime.now` the name before the last.
+            of = getattr(node.value, "attr", "") or getattr(node.value, "id", "")
+            if (of, node.attr) in _TIMES:
+                found.append(f"{path.name}:{node.lineno} {of}.{node.attr}")
+        if isinstance(node, ast.ImportFrom) and node.module == "time":
+            found += [f"{path.name}:{node.lineno} {each.name}" for each in node.names if ("time", each.name) in _TIMES]
+    return found
+
+
+def test_only_the_clock_asks_for_the_time_of_day() -> None:
+    """Everything else is given a clock: what a test cannot move, it cannot prove."""
+    rooms = [ROOT / room for room in root_rooms()]
+    modules = [path for room in rooms for path in (sorted(room.rglob("*.py")) if room.is_dir() else [room])]
+    assert len(modules) > 100
+    assert [each for path in modules if path != CLOCK for each in _times_of_day(path)] == []
+    assert _times_of_day(CLOCK) == ["clock.py:13 datetime.now"]
+
+
+def test_no_workflow_has_the_machine_s_clock() -> None:
+    """A replay would see another time."""
+    assert [path.name for path in (ROOT / "workflows").rglob("*.py") if "contracts.clock" in path.read_text()] == []
+
+
+def test_a_look_at_the_time_is_noticed(tmp_path: Path) -> None:
+    """Under each name by which modules ask for it."""
+    path = tmp_path / "late.py"
+    path.write_text("import datetime\nfrom time import time\nx = datetime.datetime.now(), datetime.date.today\n")
+    assert sorted(_times_of_day(path)) == ["late.py:2 time", "late.py:3 date.today", "late.py:3 datetime.now"]

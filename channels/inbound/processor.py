@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, Protocol
@@ -30,6 +30,7 @@ from signoff.channels.outbound.card_text import How
 from signoff.channels.outbound.receipt_text import not_understood, which_one
 from signoff.channels.outbound.sender import next_channel
 from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.clock import Clock
 from signoff.contracts.decision import Verdict
 from signoff.contracts.errors import Unavailable
 from signoff.contracts.ids import show_code
@@ -109,7 +110,7 @@ class Hearing:
         directory: Directory,
         desk: Desk,
         record: Record,
-        clock: Callable[[], datetime],
+        clock: Clock,
     ) -> None:
         self._arrivals = Arrivals(store)
         self._deliveries = Deliveries(store)

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from typing import Final, TypeAlias
 
 from pydantic_core import PydanticSerializationError
@@ -14,6 +13,7 @@ from signoff.channels.base import Channel, Forged, Malformed
 from signoff.channels.envelopes import Raw, Received
 from signoff.channels.inbound.answer_parser import READ_CHARS
 from signoff.contracts.audit import AuditEntry
+from signoff.contracts.clock import Clock
 from signoff.contracts.errors import NotFound, StoreUnavailable, Unavailable
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.store.inbound_queue import Arrivals
@@ -37,7 +37,7 @@ class Intake:
         store: Store,
         channels: Mapping[str, Channel],
         record: Record,
-        clock: Callable[[], datetime],
+        clock: Clock,
         woken: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store

@@ -1,11 +1,11 @@
 """Those whom the directory does not know: told so once a day, and no flood of them fills a store."""
 
-from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Final, Literal
 
 from signoff.approvals.audit_events import act, fingerprint
 from signoff.channels.inbound.receiver import Record
+from signoff.contracts.clock import Clock
 from signoff.contracts.names import DEFAULT_TENANT
 
 AN_HOUR: Final = 100
@@ -18,7 +18,7 @@ _IDENTITY_CHARS: Final = 200
 class Strangers:
     """Those met on one channel by this process."""
 
-    def __init__(self, channel: str, record: Record, clock: Callable[[], datetime]) -> None:
+    def __init__(self, channel: str, record: Record, clock: Clock) -> None:
         self._channel = channel
         self._record = record
         self._clock = clock

@@ -1,12 +1,12 @@
 """What happens to requests, read from the store: the dispatcher's only source, so that no turn can tell it anything."""
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
 from signoff.approvals import deadlines
 from signoff.approvals.notifications import RequestEvent, events_between
 from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.clock import Clock
 from signoff.contracts.errors import NotFound
 from signoff.store.questions import Questions, Touched
 from signoff.store.request_reader import RequestReader
@@ -18,7 +18,7 @@ OVERLAP: Final = timedelta(seconds=10)
 class RequestEvents:
     """Follows the requests of one store. Several of these over one store tell the same, each by itself."""
 
-    def __init__(self, questions: Questions, requests: RequestReader, clock: Callable[[], datetime]) -> None:
+    def __init__(self, questions: Questions, requests: RequestReader, clock: Clock) -> None:
         self._questions = questions
         self._requests = requests
         self._clock = clock

@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import groupby
 from typing import Final, Literal
 
@@ -15,6 +15,7 @@ from signoff.approvals.audit_events import carried
 from signoff.channels.base import Channel, NotDelivered
 from signoff.channels.envelopes import PARTIAL, Closed, Notice, Sent
 from signoff.contracts.audit import AuditEntry
+from signoff.contracts.clock import Clock
 from signoff.contracts.person import Person
 from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import Directory
@@ -43,7 +44,7 @@ class Supplies:
     people: Directory
     links: Callable[[DeliveryRow], Awaitable[str]]
     record: Callable[[AuditEntry], Awaitable[None]]
-    clock: Callable[[], datetime]
+    clock: Clock
     digest_over: int
     secrets: SecretProvider = field(default_factory=SecretProvider, repr=False)
 

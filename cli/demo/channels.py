@@ -5,7 +5,6 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from signoff.cli.demo.proof import recorded
 from signoff.cli.demo.scenes import Scene
 from signoff.cli.demo.seen import Unexpected, expect, until
 from signoff.cli.demo.stage import Stage
+from signoff.contracts.clock import system_clock
 from signoff.contracts.ids import TurnKey, show_code
 from signoff.temporal.embedded_server import free_port
 from signoff.testing.fake_mail import FakeMail, fake_mail, text_of
@@ -82,8 +82,8 @@ class Vendors:
     async def closed_everywhere(self, stage: Stage, key: TurnKey) -> Scene:
         """Slack's card is edited, WhatsApp and the thread of the mail are told."""
         told = "Approved by Ana Sousa"
-        decided = (await stage.asked(key)).decided_at or datetime.now(UTC)
-        began = time.monotonic() - (datetime.now(UTC) - decided).total_seconds()
+        decided = (await stage.asked(key)).decided_at or system_clock()
+        began = time.monotonic() - (system_clock() - decided).total_seconds()
         await until("the end on each channel", self._everything, lambda every: all(told in each for each in every))
         took = time.monotonic() - began
         expect(f"whether that took at most {CLOSED_SECONDS:g} s ({took:.2f})", True, took <= CLOSED_SECONDS)
@@ -137,7 +137,7 @@ async def vendors(example: Path, folder: Path) -> AsyncIterator[Vendors]:
         mail = await stack.enter_async_context(fake_mail(free_port()))
         for vendor in (slack, phone):
             # The gateway is a process of its own, which checks the times that are signed by the real clock.
-            vendor.clock = lambda: datetime.now(UTC)
+            vendor.clock = system_clock
         # People wrote to the number before: buttons may be sent for a day.
         phone.write(PHONE, "hello")
         copy = shutil.copytree(example, folder / example.name)

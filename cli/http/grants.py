@@ -13,7 +13,8 @@ from signoff.cli.http.gateway_client import at_gateway, gateway_url
 from signoff.cli.loading import loading
 from signoff.cli.terminal.options import AsJson, Manifest, Operator, Url
 from signoff.cli.terminal.output import Output, run
-from signoff.cli.terminal.tables import clean, span, utc_now
+from signoff.cli.terminal.tables import clean, span
+from signoff.contracts.clock import system_clock
 from signoff.contracts.grant import Grant
 from signoff.contracts.names import DEFAULT_TENANT
 
@@ -41,7 +42,7 @@ def list_grants(
         else:
             async with at_gateway(there) as gateway:
                 grants = await gateway.listed(Grant, "grants", every=every, tenant=tenant)
-        out.show(grants, grant_table(grants, utc_now()) if grants else "nothing is remembered")
+        out.show(grants, grant_table(grants, system_clock()) if grants else "nothing is remembered")
         return 0
 
     run(body, as_json=as_json)

@@ -14,8 +14,9 @@ from signoff.cli.loading import loading
 from signoff.cli.terminal.changes import change_lines, read_settings
 from signoff.cli.terminal.options import Address, Answerer, AsJson, Manifest, Url
 from signoff.cli.terminal.output import Output, run
-from signoff.cli.terminal.tables import clean, receipt_line, utc_now, waiting_table
+from signoff.cli.terminal.tables import clean, receipt_line, waiting_table
 from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.clock import system_clock
 from signoff.contracts.decision import Decision, Remember
 from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
 from signoff.contracts.ids import show_code
@@ -178,7 +179,7 @@ async def _inbox(out: Output, opened: Opened) -> int:
     async with opened as desk:
         cards = await desk.waiting()
     if cards:
-        out.show(cards, waiting_table(cards, utc_now()), "", "signoff show CODE    signoff approve CODE")
+        out.show(cards, waiting_table(cards, system_clock()), "", "signoff show CODE    signoff approve CODE")
     else:
         out.show(cards, f'nothing waits for {desk.whom()}; `signoff ask "..."` starts a turn')
     return 0

@@ -14,7 +14,8 @@ from signoff.cli.desks import Desk, desk_of
 from signoff.cli.terminal.inputs import session_id, spoken
 from signoff.cli.terminal.options import Address, AsJson, Asker, Manifest, Url
 from signoff.cli.terminal.output import Output, run
-from signoff.cli.terminal.tables import answer_lines, clean, content_text, session_table, utc_now
+from signoff.cli.terminal.tables import answer_lines, clean, content_text, session_table
+from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import NotFound
 from signoff.contracts.message import TextPart
 from signoff.contracts.requests import SayBody
@@ -48,12 +49,12 @@ def chat(
 
     A message is over once everything it led to is answered or waits for people: say more meanwhile.
     """
-    name = session_id(session) or uuid7(utc_now())
+    name = session_id(session) or uuid7(system_clock())
     given = None if text is None else [spoken(text)]
     failed = False
     for words in _lines() if given is None else given:
         # By the id `_heard` knows the turns that answer this message, also where others speak in the same session.
-        said = {"text": words, "id": uuid7(utc_now())} | ({"actor": actor} if actor else {})
+        said = {"text": words, "id": uuid7(system_clock())} | ({"actor": actor} if actor else {})
         # An event loop a message: while a person types, Ctrl-C ends the command as everywhere else.
         opened = desk_of(url, manifest, address, asks=person)
         try:
@@ -83,7 +84,7 @@ def sessions(
                 return await _read(out, desk, session)
             rows = await desk.sessions(limit=limit)
         empty = 'no session goes on; `signoff chat "..."` begins one'
-        out.show(rows, session_table(rows, utc_now()) if rows else empty)
+        out.show(rows, session_table(rows, system_clock()) if rows else empty)
         return 0
 
     run(body, as_json=as_json)

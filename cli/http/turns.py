@@ -11,7 +11,8 @@ from signoff.cli.terminal.card_lines import card_lines
 from signoff.cli.terminal.inputs import session_id, spoken
 from signoff.cli.terminal.options import Address, AsJson, Asker, Manifest, Url
 from signoff.cli.terminal.output import Output, run
-from signoff.cli.terminal.tables import clean, turn_lines, turn_table, utc_now
+from signoff.cli.terminal.tables import clean, turn_lines, turn_table
+from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.turn import TurnView
 
@@ -74,7 +75,7 @@ def show(
         if isinstance(found, TurnView):
             out.show(found, *turn_lines(found))
         else:
-            out.show(found, card_lines(found, utc_now()))
+            out.show(found, card_lines(found, system_clock()))
         return 0
 
     run(body, as_json=as_json)
@@ -96,7 +97,7 @@ def turns(
         async with desk_of(url, manifest, address) as desk:
             rows = await desk.turns(state=state, actor=actor, limit=limit)
         empty = 'there is no such turn yet; `signoff ask "..."` starts one'
-        out.show(rows, turn_table(rows, utc_now()) if rows else empty)
+        out.show(rows, turn_table(rows, system_clock()) if rows else empty)
         return 0
 
     run(body, as_json=as_json)

@@ -29,8 +29,8 @@ from signoff.cli.local.installation import account, reach_server, read_running
 from signoff.cli.local.stores import working_store
 from signoff.cli.terminal.options import Address, AsJson, Url
 from signoff.cli.terminal.output import Output, run
-from signoff.cli.terminal.tables import utc_now
 from signoff.contracts.audit import AuditEntry
+from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import ConfigError, Refused, ServerUnavailable
 from signoff.contracts.ids import TurnKey
 from signoff.keys.key_files import read_private, read_public
@@ -202,7 +202,7 @@ def retire_old(
                 raise Refused(f"{report.finding.message}: nothing was taken out, see `signoff audit verify`")
             # What goes is covered before it goes, and what stays in its place at once.
             await Checkpoints(store).take(signer)
-            gone = await retire(store, signer, limit, at=utc_now(), is_over=partial(_is_over, client))
+            gone = await retire(store, signer, limit, at=system_clock(), is_over=partial(_is_over, client))
             await AuditLog(store).append(_retirements(gone, limit))
             await Checkpoints(store).take(signer)
         count = sum(each.records for each in gone)
@@ -229,7 +229,7 @@ def _retirements(gone: Sequence[Retired], before: datetime) -> list[AuditEntry]:
     counts = Counter(each.turn.tenant for each in gone)
     when, who = before.isoformat(), account()
     return [
-        act(tenant, "retire", "", utc_now(), before=when, turns=counts[tenant], account=who)
+        act(tenant, "retire", "", system_clock(), before=when, turns=counts[tenant], account=who)
         for tenant in sorted(counts)
     ]
 
@@ -240,7 +240,7 @@ def _moment(text: str) -> datetime:
     except ValueError:
         raise typer.BadParameter(f"`{text}` is no day or time: write `2026-01-31`", param_hint="--before") from None
     found = found.replace(tzinfo=UTC) if found.tzinfo is None else found
-    if found > utc_now():
+    if found > system_clock():
         raise typer.BadParameter(f"`{text}` is not over yet", param_hint="--before")
     return found
 

@@ -20,9 +20,10 @@ from signoff.cli.local.installation import Workplace, account, find_workplace
 from signoff.cli.local.stores import working_store
 from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
-from signoff.cli.terminal.tables import clean, utc_now
+from signoff.cli.terminal.tables import clean
 from signoff.contracts.approval import ApprovalRequest, Card
 from signoff.contracts.audit import AuditEntry
+from signoff.contracts.clock import system_clock
 from signoff.contracts.content import Content
 from signoff.contracts.errors import NotFound
 from signoff.contracts.frozen_model import Shape
@@ -168,7 +169,7 @@ async def _opened(place: Workplace) -> AsyncIterator[tuple[Store, dict[str, Chan
     declared = place.catalog.channels.declared.values()
     async with working_store(place.settings) as store:
         channels, problems = await open_channels(
-            declared, store, public_url=place.settings.public_url, clock=utc_now, secrets=place.secrets
+            declared, store, public_url=place.settings.public_url, clock=system_clock, secrets=place.secrets
         )
         try:
             yield store, channels, problems
@@ -194,7 +195,7 @@ async def _asked(place: Workplace, channel: Channel) -> list[Checked]:
 
 
 async def _tried(place: Workplace, store: Store, channel: Channel, person: Person) -> Tried:
-    address, now = _address(person, channel), utc_now()
+    address, now = _address(person, channel), system_clock()
     try:
         async with asyncio.timeout(PATIENCE):
             sent = await channel.deliver(await _notice(place, store, channel, person, now), None)
@@ -235,7 +236,7 @@ async def _notice(place: Workplace, store: Store, channel: Channel, person: Pers
 
 
 def _entry(place: Workplace, person: Person, sent: list[str]) -> AuditEntry:
-    now, tenant = utc_now(), place.tenant
+    now, tenant = system_clock(), place.tenant
     return act(tenant, "channels test", "", now, channel="cli", person=person.id, channels=sent, account=account())
 
 

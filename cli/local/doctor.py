@@ -20,7 +20,7 @@ from signoff.cli.local.stores import working_store
 from signoff.cli.local.tools import counted
 from signoff.cli.terminal.options import Address, AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
-from signoff.cli.terminal.tables import utc_now
+from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import ConfigError, SignoffError
 from signoff.contracts.frozen_model import Shape
 from signoff.contracts.names import ACTOR_TURN, MEMO_STORE
@@ -192,7 +192,7 @@ async def _logins(manifest: Path | None) -> str:
     place = find_workplace(manifest)
     declared = declared_people(place.people)
     said = [logins_lacking(place.catalog, declared, place.settings)]
-    since = utc_now() - timedelta(days=REFUSED_DAYS)
+    since = system_clock() - timedelta(days=REFUSED_DAYS)
     refused: dict[tuple[str, str], str] = {}
     async with working_store(place.settings) as store:
         async for each in AuditLog(store).records(since=moment_text(since), kinds=("admin",)):

@@ -18,7 +18,7 @@ from signoff.cli.terminal.log_setup import logged_to
 from signoff.cli.terminal.options import Address, AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
-from signoff.cli.terminal.tables import utc_now
+from signoff.contracts.clock import system_clock
 from signoff.engine.turn_client import Signoff
 from signoff.gateway.app import build_app
 from signoff.gateway.auth.oidc import check_secret
@@ -73,7 +73,7 @@ async def running_gateway(place: Workplace, signoff: Signoff, store: Store) -> A
     stop, ready = asyncio.Event(), asyncio.Event()
     async with (
         checkpoints_kept(store, deps.signer),
-        people_followed(store, place.people, "gateway"),
+        people_followed(store, place.people, "gateway", clock=deps.clock),
         channels_running(deps, await _channels(deps), place.catalog.channels.routing) as intake,
     ):
         app = build_app(deps, intake)
@@ -98,7 +98,7 @@ async def gateway_signer(place: Workplace, store: Store) -> Signer:
     """
     settings = place.settings
     if settings.profile == "development":
-        return Signer(ensure_development_keys(settings.signing_keys, settings.public_keys, utc_now()))
+        return Signer(ensure_development_keys(settings.signing_keys, settings.public_keys, system_clock()))
     login = settings.oidc_issuer is not None or await _has_tokens(place, store)
     there = settings.signing_keys.exists()
     require_ready(settings, people=place.peopled, signing_keys=there, login=login)
@@ -132,7 +132,7 @@ async def _channels(deps: GatewayDeps) -> dict[str, Channel]:
 
 
 async def _has_tokens(place: Workplace, store: Store) -> bool:
-    now = utc_now()
+    now = system_clock()
     for tenant in {person.tenant for person in place.people.all()}:
         for token in await Tokens(store).all(tenant):
             if token.revoked_at is None and now < token.expires_at:

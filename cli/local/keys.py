@@ -14,7 +14,7 @@ from signoff.cli.local.installation import account
 from signoff.cli.local.stores import working_store
 from signoff.cli.terminal.options import AsJson
 from signoff.cli.terminal.output import Output, run
-from signoff.cli.terminal.tables import utc_now
+from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import ConfigError, StoreUnavailable
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.keys.key_files import create_key, read_private, read_public, retire_key, write_public
@@ -30,7 +30,7 @@ def create(as_json: AsJson = False) -> None:
 
     async def body(out: Output) -> int:
         settings = load_settings()
-        made = create_key(settings.signing_keys, settings.public_keys, utc_now())
+        made = create_key(settings.signing_keys, settings.public_keys, system_clock())
         words = [
             f"key {made.id} is made",
             f"private  {settings.signing_keys}  (0600, for the gateway alone)",
@@ -73,7 +73,7 @@ def retire(
 
     async def body(out: Output) -> int:
         settings = load_settings()
-        retired = retire_key(settings.signing_keys, settings.public_keys, key, utc_now()).public_half()
+        retired = retire_key(settings.signing_keys, settings.public_keys, key, system_clock()).public_half()
         words = [
             f"key {retired.id} is retired since {_time(retired.retired_at)}; what it signed before stays good",
             f"give workers {settings.public_keys}, and start the gateway anew if it still signs with it",
@@ -110,7 +110,9 @@ def export(
 
 async def _recorded(settings: Settings, name: str, key: str) -> list[str]:
     """Write down what was done to a key, once. It is done whatever the store says: what comes back tells that."""
-    told = act(DEFAULT_TENANT, name, "", utc_now(), key=f"{name}/{key}", key_id=key, channel="cli", account=account())
+    told = act(
+        DEFAULT_TENANT, name, "", system_clock(), key=f"{name}/{key}", key_id=key, channel="cli", account=account()
+    )
     try:
         async with working_store(settings) as store:
             await AuditLog(store).append([told])

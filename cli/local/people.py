@@ -15,7 +15,8 @@ from signoff.cli.local.installation import Workplace, account, find_workplace
 from signoff.cli.local.stores import working_store
 from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
-from signoff.cli.terminal.tables import clean, utc_now
+from signoff.cli.terminal.tables import clean
+from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.person import Delegation, Person
 from signoff.formats.nearest_name import did_you_mean, shown
@@ -38,7 +39,7 @@ def list_people(manifest: Manifest = None, as_json: AsJson = False) -> None:
 
     async def body(out: Output) -> int:
         people = await everybody(find_workplace(manifest))
-        out.show(people, people_table(people, utc_now()))
+        out.show(people, people_table(people, system_clock()))
         return 0
 
     run(body, as_json=as_json)
@@ -53,7 +54,7 @@ def signout(
     """Believe what a login said of somebody no more, and end their sessions, until they sign in again."""
 
     async def body(out: Output) -> int:
-        place, now = find_workplace(manifest), utc_now()
+        place, now = find_workplace(manifest), system_clock()
         if place.people.find(person, place.tenant) is not None:
             raise Refused(f"{shown(person)} is declared: make them `active: false` where they are")
         by = account()
@@ -81,7 +82,7 @@ def check(
     async def body(out: Output) -> int:
         place = find_workplace(manifest, people=file)
         people = place.people.all()
-        found = findings(place.catalog, place.people, utc_now(), by_login=login_roles(place.settings))
+        found = findings(place.catalog, place.people, system_clock(), by_login=login_roles(place.settings))
         source = str(_source(place))
         words = [f"{source}: {each}" for each in found]
         right = f"{source}: {plural(len(people), 'person')}, nothing to report"
@@ -110,7 +111,7 @@ async def everybody(place: Workplace) -> list[Listed]:
     ]
     if place.settings.oidc_issuer is None:
         return listed
-    verifier, now = FileVerifier(place.settings.public_keys), utc_now()
+    verifier, now = FileVerifier(place.settings.public_keys), system_clock()
     async with working_store(place.settings) as store:
         rows = await VouchedPeople(store).all()
     return listed + [

@@ -23,7 +23,7 @@ from signoff.cli.local.tools import find_tool, findings, pinned
 from signoff.cli.terminal.inputs import read_duration, read_object
 from signoff.cli.terminal.options import Address, AsJson, Asker, Manifest
 from signoff.cli.terminal.output import Output, run
-from signoff.cli.terminal.tables import utc_now
+from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import ConfigError, Refused
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.formats.yaml_file import read_yaml
@@ -115,7 +115,7 @@ def simulate_file(
 ) -> None:
     """Judge the recorded calls of the past by the policies of a manifest: what would run that people were asked for?"""
     policypool.install()
-    begin = utc_now() - timedelta(seconds=read_duration(since, "--since"))
+    begin = system_clock() - timedelta(seconds=read_duration(since, "--since"))
 
     async def body(out: Output) -> int:
         catalog = load_manifest(file)

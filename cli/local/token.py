@@ -15,7 +15,8 @@ from signoff.cli.local.installation import account, find_workplace
 from signoff.cli.local.stores import working_store
 from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
-from signoff.cli.terminal.tables import clean, span, utc_now
+from signoff.cli.terminal.tables import clean, span
+from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import Refused
 from signoff.formats.durations import seconds
 from signoff.store.store import Also
@@ -57,7 +58,7 @@ def create(
             raise Refused(f"`{found.id}` is not active: nothing could be done with this token")
         async with working_store(place.settings) as store:
             secret, token = await Tokens(store).create(
-                place.tenant, found.id, scopes, lifetime=lifetime, now=utc_now(), also=_told("token create")
+                place.tenant, found.id, scopes, lifetime=lifetime, now=system_clock(), also=_told("token create")
             )
         out.show(
             {"token": secret, **token.model_dump(mode="json")},
@@ -78,7 +79,7 @@ def list_tokens(manifest: Manifest = None, as_json: AsJson = False) -> None:
         place = find_workplace(manifest)
         async with working_store(place.settings) as store:
             found = await Tokens(store).all(place.tenant)
-        out.show(found, _table(found, utc_now()) if found else "no tokens; `signoff token create` makes one")
+        out.show(found, _table(found, system_clock()) if found else "no tokens; `signoff token create` makes one")
         return 0
 
     run(body, as_json=as_json)
@@ -95,7 +96,7 @@ def revoke(
     async def body(out: Output) -> int:
         place = find_workplace(manifest)
         async with working_store(place.settings) as store:
-            ended = await Tokens(store).revoke(token, place.tenant, utc_now(), also=_told("token revoke"))
+            ended = await Tokens(store).revoke(token, place.tenant, system_clock(), also=_told("token revoke"))
         out.show(ended, f"token {ended.id} of {ended.person} is revoked")
         return 0
 
@@ -112,7 +113,9 @@ def _told(name: str) -> Callable[[Token], Also]:
             "scopes": list(token.scopes),
             "account": account(),
         }
-        told = act(token.tenant, name, "", utc_now(), expires_at=token.expires_at.isoformat(), channel="cli", **facts)
+        told = act(
+            token.tenant, name, "", system_clock(), expires_at=token.expires_at.isoformat(), channel="cli", **facts
+        )
         return writing([told])
 
     return seen

@@ -13,7 +13,7 @@ from signoff.cli.local.stores import working_store
 from signoff.cli.terminal.inputs import read_duration
 from signoff.cli.terminal.options import AsJson
 from signoff.cli.terminal.output import Output, run
-from signoff.cli.terminal.tables import utc_now
+from signoff.contracts.clock import system_clock
 from signoff.settings import load_settings
 
 
@@ -23,7 +23,7 @@ def metrics(
     as_json: AsJson = False,
 ) -> None:
     """Show how each tool did, failures as well: runs, what they ended with, time and cost; from the record."""
-    begin = moment_text(utc_now() - timedelta(seconds=read_duration(since, "--since")))
+    begin = moment_text(system_clock() - timedelta(seconds=read_duration(since, "--since")))
 
     async def body(out: Output) -> int:
         async with working_store(load_settings()) as store:

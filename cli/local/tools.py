@@ -16,6 +16,7 @@ from signoff.cli.terminal.options import AsJson, Asker, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import Pinned
+from signoff.contracts.clock import system_clock
 from signoff.contracts.content import Content
 from signoff.contracts.errors import ConfigError, NotFound
 from signoff.contracts.message import CallPart
@@ -179,7 +180,7 @@ async def _judgement(place: Workplace, tool: Tool, ctx: Pinned | None, args: dic
     if args is None:
         # No handler is asked: of arguments that nobody gave it could say nothing.
         return judge(place.catalog, ctx, call, {}, Tally())
-    return await judged(place.catalog, ctx, call, args, frozenset(KINDS))
+    return await judged(place.catalog, ctx, call, args, frozenset(KINDS), at=system_clock())
 
 
 def _gates_table(gates: tuple[GateSays, ...]) -> Table:

@@ -67,8 +67,8 @@ async def running_worker(
         _log.warning(said)
     where = f"worker {task_queue}"
     # Before the worker runs: the record has the policies before anything is judged by them.
-    await note_catalog(store, place.catalog, where)
-    async with people_followed(store, place.people, where):
+    await note_catalog(store, place.catalog, where, clock=room.clock)
+    async with people_followed(store, place.people, where, clock=room.clock):
         quicken()
         task = asyncio.create_task(worker.run())
         try:

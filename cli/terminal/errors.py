@@ -3,11 +3,11 @@
 import os
 import tempfile
 import traceback
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from signoff.cli.loading import loading
+from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import SignoffError
 from signoff.formats.private_folder import make_private_folder
 
@@ -33,7 +33,7 @@ def _known(error: BaseException) -> SignoffError | None:
 
 
 def _write_down(error: BaseException) -> Path:
-    text = f"--- {datetime.now(UTC).isoformat(timespec='seconds')}\n{''.join(traceback.format_exception(error))}\n"
+    text = f"--- {system_clock().isoformat(timespec='seconds')}\n{''.join(traceback.format_exception(error))}\n"
     try:
         path = _state_dir() / LOG_NAME
         make_private_folder(path.parent)

@@ -1,7 +1,7 @@
 """Shapes as lines for a terminal. Texts from outside are made visible: no control character reaches the terminal."""
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from rich.console import RenderableType
@@ -203,11 +203,6 @@ def until(moment: datetime | None, now: datetime) -> str:
 def clock(moment: datetime | None) -> str:
     """In the person's own zone."""
     return "" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M %Z").rstrip()
-
-
-def utc_now() -> datetime:
-    """The present, in UTC."""
-    return datetime.now(UTC)
 
 
 def frozen_line(standing: Freeze) -> str:

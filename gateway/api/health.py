@@ -107,13 +107,13 @@ class Readiness:
     async def _store(self) -> tuple[str, str]:
         """What is wrong with the store, and with its clock."""
         try:
-            return "ok", clock_problem("the store", await store_ahead(self._deps.store))
+            return "ok", clock_problem("the store", await store_ahead(self._deps.store, clock=self._deps.clock))
         except SignoffError as error:
             return error.message, ""
 
     async def _server_clock(self, server: str) -> str:
         if server == "ok" and time.monotonic() >= self._server_due:
-            ahead = await server_ahead(self._deps.desk.temporal)
+            ahead = await server_ahead(self._deps.desk.temporal, clock=self._deps.clock)
             self._server_apart = clock_problem("the Temporal server", ahead)
             self._server_due = time.monotonic() + CLOCK_LOOK_SECONDS
         return self._server_apart

@@ -1,10 +1,10 @@
 """Sign-in with an OpenID Connect provider: whether the settings name one, and what is remembered of a sign-in."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from signoff.contracts.clock import Clock
 from signoff.contracts.decision import Assurance
 from signoff.contracts.errors import ConfigError, SecretMissing, Unavailable
 from signoff.keys.secrets import SecretProvider
@@ -36,7 +36,7 @@ async def check_secret(settings: Settings, secrets: SecretProvider) -> None:
         raise ConfigError(f"`oidc_client_secret` needs {error.message}", field="oidc_client_secret") from None
 
 
-def provider_of(settings: Settings, clock: Callable[[], datetime], secrets: SecretProvider) -> "Provider | None":
+def provider_of(settings: Settings, clock: Clock, secrets: SecretProvider) -> "Provider | None":
     """The provider that the settings name, or None; `secrets` reads the gateway's secret there.
 
     Raises `ConfigError` for half a provider, and where the extra `oidc` is not installed.

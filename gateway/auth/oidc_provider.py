@@ -6,7 +6,7 @@ Imported only where the settings name a provider: its libraries are an extra.
 import functools
 import logging
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -21,6 +21,7 @@ from joserfc import jwt
 from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 
+from signoff.contracts.clock import Clock
 from signoff.contracts.errors import Refused, SecretMissing, Unavailable
 from signoff.gateway.auth.oidc import CALLBACK, Attempt
 from signoff.keys.secrets import SecretProvider
@@ -55,7 +56,7 @@ class Provider:
     `secrets` reads the gateway's secret there for each sign-in: a new one needs no new gateway.
     """
 
-    def __init__(self, settings: Settings, clock: Callable[[], datetime], secrets: SecretProvider) -> None:
+    def __init__(self, settings: Settings, clock: Clock, secrets: SecretProvider) -> None:
         self.issuer = settings.oidc_issuer or ""
         self._client_id = settings.oidc_client_id
         self._secret_at = settings.oidc_client_secret

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -37,6 +38,8 @@ from signoff.registry.tool import Tool
 from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.scripted import ScriptedModel, calls
+
+NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
 
 LEDGER = Ledger()
 SOON = 0.05
@@ -89,7 +92,7 @@ async def test_only_true_is_available(store: Store, says: Any) -> None:
     """Anything else, an exception and silence leave the tool out; it does not keep the others from being asked."""
     room = room_of(store, tool(available=Switch(says)), tool("wire", available=Switch()), tool("look"))
     asked = ("pay", "wire", "look", "nothing", "pay")
-    assert await unavailable(room.catalog, pinned(), asked, SOON) == {"pay"}
+    assert await unavailable(room.catalog, pinned(), asked, SOON, at=NOW) == {"pay"}
 
 
 async def test_all_are_asked_at_once(store: Store) -> None:
@@ -97,7 +100,7 @@ async def test_all_are_asked_at_once(store: Store) -> None:
     names = [f"t{number}" for number in range(50)]
     room = room_of(store, *(tool(name, available=Switch(forever)) for name in names))
     began = time.monotonic()
-    assert await unavailable(room.catalog, pinned(), names, 0.2) == set(names)
+    assert await unavailable(room.catalog, pinned(), names, 0.2, at=NOW) == set(names)
     assert time.monotonic() - began < 5
 
 
@@ -109,8 +112,8 @@ async def test_only_what_the_actor_could_see_is_asked(store: Store) -> None:
     tools = [tool(name, available=switch) for name, switch in switches.items()]
     room = room_of(store, *tools, actors=actors, policies=[hide])
     ctx = pinned(channel="slack")
-    assert await unavailable(room.catalog, ctx, switches) == frozenset()
-    assert await withheld(room.catalog, ctx) == frozenset()
+    assert await unavailable(room.catalog, ctx, switches, at=NOW) == frozenset()
+    assert await withheld(room.catalog, ctx, at=NOW) == frozenset()
     assert {name: len(switch.asked) for name, switch in switches.items()} == {"pay": 2, "hidden": 0, "other": 0}
     context = switches["pay"].asked[0]
     assert (context.tenant, context.user, context.actor, context.channel) == ("main", ctx.user, "desk", "slack")
@@ -229,7 +232,7 @@ async def test_who_runs_the_worker_reads_why_a_tool_is_away(
 ) -> None:
     """By the kind of what went wrong and none of its words; a plain yes or no is no fault."""
     room = room_of(store, tool(available=Switch(says)))
-    assert await unavailable(room.catalog, pinned(), ("pay",)) == ({"pay"} if says is not True else set())
+    assert await unavailable(room.catalog, pinned(), ("pay",), at=NOW) == ({"pay"} if says is not True else set())
     assert caplog.messages == ([f"tool pay is not available: `available` {words}"] if words else [])
 
 

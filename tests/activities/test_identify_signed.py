@@ -53,7 +53,7 @@ async def identified(
 ) -> Authority:
     """What a worker with this verifier says of an answer."""
     plain = room_of(store, pay_tool(Ledger()), people=[ANA, BO], profile=profile)
-    activity = IdentifyActivity(dataclasses.replace(plain, verifier=verifier), clock=lambda: NOW)
+    activity = IdentifyActivity(dataclasses.replace(plain, verifier=verifier, clock=lambda: NOW))
     return await environment().run(activity.identify, task_of(said, accept=accept))
 
 

@@ -24,7 +24,7 @@ from desk_fixtures import Ledger, pay_tool
 from sqlalchemy import text
 from temporalio.exceptions import ApplicationError
 
-from signoff.activities.call_journal import RecordActivity, now
+from signoff.activities.call_journal import RecordActivity
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.outcome_activity import OutcomeActivity
 from signoff.approvals.audit_events import attempt, fingerprint
@@ -135,11 +135,6 @@ async def test_best_effort_runs_without_a_record_and_says_so(
     assert len(ledger.rows) == 1
     assert {message.partition(": ")[0] for message in caplog.messages} == {"pay goes on without its record"}
     assert all("did not answer as a store" in message for message in caplog.messages)
-
-
-def test_the_time_of_a_record_is_the_same_wherever_the_worker_runs() -> None:
-    """In UTC, and says so."""
-    assert now().tzinfo is UTC
 
 
 @pytest.mark.parametrize("read_only", [False, True])

@@ -1,5 +1,6 @@
 """Tools of plugins: by plugin, by scope and by permission, in one pipeline with all others."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.hooks import HookContext, Permission
 from signoff.registry.scopes.route import Route
+
+NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
 
 LEDGER = Ledger()
 
@@ -56,12 +59,12 @@ async def test_tools_of_plugins_are_filtered_by_plugin_scope_and_permission(
     """The model is told of what plugin and scope allow; of that, what the plugin's own check permits runs."""
     found = catalog()
     ctx = pinned(actor=actor, route=route, user=Principal(user="ana", roles=roles))
-    seen = {tool.name for tool in found.sight(ctx).visible()} - await withheld(found, ctx)
+    seen = {tool.name for tool in found.sight(ctx).visible()} - await withheld(found, ctx, at=NOW)
     assert seen == told
     allowed = set()
     for name in ("charge", "map", "plain", "refund"):
         call = CallPart(call="c1.1", tool=name, args=Content(inline=ARGS))
-        judgement = await judged(found, ctx, call, ARGS, frozenset())
+        judgement = await judged(found, ctx, call, ARGS, frozenset(), at=NOW)
         if judgement.kind == "run":
             allowed.add(name)
         else:

@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import dataclasses
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.hooks import SELECT, HookContext
 from signoff.registry.scopes.route import Route, Step
+
+NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
 
 NAMES = ("pay", "look", "note")
 
@@ -56,7 +59,7 @@ def chooses(said: Any) -> Any:
 async def test_a_function_chooses_among_what_is_there(said: Any, left_out: set[str]) -> None:
     """By who asks and what was collected; an unknown name adds nothing, no list and no answer leave nothing."""
     ctx = pinned(channel="slack", extra={"data": {"more": ["look"]}})
-    assert await withheld(catalog(select=chooses(said)), ctx) == left_out
+    assert await withheld(catalog(select=chooses(said)), ctx, at=NOW) == left_out
 
 
 @pytest.mark.row("F10")
@@ -66,7 +69,8 @@ async def test_each_place_chooses_once_more() -> None:
     routes = (Route(name="r", select=chooses(["pay", "look"]), steps=(step, Step(name="t"))),)
     known = catalog(routes=routes, select=chooses(["pay", "look", "note"]))
     found = [
-        await withheld(known, pinned(route=route, step=name)) for route, name in (("", ""), ("r", "t"), ("r", "s"))
+        await withheld(known, pinned(route=route, step=name), at=NOW)
+        for route, name in (("", ""), ("r", "t"), ("r", "s"))
     ]
     assert found == [frozenset(), {"note"}, {"look", "note"}]
 
@@ -81,7 +85,7 @@ async def test_what_it_is_told_is_a_copy_and_it_has_little_time(monkeypatch: pyt
         return list(NAMES)
 
     ctx = pinned(extra={"data": {"city": "Porto"}})
-    assert await withheld(catalog(select=slow), ctx) == set(NAMES)
+    assert await withheld(catalog(select=slow), ctx, at=NOW) == set(NAMES)
     assert ctx.extra == {"data": {"city": "Porto"}}
 
 
@@ -96,7 +100,7 @@ async def test_a_function_is_told_what_was_collected_as_a_copy_all_the_way_down(
 
     known, data = catalog(select=select), {"legs": [1, 2]}
     for extra in ({"data": data}, {}, {"data": "none"}):
-        assert await withheld(known, pinned(extra=extra)) == frozenset()
+        assert await withheld(known, pinned(extra=extra), at=NOW) == frozenset()
     assert told == [data, {}, {}] == [{"legs": [1, 2]}, {}, {}]
 
 
@@ -121,5 +125,5 @@ async def test_who_runs_the_worker_reads_why_nothing_is_chosen(
     said: Any, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With whose function it was, and none of its words."""
-    assert await withheld(catalog(select=chooses(said)), pinned()) == set(NAMES)
+    assert await withheld(catalog(select=chooses(said)), pinned(), at=NOW) == set(NAMES)
     assert caplog.messages == [f"no tool is chosen: `select` of actor desk {words}"]
