@@ -6,7 +6,7 @@ PY := .venv/bin/python
 READY := .venv/.installed
 TESTS := .venv/.installed-tests
 
-.PHONY: dev demo demo-channels test lint bench mutants clean
+.PHONY: dev demo demo-channels test test-all lint bench mutants clean
 
 dev: $(READY)
 	@.venv/bin/signoff dev --manifest examples/travel_desk/signoff.yaml
@@ -21,6 +21,10 @@ demo-channels: $(TESTS)
 test: export PYTHONDONTWRITEBYTECODE =
 test: $(TESTS)
 	$(PY) -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+# With the attacks, the browser, the demos and what else takes seconds or processes of its own; nothing is left out.
+test-all: export SIGNOFF_REQUIRE_ALL = 1
+test-all: test
 
 lint: $(TESTS)
 	.venv/bin/ruff check .

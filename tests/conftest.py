@@ -26,11 +26,22 @@ from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_p
 REQUIRE_ALL = "SIGNOFF_REQUIRE_ALL"
 _RUNNING = 'ExecutionStatus = "Running"'
 LEFT_OUT = pytest.StashKey[str]()
+ROWS_LEFT_OUT = pytest.StashKey[frozenset[str]]()
 
 # How long an example takes says how busy the machine is; a test that must prove a bound states it.
 settings.register_profile("signoff", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("signoff")
 
+LONG = (
+    "attacks",
+    "bench",
+    "browser",
+    "security",
+    "cli/test_demo.py",
+    "cli/test_cli_dev.py",
+    "cli/test_cli_production.py",
+)
+"""Folders and files whose tests take real seconds, or processes and servers of their own: `make test-all` runs them."""
 LONGEST = (
     "browser/test_inbox.py",
     "browser/test_answers.py",
@@ -70,7 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
     done = ProvedRows(
         config,
         lambda: {row[0] for row in tables("docs/features.md", "Done")},
-        lambda: LEFT_OUT in config.stash,
+        lambda: config.stash.get(ROWS_LEFT_OUT, frozenset()),
     )
     config.pluginmanager.register(done, "proved-rows")
 
@@ -123,16 +134,33 @@ def pytest_longest_first(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the tests whose program is missing, unless none may be left out."""
-    out = [item for item in items if needed(item)]
-    if not out or os.environ.get(REQUIRE_ALL) == "1":
+    """Leaves out the tests whose program is missing and, where no test was named, long ones; unless none may be."""
+    here = Path(__file__).parent
+    long = [item for item in items if any(item.path.is_relative_to(here / name) for name in LONG)]
+    for item in long:
+        item.add_marker("long")
+    if os.environ.get(REQUIRE_ALL) == "1":
         return
-    names = ", ".join(sorted({name for item in out for name in needed(item)}))
+    lacking = [item for item in items if needed(item)]
+    if config.args_source != pytest.Config.ArgsSource.TESTPATHS or config.option.markexpr or config.option.keyword:
+        long = []
+    out = dict.fromkeys((*lacking, *long))
+    if not out:
+        return
     items[:] = [item for item in items if item not in out]
-    config.hook.pytest_deselected(items=out)
-    config.stash[LEFT_OUT] = f"left out {len(out)} tests that need programs not installed here: {names}"
+    config.hook.pytest_deselected(items=list(out))
+    names = ", ".join(sorted({name for item in lacking for name in needed(item)}))
+    told = [f"left out {len(lacking)} tests that need programs not installed here: {names}"] if lacking else []
+    told += [f"left out {len(long)} long tests: make test-all runs them"] if long else []
+    rows = sorted({mark.args[0] for item in out for mark in item.iter_markers("row")})
+    _leave_out(config, "; ".join(told), rows)
     if hasattr(config, "workeroutput"):
-        config.workeroutput["left_out"] = config.stash[LEFT_OUT]
+        config.workeroutput["left_out"] = ("; ".join(told), rows)
+
+
+def _leave_out(config: pytest.Config, told: str, rows: list[str]) -> None:
+    config.stash[LEFT_OUT] = told
+    config.stash[ROWS_LEFT_OUT] = frozenset(rows)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -145,11 +173,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_testnodedown(node: Any) -> None:
     """Takes over what one of several test processes left out; all of them leave out the same."""
     if left_out := getattr(node, "workeroutput", {}).get("left_out"):
-        node.config.stash[LEFT_OUT] = left_out
+        _leave_out(node.config, *left_out)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Names the missing programs on the very last line of the run."""
+    """Says on the very last line of the run what was left out."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and LEFT_OUT in config.stash:
         reporter.write_line(config.stash[LEFT_OUT], yellow=True)

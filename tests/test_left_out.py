@@ -16,17 +16,25 @@ def test_browser(): assert False
 
 def test_plain(): pass
 """
+INI = """[pytest]
+testpaths = .
+markers =
+    chromium: a browser
+    long: takes its time
+"""
 
 
-def run_without_programs(folder: Path, names: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Runs tests `names` under this suite's conftest on a machine whose PATH is empty."""
+def run_without_programs(folder: Path, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs tests under this suite's conftest on a machine whose PATH is empty; `args` are pytest's own."""
     shutil.copy(Path(__file__).with_name("conftest.py"), folder)
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    chromium: a browser\n")
+    (folder / "pytest.ini").write_text(INI)
     (folder / "test_it.py").write_text(TESTS)
+    (folder / "attacks").mkdir()
+    (folder / "attacks" / "test_long.py").write_text("def test_long(): pass\n")
     env = {name: value for name, value in os.environ.items() if not name.startswith("SIGNOFF_")}
     # What the conftest imports stands beside it.
     env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path(__file__).parent), env.get("PYTHONPATH"))))
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", names]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *args]
     return subprocess.run(
         command, cwd=folder, env=env | {"PATH": str(folder)} | variables, capture_output=True, text=True, check=False
     )
@@ -34,15 +42,33 @@ def run_without_programs(folder: Path, names: str, **variables: str) -> subproce
 
 def test_missing_program_is_named_on_the_last_line(tmp_path: Path) -> None:
     """Without the program its tests are deselected, the rest runs, and the last line says what was left out."""
-    run = run_without_programs(tmp_path, "test")
+    run = run_without_programs(tmp_path, "-k", "test_browser or test_plain")
     assert run.returncode == 0, run.stdout
-    assert "1 passed, 1 deselected" in run.stdout
+    assert "1 passed, 2 deselected" in run.stdout
     assert run.stdout.splitlines()[-1] == "left out 1 tests that need programs not installed here: chromium"
 
 
 @pytest.mark.parametrize(("names", "code"), [("test", 1), ("plain", 0)])
 def test_missing_program_fails_where_all_is_required(tmp_path: Path, names: str, code: int) -> None:
     """With SIGNOFF_REQUIRE_ALL=1 a missing program that a chosen test needs fails the run, and is named."""
-    run = run_without_programs(tmp_path, names, SIGNOFF_REQUIRE_ALL="1")
+    run = run_without_programs(tmp_path, "-k", names, SIGNOFF_REQUIRE_ALL="1")
     assert run.returncode == code, run.stdout
     assert ("not installed: chromium" in run.stdout + run.stderr) == bool(code)
+
+
+@pytest.mark.parametrize(
+    ("args", "variables", "passed", "last"),
+    [
+        (("--deselect", "test_it.py::test_browser"), {}, 1, "left out 1 long tests: make test-all runs them"),
+        (("--deselect", "test_it.py::test_browser"), {"SIGNOFF_REQUIRE_ALL": "1"}, 2, ""),
+        (("attacks",), {}, 1, ""),
+    ],
+)
+def test_long_tests_are_left_out_unless_they_are_named_or_all_are_required(
+    tmp_path: Path, args: tuple[str, ...], variables: dict[str, str], passed: int, last: str
+) -> None:
+    """A run of everything says how many long tests it left out, and how to run them; a named folder is run."""
+    run = run_without_programs(tmp_path, *args, **variables)
+    assert (run.returncode, f"{passed} passed" in run.stdout) == (0, True), run.stdout
+    assert run.stdout.splitlines()[-1].endswith(last)
+    assert ("left out" in run.stdout) == bool(last)

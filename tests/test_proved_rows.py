@@ -29,7 +29,7 @@ def test_second():
 """
 
 
-def run(folder: Path, second: str, *args: str, excused: bool = False) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, second: str, *args: str, excused: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     """Run the two tests in a process of their own."""
     (folder / "pytest.ini").write_text("[pytest]\ntestpaths = tests\nmarkers =\n    row(id): a row\n")
     (folder / "tests").mkdir()
@@ -60,6 +60,7 @@ def test_a_run_of_some_tests_is_not_asked_for_every_row(tmp_path: Path) -> None:
     assert run(tmp_path, "pass", "-k", "first").returncode == 0
 
 
-def test_a_machine_that_leaves_tests_out_is_excused(tmp_path: Path) -> None:
-    """It has said already what it left out."""
-    assert run(tmp_path, "pytest.skip('not here')", excused=True).returncode == 0
+@pytest.mark.parametrize(("excused", "code"), [("A02", 0), ("A01", 1)])
+def test_rows_of_tests_that_were_left_out_are_excused_and_no_others(tmp_path: Path, excused: str, code: int) -> None:
+    """A run that says what it left out is not asked to have proved it."""
+    assert run(tmp_path, "pytest.skip('not here')", excused=(excused,)).returncode == code
