@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from signoff.activities.permit_check import Seating, seating
+from signoff.activities.permit_check import voter_set
 from signoff.activities.worker_deps import Room
 from signoff.contracts.approval import ApprovalRequest, Question
 from signoff.contracts.call import Permit, Pinned
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.people.voter_set import VoterSet
 from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.registry.gates.pipeline import Judgement
 from signoff.store.questions import ApprovalRows, Questions
@@ -30,19 +31,19 @@ class ApprovalReader:
         turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
         return (await self._rows.of_turns([turn])).get(turn, [])
 
-    async def seating(
+    async def voters(
         self,
         permit: Permit,
         tool: str,
         found: Judgement,
         decisions: Sequence[Decision],
         questions: Sequence[Question] = (),
-    ) -> Seating:
+    ) -> VoterSet:
         """Who may answer for the call of `permit`, judged as `found`, here and now. Raises `StoreUnavailable`."""
         # Nobody is looked up where nobody answered; else the asker as well, who may be one of them by another entry.
         named = [permit.ctx.user.user, *(each.subject for each in decisions)] if decisions else []
         people = await self._room.knowing(permit.ctx.tenant, *named)
-        return seating(self._room.catalog, people, permit.ctx, tool, found, self._room.clock(), questions)
+        return voter_set(self._room.catalog, people, permit.ctx, tool, found, self._room.clock(), questions)
 
     def takes_unsigned(self, policy: CompiledPolicy) -> bool:
         """Whether answers count that nobody signed: in the development profile, or where the policy says so."""

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from signoff.activities.permit_check import seating
+from signoff.activities.permit_check import voter_set
 from signoff.activities.worker_deps import Room
 from signoff.approvals.binding import names
 from signoff.approvals.digest import question_hash
@@ -21,7 +21,6 @@ from signoff.contracts.grant import Grant
 from signoff.contracts.limits import PREDICATES_STEPS
 from signoff.contracts.message import CallPart
 from signoff.people.directory import Directory
-from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policypool import ask_rules
 from signoff.registry.gates.grant_match import Remembering
 from signoff.registry.gates.pipeline import Judgement
@@ -128,12 +127,12 @@ class Remembered:
         """Whether enough of those who approved may decide such a call today, and might decide the one they did."""
         if found.tool is None:
             return False
-        policy = self._room.catalog.policy(found.tool.activity).policy or ApprovalPolicy()
-        seats = seating(self._room.catalog, people, ctx, found.tool.activity, found, self._room.clock(), (question,))
+        at = self._room.clock()
+        voters = voter_set(self._room.catalog, people, ctx, found.tool.activity, found, at, (question,))
         # Whom that one question was passed on to, as nobody answered, is not asked about new calls: those are whom the
         # policy names, and nobody of them has been silent yet.
-        seats = dataclasses.replace(seats, escalates=())
-        return seats.seated(decisions) >= max(question.quorum, policy.quorum)
+        voters = dataclasses.replace(voters, escalations=())
+        return voters.suffices(decisions)
 
 
 def by_grant(found: Judgement, grant: Grant) -> Judgement:

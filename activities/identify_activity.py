@@ -64,6 +64,7 @@ class IdentifyActivity:
                     assurance=vote.assurance,
                     unsigned=vote.unsigned,
                     on_behalf=vote.on_behalf,
+                    entries=vote.entries,
                     received_at=vote.at,
                 )
         if evidence.kind == "signed":
@@ -89,6 +90,7 @@ class IdentifyActivity:
                 "min_assurance": question.min_assurance,
                 "accept_unsigned": task.accept_unsigned and question.accept_unsigned,
                 "proposers": question.proposers,
+                "groups": question.groups,
             }
         )
 
@@ -97,7 +99,7 @@ def _discreet(found: Authority) -> Authority:
     """Removes from `found` whom the answer names, where the answer does not count."""
     if found.allowed:
         return found
-    return found.model_copy(update={"person_id": "", "name": "", "on_behalf": "", "assurance": "none"})
+    return found.model_copy(update={"person_id": "", "name": "", "on_behalf": "", "assurance": "none", "entries": ()})
 
 
 def _unkept(decision: Decision, found: Authority) -> Authority:

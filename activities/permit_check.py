@@ -1,7 +1,7 @@
 """The right to run, derived where the effect happens: pure checks over a permit that nobody trusts."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple
@@ -13,15 +13,17 @@ from signoff.approvals.digest import doubt_digest, question_hash
 from signoff.approvals.earlier_questions import ending_of
 from signoff.contracts.approval import Question
 from signoff.contracts.call import Permit, Pinned
-from signoff.contracts.decision import UNSIGNED, Decision, Verdict, at_least
+from signoff.contracts.decision import Decision, Verdict, at_least
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.names import ACTOR_TURN
 from signoff.contracts.person import Person, Principal
 from signoff.keys.signatures import Verifier
 from signoff.people.directory import Directory
-from signoff.people.eligibility import Seat, Table, seat_of, table_of
+from signoff.people.eligibility import Table, table_of
+from signoff.people.voter_set import Escalation, VoterSet
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.compiled_policy import CompiledPolicy
+from signoff.policy.terms import Terms
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.pipeline import DOUBTED_RULE, Judgement
 from signoff.store.questions import ApprovalRows
@@ -98,70 +100,7 @@ class Witness:
         return ""
 
 
-class Escalates(NamedTuple):
-    """Whom a question goes to beside those asked first, from which moment on (UTC)."""
-
-    since: datetime
-    to: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Seating:
-    """Who may answer for a call: by the directory, and by every one of `tables`, the present policy's and the
-    question's. `now` is for answers whose time nobody proves. `escalates` adds people to all from a moment on."""
-
-    people: Directory
-    tables: tuple[Table, ...]
-    now: datetime
-    escalates: tuple[Escalates, ...] = ()
-
-    def seated(self, decisions: Sequence[Decision]) -> int:
-        """How many people of `decisions`, whose signatures hold, sit on different seats by the strictest table."""
-        return min(self._at(table, decisions) for table in self.tables)
-
-    def _at(self, table: Table, decisions: Sequence[Decision]) -> int:
-        own: set[str] = set()
-        standing_in: list[Decision] = []
-        for decision in decisions:
-            seat = self._seat(table, decision)
-            if seat.on_behalf:
-                standing_in.append(decision)
-            elif not seat.code:
-                own.add(self._human(decision))
-        # Own seats are taken first: who has answered must not count once more through somebody who stands in for them.
-        return len(own | self._lent(table, standing_in, own))
-
-    def _lent(self, table: Table, decisions: Iterable[Decision], own: set[str]) -> set[str]:
-        """The seats beside `own` ones that those have who stand in for others, one each, in the order they answered."""
-        lent: dict[str, str] = {}
-        for decision in decisions:
-            human = self._human(decision)
-            # Whoever has a seat of their own by another entry needs no second one.
-            if human in lent or human in own:
-                continue
-            taken = own.union(lent.values())
-            seat = self._seat(table, decision, tuple(taken))
-            if seat.on_behalf not in taken:
-                lent[human] = seat.on_behalf
-        return set(lent.values())
-
-    def _human(self, decision: Decision) -> str:
-        return self.people.person_id(decision.subject, self.tables[0].tenant)
-
-    def _seat(self, table: Table, decision: Decision, taken: Sequence[str] = ()) -> Seat:
-        if decision.subject == UNSIGNED and not decision.signature:
-            # Where answers are taken that name nobody, all of them together are one.
-            return Seat()
-        # Delegations and escalations are judged by when the answer was given. Only a signed time is believed.
-        received = decision.received_at if decision.signature else None
-        moment = received if received is not None and received.tzinfo is not None else self.now
-        person = self.people.find(decision.subject, table.tenant)
-        added = tuple(to for each in self.escalates if each.since <= moment for to in each.to)
-        escalated = dataclasses.replace(table, approvers=(*table.approvers, *added)) if added else table
-        return seat_of(person, self.people, escalated, moment, taken)
-
-
-def seating(
+def voter_set(
     catalog: Catalog,
     people: Directory,
     ctx: Pinned,
@@ -169,26 +108,33 @@ def seating(
     found: Judgement,
     now: datetime,
     questions: Sequence[Question] = (),
-) -> Seating:
+) -> VoterSet:
     """Who may answer for a call of `tool` that was judged as `found`: whom it asks now, and whom `questions` asked."""
-    policy = catalog.policy(tool).policy or ApprovalPolicy()
-    present = Table(ctx.tenant, catalog.approvers(tool, found.verdict), ctx.user.user, policy.allow_self_approval)
+    policy, terms = catalog.policy(tool).policy or ApprovalPolicy(), catalog.terms(tool, found.verdict)
+    present = Table(
+        ctx.tenant,
+        terms.approvers,
+        ctx.user.user,
+        policy.allow_self_approval,
+        quorum=terms.quorum,
+        groups=terms.groups,
+    )
     asked = [table_of(each) for each in questions]
-    escalates = [each for question in questions if (each := _escalates(question, policy)) is not None]
-    return Seating(people, (present, *dict.fromkeys(asked)), now, tuple(escalates))
+    escalations = [each for question in questions if (each := _escalation(question, terms)) is not None]
+    return VoterSet(people, (present, *dict.fromkeys(asked)), now, tuple(escalations))
 
 
-def _escalates(question: Question, policy: ApprovalPolicy) -> Escalates | None:
-    """When a question escalates, by its row and the store's clock, to those who are still in the policy for that."""
-    to = tuple(each for each in question.escalate_to if each in policy.escalate_to)
+def _escalation(question: Question, terms: Terms) -> Escalation | None:
+    """When a question escalates, by its row and the store's clock, to those who are still named for that."""
+    to = tuple(each for each in question.escalate_to if each in terms.escalate_to)
     if to and set(to) <= set(question.approvers):
         # It had escalated before its arguments were changed, and its editor may be one of those.
-        return Escalates(datetime.min.replace(tzinfo=UTC), to)
+        return Escalation(datetime.min.replace(tzinfo=UTC), to)
     at_deadline = question.timeout if question.on_timeout == "escalate" else None
     spans = [span for span in (question.escalate_after, at_deadline) if span is not None]
     if not to or not spans or question.opened_at is None:
         return None
-    return Escalates(question.opened_at + timedelta(seconds=min(spans)), to)
+    return Escalation(question.opened_at + timedelta(seconds=min(spans)), to)
 
 
 def believed(ctx: Pinned, person: Person | None, *, development: bool) -> bool:
@@ -294,7 +240,7 @@ def standing(
     policy: CompiledPolicy,
     *,
     witness: Witness,
-    seating: Seating,
+    voters: VoterSet,
     approval: Approval | None,
     now: datetime,
 ) -> Standing:
@@ -334,8 +280,9 @@ def standing(
     lacking = _lacking(approval, permit.ctx, rules)
     if lacking is None:
         # People leave, roles and delegations end after an answer was counted: those who may answer now are asked.
-        # The larger of the two quorums holds: a policy that was loosened meanwhile releases nothing.
-        if seating.seated(approval.decisions) < max(question.quorum, rules.quorum):
+        # By the question and by the present policy, each with its own quorum and groups: what was loosened meanwhile
+        # releases nothing.
+        if not voters.suffices(approval.decisions):
             return Standing("again", "not everybody who approved this may decide it now", "policy")
         return _in_time(approval, rules, now)
     # Under this very policy nobody would have been let answer so.
@@ -404,7 +351,7 @@ def _words(permit: Permit, rows: ApprovalRows | None, question: Question) -> lis
 
 
 def given_up(
-    words: Sequence[Decision], quorum: int, policy: CompiledPolicy, witness: Witness, seating: Seating
+    words: Sequence[Decision], quorum: int, policy: CompiledPolicy, witness: Witness, voters: VoterSet
 ) -> bool:
     """Whether people said of a try, which nobody knows the end of, that it did not happen.
 
@@ -414,14 +361,14 @@ def given_up(
     # Whatever people were asked again: one who said that it happened, or gave it up, ends it.
     if any(_says(word, verdict, policy, witness) for word in words for verdict in ("happened", "denied")):
         return False
-    return seating.seated(told) >= max(quorum, (policy.policy or ApprovalPolicy()).quorum)
+    return voters.suffices(told, quorum)
 
 
 def happened(
-    word: Decision, words: Sequence[Decision], policy: CompiledPolicy, witness: Witness, seating: Seating
+    word: Decision, words: Sequence[Decision], policy: CompiledPolicy, witness: Witness, voters: VoterSet
 ) -> bool:
     """Whether somebody who may answer says in `word`, one of `words` on that try, that it happened; one is enough."""
-    return word in words and _says(word, "happened", policy, witness) and seating.seated((word,)) == 1
+    return word in words and _says(word, "happened", policy, witness) and voters.count((word,)) == 1
 
 
 def _says(word: Decision, verdict: Verdict, policy: CompiledPolicy, witness: Witness) -> bool:
@@ -445,7 +392,7 @@ _WEAK = _Lack("who approved this was not identified strongly enough", "this need
 def _lacking(approval: Approval, ctx: Pinned, rules: ApprovalPolicy) -> _Lack | None:
     """What the present policy, or the question, asks for beyond what the decisions prove."""
     question, people = approval.question, _people(approval)
-    if len(people) < rules.quorum:
+    if len(people) < rules.people_needed:
         return _FEW
     own = rules.allow_self_approval and question.allow_self
     if not own and ctx.user.user in people:

@@ -9,6 +9,7 @@ from signoff.activities.worker_deps import Room
 from signoff.approvals import audit_events, binding
 from signoff.approvals.card import draw_card
 from signoff.approvals.card_notes import of_edit
+from signoff.approvals.deadlines import with_escalated
 from signoff.approvals.digest import digest_mark, question_hash
 from signoff.approvals.request_state import request_of
 from signoff.audit.log import writing
@@ -143,7 +144,7 @@ class QuestionWriter:
     async def _question(self, task: GateTask, about: Subject) -> Question:
         call, args, tool, verdict, digest, note, override = about
         catalog, ctx = self._room.catalog, task.ctx
-        policy = catalog.policy(tool.activity).policy or ApprovalPolicy()
+        policy, terms = catalog.policy(tool.activity).policy or ApprovalPolicy(), catalog.terms(tool.activity, verdict)
         doubt = task.doubt > 0
         return Question(
             id=ApprovalKey(TurnKey(ctx.tenant, ctx.session, ctx.turn), call.call).id,
@@ -167,23 +168,24 @@ class QuestionWriter:
             rule_text="" if doubt or verdict is None else verdict.rule_text or verdict.why,
             policy_hash=verdict.policy_hash if verdict else "",
             override=override,
-            approvers=catalog.approvers(tool.activity, verdict),
-            quorum=policy.quorum,
+            approvers=terms.approvers,
+            quorum=terms.quorum,
+            groups=terms.groups,
             veto=policy.veto,
             allow_self=policy.allow_self_approval,
             # Neither other arguments nor a word about the next time say what has happened.
             edit="off" if doubt else policy.edit_mode(read_only=tool.read_only),
             allow_remember=not doubt and policy.allow_remember and _is_rememberable(verdict),
             confirm="" if doubt else policy.confirm,
-            min_assurance=policy.min_assurance,
+            min_assurance=terms.min_assurance,
             accept_unsigned=policy.accept_unsigned,
             level=verdict.level if verdict and verdict.level == "admin" else policy.level,
-            timeout=policy.timeout,
+            timeout=terms.timeout,
             grant_ttl=policy.grant_ttl,
-            remind_after=policy.remind_after,
-            escalate_after=policy.escalate_after,
-            escalate_to=policy.escalate_to,
-            on_timeout=policy.on_timeout,
+            remind_after=terms.remind_after,
+            escalate_after=terms.escalate_after,
+            escalate_to=terms.escalate_to,
+            on_timeout=terms.on_timeout,
             notify=catalog.channels.notified(policy.notify),
             agent_says=task.agent_says,
             note=note,
@@ -205,7 +207,8 @@ def _after_edit(question: Question, edit: Edit) -> Question:
     if not old.escalated:
         return question.model_copy(update=kept)
     everybody = tuple(dict.fromkeys((*question.approvers, *old.escalate_to)))
-    return question.model_copy(update=kept | {"approvers": everybody, "escalate_after": None})
+    kept |= {"approvers": everybody, "escalate_after": None}
+    return question.model_copy(update=kept | {"groups": with_escalated(question.groups, old.escalate_to)})
 
 
 def edit_problem(edit: Edit, question_approvers: tuple[str, ...], decision: Decision, digest: str) -> str:

@@ -165,7 +165,7 @@ class ToolActivity:
             found,
             policy,
             witness=witness,
-            seating=await self._approvals.seating(permit, self._tool.activity, found, decisions, asked),
+            voters=await self._approvals.voters(permit, self._tool.activity, found, decisions, asked),
             approval=approval,
             now=self._room.clock() if rows is None else rows.now,
         )
@@ -353,8 +353,8 @@ class ToolActivity:
             if earlier is None:
                 return await self._begun_before(task) or await self._refused(task, not_given_up)
             words = undone_by(permit, rows, number)
-            seating = await self._approvals.seating(permit, self._tool.activity, found, words, doubts_of(rows))
-            if not given_up(words, quorum, policy, witness, seating):
+            voters = await self._approvals.voters(permit, self._tool.activity, found, words, doubts_of(rows))
+            if not given_up(words, quorum, policy, witness, voters):
                 doubt = "an earlier ticket of this call is in doubt and was not given up"
                 return await self._begun_before(task) or await self._refused(task, doubt, _EARLIER_IN_DOUBT)
         return None

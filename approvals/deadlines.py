@@ -1,9 +1,10 @@
 """Computes reminder, escalation and deadline of a request, as absolute times. Every function takes the time in."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
 
-from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.approval import ApprovalRequest, ApproverGroup
 
 Happening: TypeAlias = Literal["remind", "escalate", "deadline"]
 
@@ -74,7 +75,14 @@ def escalated(request: ApprovalRequest) -> ApprovalRequest:
     if request.state != "pending" or request.escalated:
         return request
     everybody = tuple(dict.fromkeys((*request.approvers, *request.escalate_to)))
-    return request.model_copy(update={"approvers": everybody, "escalated": True})
+    # They stand in for whoever was silent, so they fill any place that is open.
+    groups = with_escalated(request.groups, request.escalate_to)
+    return request.model_copy(update={"approvers": everybody, "groups": groups, "escalated": True})
+
+
+def with_escalated(groups: Sequence[ApproverGroup], to: Sequence[str]) -> tuple[ApproverGroup, ...]:
+    """`groups` where those to whom a request escalates may fill a place of each."""
+    return tuple(group.model_copy(update={"of": tuple(dict.fromkeys((*group.of, *to)))}) for group in groups)
 
 
 def expired(request: ApprovalRequest, now: datetime) -> ApprovalRequest:

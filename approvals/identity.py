@@ -3,6 +3,7 @@
 from typing import Final
 
 from signoff.approvals.machine import seat
+from signoff.approvals.quorum import progress
 from signoff.contracts.activity_messages import IdentifyTask
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision
@@ -22,6 +23,8 @@ def identify(decision: Decision, request: ApprovalRequest) -> IdentifyTask:
         accept_unsigned=request.accept_unsigned,
         proposers=request.proposers,
         seats=tuple(dict.fromkeys(seat(vote) for vote in request.votes)),
+        groups=request.groups,
+        wanted=tuple(dict.fromkeys(entry for group in progress(request).open for entry in group.of)),
     )
 
 

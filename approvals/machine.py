@@ -9,8 +9,10 @@ Every function takes a request and returns the next one; none reads a clock. Wha
 """
 
 from datetime import datetime
+from typing import Any
 
 from signoff.approvals import binding, deadlines
+from signoff.approvals.quorum import progress
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, Vote
 from signoff.contracts.decision import Decision
@@ -65,7 +67,8 @@ def decided(
     """Count `decision` by the person `authority` vouches for.
 
     A refused one returns `request` unchanged. Quorum counts distinct people, each on a seat of their own or of whom
-    they stand in for; one denial ends it when `veto`. One with `edited_args` is for `edited`.
+    they stand in for, and in one place of a group; one denial ends it when `veto`. One with `edited_args` is for
+    `edited`.
     """
     receipt = examined(request, decision, authority, now)
     if receipt is not None:
@@ -146,9 +149,8 @@ def settled_receipt(request: ApprovalRequest) -> Receipt:
         decided_at=request.decided_at,
         channel=request.decided_channel,
         reason=request.reason,
-        votes=len(approving(request)),
-        needed=request.quorum,
         message=_settled_text(request),
+        **_course(request),
     )
 
 
@@ -159,10 +161,15 @@ def refusal(request: ApprovalRequest, code: ReceiptCode, message: str) -> Receip
         code=code,
         approval_id=request.id,
         state=request.state,
-        votes=len(approving(request)),
-        needed=request.quorum,
         message=message,
+        **_course(request),
     )
+
+
+def _course(request: ApprovalRequest) -> dict[str, Any]:
+    """What a receipt says of how far a request has come."""
+    found = progress(request)
+    return {"votes": found.yes, "needed": found.needed, "open": found.open if request.state == "pending" else ()}
 
 
 _VERDICTS = ("approved", "denied", "happened")
@@ -272,6 +279,7 @@ def vote_of(decision: Decision, authority: Authority, now: datetime) -> Vote:
         assurance=authority.assurance,
         at=now,
         unsigned=authority.unsigned,
+        entries=authority.entries,
         decision=decision.model_copy(update={"subject": authority.subject}),
     )
 
@@ -326,7 +334,8 @@ def _tallied(request: ApprovalRequest) -> str:
         return "denied" if denials else "happened"
     if denials and (request.veto or denials >= request.quorum):
         return "denied"
-    return "approved" if len(approving(request)) >= request.quorum else "pending"
+    found = progress(request)
+    return "approved" if found.yes >= found.needed else "pending"
 
 
 def _counted(request: ApprovalRequest, code: ReceiptCode, message: str) -> Receipt:
@@ -335,7 +344,6 @@ def _counted(request: ApprovalRequest, code: ReceiptCode, message: str) -> Recei
         code=code,
         approval_id=request.id,
         state=request.state,
-        votes=len(approving(request)),
-        needed=request.quorum,
         message=message,
+        **_course(request),
     )

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 
+from signoff.approvals.quorum import progress
 from signoff.channels.base import Channel, Malformed, Means, NotDelivered, Options
 from signoff.channels.envelopes import Closed, Finding, Heard, Notice, Raw, Received, Reply, Sent, Status
 from signoff.channels.outbound.card_text import card_words
@@ -248,6 +249,7 @@ def _asked(notice: Notice, voice_now: datetime) -> dict[str, Any]:
         "rule": request.rule,
         "expires_at": _time(request.expires_at),
         "quorum": request.quorum,
+        "open": [group.model_dump() for group in progress(request).open],
         "more": notice.more,
         "whole": words.whole,
         "decides": words.decides,

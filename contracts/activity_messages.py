@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.approval import ApprovalRequest, ApproverGroup
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import CallOutcome, Permit, Pinned
 from signoff.contracts.content import Content
@@ -284,6 +284,10 @@ class IdentifyTask(Shape):
     """The ids of those who changed the arguments."""
     seats: tuple[str, ...] = ()
     """The ids of the people whose vote is counted already, cast by themselves or by a delegate."""
+    groups: tuple[ApproverGroup, ...] = ()
+    """The groups of the request; empty: anybody who is asked fills any place."""
+    wanted: tuple[str, ...] = ()
+    """The approver entries of groups that lack somebody: a delegate of several people votes for one of these."""
 
 
 class Authority(Shape):
@@ -305,6 +309,8 @@ class Authority(Shape):
     """Whether the decision is unsigned."""
     on_behalf: str = ""
     """The human whose delegation lets the author decide."""
+    entries: tuple[str, ...] = ()
+    """Of a request with groups: the approver entries under which the answer counts."""
     received_at: datetime | None = None
     """When the gateway received a decision whose signature holds; None for an unsigned one."""
     note: str = ""

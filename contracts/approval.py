@@ -78,8 +78,18 @@ class Vote(Shape):
     """When they answered, in UTC."""
     unsigned: bool = False
     """Whether the decision is unsigned."""
+    entries: tuple[str, ...] = ()
+    """Of a question with groups: the approver entries of it under which the vote counts."""
     decision: Decision
     """The whole decision."""
+
+
+class ApproverGroup(Shape):
+    """So many different people among those whom `of` names have to approve; one person fills one place."""
+
+    of: tuple[str, ...]
+    """`role:<role>` and `user:<id>`."""
+    quorum: int = 1
 
 
 EditMode = Literal["off", "propose", "approve"]
@@ -135,7 +145,11 @@ class Question(Shape):
     override: str = ""
     """sha-256 of what the tool objects to and people are asked to let pass."""
     approvers: tuple[str, ...] = ()
+    """Everybody who is asked, those of `groups` among them."""
     quorum: int = 1
+    """How many different people have to approve in all."""
+    groups: tuple[ApproverGroup, ...] = ()
+    """Places that those people have to fill; empty: any of `approvers` fills any."""
     veto: bool = True
     allow_self: bool = False
     edit: EditMode = "off"

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Literal
 
+from signoff.contracts.approval import ApproverGroup
 from signoff.contracts.frozen_model import Shape
 
 ReceiptStatus = Literal["accepted", "counted", "refused", "pending"]
@@ -39,5 +40,7 @@ class Receipt(Shape):
     """How many votes there are."""
     needed: int = 0
     """How many votes are needed."""
+    open: tuple[ApproverGroup, ...] = ()
+    """While the request waits: its groups that lack somebody, each with how many."""
     message: str = ""
     """One sentence for the person."""

@@ -38,7 +38,7 @@ def authority(task: IdentifyTask, evidence: Evidence, people: Directory, *, deve
     found = Authority(allowed=False, subject=decision.subject, unsigned=unsigned, received_at=evidence.received_at)
     person = people.find(decision.subject, task.tenant)
     table = Table(task.tenant, task.approvers, task.requester, task.allow_self, task.proposers)
-    seat = seat_of(person, people, table, evidence.moment, task.seats)
+    seat = seat_of(person, people, table, evidence.moment, task.seats, task.wanted)
     if person is None:
         return found.model_copy(update={"code": seat.code})
     code = seat.code or ("" if _assured(task, unsigned, development) else "assurance")
@@ -51,6 +51,8 @@ def authority(task: IdentifyTask, evidence: Evidence, people: Directory, *, deve
             "name": person.name,
             "assurance": "none" if unsigned else decision.assurance,
             "on_behalf": seat.on_behalf,
+            # Only where somebody asks under which: the rest of all histories does without.
+            "entries": tuple(sorted(seat.entries)) if task.groups and not code else (),
         }
     )
 

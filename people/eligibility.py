@@ -1,10 +1,10 @@
 """Resolves whose answer a person may give to a request: their own, or that of somebody who delegated to them."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
-from signoff.contracts.approval import Question
+from signoff.contracts.approval import ApproverGroup, Question
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import ReceiptCode
 from signoff.people.directory import Directory
@@ -18,6 +18,20 @@ class Seat:
     """The id of the human for whom they vote; "" for themselves."""
     code: ReceiptCode = ""
     """Why they may not vote; "" when they may."""
+    entries: frozenset[str] = frozenset()
+    """The approver entries under which whoever's vote it is is asked."""
+
+
+@dataclass(frozen=True)
+class Seats:
+    """Every vote that a person may cast, of which only one counts."""
+
+    own: frozenset[str] | None = None
+    """The approver entries under which they are asked themselves; None where they are not."""
+    lent: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The same of those who delegated to them, by the id of the human."""
+    code: ReceiptCode = ""
+    """Why they may cast none; "" when they may."""
 
 
 @dataclass(frozen=True)
@@ -34,41 +48,72 @@ class Table:
     """Whether requester and proposers may vote themselves."""
     proposers: tuple[str, ...] = ()
     """The ids of those who changed the arguments."""
+    quorum: int = 1
+    """How many different people have to approve."""
+    groups: tuple[ApproverGroup, ...] = ()
+    """The places they have to fill; empty: anybody who is asked fills any."""
 
 
 def table_of(question: Question) -> Table:
     """Returns who is asked by a question, and who asks."""
     asked_by = question.requester.user
-    return Table(question.tenant, question.approvers, asked_by, question.allow_self, question.proposers)
+    return Table(
+        question.tenant,
+        question.approvers,
+        asked_by,
+        question.allow_self,
+        question.proposers,
+        question.quorum,
+        question.groups,
+    )
 
 
 def seat_of(
-    person: Person | None, people: Directory, table: Table, moment: datetime, taken: Sequence[str] = ()
+    person: Person | None,
+    people: Directory,
+    table: Table,
+    moment: datetime,
+    taken: Sequence[str] = (),
+    wanted: Collection[str] = (),
 ) -> Seat:
-    """Resolves whose vote a person may cast at `moment`: active, of the tenant, asked by id or role, or by delegation.
+    """Resolves which of a person's votes an answer at `moment` counts as, or why none; see `seats_of`.
 
-    Neither the person nor whoever delegated to them may be the requester, by whatever entry or login they asked. Of
-    several delegators, one whose vote is not `taken` (ids of humans) is chosen.
+    Of several delegators, one whose vote is not `taken` (ids of humans) is chosen, and of those one who is asked under
+    an entry that is still `wanted`.
+    """
+    found = seats_of(person, people, table, moment)
+    if found.code:
+        return Seat(code=found.code)
+    if found.own is not None:
+        return Seat(entries=found.own)
+    free = [each for each in found.lent if each not in taken]
+    useful = [each for each in free if not found.lent[each].isdisjoint(wanted)]
+    chosen = next(iter((*useful, *free, *found.lent)))
+    return Seat(on_behalf=chosen, entries=found.lent[chosen])
+
+
+def seats_of(person: Person | None, people: Directory, table: Table, moment: datetime) -> Seats:
+    """Resolves whose votes a person may cast at `moment`: active, of the tenant, asked by id or role, or by delegation.
+
+    Neither the person nor whoever delegated to them may be the requester, by whatever entry or login they asked.
     """
     if person is None or not _present(person, table):
-        return Seat(code="not_allowed")
+        return Seats(code="not_allowed")
     # The requester may not decide in somebody else's seat either: who sits there would still be them.
     askers = {people.person_id(each, table.tenant) for each in (table.requester, *table.proposers)}
     own_matter = people.person_id(person.id, table.tenant) in askers and not table.allow_self
     # Whoever is asked themselves sits for themselves only: with a second seat one person would count twice.
-    if _listed(person, table):
-        return Seat(code="self_approval") if own_matter else Seat()
-    lent = [
-        people.person_id(each.id, table.tenant)
-        for each in people.delegators(person.id, table.tenant, moment)
-        if _present(each, table) and _listed(each, table)
-    ]
-    standing = [each for each in lent if table.allow_self or each not in askers]
-    if not standing:
-        return Seat(code="not_allowed")
-    if own_matter:
-        return Seat(code="self_approval")
-    return Seat(on_behalf=next((each for each in standing if each not in taken), standing[0]))
+    if entries := _entries(person, table):
+        return Seats(code="self_approval") if own_matter else Seats(own=entries)
+    lent: dict[str, frozenset[str]] = {}
+    for each in people.delegators(person.id, table.tenant, moment):
+        human = people.person_id(each.id, table.tenant)
+        if _present(each, table) and (table.allow_self or human not in askers) and (entries := _entries(each, table)):
+            # One human may lend by several entries of theirs; it is one seat all the same.
+            lent[human] = lent.get(human, frozenset()) | entries
+    if not lent:
+        return Seats(code="not_allowed")
+    return Seats(code="self_approval") if own_matter else Seats(lent=lent)
 
 
 def rights(person: Person, standing_in: Iterable[Person] = ()) -> tuple[str, ...]:
@@ -84,5 +129,5 @@ def _present(person: Person, table: Table) -> bool:
     return person.active and person.tenant == table.tenant
 
 
-def _listed(person: Person, table: Table) -> bool:
-    return not set(rights(person)).isdisjoint(table.approvers)
+def _entries(person: Person, table: Table) -> frozenset[str]:
+    return frozenset(rights(person)).intersection(table.approvers)

@@ -10,17 +10,20 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     ModelWrapValidatorHandler,
     StrictBool,
     StrictInt,
     StringConstraints,
+    Tag,
     ValidationError,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
 
-from signoff.contracts.approval import EditMode
+from signoff.approvals.quorum import Voter, people_needed, suffices
+from signoff.contracts.approval import ApproverGroup, EditMode
 from signoff.contracts.decision import Assurance
 from signoff.contracts.errors import ConfigError
 from signoff.formats.durations import Seconds
@@ -45,8 +48,32 @@ def _reference(text: str) -> str:
     return text
 
 
+def _group(entry: object) -> object:
+    """One of `approvers`: a name, or a mapping that says how many of whom."""
+    if not isinstance(entry, Mapping):
+        return entry
+    strange = next((key for key in entry if key not in ("of", "quorum")), None)
+    if strange is not None:
+        raise ConfigError(f"unknown key `{strange}`; a group has `of` and `quorum`", field="approvers", value=strange)
+    of, quorum = entry.get("of", ()), entry.get("quorum", 1)
+    named = [of] if isinstance(of, str) else of
+    if not isinstance(named, list | tuple) or not named or not all(isinstance(each, str) for each in named):
+        raise ValueError("a group names `role:<role>` or `user:<id>`, or a list of them, in `of`")
+    if type(quorum) is not int or not 1 <= quorum <= MAX_QUORUM:
+        raise ValueError(f"the `quorum` of a group is a number from 1 to {MAX_QUORUM}")
+    return ApproverGroup(of=tuple(dict.fromkeys(map(_approver, named))), quorum=quorum)
+
+
+def _entry(entry: object) -> str:
+    return "group" if isinstance(entry, ApproverGroup | Mapping) else "approver"
+
+
+MAX_QUORUM: Final = 50
 Cel = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, min_length=1)]
 Approver = Annotated[str, AfterValidator(_approver)]
+Group = Annotated[ApproverGroup, BeforeValidator(_group)]
+Asked = Annotated[Annotated[Approver, Tag("approver")] | Annotated[Group, Tag("group")], Discriminator(_entry)]
+"""Who is asked: by name, or so many of several."""
 Reference = Annotated[str, AfterValidator(_reference)]
 Name = Annotated[str, StringConstraints(min_length=1)]
 
@@ -89,7 +116,8 @@ def _config_error(cls: type[BaseModel], error: ValidationError) -> ConfigError:
 
 
 def _path(loc: tuple[int | str, ...]) -> str:
-    return ".".join(re.sub(r"(?<=[a-z])([A-Z])", lambda m: "_" + m[1].lower(), str(part)) for part in loc)
+    parts = [part for part in loc if part not in ("approver", "group")]
+    return ".".join(re.sub(r"(?<=[a-z])([A-Z])", lambda m: "_" + m[1].lower(), str(part)) for part in parts)
 
 
 class _PolicyData(BaseModel):
@@ -127,7 +155,8 @@ class ApprovalPolicy(_PolicyData):
 
     Expressions are CEL over `args`, `ctx` and `tool`. Times are seconds; `remind_after`, `escalate_after` and `timeout`
     run from when people are asked. `escalate_to` may decide from the escalation on, beside those asked first.
-    With `on_timeout` `escalate` that is at the deadline, which is then put off once by `timeout`. With `audit`
+    `approvers` are names, any of whom fills any place of the quorum, or groups, so many of each. With `on_timeout`
+    `escalate` that is at the deadline, which is then put off once by `timeout`. With `audit`
     `required` a call does not run without its record. `notify` names the channels by which people are reached beside
     the inbox, in order; None leaves that to the manifest's `routing`. `edit` None is `off` for tools with effects.
     `handler` is the `module:function` that answers
@@ -138,9 +167,9 @@ class ApprovalPolicy(_PolicyData):
     deny_if: Cel | None = None
     require_approval_if: Cel | None = None
     level: Literal["user", "admin"] = "user"
-    approvers: tuple[Approver, ...] = ()
+    approvers: tuple[Asked, ...] = ()
     route_to: Cel | None = None
-    quorum: Annotated[StrictInt, Field(ge=1, le=50)] = 1
+    quorum: Annotated[StrictInt, Field(ge=1, le=MAX_QUORUM)] = 1
     # Strict: pydantic would read the texts `off` and `no` as false, and 1 as true; a slip must not loosen a policy.
     veto: StrictBool = True
     allow_self_approval: StrictBool = False
@@ -172,14 +201,26 @@ class ApprovalPolicy(_PolicyData):
 
     @property
     def named_approvers(self) -> tuple[str, ...]:
-        """`approvers`, or what `level: admin` is short for; () leaves it to the tenant's default."""
+        """Everybody of `approvers`, or what `level: admin` is short for; () leaves it to the tenant's default."""
         if self.approvers or self.level == "user":
-            return self.approvers
+            named = (each.of if isinstance(each, ApproverGroup) else (each,) for each in self.approvers)
+            return tuple(dict.fromkeys(entry for entries in named for entry in entries))
         return ("role:admin",)
+
+    @property
+    def groups(self) -> tuple[ApproverGroup, ...]:
+        """The groups of `approvers`; () where any of them fills any place."""
+        return tuple(each for each in self.approvers if isinstance(each, ApproverGroup))
+
+    @property
+    def people_needed(self) -> int:
+        """How many different people have to approve."""
+        return people_needed(self.quorum, self.groups)
 
 
 def _impossible(policy: ApprovalPolicy) -> Iterator[tuple[str, Any, str]]:
     """What of a policy could never happen: the field, its value, why and what to do."""
+    yield from _impossible_groups(policy)
     remind, escalate, end = policy.remind_after, policy.escalate_after, policy.timeout
     if remind is not None and remind >= end:
         yield "remind_after", remind, "`remind_after` comes at or after `timeout`; nobody waits then, make it shorter"
@@ -196,6 +237,37 @@ def _impossible(policy: ApprovalPolicy) -> Iterator[tuple[str, Any, str]]:
             "escalate_to",
             policy.escalate_to,
             "`escalate_to` is never used; add `escalate_after`, or `on_timeout: escalate`",
+        )
+
+
+def _impossible_groups(policy: ApprovalPolicy) -> Iterator[tuple[str, Any, str]]:
+    groups = policy.groups
+    if not groups:
+        return
+    if len(groups) < len(policy.approvers):
+        yield (
+            "approvers",
+            (),
+            "`approvers` has names beside groups; write each as a group, such as `{of: role:legal}`",
+        )
+    if len({frozenset(group.of) for group in groups}) < len(groups):
+        yield "approvers", (), "`approvers` has two groups of the same people; write one with a larger `quorum`"
+    if policy.quorum > 1 and policy.quorum <= sum(group.quorum for group in groups):
+        yield "quorum", policy.quorum, "`quorum` asks no more than the groups of `approvers` together; leave it out"
+    if policy.route_to is not None:
+        yield "route_to", policy.route_to, "`route_to` would ask others than the groups of `approvers`; use one of both"
+    both = next((each for each in policy.escalate_to if each in policy.named_approvers), None)
+    if both is not None:
+        why = f"`escalate_to` names `{both}`, who is in a group: they could fill the place of the others; name others"
+        yield "escalate_to", both, why
+    # Of a role there may be any number of people; who is named one by one is one person, and fills one place.
+    named = [group for group in groups if all(each.startswith("user:") for each in group.of)]
+    people = dict.fromkeys(each for group in named for each in group.of)
+    if not suffices(0, named, [Voter(each, {each: frozenset((each,))}) for each in people]):
+        yield (
+            "approvers",
+            (),
+            "the groups of `approvers` ask more people than they name; lower a `quorum`, or name more",
         )
 
 

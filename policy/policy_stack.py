@@ -74,7 +74,7 @@ def incomparable(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: 
         # Who decides must be known at build: what is worked out for each call cannot be intersected with other lists.
         dynamic = _dynamic(policy.policy)
         if dynamic:
-            return f"a policy with `{dynamic}` cannot be compared with another; name `approvers` and write rules"
+            return f"a policy with {dynamic} cannot be compared with another; name `approvers` and write rules"
     named, allowed = own.policy.named_approvers if own.policy is not None else (), _common(asking, default)
     strange = next((each for each in named if each not in allowed), None)
     if strange is None and allowed:
@@ -94,7 +94,8 @@ def _of(below: Below, args: Mapping[str, Any], ctx: Mapping[str, Any]) -> Policy
 def _dynamic(policy: ApprovalPolicy | None) -> str:
     if policy is None:
         return ""
-    return "handler" if policy.handler is not None else "route_to" if policy.route_to is not None else ""
+    said = (("`handler`", policy.handler), ("`route_to`", policy.route_to), ("groups in `approvers`", policy.groups))
+    return next((name for name, given in said if given), "")
 
 
 def _common(policies: Sequence[CompiledPolicy], default: Sequence[str]) -> tuple[str, ...]:

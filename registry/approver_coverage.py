@@ -1,7 +1,11 @@
 """Whether the people there are could ever decide what a catalog asks of them."""
 
 from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
+from signoff.approvals.deadlines import with_escalated
+from signoff.approvals.quorum import Voter, suffices
+from signoff.contracts.approval import ApproverGroup
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Person
 from signoff.formats.nearest_name import did_you_mean
@@ -51,7 +55,7 @@ def _problems(
         return
     named = (*row.approvers, *policy.escalate_to)
     # Whom `route_to` names is known for each call only.
-    fewest = 1 if policy.route_to else policy.quorum
+    fewest = 1 if policy.route_to else policy.people_needed
     coming = {f"role:{role}" for role in by_login}
     # By tenant, as nobody decides for another one: two people of two tenants are no quorum anywhere.
     if coming.isdisjoint(row.approvers) and not any(_eligible(row.approvers, here) for here in _tenants(active)):
@@ -80,6 +84,43 @@ def _problems(
             "quorum",
             f"needs {fewest} people to approve, but at most {most} of one tenant may: lower `quorum`, or name more",
         )
+    yield from _group_problems(policy, active, coming)
+
+
+def _group_problems(
+    policy: ApprovalPolicy, active: Sequence[Person], coming: AbstractSet[str]
+) -> Iterator[tuple[str, str]]:
+    """Why no tenant's people can fill the groups of a policy, one place each."""
+    # Of a role that a sign-in gives there may be any number of people.
+    asked = [group for group in policy.groups if coming.isdisjoint(group.of)]
+    groups = with_escalated(asked, policy.escalate_to)
+    entries = {entry for group in groups for entry in group.of}
+    tenants = [[_voter(each, entries) for each in _eligible(tuple(entries), here)] for here in _tenants(active)]
+    if not any(suffices(0, groups, voters) for voters in tenants):
+        wanted = ", ".join(f"{group.quorum} of {' or '.join(f'`{each}`' for each in group.of)}" for group in asked)
+        yield (
+            "approvers",
+            f"asks {wanted}, each another person, but no tenant has such people: name more of them, or ask fewer",
+        )
+        return
+    proposes = policy.edit == "propose" and not policy.allow_self_approval
+    if proposes and not any(_outlives_an_edit(groups, voters) for voters in tenants):
+        yield (
+            "edit",
+            "lets approvers propose other arguments, and once one of them did, the others cannot fill every group of "
+            "`approvers`: name more, or use `edit: off` or `edit: approve`",
+        )
+
+
+def _voter(person: Person, entries: Collection[str]) -> Voter:
+    human = person.person_id or person.id
+    return Voter(human, {human: frozenset(rights(person)).intersection(entries)})
+
+
+def _outlives_an_edit(groups: Sequence[ApproverGroup], voters: Sequence[Voter]) -> bool:
+    """Whether the others fill `groups`, whoever of `voters` has changed the arguments and decides no more."""
+    others = ([each for each in voters if each.human != editor.human] for editor in voters)
+    return suffices(0, groups, voters) and all(suffices(0, groups, left) for left in others)
 
 
 def _tenants(people: Sequence[Person]) -> list[list[Person]]:

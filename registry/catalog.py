@@ -17,7 +17,7 @@ from signoff.contracts.person import Person
 from signoff.formats.bounds import out_of_bounds
 from signoff.formats.nearest_name import did_you_mean, shown
 from signoff.people.directory import DevelopmentDirectory, Directory, FixedDirectory
-from signoff.policy.approval_policy import APPROVER, GlobalRule
+from signoff.policy.approval_policy import APPROVER, ApprovalPolicy, GlobalRule
 from signoff.policy.compiled_policy import (
     CompiledPolicy,
     CompiledRules,
@@ -27,6 +27,7 @@ from signoff.policy.compiled_policy import (
     compile_rules,
 )
 from signoff.policy.handler_verdict import PolicyHandler
+from signoff.policy.terms import Terms, terms_of
 from signoff.registry.actor import Actor
 from signoff.registry.actor_checks import check_actors
 from signoff.registry.built_in_tools import READ_REST_TOOL
@@ -151,6 +152,10 @@ class Catalog:
         policy = self.policy(tool).policy
         # Never empty where there are default ones: nobody could answer, and the request would wait out its time.
         return (policy.named_approvers if policy is not None else ()) or self.default_approvers
+
+    def terms(self, tool: str, verdict: PolicyVerdict | None = None) -> Terms:
+        """On which terms people are asked about a call."""
+        return terms_of(self.policy(tool).policy or ApprovalPolicy(), self.approvers(tool, verdict))
 
     def sight(self, ctx: Pinned) -> Sight:
         """What the actor of `ctx` can see; an actor this catalog lacks sees nothing.

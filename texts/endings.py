@@ -60,7 +60,8 @@ def _receipt(receipt: Receipt, formatter: Formatter) -> str:
     if receipt.status == "accepted":
         return text(f"receipt.accepted.{receipt.verdict or receipt.state}", language)
     if receipt.status == "counted":
-        return text("receipt.counted", language, n=receipt.votes, of=receipt.needed)
+        told = formatter.text("receipt.counted", n=receipt.votes, of=receipt.needed)
+        return f"{told} {formatter.open(receipt.open)}".rstrip()
     if receipt.status == "pending":
         return text("receipt.pending", language)
     if receipt.code == "already_decided":

@@ -1,6 +1,7 @@
 """How times, spans, numbers and arguments read for one person. Pure: the time now is passed in."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal, InvalidOperation
@@ -9,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from signoff.approvals.argument_rows import UNDECLARED
 from signoff.approvals.confirmation import is_money, is_number
-from signoff.contracts.approval import CardRow
+from signoff.contracts.approval import ApproverGroup, CardRow
 from signoff.contracts.person import Person
 from signoff.texts.catalogue import form_of, language_of, text
 
@@ -49,6 +50,14 @@ class Formatter:
         """A text of the catalogue, its whole numbers with the locale's marks. Raises `KeyError` as `text` does."""
         shown = {name: self.count(value) if type(value) is int else value for name, value in values.items()}
         return text(form_of(key, self.language, values.get("n")), self.language, **shown)
+
+    def open(self, groups: Iterable[ApproverGroup]) -> str:
+        """Which places of a request are open: `Still needed: 1 of finance, 2 of legal / ana.`; "" for no groups."""
+        told = [
+            self.text("card.group", n=group.quorum, who=" / ".join(each.partition(":")[2] for each in group.of))
+            for group in groups
+        ]
+        return self.text("card.still", groups=", ".join(told)) if told else ""
 
     def span(self, seconds: float) -> str:
         """A length of time in one unit, rounded: `40 s`, `3 min`, `23 h`, `2 days`."""

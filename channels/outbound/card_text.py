@@ -11,6 +11,7 @@ from typing import Final, Literal
 from signoff.approvals.argument_rows import NAME_CHARS
 from signoff.approvals.card import NOTE_CHARS
 from signoff.approvals.confirmation import needs_typing
+from signoff.approvals.quorum import progress
 from signoff.channels.envelopes import Notice
 from signoff.contracts.approval import ApprovalRequest, CardRow
 from signoff.contracts.decision import Assurance, at_least
@@ -255,8 +256,9 @@ class _Writer:
         request = self.request
         if request.quorum < 2:
             return ""
-        approved = sum(vote.verdict == "approved" for vote in request.votes)
-        return text("card.counted", self.formatter.language, n=approved, of=request.quorum)
+        found = progress(request)
+        told = self.formatter.text("card.counted", n=found.yes, of=found.needed)
+        return f"{told} {self.formatter.open(found.open)}".rstrip()
 
     def due(self) -> str:
         request, formatter = self.request, self.formatter

@@ -7,9 +7,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from signoff.approvals.quorum import progress
 from signoff.approvals.unseen_values import SEEN_CHARS, Value, every_value
 from signoff.cli.terminal.changes import change_lines
-from signoff.cli.terminal.tables import ago, clean, clock, state_text, until
+from signoff.cli.terminal.tables import ago, clean, clock, groups_text, state_text, until
 from signoff.contracts.approval import ApprovalRequest, Vote
 from signoff.contracts.ids import show_code
 
@@ -85,8 +86,10 @@ def _course(request: ApprovalRequest, now: datetime) -> Facts:
         rows.append(("escalated", f"{', '.join(request.escalate_to)} may answer too"))
     rows.append(("who may decide", ", ".join(request.approvers)))
     if request.quorum > 1:
-        approvals = sum(vote.verdict == "approved" for vote in request.votes)
-        rows.append(("approvals", f"{approvals} of {request.quorum}"))
+        found = progress(request)
+        rows.append(("approvals", f"{found.yes} of {found.needed}"))
+        if found.open and request.state == "pending":
+            rows.append(("still needed", groups_text(found.open)))
     rows += [("answered", _vote(vote)) for vote in request.votes]
     if request.state == "pending" and request.allow_remember:
         rows.append(("remember", "an answer may be given to the next calls like this: --remember"))

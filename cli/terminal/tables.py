@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from signoff.contracts.approval import ApproverGroup
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.grant import Freeze, Swept
 from signoff.contracts.ids import show_code
@@ -101,6 +102,11 @@ def session_table(rows: Iterable[SessionRow], now: datetime) -> RenderableType:
     return table
 
 
+def groups_text(groups: Iterable[ApproverGroup]) -> str:
+    """How many of whom, as a manifest names them: `1 of role:finance, 2 of role:legal or user:ana`."""
+    return ", ".join(f"{group.quorum} of {' or '.join(group.of)}" for group in groups)
+
+
 def receipt_line(receipt: Receipt, effect: str = "", *, doubt: bool = False) -> str:
     """What became of an answer, in one sentence; `doubt` where it was asked what became of a call."""
     who = receipt.decided_name or receipt.decided_by
@@ -109,7 +115,8 @@ def receipt_line(receipt: Receipt, effect: str = "", *, doubt: bool = False) -> 
         verdict = receipt.verdict or receipt.state
         return f"{_DOUBT_VERDICTS.get(verdict, verdict) if doubt else verdict}{what}"
     if receipt.status == "counted":
-        return f"{receipt.message}{what} ({receipt.votes} of {receipt.needed} approvals)"
+        still = f", still needed: {groups_text(receipt.open)}" if receipt.open else ""
+        return f"{receipt.message}{what} ({receipt.votes} of {receipt.needed} approvals{still})"
     if receipt.status == "pending":
         return f"{receipt.message}{what}"
     by = f" by {clean(who)}" if who else ""

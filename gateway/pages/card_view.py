@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from signoff.approvals.argument_rows import find
 from signoff.approvals.confirmation import is_money, needs_typing, row_to_type
+from signoff.approvals.quorum import progress
 from signoff.contracts.approval import ApprovalRequest, CardRow, Vote
 from signoff.contracts.decision import at_least
 from signoff.contracts.ids import show_code
@@ -16,14 +17,23 @@ from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.decision_service import can_remember, seat_at
 from signoff.gateway.pages.call_view import CallLine
 from signoff.gateway.pages.delivery_view import ToldLine
-from signoff.gateway.pages.timeline_view import Diff, Timed, diff_of, silence_words, state_words, timed_words, who_may
+from signoff.gateway.pages.timeline_view import (
+    Diff,
+    Timed,
+    diff_of,
+    groups_words,
+    silence_words,
+    state_words,
+    timed_words,
+    who_may,
+)
 from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.secret_masks import masked_args
 from signoff.people.directory import Directory
 from signoff.people.eligibility import Seat
 from signoff.texts.catalogue import has_text, text
 from signoff.texts.endings import where_words
-from signoff.texts.formatter import Moment
+from signoff.texts.formatter import Formatter, Moment
 
 RAW_CHARS: Final = 20_000
 _ABSENT: Final = object()
@@ -142,7 +152,7 @@ def card_page(
         timed=timed_words(request, people, formatter),
         diff=diff_of(request, visitor),
         votes=tuple(_vote(vote, request, visitor, people) for vote in request.votes),
-        counted=_counted(request, language),
+        counted=_counted(request, people, formatter),
         may=who_may(request, people, formatter, answered=True),
         decides=decides,
         stands_in=display_name(people, seat.on_behalf, request.tenant) if seat.on_behalf else "",
@@ -234,12 +244,16 @@ def _example(request: ApprovalRequest) -> tuple[str, str] | None:
     return next(((row.name, row.value) for row in rows if row.name.isidentifier()), None)
 
 
-def _counted(request: ApprovalRequest, language: str) -> str:
+def _counted(request: ApprovalRequest, people: Directory, formatter: Formatter) -> str:
     if request.quorum < 2:
         return ""
-    approved = sum(vote.verdict == "approved" for vote in request.votes)
+    found = progress(request)
     key = "card.votes_doubt" if request.kind == "in_doubt" else "card.votes"
-    return text(key, language, n=approved, of=request.quorum)
+    told = formatter.text(key, n=found.yes, of=found.needed)
+    if not found.open or request.state != "pending":
+        return told
+    still = formatter.text("card.still", groups=groups_words(found.open, request, people, formatter))
+    return f"{told}. {still}"
 
 
 def _ending(request: ApprovalRequest, line: CallLine | None, visitor: Visitor, people: Directory) -> Ending:

@@ -1,11 +1,11 @@
 """The course of a request in words: who may answer, what time brings, what was changed on the way."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from signoff.approvals.edit_diff import changes
-from signoff.contracts.approval import ApprovalRequest, CardRow
+from signoff.contracts.approval import ApprovalRequest, ApproverGroup, CardRow
 from signoff.contracts.person import Person
 from signoff.gateway.auth.person_lookup import active_people
 from signoff.gateway.pages.visitor import Visitor
@@ -53,6 +53,14 @@ def who_may(request: ApprovalRequest, people: Directory, formatter: Formatter, *
     """
     seats = {seat for vote in request.votes for seat in (vote.subject, vote.on_behalf)} if answered else set()
     return _told(request.approvers, request, people, formatter, seats)
+
+
+def groups_words(
+    groups: Iterable[ApproverGroup], request: ApprovalRequest, people: Directory, formatter: Formatter
+) -> str:
+    """Returns how many of whom are still needed: each group with its people."""
+    told = ((group.quorum, _others(group.of, request, people, formatter)) for group in groups)
+    return ", ".join(formatter.text("card.group", n=lacks, who=who) for lacks, who in told)
 
 
 def silence_words(request: ApprovalRequest, people: Directory, formatter: Formatter) -> str:

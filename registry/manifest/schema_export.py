@@ -10,7 +10,7 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from signoff.formats.json_schema import DIALECT
 from signoff.formats.yaml_section import spellings
 from signoff.people.people_file import DelegationSection, PersonSection, ReachSection
-from signoff.policy.approval_policy import APPROVER, ApprovalPolicy, GlobalRule
+from signoff.policy.approval_policy import APPROVER, MAX_QUORUM, ApprovalPolicy, GlobalRule
 from signoff.registry.manifest.channel_sections import INBOX
 from signoff.registry.manifest.sections import (
     ActorSection,
@@ -53,7 +53,7 @@ _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "deny_if": "CEL: never run when it is true.",
         "require_approval_if": "CEL: ask when it is true, whatever `auto_approve_if` says.",
         "level": "`admin` is short for `approvers: [role:admin]`.",
-        "approvers": "`role:<role>` and `user:<id>`.",
+        "approvers": "`role:<role>` and `user:<id>`, or groups of them with a quorum each.",
         "route_to": "CEL that gives a list of approvers for this call.",
         "quorum": "How many different people must approve.",
         "veto": "One denial ends it.",
@@ -171,6 +171,16 @@ def _join(known: dict[str, Any]) -> None:
     for approvers in (known["Defaults"]["properties"]["approvers"], policy["approvers"], policy["escalate_to"]):
         # ECMA-262 has no `\Z`. `chr(92)`, as Python 3.11 takes no backslash within an f-string's braces.
         approvers["items"] = {"type": "string", "pattern": f"^{APPROVER.pattern.removesuffix(chr(92) + 'Z')}$"}
+    del known["ApproverGroup"]
+    policy["approvers"]["items"] = _asked(policy["escalate_to"]["items"])
+
+
+def _asked(approver: dict[str, Any]) -> dict[str, Any]:
+    """One of a policy's `approvers`: a name, or a group of them."""
+    of = {"anyOf": [approver, {"type": "array", "items": approver, "minItems": 1}]}
+    quorum = {"type": "integer", "minimum": 1, "maximum": MAX_QUORUM, "default": 1}
+    group = {"type": "object", "properties": {"of": of, "quorum": quorum}, "required": ["of"]}
+    return {"anyOf": [approver, group | {"additionalProperties": False}]}
 
 
 def _join_tool(tool: dict[str, Any]) -> None:

@@ -18,8 +18,8 @@ from signoff.activities.permit_check import (
     believed,
     caller_problem,
     doubted,
-    seating,
     standing,
+    voter_set,
 )
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.approval import ApprovalRequest
@@ -62,7 +62,7 @@ async def weighed(store: Store, tool: Tool, permit: Permit, witness: Witness = L
         found,
         room.catalog.policy("pay"),
         witness=witness,
-        seating=seating(room.catalog, room.people, permit.ctx, "pay", found, datetime.now(UTC), questions),
+        voters=voter_set(room.catalog, room.people, permit.ctx, "pay", found, datetime.now(UTC), questions),
         approval=approval,
         now=datetime.now(UTC) if rows is None else rows.now,
     )

@@ -10,7 +10,6 @@ from desk_fixtures import GUEST, Ledger, bench, catalog_of, pay_tool, yes
 from signed_askers import signed_asker
 from temporalio.client import Client
 
-from signoff.activities.permit_check import Seating
 from signoff.activities.worker_deps import Profile, Room
 from signoff.contracts.activity_messages import ToolReply
 from signoff.contracts.approval import ApprovalRequest
@@ -19,6 +18,7 @@ from signoff.contracts.person import Delegation, Person
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.directory import DevelopmentDirectory, FixedDirectory
 from signoff.people.eligibility import Table
+from signoff.people.voter_set import VoterSet
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
@@ -296,11 +296,11 @@ def test_one_person_takes_one_seat() -> None:
         return SIGNER.sign_decision(said(who, **fields))
 
     table = Table("main", ("role:approvers",), "guest", False)
-    seats = Seating(FixedDirectory(PEOPLE.values()), (table,), NOW)
-    assert seats.seated(()) == 0
-    assert seats.seated((proved("bo"), proved("bo", delivery_id="d2"))) == 1
-    assert seats.seated((proved("eve"), proved("eve", delivery_id="d2"))) == 1
-    assert seats.seated((proved("bo"), proved("cy"), proved("ana"), proved("al"))) == 2
+    seats = VoterSet(FixedDirectory(PEOPLE.values()), (table,), NOW)
+    assert seats.count(()) == 0
+    assert seats.count((proved("bo"), proved("bo", delivery_id="d2"))) == 1
+    assert seats.count((proved("eve"), proved("eve", delivery_id="d2"))) == 1
+    assert seats.count((proved("bo"), proved("cy"), proved("ana"), proved("al"))) == 2
 
 
 async def test_entries_of_one_human_are_one_seat_where_the_tool_runs(store: Store) -> None:
@@ -348,3 +348,62 @@ async def test_who_leaves_before_the_last_vote_is_replaced(client: Client, store
         result = await desk.signoff.result(key)
     assert [call.code for call in result.calls] == ["ok"]
     assert len(ledger.rows) == 1
+
+
+BOTH = ApprovalPolicy.model_validate({"approvers": [{"of": "role:finance"}, {"of": "role:legal"}]})
+OFFICE = {
+    person.id: person
+    for person in (
+        Person(id="guest"),
+        *(Person(id=name, roles=("finance",), delegations=lends("di")) for name in ("fay", "finn")),
+        Person(id="lea", roles=("legal",), delegations=lends("di")),
+        Person(id="flo", roles=("finance", "legal")),
+        *(Person(id=name) for name in ("di", "cfo")),
+    )
+}
+
+
+@pytest.mark.parametrize(
+    ("people", "found"),
+    [
+        (("fay",), "again"),
+        (("fay", "finn"), "again"),
+        (("flo",), "again"),
+        (("fay", "lea"), "ok"),
+        (("fay", "flo"), "ok"),
+        (("fay", "finn", "di"), "ok"),
+        (("lea", "di"), "ok"),
+        (("fay", "cfo"), "again"),
+    ],
+)
+async def test_each_group_is_filled_by_another_person(store: Store, people: tuple[str, ...], found: str) -> None:
+    """Two of finance are not enough, nor is one who has both roles; who stands in fills a place that is open."""
+    reply, ledger = await tried(store, BOTH, *(said(each) for each in people), people=OFFICE)
+    ran = reply.outcome is not None and reply.outcome.code == "ok"
+    assert (ran, len(ledger.rows)) == ((found == "ok"), int(found == "ok"))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "people", "found"),
+    [
+        (ApprovalPolicy(quorum=2, approvers=("role:finance", "role:legal")), BOTH, ("fay", "finn"), "again"),
+        (ApprovalPolicy(quorum=2, approvers=("role:finance", "role:legal")), BOTH, ("fay", "lea"), "ok"),
+        (BOTH, ApprovalPolicy(quorum=2, approvers=("role:finance", "role:legal")), ("fay", "finn"), "again"),
+        (BOTH, ApprovalPolicy(quorum=2, approvers=("role:finance", "role:legal")), ("fay", "lea"), "ok"),
+    ],
+)
+async def test_groups_hold_by_the_question_and_by_the_present_policy(
+    store: Store, before: ApprovalPolicy, now: ApprovalPolicy, people: tuple[str, ...], found: str
+) -> None:
+    """Groups that came with a deploy are asked for, and those that went with one are not forgotten."""
+    given = [said(each) for each in people]
+    assert await outcome(store, now, *given, people=OFFICE, before=before) == found
+
+
+async def test_whom_groups_are_escalated_to_fills_one_place(store: Store) -> None:
+    """From the escalation on, of any group; before it, of none."""
+    since = datetime.now(UTC) + timedelta(seconds=60)
+    policy = BOTH.model_copy(update={"escalate_to": ("user:cfo",), "escalate_after": 60.0})
+    for late, found in ((-30, "again"), (30, "ok")):
+        given = said("cfo", received_at=since + timedelta(seconds=late)), said("fay")
+        assert await outcome(store, policy, *given, people=OFFICE) == found

@@ -22,7 +22,7 @@ from desk_fixtures import GUEST, Ledger, catalog_of, pay_tool
 from signed_askers import signed_asker
 
 from signoff.activities.gate_activity import GateActivity
-from signoff.activities.permit_check import Witness, believed, given_up, seating, words_on
+from signoff.activities.permit_check import Witness, believed, given_up, voter_set, words_on
 from signoff.activities.worker_deps import Profile, Room
 from signoff.contracts.activity_messages import GateReply, GateTask, ToolReply
 from signoff.contracts.approval import ApprovalRequest
@@ -487,7 +487,7 @@ async def test_an_unsigned_word_about_a_try_counts_where_unsigned_answers_do(sto
         request = await asked(room, tool, doubt=1)
         permit = permit_for(tool, doubts=(about(request),))
         found = Judgement("c1.1", "ask", "approval")
-        seats = seating(room.catalog, room.people, permit.ctx, "pay", found, NOW)
+        seats = voter_set(room.catalog, room.people, permit.ctx, "pay", found, NOW)
         witness = Witness(Verifier(), development=development)
         words = words_on(permit, await Questions(store).read(request.id), 1)
         assert given_up(words, 1, room.catalog.policy("pay"), witness, seats) is counts

@@ -195,7 +195,7 @@ async def test_a_question_with_other_approvers_runs_nothing(
     """Max, who may approve nothing, is named in a question that the worker's role wrote, and approves: an honest worker
     asks the present policy, too, and pays nothing.
 
-    With the present policy's table left out in `seating` 9,400 EUR was paid.
+    With the present policy's table left out in `voter_set` 9,400 EUR was paid.
     """
     to = payee()
     args = {"amount": 9_400, "to": to}

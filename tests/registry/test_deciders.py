@@ -35,6 +35,8 @@ def check(people: FixedDirectory = PEOPLE, **policy: Any) -> None:
         {"approvers": ["user:ana"], "quorum": 2, "escalate_to": ["role:cfo"], "escalate_after": 60},
         {"approvers": ["role:finance"], "quorum": 9, "route_to": "['role:finance']"},
         {"approvers": ["role:finance"], "auto_approve_if": "args.amount < 5.0"},
+        {"approvers": [{"of": "role:finance"}, {"of": "role:cfo"}]},
+        {"approvers": [{"of": "role:cfo", "quorum": 2}], "escalate_to": ["user:ana"], "escalate_after": 60},
     ],
 )
 def test_what_people_can_meet_is_taken(policy: dict[str, Any]) -> None:
@@ -67,6 +69,11 @@ def test_what_people_can_meet_is_taken(policy: dict[str, Any]) -> None:
             "tool `pay` asks `role:retired`, `user:cy`, but no active person is one of them: add one to `people`, or "
             "name other `approvers`",
         ),
+        (
+            {"approvers": [{"of": "role:finance", "quorum": 2}, {"of": "role:cfo"}]},
+            "quorum",
+            "tool `pay` needs 3 people to approve, but at most 2 of one tenant may: lower `quorum`, or name more",
+        ),
     ],
 )
 def test_what_nobody_could_meet_names_tool_field_and_remedy(policy: dict[str, Any], field: str, says: str) -> None:
@@ -75,6 +82,34 @@ def test_what_nobody_could_meet_names_tool_field_and_remedy(policy: dict[str, An
         check(**policy)
     assert caught.value.message == says
     assert (caught.value.context["tool_name"], caught.value.context["field"]) == ("pay", field)
+
+
+@pytest.mark.parametrize(
+    ("policy", "field", "says"),
+    [
+        (
+            {"approvers": [{"of": "role:finance"}, {"of": ["role:legal", "user:eve"], "quorum": 2}]},
+            "approvers",
+            "tool `pay` asks 1 of `role:finance`, 2 of `role:legal` or `user:eve`, each another person, but no tenant "
+            "has such people: name more of them, or ask fewer",
+        ),
+        (
+            {"approvers": [{"of": "role:finance"}, {"of": "role:legal"}], "edit": "propose"},
+            "edit",
+            "tool `pay` lets approvers propose other arguments, and once one of them did, the others cannot fill every "
+            "group of `approvers`: name more, or use `edit: off` or `edit: approve`",
+        ),
+    ],
+)
+def test_groups_are_filled_by_different_people_of_one_tenant(policy: dict[str, Any], field: str, says: str) -> None:
+    """Enough people in all are not enough where one group has too few, also once one of it has written the change."""
+    people = [Person(id=name, roles=("finance",)) for name in ("ana", "bo", "cy")]
+    people += [Person(id="lea", roles=("legal",)), Person(id="eve", tenant="other"), Person(id="lia", roles=("legal",))]
+    few = FixedDirectory(people[:-1])
+    with pytest.raises(ConfigError) as caught:
+        check(few, **policy)
+    assert (caught.value.message, caught.value.context["field"]) == (says, field)
+    check(FixedDirectory(people), **policy)
 
 
 @pytest.mark.row("E62")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from temporalio.client import Client
 
 from signoff.activities.gate_activity import digest_of
-from signoff.activities.permit_check import Witness, approval_of, seating, standing
+from signoff.activities.permit_check import Witness, approval_of, standing, voter_set
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.approval import Question
 from signoff.contracts.call import Permit, Pinned
@@ -189,7 +189,7 @@ def test_nothing_unadvertised_executes_and_nothing_gated_runs_undecided(
         second,
         runs.policy(tool),
         witness=Witness(Verifier(), development=True),
-        seating=seating(runs, runs.people, CTX, tool, second, NOW, rows.questions if rows else ()),
+        voters=voter_set(runs, runs.people, CTX, tool, second, NOW, rows.questions if rows else ()),
         approval=approval_of(permit, rows, accept_unsigned=True),
         now=NOW,
     )

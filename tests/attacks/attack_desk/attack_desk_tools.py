@@ -38,6 +38,11 @@ async def wire(amount: int, to: str) -> str:
     return _ran("wire", amount=amount, to=to)
 
 
+async def settle(amount: int, to: str) -> str:
+    """Pay somebody; finance and legal have to agree."""
+    return _ran("settle", amount=amount, to=to)
+
+
 async def gift(amount: int, to: str) -> str:
     """Pay somebody; an answer may be remembered."""
     return _ran("gift", amount=amount, to=to)

@@ -31,6 +31,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.incomplete_short": "Hier steht nicht alles.",
     "card.left_out": "{n} weitere sind hier nicht gezeigt",
     "card.counted": "Bisher {n} von {of} Genehmigungen.",
+    "card.still": "Noch nötig: {groups}.",
+    "card.group": "{n} von {who}",
     "card.due": "Antworten Sie bis {when} ({span}); sonst ist es abgelehnt.",
     "card.due.extended": "Antworten Sie bis {when} ({span}); dann werden auch andere gefragt.",
     "card.due.doubt": "Antworten Sie bis {when} ({span}); sonst wird es aufgegeben.",

@@ -29,6 +29,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.incomplete_short": "This does not show everything.",
     "card.left_out": "{n} more not shown here",
     "card.counted": "{n} of {of} approvals so far.",
+    "card.still": "Still needed: {groups}.",
+    "card.group": "{n} of {who}",
     "card.due": "Answer by {when} ({span}); otherwise it is denied.",
     "card.due.extended": "Answer by {when} ({span}); then others are asked too.",
     "card.due.doubt": "Answer by {when} ({span}); otherwise it is given up.",

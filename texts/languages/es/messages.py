@@ -29,6 +29,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.incomplete_short": "Aquí no se muestra todo.",
     "card.left_out": "{n} más no se muestran aquí",
     "card.counted": "{n} de {of} aprobaciones hasta ahora.",
+    "card.still": "Aún falta: {groups}.",
+    "card.group": "{n} de {who}",
     "card.due": "Responda antes de {when} ({span}); si no, queda rechazado.",
     "card.due.extended": "Responda antes de {when} ({span}); después se pregunta también a otros.",
     "card.due.doubt": "Responda antes de {when} ({span}); si no, se abandona.",

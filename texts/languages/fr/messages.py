@@ -31,6 +31,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.incomplete_short": "Tout n’est pas montré ici.",
     "card.left_out": "{n} de plus ne sont pas montrés ici",
     "card.counted": "{n} approbations sur {of} jusqu’ici.",
+    "card.still": "Il manque encore : {groups}.",
+    "card.group": "{n} parmi {who}",
     "card.due": "Répondez avant {when} ({span}) ; sinon c’est refusé.",
     "card.due.extended": "Répondez avant {when} ({span}) ; ensuite d’autres sont aussi sollicités.",
     "card.due.doubt": "Répondez avant {when} ({span}) ; sinon c’est abandonné.",

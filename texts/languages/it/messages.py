@@ -31,6 +31,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.incomplete_short": "Qui non si vede tutto.",
     "card.left_out": "altri {n} non sono mostrati qui",
     "card.counted": "{n} di {of} approvazioni finora.",
+    "card.still": "Manca ancora: {groups}.",
+    "card.group": "{n} di {who}",
     "card.due": "Rispondi entro {when} ({span}); altrimenti è rifiutato.",
     "card.due.extended": "Rispondi entro {when} ({span}); poi si chiede anche ad altri.",
     "card.due.doubt": "Rispondi entro {when} ({span}); altrimenti si rinuncia.",

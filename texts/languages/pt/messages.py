@@ -31,6 +31,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.incomplete_short": "Aqui não se vê tudo.",
     "card.left_out": "mais {n} não mostrados aqui",
     "card.counted": "{n} de {of} aprovações até agora.",
+    "card.still": "Ainda falta: {groups}.",
+    "card.group": "{n} de {who}",
     "card.due": "Responda até {when} ({span}); senão fica recusado.",
     "card.due.extended": "Responda até {when} ({span}); depois pergunta-se também a outros.",
     "card.due.doubt": "Responda até {when} ({span}); senão é abandonado.",

@@ -1,0 +1,152 @@
+"""People and places: who fills which group, against every way to seat them."""
+
+import itertools
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from signoff.approvals import deadlines, machine
+from signoff.approvals.quorum import Progress, Voter, progress, suffices, tally
+from signoff.contracts.activity_messages import Authority
+from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Card
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+from signoff.contracts.person import Principal
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+FINANCE, LEGAL = ApproverGroup(of=("role:finance",)), ApproverGroup(of=("role:legal",))
+BOTH = (FINANCE, LEGAL)
+ENTRIES = ("role:finance", "role:legal", "user:ana")
+PEOPLE = ("ana", "bo", "cy", "di")
+
+groups_of = st.lists(
+    st.builds(
+        ApproverGroup,
+        of=st.lists(st.sampled_from(ENTRIES), min_size=1, max_size=2, unique=True).map(tuple),
+        quorum=st.integers(1, 2),
+    ),
+    max_size=3,
+)
+entries_of = st.fixed_dictionaries({human: st.frozensets(st.sampled_from(ENTRIES)) for human in PEOPLE})
+seats_of = st.dictionaries(
+    st.sampled_from(PEOPLE), st.lists(st.sampled_from(PEOPLE), min_size=1, max_size=2), max_size=4
+)
+voters_of = st.builds(
+    lambda asked, seats: [Voter(human, {seat: asked[seat] for seat in lent}) for human, lent in seats.items()],
+    entries_of,
+    seats_of,
+)
+
+
+def own(human: str, *entries: str) -> Voter:
+    """Somebody who answers for themselves."""
+    return Voter(human, {human: frozenset(entries)})
+
+
+def best(groups: list[ApproverGroup], voters: list[Voter]) -> tuple[int, int]:
+    """Places of groups filled, and seats taken, at most: by trying every seat and place for every voter."""
+    options = [
+        [None, *((seat, place) for seat in voter.seats for place in (None, *range(len(groups))))] for voter in voters
+    ]
+    most_places = most_seats = 0
+    for chosen in itertools.product(*options):
+        taken = [each for each in chosen if each is not None]
+        if len({seat for seat, _ in taken}) < len(taken):
+            continue
+        most_seats = max(most_seats, len(taken))
+        places = [place for _, place in taken if place is not None]
+        fits = all(
+            each is None or each[1] is None or not voter.seats[each[0]].isdisjoint(groups[each[1]].of)
+            for voter, each in zip(voters, chosen, strict=True)
+        )
+        if fits and all(places.count(number) <= group.quorum for number, group in enumerate(groups)):
+            most_places = max(most_places, len(places))
+    return most_places, most_seats
+
+
+@given(st.integers(1, 4), groups_of, voters_of)
+def test_as_many_places_are_filled_as_any_way_to_seat_people_fills(
+    quorum: int, groups: list[ApproverGroup], voters: list[Voter]
+) -> None:
+    """The quorum and each group are met exactly where some way meets them, and what is open adds up."""
+    places, seats = best(groups, voters)
+    wanted = sum(group.quorum for group in groups)
+    assert suffices(quorum, groups, voters) == (places == wanted and seats >= quorum)
+    found = tally(quorum, groups, voters)
+    assert found.needed == max(quorum, wanted)
+    assert sum(group.quorum for group in found.open) == wanted - places
+    assert found.yes <= min(seats, found.needed)
+
+
+@pytest.mark.parametrize(
+    ("voters", "open_of"),
+    [
+        ([], ["role:finance", "role:legal"]),
+        ([own("ana", "role:finance"), own("bo", "role:finance")], ["role:legal"]),
+        ([own("ana", "role:finance", "role:legal")], ["role:legal"]),
+        ([own("ana", "role:finance", "role:legal"), own("bo", "role:finance")], []),
+        ([own("ana"), own("bo"), own("cy")], ["role:finance", "role:legal"]),
+        ([Voter("di", {"ana": frozenset({"role:finance"}), "bo": frozenset({"role:legal"})})], ["role:legal"]),
+        ([Voter("di", {"ana": frozenset({"role:legal"})}), own("ana", "role:legal")], ["role:finance"]),
+        ([Voter("di", {"ana": frozenset({"role:legal"})}), own("ana")], ["role:finance", "role:legal"]),
+    ],
+)
+def test_one_person_fills_one_place(voters: list[Voter], open_of: list[str]) -> None:
+    """Two of finance leave legal open, whoever has both roles takes one of them, and a seat counts once."""
+    found = tally(1, BOTH, voters)
+    assert [entry for group in found.open for entry in group.of] == open_of
+    assert suffices(1, BOTH, voters) is (open_of == [])
+
+
+def test_a_quorum_beside_groups_wants_somebody_more() -> None:
+    """With three in all, one of each group and whoever else is asked."""
+    two = [own("ana", "role:finance"), own("bo", "role:legal")]
+    assert tally(3, BOTH, two) == Progress(2, 3)
+    assert suffices(3, BOTH, [*two, own("cy", "role:finance")])
+
+
+def request(**fields: object) -> ApprovalRequest:
+    """A request to finance and legal, one each."""
+    base = ApprovalRequest(
+        id="main.s.t.c1.1", code="AAAAAA", digest="d1", tenant="main", turn="t", call="c1.1", tool="pay",
+        args=Content(inline={}), card=Card(effect="Pay"), requester=Principal(user="guest"),
+        approvers=("role:finance", "role:legal"), groups=BOTH, quorum=2, escalate_to=("role:cfo",),
+    )  # fmt: skip
+    return deadlines.opened(base.model_copy(update=fields), NOW)
+
+
+def say(
+    before: ApprovalRequest, who: str, *entries: str, verdict: str = "approved"
+) -> tuple[ApprovalRequest, tuple[str, ...]]:
+    """The request after this person's answer, and the entries of the groups that the receipt says are open."""
+    given = Decision.model_validate({"approval_id": before.id, "revision": 1, "verdict": verdict})
+    authority = Authority(allowed=True, subject=who, assurance="session", entries=entries)
+    after, receipt = machine.decided(before, given, authority, NOW)
+    return after, tuple(entry for group in receipt.open for entry in group.of)
+
+
+def test_a_request_waits_for_each_group() -> None:
+    """However many of finance say yes, legal is asked; the receipts say so and count no place twice."""
+    first, still = say(request(), "ana", "role:finance")
+    assert (first.state, still) == ("pending", ("role:legal",))
+    second, still = say(first, "bo", "role:finance")
+    assert (second.state, still, progress(second)) == ("pending", ("role:legal",), Progress(1, 2, (LEGAL,)))
+    third, still = say(second, "cy", "role:legal")
+    assert (third.state, still) == ("approved", ())
+
+
+def test_one_no_of_any_group_denies() -> None:
+    """The veto is everybody's who is asked."""
+    first, _ = say(request(), "ana", "role:finance")
+    assert say(first, "cy", "role:legal", verdict="denied")[0].state == "denied"
+
+
+def test_whom_it_is_escalated_to_fills_any_place() -> None:
+    """But one person fills one of them."""
+    escalated = deadlines.escalated(request())
+    first, still = say(escalated, "cfo", "role:cfo")
+    assert (first.state, len(still)) == ("pending", 2)
+    assert say(first, "ana", "role:finance")[0].state == "approved"
+    assert say(request(), "cfo", "role:cfo")[0].state == "pending"

@@ -1,0 +1,72 @@
+"""`approvers` in groups: how they are written, and what could never come to pass."""
+
+from typing import Any
+
+import pytest
+
+from signoff.contracts.approval import ApproverGroup
+from signoff.contracts.errors import ConfigError
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.policy.terms import terms_of
+
+FINANCE, LEGAL = ApproverGroup(of=("role:finance",)), ApproverGroup(of=("role:legal", "user:ana"), quorum=2)
+
+
+def policy(**fields: Any) -> ApprovalPolicy:
+    """A policy as a manifest writes it."""
+    return ApprovalPolicy.model_validate(fields)
+
+
+def test_a_group_names_one_or_several_and_how_many_of_them() -> None:
+    """All of them are asked, and as many people are needed as the groups want together."""
+    read = policy(approvers=[{"of": "role:finance"}, {"of": ["role:legal", "user:ana", "role:legal"], "quorum": 2}])
+    assert read.groups == (FINANCE, LEGAL)
+    assert read.named_approvers == ("role:finance", "role:legal", "user:ana")
+    terms = terms_of(read, read.named_approvers)
+    assert (terms.groups, terms.quorum) == ((FINANCE, LEGAL), 3)
+
+
+def test_a_plain_list_keeps_its_meaning() -> None:
+    """Any of those named fills any place of the quorum."""
+    read = policy(approvers=["role:finance", "role:legal"], quorum=2)
+    assert (read.groups, read.people_needed) == ((), 2)
+
+
+def test_others_than_the_policy_names_are_in_none_of_its_groups() -> None:
+    """Whom a handler asks in their place are as many people, of its own list."""
+    terms = terms_of(policy(approvers=[{"of": "role:finance"}, {"of": "role:legal"}]), ("role:admin",))
+    assert (terms.approvers, terms.groups, terms.quorum) == (("role:admin",), (), 2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "words"),
+    [
+        ({"approvers": [{"of": "finance"}]}, "approvers.0", "is not an approver"),
+        ({"approvers": [{"of": []}]}, "approvers.0", "in `of`"),
+        ({"approvers": [{"quorum": 2}]}, "approvers.0", "in `of`"),
+        ({"approvers": [{"of": "role:a", "quorum": 0}]}, "approvers.0", "1 to 50"),
+        ({"approvers": [{"of": "role:a", "quorum": True}]}, "approvers.0", "1 to 50"),
+        ({"approvers": [{"of": "role:a", "number": 2}]}, "approvers", "unknown key `number`"),
+        ({"approvers": ["role:b", {"of": "role:a"}]}, "approvers", "beside groups"),
+        ({"approvers": [{"of": "role:a"}, {"of": ["role:a"], "quorum": 2}]}, "approvers", "same people"),
+        ({"approvers": [{"of": "role:a"}, {"of": "role:b"}], "quorum": 2}, "quorum", "leave it out"),
+        ({"approvers": [{"of": "role:a"}], "route_to": "['role:b']"}, "route_to", "one of both"),
+        (
+            {"approvers": [{"of": "role:a"}], "escalate_after": 60, "escalate_to": ["role:a"]},
+            "escalate_to",
+            "fill the place of the others",
+        ),
+        ({"approvers": [{"of": "user:ana", "quorum": 2}]}, "approvers", "more people than they name"),
+        (
+            {"approvers": [{"of": ["user:a", "user:b"]}, {"of": "user:a"}, {"of": "user:b"}]},
+            "approvers",
+            "more people than they name",
+        ),
+    ],
+)
+def test_groups_that_cannot_be_filled_are_refused(fields: dict[str, Any], field: str, words: str) -> None:
+    """At build, naming the field and the remedy."""
+    with pytest.raises(ConfigError) as caught:
+        policy(**fields)
+    assert caught.value.context["field"] == field
+    assert words in caught.value.message
