@@ -20,6 +20,7 @@ from signoff.activities.usage_check import spent
 from signoff.activities.worker_deps import Room
 from signoff.approvals import audit_events
 from signoff.approvals.card_notes import of_fallback, why_again
+from signoff.approvals.denial_outcome import denial_from_request, denied_again
 from signoff.approvals.digest import call_digest, doubt_digest
 from signoff.approvals.doubt_report import happened as told_happened
 from signoff.approvals.earlier_questions import (
@@ -27,15 +28,15 @@ from signoff.approvals.earlier_questions import (
     ending_of,
     is_barred,
     is_bound_to,
+    is_unheard,
     last_asked,
-    was_asked_since,
 )
 from signoff.approvals.redaction import without
 from signoff.contracts import names
 from signoff.contracts.activity_messages import GateReply, GateTask, Ruling, RunOptions, Tally
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.call import DEFAULT_DENIAL, IN_DOUBT_TEXT, CallOutcome, Permit, Pinned, ToolDenied
+from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, Permit, Pinned, ToolDenied
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.content import Content
 from signoff.contracts.grant import Freeze
@@ -107,7 +108,7 @@ class GateActivity:
             if task.doubt:
                 rulings.append(await self._doubt(task, call, proposed, found, freeze, asked))
                 continue
-            found = await self._settled_before(task, call, args, found, freeze, asked)
+            found = await self._settled_before(task, call, args, found, freeze, asked, action)
             ruling = await self._ruling(task, call, args, found, budget, asked)
             rulings.append(ruling.model_copy(update={"action": action}))
         # A local activity runs again when its workflow task is lost; entries with the same keys add nothing then.
@@ -162,8 +163,9 @@ class GateActivity:
         found: Judgement,
         freeze: Freeze | None,
         asked: Sequence[ApprovalRequest],
+        action: str,
     ) -> Judgement:
-        """`found` under the tenant's freeze, what people denied in this turn and the answers they had remembered.
+        """`found` under the tenant's freeze, what people denied before and the answers they had remembered.
 
         An edit is somebody's own proposal to the others, so no remembered answer answers it, then or later.
         """
@@ -171,11 +173,15 @@ class GateActivity:
         if freeze is not None:
             return frozen(found, freeze.reason, call)
         if found.kind in ("run", "ask"):
-            denial = denial_of(asked, task.ctx, call.tool, args)
+            request = denial_of(asked, task.ctx, call.tool, args)
+            # Of its session, and of what nobody signed, only the turn knows; its word can but deny.
+            told = next((each for each in task.denied if each.action == action), None)
+            denial = told if request is None else denial_from_request(request, action)
             if denial is not None:
-                return _denied_before(found, denial, call)
+                denied = denied_again(denial, call.call, call.tool)
+                return dataclasses.replace(found, kind="settled", code="denied", message=denied.reason, denied=denied)
         # After the denials: `asked_since` is its caller's word, and must open no way past what somebody denied.
-        if any(each.call == call.call and was_asked_since(each, task.asked_since) for each in asked):
+        if any(each.call == call.call and is_unheard(each, task.asked_since, task.spent) for each in asked):
             # An earlier attempt asked this, and its turn has yet to hear what was answered: it hears that.
             return dataclasses.replace(found, kind="ask") if found.kind == "run" else found
         if task.edit is not None or task.changed_by:
@@ -224,7 +230,8 @@ class GateActivity:
         if await self._is_over(task.ctx, asked):
             return _refused(call, "it is too long ago that anything was heard of this turn")
         under = (definition_hash(tool), verdict.policy_hash)
-        again = "" if task.edit is not None else why_again(asked, call.call, *under, task.asked_since)
+        unheard = (task.asked_since, task.spent)
+        again = "" if task.edit is not None else why_again(asked, call.call, *under, *unheard)
         note = "; ".join(filter(None, (self._stands_in(call), again, found.note, other)))
         about = Subject(call, args, tool, verdict, digest, note, ruling.override)
         request = await self._asked(task, about)
@@ -422,21 +429,6 @@ def settled_outcome(found: Judgement, call: CallPart) -> CallOutcome:
         denied=denied,
         note=cut(found.note, _TOLD_CHARS),
     )
-
-
-def _denied_before(found: Judgement, request: ApprovalRequest, call: CallPart) -> Judgement:
-    """The call as the denial of the same action ends it, naming that."""
-    denied = ToolDenied(
-        source="repeat",
-        approval_id=request.id,
-        tool=call.tool,
-        call_id=call.call,
-        decided_by=request.decided_by,
-        reason=request.reason or DEFAULT_DENIAL,
-        decided_at=request.decided_at,
-        level=request.level,
-    )
-    return dataclasses.replace(found, kind="settled", code="denied", message=denied.reason, denied=denied)
 
 
 def _not_asked(call: CallPart, why: str) -> CallOutcome:

@@ -119,6 +119,7 @@ class ModelActivity:
             agent_says=words_of(reply.message),
             withheld=reply.withheld,
             asked_since=reply.kept_at,
+            denied=task.denied,
         )
         try:
             async with asyncio.timeout(GATES_SECONDS):

@@ -12,15 +12,20 @@ NOT_RUN = "this was answered before, and has not run"
 
 
 def why_again(
-    requests: Iterable[ApprovalRequest], call: str, definition: str, policy_hash: str, since: datetime | None = None
+    requests: Iterable[ApprovalRequest],
+    call: str,
+    definition: str,
+    policy_hash: str,
+    since: datetime | None = None,
+    spent: int = 0,
 ) -> str:
     """Writes why people are asked again about `call` under this definition and policy; "" where there is nothing to
     say.
 
-    `requests` are those of its turn, every revision, the oldest first; `since` as `is_asked_still` takes it.
+    `requests` are those of its turn, every revision, the oldest first; `since` and `spent` as `is_unheard` takes them.
     """
     asked = [each for each in requests if each.call == call and each.kind == "approval"]
-    if asked and is_asked_still(asked[-1], since) and _under(asked[-1], definition, policy_hash):
+    if asked and is_asked_still(asked[-1], since, spent) and _under(asked[-1], definition, policy_hash):
         # It is this very question, which an activity that is tried twice must find again word for word.
         asked.pop()
     if not asked:

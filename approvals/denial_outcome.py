@@ -6,6 +6,7 @@ from typing import Final
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import DEFAULT_DENIAL, CallOutcome, DenialSource, ToolDenied
 from signoff.contracts.content import Content
+from signoff.contracts.turn import Denial
 
 _SOURCES: Final[Mapping[str, DenialSource]] = {"denied": "human", "timed_out": "timeout", "cancelled": "cancelled"}
 _REASONS: Final[Mapping[str, str]] = {
@@ -36,4 +37,31 @@ def denied_outcome(request: ApprovalRequest) -> CallOutcome:
         decided_by=request.decided_by,
         rule=request.rule,
         denied=refusal,
+    )
+
+
+def denial_from_request(request: ApprovalRequest, action: str) -> Denial:
+    """What is kept of a request that a person denied, so that the same `action` is not asked again."""
+    return Denial(
+        action=action,
+        approval_id=request.id,
+        decided_by=request.decided_by,
+        reason=request.reason,
+        decided_at=request.decided_at,
+        rule=request.rule,
+        level=request.level,
+    )
+
+
+def denied_again(earlier: Denial, call: str, tool: str) -> ToolDenied:
+    """The denial of a call that is the same as one a person denied; names that decision."""
+    return ToolDenied(
+        source="repeat",
+        approval_id=earlier.approval_id,
+        tool=tool,
+        call_id=call,
+        decided_by=earlier.decided_by,
+        reason=earlier.reason or DEFAULT_DENIAL,
+        decided_at=earlier.decided_at,
+        level=earlier.level,
     )

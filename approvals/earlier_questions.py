@@ -39,20 +39,26 @@ def is_barred(requests: Iterable[ApprovalRequest], call: str) -> bool:
     return withdrawn or latest.state in ("denied", "timed_out")
 
 
-def is_asked_still(request: ApprovalRequest, since: datetime | None = None) -> bool:
+def is_asked_still(request: ApprovalRequest, since: datetime | None = None, spent: int = 0) -> bool:
     """Returns whether a question goes on as it is where its call is judged again, before anybody withdrew it.
 
-    It waits; or it was asked after `since` (UTC, by the store's clock), when its turn had yet to hear of it: then what
-    was answered meanwhile is an answer to that turn, and nobody is asked twice.
+    It waits, or its turn has yet to hear of it: then what was answered meanwhile is an answer to that turn, and nobody
+    is asked twice. `since` and `spent` as `is_unheard` takes them.
     """
     if request.ended_at is not None:
         return False
-    return request.state == "pending" or was_asked_since(request, since)
+    return request.state == "pending" or is_unheard(request, since, spent)
 
 
-def was_asked_since(request: ApprovalRequest, since: datetime | None) -> bool:
-    """Returns whether a question was asked at that time or later (UTC, the store's clock); False without a time."""
-    return since is not None and request.opened_at is not None and request.opened_at >= since
+def is_unheard(request: ApprovalRequest, since: datetime | None, spent: int = 0) -> bool:
+    """Returns whether a question was asked for a turn that has yet to hear of it: its worker was lost in between.
+
+    It was asked at `since` or later (UTC, the store's clock; never without a time), beyond revision `spent`, the last
+    one of which the turn has had the answers.
+    """
+    return (
+        since is not None and request.opened_at is not None and request.opened_at >= since and request.revision > spent
+    )
 
 
 def is_bound_to(requests: Iterable[ApprovalRequest], ctx: Pinned, digest: str, args: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from signoff.contracts.frozen_model import Shape
 from signoff.contracts.limits import MAX_TOOLS_AT_ONCE
 from signoff.contracts.message import CallPart, Message
 from signoff.contracts.receipt import ReceiptCode
-from signoff.contracts.turn import ResponsePart, Usage
+from signoff.contracts.turn import Denial, ResponsePart, Usage
 
 
 class TurnLimits(Shape):
@@ -57,6 +57,8 @@ class ModelTask(Shape):
     """Whether tools are only simulated."""
     audit: tuple[AuditEntry, ...] = ()
     """Entries of the turn that no activity has recorded yet; recorded before anything else is done."""
+    denied: tuple[Denial, ...] = ()
+    """What people denied in this turn and earlier in its session: denied again without asking anybody."""
 
 
 class Response(Shape):
@@ -130,9 +132,13 @@ class GateTask(Shape):
     withheld: tuple[str, ...] = ()
     """Tools that were not available when the model got its tools."""
     asked_since: datetime | None = None
-    """When the calls were kept (UTC): a question of an earlier attempt since then stands, also where it was
-    answered.
+    """When the calls were kept (UTC, the store's clock).
+
+    A question asked since then beyond revision `spent` is one that the turn has yet to hear of: an earlier attempt
+    asked it and was lost. It stands, also where it was answered.
     """
+    denied: tuple[Denial, ...] = ()
+    """What people denied in this turn and earlier in its session: denied again without asking anybody."""
 
 
 class RunOptions(Shape):

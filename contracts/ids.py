@@ -98,6 +98,12 @@ def is_stand_in(call: str) -> bool:
     return index.isdecimal() and int(index) > _STAND_IN
 
 
+def stood_for(call: str) -> str:
+    """The id of the call in whose place a stand-in's id is tried; any other call's own."""
+    completion, _, index = call.partition(".")
+    return f"{completion}.{int(index) % _STAND_IN}" if is_stand_in(call) else call
+
+
 def parse_workflow_id(workflow_id: str) -> TurnKey | None:
     """Parses a workflow id to the turn it names, or None when it names no turn."""
     parts = workflow_id.split("/")

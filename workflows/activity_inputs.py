@@ -48,6 +48,8 @@ def edited(base: GateTask, call: CallPart, request: ApprovalRequest, decision: D
     return base.model_copy(
         update={
             "calls": (call,),
+            # What a change makes is told apart by its own delivery, whenever it was asked.
+            "asked_since": None,
             "edit": decision if decision.signature else decision.model_copy(update={"subject": editor.subject}),
         }
     )

@@ -238,6 +238,7 @@ class ActorTurn:
             tally=record.tally,
             dry_run=record.turn.dry_run,
             audit=self._unwritten(),
+            denied=self._asking.denied(),
         )
         began = workflow.now()
         try:

@@ -11,11 +11,12 @@ from temporalio import workflow
 
 from signoff.approvals import approval_book as desks
 from signoff.approvals import audit_events, deadlines, identity, machine
+from signoff.approvals.denial_outcome import denial_from_request
 from signoff.approvals.edit_diff import told_to_model
 from signoff.contracts import names
 from signoff.contracts.activity_messages import AnswersTask, Authority, GateTask, IdentifyTask, Ruling, StoredAnswers
 from signoff.contracts.approval import ApprovalRequest, CardRow
-from signoff.contracts.call import CallOutcome, Pinned
+from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.decision import Decision
 from signoff.contracts.limits import MAX_REVISIONS
@@ -42,32 +43,32 @@ class Asking:
         self._editors: dict[str, str] = {}
         self._examined: dict[str, list[Decision]] = {}
         self._examining = asyncio.Lock()
-        self._denied = {denial.action: denial for denial in record.turn.denied}
+        self._actions: dict[str, str] = {}
         self.stopped = False
 
-    def stand(self, ctx: Pinned) -> None:
-        """Ask about the calls to come in this context."""
-        self._ask_gates = self._ask_gates.model_copy(update={"ctx": ctx})
+    def judge_by(self, ask_gates: GateTask) -> None:
+        """Have calls judged from now on as `ask_gates` says, a gate task without its calls."""
+        self._ask_gates = ask_gates
 
     def enter(self, ruling: Ruling) -> Ruling:
-        """Open the request of a call that must wait; returns the ruling without it, as the desk keeps it from now.
-
-        A call that a person denied before in this turn or session, with the same arguments, is denied at once.
-        """
-        earlier = self._denied.get(ruling.action)
-        if earlier is not None and ruling.verdict != "settled":
-            again = outcomes.denied_before(earlier, ruling.call, self._record.calls[ruling.call].tool)
-            return Ruling(call=ruling.call, verdict="settled", action=ruling.action, outcome=again)
+        """Open the request of a call that must wait; returns the ruling without it, as the desk keeps it from now."""
         if ruling.request is None:
             return ruling
         if ruling.verdict == "ask" and not self.stopped:
             self._desk.open(ruling.request, workflow.now())
+            self._actions[ruling.call] = ruling.action
             self._record.mark(ruling.call, "waiting", ruling.rule)
         return ruling.model_copy(update={"request": None})
 
     def denials(self) -> tuple[Denial, ...]:
         """What people denied in this turn."""
-        return tuple(denial for denial in self._denied.values() if denial not in self._record.turn.denied)
+        # Of approvals only: whoever gives up on a call in doubt does not say that it must not be done.
+        denied = (each for each in self._desk.all() if each.state == "denied" and each.kind == "approval")
+        return tuple(denial_from_request(each, self._actions[each.call]) for each in denied)
+
+    def denied(self) -> tuple[Denial, ...]:
+        """What people denied in this turn and before in its session, which the gates deny again."""
+        return (*self._record.turn.denied, *self.denials())
 
     async def answered(self, ruling: Ruling) -> ApprovalRequest:
         """The request of `ruling` once people, or time, have settled it."""
@@ -96,10 +97,6 @@ class Asking:
                 self._desk.reach(approval_id, happening, workflow.now())
                 self._show()
         self._show()
-        # Of approvals only: whoever gives up on a call in doubt does not say that it must not be done.
-        if request.state == "denied" and request.kind == "approval" and ruling.action:
-            action = self._denied_action(ruling)
-            self._denied[action] = outcomes.denial(request, action)
         return request
 
     def take_edit(self, call: CallPart, ruling: Ruling) -> tuple[CallPart, Ruling]:
@@ -134,7 +131,8 @@ class Asking:
 
         An outcome where it is known by now: whoever ran it was only slow.
         """
-        task = activity_inputs.doubt(self._ask_gates, call, ruling, ticket)
+        base = self._ask_gates.model_copy(update={"spent": self.revision(call.call)})
+        task = activity_inputs.doubt(base, call, ruling, ticket)
         async with self.one_after_the_other():
             asked = self.enter((await judged(task)).rulings[0])
         if asked.outcome is not None and asked.outcome.code not in ("in_doubt", "refused"):
@@ -200,18 +198,26 @@ class Asking:
         A question lies in the store before its turn knows of it, and somebody may be quick: an answer that was refused
         as one to no request would count for nothing, and nobody would be asked again.
         """
-        named = decision.approval_id
-
-        def is_heard() -> bool:
-            return self._desk.get(named) is not None or not self._record.may_be_asked(named)
-
-        if not is_heard():
-            await workflow.wait_condition(is_heard)
+        named, revision = decision.approval_id, decision.revision or 1
+        if self._may_come(named, revision):
+            await workflow.wait_condition(lambda: not self._may_come(named, revision))
         request = self._desk.get(named)
-        if self._examining.locked() and (request is None or (decision.revision or 1) > request.revision):
+        if self._examining.locked() and (request is None or revision > request.revision):
             # It is judged again just now, perhaps: whoever does that enters what is asked before this goes on.
             async with self.one_after_the_other():
                 pass
+
+    def _may_come(self, approval_id: str, revision: int) -> bool:
+        """Whether the gates may have asked this already, in that revision, and the turn is still to hear of it."""
+        request = self._desk.get(approval_id)
+        if request is not None and revision <= request.revision:
+            return False
+        if self._record.may_be_asked(approval_id):
+            return True
+        # A call is judged again, or another one in its place, once it has run: not while people are asked about it.
+        call = self._record.open_call(approval_id)
+        waits = call and self._desk.waits(self._record.approval_id(call))
+        return bool(call) and not (waits or self.stopped or self._desk.waits(approval_id))
 
     async def _edit(self, decision: Decision, authority: Authority) -> Receipt:
         """Put other arguments in the place of those that were asked: judged anew, and asked as the next revision."""
@@ -241,6 +247,7 @@ class Asking:
             self._editors[call.call] = authority.subject
             changed = call.model_copy(update={"args": ruling.request.args})
             self._edits[call.call] = (changed, ruling.model_copy(update={"request": None}))
+            self._actions[call.call] = ruling.action
             self._show()
         return receipt
 
@@ -295,11 +302,6 @@ class Asking:
         for decision in stored.decisions:
             body = decision.model_dump(mode="json", exclude_none=True)
             await (self.withdraw if decision.verdict == "withdrawn" else self.answer)((body,))
-
-    def _denied_action(self, ruling: Ruling) -> str:
-        """What people denied who were asked for `ruling`: the arguments of its last revision, if they changed them."""
-        edit = self._edits.get(ruling.call)
-        return edit[1].action if edit is not None else ruling.action
 
     def _moved_on(self, approval_id: str, happening: deadlines.Due) -> bool:
         request = self._desk.get(approval_id)

@@ -63,7 +63,7 @@ class Settling:
     def stand(self, ctx: Pinned) -> None:
         """Judge and run the calls to come in this context."""
         self._gates = self._gates.model_copy(update={"ctx": ctx})
-        self._asking.stand(ctx)
+        self._asking.judge_by(self._gates)
 
     async def batch(self, calls: tuple[CallPart, ...], reply: ModelReply) -> list[CallOutcome]:
         """Settle every call of one completion; those that need nobody do not wait for those that do.
@@ -73,10 +73,11 @@ class Settling:
         """
         if not calls:
             return []
-        if reply.withheld != self._gates.withheld:
-            self._gates = self._gates.model_copy(update={"withheld": reply.withheld})
+        told = {"withheld": reply.withheld, "asked_since": reply.kept_at}
+        self._gates = self._gates.model_copy(update=told)
+        self._asking.judge_by(self._gates)
         says = words_of(reply.message)
-        asked = {"calls": calls, "tally": self._record.tally, "agent_says": says, "asked_since": reply.kept_at}
+        asked = {"calls": calls, "tally": self._record.tally, "agent_says": says, "denied": self._asking.denied()}
         try:
             gated = reply.gates or await judged(self._gates.model_copy(update=asked))
         except asyncio.CancelledError:
@@ -149,7 +150,7 @@ class Settling:
         # The tally is read, and written when the gates have answered: two fallbacks at once would be counted as one.
         async with self._asking.one_after_the_other():
             before = self._record.tally
-            asked = {"calls": (call,), "tally": before, "agent_says": says}
+            asked = {"calls": (call,), "tally": before, "agent_says": says, "denied": self._asking.denied()}
             gated = await judged(self._gates.model_copy(update=asked))
             # The model repeats itself even where fallbacks come between its equal calls.
             self._record.tally = gated.tally.model_copy(update={"recent": before.recent})
@@ -220,14 +221,14 @@ class Settling:
         return outcomes.failed(call.call, call.tool, "refused", "Asked too often; give up on this call.")
 
     async def _judge_again(self, call: CallPart, before: Ruling) -> Ruling:
-        again = {
-            "calls": (call,),
-            "spent": self._asking.revision(call.call),
-            "changed_by": self._asking.editor(call.call),
-        }
-        task = self._gates.model_copy(update=again)
         async with self._asking.one_after_the_other():
-            gated = await judged(task)
+            again = {
+                "calls": (call,),
+                "spent": self._asking.revision(call.call),
+                "changed_by": self._asking.editor(call.call),
+                "denied": self._asking.denied(),
+            }
+            gated = await judged(self._gates.model_copy(update=again))
         ruling = self._asking.enter(_shared(gated.rulings[0], before))
         self._show()
         return ruling

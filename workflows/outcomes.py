@@ -8,52 +8,13 @@ from temporalio.exceptions import ActivityError, ApplicationError, CancelledErro
 
 from signoff.contracts.activity_messages import RunOptions
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import DEFAULT_DENIAL, IN_DOUBT_TEXT, CallCode, CallOutcome, ToolDenied
+from signoff.contracts.call import IN_DOUBT_TEXT, CallCode, CallOutcome
 from signoff.contracts.content import Content, text_of
-from signoff.contracts.turn import Denial
 
 LOST: Final = (ActivityError, exceptions.TimeoutError)
 """What a local activity raises that came to nothing: where it ran out of time, unlike any other, the bare timeout."""
 _NEVER_BEGUN = ("not_available", "input_invalid", "too_many_calls")
 _BRIEF = 300
-
-
-def denied_before(earlier: Denial, call: str, tool: str) -> CallOutcome:
-    """The outcome of a call that is the same as one a person denied; names that decision."""
-    refusal = ToolDenied(
-        source="repeat",
-        approval_id=earlier.approval_id,
-        tool=tool,
-        call_id=call,
-        decided_by=earlier.decided_by,
-        reason=earlier.reason or DEFAULT_DENIAL,
-        decided_at=earlier.decided_at,
-        level=earlier.level,
-    )
-    return CallOutcome(
-        call=call,
-        tool=tool,
-        code="denied",
-        gate="approval",
-        value=Content(inline=refusal.model_dump(mode="json")),
-        approval_id=earlier.approval_id,
-        decided_by=earlier.decided_by,
-        rule=earlier.rule,
-        denied=refusal,
-    )
-
-
-def denial(request: ApprovalRequest, action: str) -> Denial:
-    """What is kept of a request that a person denied, so that the same is not asked again."""
-    return Denial(
-        action=action,
-        approval_id=request.id,
-        decided_by=request.decided_by,
-        reason=request.reason,
-        decided_at=request.decided_at,
-        rule=request.rule,
-        level=request.level,
-    )
 
 
 def given_up(unknown: CallOutcome, asked: ApprovalRequest | None) -> CallOutcome:

@@ -8,7 +8,7 @@ from signoff.contracts.activity_messages import ModelReply, Response, Tally, Tur
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.frozen_model import Shape
-from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id, stood_for
 from signoff.contracts.limits import MAX_DENIALS_IN_A_ROW, MESSAGES_BYTES
 from signoff.contracts.message import CallPart, Message, ResultPart
 from signoff.contracts.names import RESPOND
@@ -57,6 +57,13 @@ class TurnRecord:
         """Whether the gates may have asked this already: of a completion whose rulings the turn has not heard yet."""
         coming = self.approval_id(f"c{self.completions}.")
         return self.entered < self.completions and self.result is None and approval_id.startswith(coming)
+
+    def open_call(self, approval_id: str) -> str:
+        """The call behind an approval id, that in whose place it stands if it stands in, while it has no outcome."""
+        named = parse_approval_id(approval_id)
+        call = "" if named is None or named.turn != self.key else stood_for(named.call)
+        view = self.calls.get(call)
+        return call if view is not None and view.outcome is None else ""
 
     def say(self, message: Message) -> None:
         """Append a message to the conversation."""

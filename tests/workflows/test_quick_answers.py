@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import pytest
 from desk_fixtures import Bench, Ledger, bench, catalog_of, no, pay_tool, yes
@@ -14,6 +15,7 @@ from signoff.contracts.ids import TurnKey
 from signoff.contracts.receipt import Receipt
 from signoff.store.questions import Questions
 from signoff.store.store import Store
+from signoff.testing.questions import answer
 from signoff.testing.scripted import calls, respond
 
 SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
@@ -87,6 +89,28 @@ async def test_a_withdrawal_that_comes_before_the_completion_counts(
     assert receipt.status == "accepted"
     assert [call.code for call in result.calls] == ["denied"]
     assert ledger.rows == []
+
+
+async def test_a_turn_that_asks_the_gates_itself_tells_them_since_when_its_reply_is_kept(
+    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gates asked in the model's activity and failed there; somebody approves, and the turn asks them again.
+
+    Without the time of the reply in `CallLoop.batch` what was answered meanwhile was asked a second time.
+    """
+    held, ledger = Held(monkeypatch, fails=True), Ledger()
+    async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
+        key = await desk.start()
+        await asked(desk, key)
+        (question,) = (await Questions(store).of_turns([key]))[key]
+        given = {"question_hash": question.question_hash, "received_at": datetime.now(UTC)}
+        decision = yes(key, **given)
+        await answer(store, decision)
+        receipt = await held_back(desk, asyncio.create_task(desk.signoff.decide(decision)), held)
+        result = await desk.signoff.result(key)
+        revisions = (await Questions(store).of_turns([key]))[key]
+    assert (receipt.status, [call.code for call in result.calls]) == ("accepted", ["ok"])
+    assert (len(ledger.rows), len(revisions)) == (1, 1)
 
 
 async def test_an_answer_to_what_is_never_asked_is_refused(

@@ -9,6 +9,7 @@ from temporalio.client import Client
 
 from signoff.contracts import names
 from signoff.contracts.completion import Completion, CompletionRequest
+from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.scripted import last_user_text
 
@@ -57,7 +58,10 @@ async def test_two_messages_are_answered_while_the_first_turn_waits_for_a_person
 async def test_what_a_person_denied_is_denied_at_once_in_every_later_turn_of_the_session(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """The same call in the next turn asks nobody, and names the first decision."""
+    """The same call in the next turn asks nobody, and names the first decision.
+
+    Before the gates were told, its question stayed in the store until its deadline, with nobody to hear an answer.
+    """
     async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), model()) as desk:
         session = talk(desk)
         await session.say("pay", "a")
@@ -67,11 +71,13 @@ async def test_what_a_person_denied_is_denied_at_once_in_every_later_turn_of_the
         await session.say("pay again", "b")
         assert await session.answer("b") == "pay: denied"
         result = await desk.signoff.result(session.turn_key("b"))
+        asked = await Questions(store).of_turns([session.turn_key("a"), session.turn_key("b")])
     denied = result.calls[0].denied
     assert denied is not None
     assert (denied.source, denied.reason, denied.decided_by) == ("repeat", "not this month", "approver")
     assert denied.approval_id == f"main.{session.key.session}.a.c1.1"
     assert PAY[0] == denied.tool
+    assert list(asked) == [session.turn_key("a")]
 
 
 @pytest.mark.parametrize("door", ["update", "signal"])

@@ -1,0 +1,92 @@
+"""A worker as its own process whose gates, asked about a call again, write what they ask and never answer.
+
+`held_worker.py ADDRESS STORE_URL TASK_QUEUE WAY LEDGER`. Its tests kill it there.
+"""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from desk_fixtures import AMOUNT_SCHEMA, Ledger, bench, catalog_of, pay_tool
+from temporalio import activity
+from temporalio.client import Client
+
+from signoff.activities import gate_activity
+from signoff.activities.worker_deps import Room
+from signoff.contracts import names
+from signoff.contracts.audit import AuditEntry
+from signoff.registry.catalog import Catalog
+from signoff.registry.results.tool_result import ToolFailure
+from signoff.registry.tool_context import ToolContext
+from signoff.store.store import open_store
+from signoff.temporal.converter import DATA_CONVERTER
+from signoff.testing.scripted import calls, respond
+
+PAY = {"amount": 20, "to": "Ana"}
+WAYS = ("changed", "in_doubt", "fallback")
+"""Why people are asked while a call is carried out: its tool changed, it is in doubt, or another tool failed."""
+
+
+def desk(way: str, ledger: Path, *, old: bool = False) -> Catalog:
+    """The tools of a way; `old`: as they were defined before."""
+
+    async def pay(args: dict[str, Any], ctx: ToolContext) -> str:
+        with ledger.open("a") as file:
+            file.write(f"{ctx.idempotency_key}\n")
+        return "paid"
+
+    async def fail(args: dict[str, Any], ctx: ToolContext) -> ToolFailure:
+        return ToolFailure("the market is shut")
+
+    properties = AMOUNT_SCHEMA["properties"] | ({} if old else {"note": {"type": "string"}})
+    tools = [pay_tool(Ledger(), handler=pay, input_schema=AMOUNT_SCHEMA | {"properties": properties})]
+    if way == "fallback":
+        free = {"requires_approval": False, "read_only": True, "fallbacks": ("pay",), "effect": ""}
+        tools.append(pay_tool(Ledger(), name="rates", handler=fail, **free))
+    return catalog_of(tools)
+
+
+def script(way: str) -> list[Any]:
+    """What the model says."""
+    return [calls(("rates" if way == "fallback" else "pay", PAY)), respond("done")]
+
+
+@contextlib.asynccontextmanager
+async def held(
+    address: str, store_url: str, task_queue: str, way: str, ledger: Path
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The worker's process; killed at the end if it still runs."""
+    given = (str(Path(__file__)), address, store_url, task_queue, way, str(ledger))
+    process = await asyncio.create_subprocess_exec(sys.executable, *given)
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def work(address: str, store_url: str, task_queue: str, way: str, ledger: Path) -> None:
+    """Run until killed."""
+    write = gate_activity.write
+
+    async def held_back(room: Room, entries: Sequence[AuditEntry]) -> None:
+        await write(room, entries)
+        # What the gates say of a completion they say in the model's activity.
+        if activity.info().activity_type == names.GATE:
+            await asyncio.Event().wait()
+
+    gate_activity.write = held_back
+    client = await Client.connect(address, data_converter=DATA_CONVERTER)
+    async with (
+        open_store(store_url) as store,
+        bench(client, store, task_queue, desk(way, ledger), script(way)),
+    ):
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(work(*sys.argv[1:5], Path(sys.argv[5])))

@@ -1,0 +1,115 @@
+"""Nobody is asked twice where a worker is lost between a question and the turn that asks it."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from desk_fixtures import bench, yes
+from held_worker import WAYS, desk, held, script
+from temporalio.client import Client
+
+from signoff.approvals.digest import question_hash
+from signoff.contracts.approval import Question
+from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.contracts.message import user_message
+from signoff.contracts.names import ENGINE
+from signoff.contracts.person import Principal
+from signoff.contracts.turn import TurnInput
+from signoff.engine.turn_client import Signoff
+from signoff.store.questions import Questions
+from signoff.store.store import Store, open_store
+from signoff.store.tickets import ticket_key
+from signoff.testing.questions import answer
+
+CALLS = {"changed": "c1.1", "in_doubt": "c1.1", "fallback": "c1.1001"}
+PATIENCE = timedelta(seconds=60)
+
+
+async def asked(store: Store, approval: str, revision: int = 1) -> Question:
+    """The question of that revision, once it lies in the store."""
+    while True:
+        rows = await Questions(store).read(approval)
+        if rows is not None and rows.latest.revision >= revision:
+            return rows.latest
+        await asyncio.sleep(0.03)
+
+
+async def start(signoff: Signoff, key: TurnKey) -> None:
+    """Start the turn."""
+    turn = TurnInput(
+        engine=ENGINE,
+        session_id=key.session,
+        turn_id=key.turn,
+        actor="desk",
+        messages=(user_message("go"),),
+        principal=Principal(user="guest", name="Guest"),
+    )
+    await signoff.start_turn(turn)
+
+
+async def asked_late(signoff: Signoff, store: Store, way: str, key: TurnKey) -> Question:
+    """What people are asked while the turn's call is carried out."""
+    approval = ApprovalKey(key, CALLS[way]).id
+    if way == "fallback":
+        return await asked(store, approval)
+    first = await asked(store, approval)
+    if way == "in_doubt":
+        # Another worker, which is lost, has begun it.
+        await store.claim(ticket_key(first.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
+    decision = yes(key, question_hash=question_hash(first), received_at=datetime.now(UTC))
+    await answer(store, decision)
+    assert (await signoff.decide(decision)).status == "accepted"
+    return await asked(store, approval, 2)
+
+
+def lines(ledger: Path) -> int:
+    """How often the tool had its effect."""
+    return len(ledger.read_text().splitlines())
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_an_answer_while_no_worker_is_there_counts_for_the_question_it_was_given_to(
+    way: str, client: Client, task_queue: str, tmp_path: Path
+) -> None:
+    """The worker dies before its turn hears of the question; somebody approves it, and another worker comes.
+
+    Without `_may_come` the answer was refused, as one to a revision or call that the turn did not know, which voids a
+    yes; without `asked_since` in what the gates are asked again, people were asked once more about the same.
+    """
+    key, url, ledger = TurnKey("main", task_queue, task_queue), f"sqlite:///{tmp_path}/signoff.db", tmp_path / "ledger"
+    signoff = Signoff(client, task_queue=task_queue, patience=PATIENCE)
+    async with open_store(url) as store:
+        if way == "changed":
+            async with bench(client, store, task_queue, desk(way, ledger, old=True), script(way)) as before:
+                await start(signoff, key)
+                await before.waiting(key)
+        async with held(client.service_client.config.target_host, url, task_queue, way, ledger) as process:
+            if way != "changed":
+                await start(signoff, key)
+            question = await asyncio.wait_for(asked_late(signoff, store, way, key), 60)
+            process.kill()
+            await process.wait()
+        await _taken_up(client, store, task_queue, way, key, question, ledger)
+
+
+async def _taken_up(
+    client: Client, store: Store, task_queue: str, way: str, key: TurnKey, question: Question, ledger: Path
+) -> None:
+    given = {"revision": question.revision, "question_hash": question_hash(question), "received_at": datetime.now(UTC)}
+    decision = yes(key, CALLS[way], **given)
+    await answer(store, decision)
+    sending = asyncio.create_task(Signoff(client, task_queue=task_queue, patience=PATIENCE).decide(decision))
+    async with bench(client, store, task_queue, desk(way, ledger), script(way)) as back:
+        receipt = await sending
+        result = await asyncio.wait_for(back.signoff.result(key), 90)
+        await back.replays(key)
+    rows = await Questions(store).read(ApprovalKey(key, CALLS[way]).id)
+    assert (receipt.status, receipt.state) == ("accepted", "approved")
+    assert [call.code for call in result.calls] == ["ok"]
+    assert rows is not None
+    assert (rows.latest.revision, [each.void for each in rows.answers]) == (
+        question.revision,
+        [False] * len(rows.answers),
+    )
+    assert lines(ledger) == 1
