@@ -104,7 +104,7 @@ def draw_card(question: Question, declaration: Mapping[str, Any], args: Mapping[
         args=args,
         schema=declaration["input_schema"],
         # Both: what a question leaves out of them must not show what the tool itself declares secret.
-        secrets=tuple({*question.secrets, *declaration["secret_arguments"]}),
+        secrets=tuple({*question.secrets, *declaration["secrets"]}),
         show=question.show,
         agent_says=question.agent_says,
         note=question.note,

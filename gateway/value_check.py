@@ -17,7 +17,7 @@ def value_pages(loaded: LoadedRequest) -> list[Sequence[Value]]:
     """Every value of a request, in the pages in which people open them."""
     declared = loaded.declaration
     # Both, as for the card: what a question leaves out of them must not show what the tool itself declares secret.
-    secrets = {*loaded.request.secrets, *declared["secret_arguments"]}
+    secrets = {*loaded.request.secrets, *declared["secrets"]}
     return pages_of(every_value(loaded.args, declared["input_schema"], secrets))
 
 

@@ -1,6 +1,7 @@
 """What is wrong with declared actors, found when the catalog is built."""
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import ID_PATTERN, is_id
@@ -8,12 +9,14 @@ from signoff.contracts.names import READ_REST, RESPOND
 from signoff.formats.nearest_name import did_you_mean
 from signoff.keys.secret_references import FORMS, literal_secrets
 from signoff.registry.actor import Actor
-from signoff.registry.conduct import check_mode
 from signoff.registry.extras import extra_of_model, missing_extra
 from signoff.registry.gates.actor_filters import check_filters
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.respond_form import respond_form
 from signoff.registry.results.domain_data import check_merge, schema_text
+
+_MODES: Final = ("parallel", "sequential")
+_ON_FAILURE: Final = ("continue", "abort_siblings")
 
 
 def check_actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, Actor]:
@@ -33,7 +36,7 @@ def check_actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, A
         _check_case(actor, spelled)
         _check_secrets(actor)
         check_filters(actor, registry)
-        check_mode(actor)
+        _check_mode(actor)
         _check_domain_data(actor)
         known[actor.name] = actor
     return known
@@ -88,3 +91,15 @@ def _check_domain_data(actor: Actor) -> None:
 def wrong_actor(actor: Actor, field: str, value: object, why: str) -> ConfigError:
     """The error about one field of an actor."""
     return ConfigError(f"actor `{actor.name}` {why}", actor=actor.name, field=field, value=value)
+
+
+def _check_mode(actor: Actor) -> None:
+    for field, value, allowed in (("mode", actor.mode, _MODES), ("on_failure", actor.on_failure, _ON_FAILURE)):
+        if value not in allowed:
+            words = ", ".join(f"`{each}`" for each in allowed)
+            raise ConfigError(
+                f"actor `{actor.name}` has `{field}` `{value}`; allowed: {words}",
+                actor=actor.name,
+                field=field,
+                value=value,
+            )

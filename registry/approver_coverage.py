@@ -20,7 +20,7 @@ from signoff.registry.gates.inventory import InventoryRow, inventory
 def check_deciders(catalog: Catalog, people: Directory, *, by_login: Collection[str] = ()) -> None:
     """Raises `ConfigError` for a tool whose request no tenant's active people could ever approve.
 
-    That is: it names a role that nobody has, asks nobody there is, or asks more people than are eligible.
+    That is: it names a role that nobody has, asks or escalates to nobody there is, or asks more than are eligible.
     `by_login` are the roles that people may have whom nobody declares; how many of them there are is not known.
     """
     active = [person for person in people.all() if person.active]
@@ -71,6 +71,13 @@ def _problems(
             field = "approvers" if approver in row.approvers else "escalate_to"
             near = did_you_mean(role, roles) or "; give it to somebody in `people`, or leave it out"
             yield field, f"names the role `{role}` in `{field}`, which no active person has{near}"
+    later = policy.escalate_to
+    if later and coming.isdisjoint(later) and not any(_eligible(later, here) for here in _tenants(active)):
+        asked = ", ".join(f"`{each}`" for each in later)
+        yield (
+            "escalate_to",
+            f"escalates to {asked}, but no active person is one of them: add one to `people`, or name others",
+        )
     # Those to whom a call escalates count: the quorum may be met by them as well, only later.
     most = max(len({each.person_id or each.id for each in _eligible(named, here)}) for here in _tenants(active))
     if policy.edit == "propose" and most < fewest + 1 and coming.isdisjoint(named) and not policy.allow_self_approval:

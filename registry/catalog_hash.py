@@ -1,6 +1,6 @@
 """The hash of a catalog: one text for all that decides what it does."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.policy.compiled_policy import CompiledPolicy, CompiledRules
@@ -8,9 +8,9 @@ from signoff.registry.actor import Actor
 from signoff.registry.actor_checks import wrong_actor
 from signoff.registry.cel_context import ContextFields
 from signoff.registry.manifest.channel_sections import Channels
-from signoff.registry.registry import ToolRegistry
+from signoff.registry.registry import ToolRegistry, tool_content
 from signoff.registry.results.destinations import Distribution
-from signoff.registry.scope_content import scope_content
+from signoff.registry.scopes.route import Level, Listed, Step, uses
 
 
 def catalog_hash(
@@ -73,7 +73,7 @@ def _actor_content(actor: Actor) -> dict[str, object]:
         "tools": actor.tools,
         **_filters(actor),
         **_conduct(actor),
-        **scope_content(actor),
+        **_scope_content(actor),
         **_domain(actor),
         "limits": actor.limits.model_dump(mode="json"),
         "model_settings": dict(actor.model_settings),
@@ -85,3 +85,44 @@ def _actor_content(actor: Actor) -> dict[str, object]:
     except NotCanonical as error:
         raise wrong_actor(actor, "model_settings", "", f"has settings that are not plain JSON: {error}") from None
     return content
+
+
+def _scope_content(actor: Actor) -> dict[str, object]:
+    """What the hash of an actor holds of its own tools and routes, where it has some."""
+    given = {
+        "own_tools": _contents(actor.own_tools),
+        "routes": [
+            {**_level(route), "steps": [{**_level(step), **_data(step)} for step in route.steps]}
+            for route in actor.routes
+        ],
+        "shadowing": "" if actor.shadowing == "forbid" else actor.shadowing,
+        "selects": actor.select is not None,
+    }
+    return {name: value for name, value in given.items() if value}
+
+
+def _level(level: Level) -> dict[str, object]:
+    return {
+        "name": level.name,
+        "description": level.description,
+        "tools": _contents(level.tools),
+        "mode": level.mode,
+        "tool_filter": level.tool_filter,
+        "selects": level.select is not None,
+    }
+
+
+def _data(step: Step) -> dict[str, object]:
+    return {"requires": step.requires, "collect": dict(step.collect)}
+
+
+def _contents(listed: Iterable[Listed]) -> list[dict[str, object]]:
+    return [
+        {
+            "tool": use.tool if isinstance(use.tool, str) else tool_content(use.tool),
+            "optional": use.optional,
+            "min_step": use.min_step,
+            "loosens": use.loosens,
+        }
+        for use in uses(tuple(listed))
+    ]

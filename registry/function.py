@@ -1,73 +1,50 @@
-"""A tool out of a typed async function: schema from its signature, words from its docstring, values by pydantic."""
+"""Makes a tool of a typed async function: schema from its signature, words from its docstring, values by pydantic."""
 
 import dataclasses
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any, Final, Required, TypedDict, Unpack, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    NamedTuple,
+    ParamSpec,
+    TypeAlias,
+    get_type_hints,
+    overload,
+)
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails
 
-from signoff.contracts.errors import RegistrationError
-from signoff.contracts.usage import UsageLimit
+from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.formats.json_schema import Problem, place_told
-from signoff.policy.approval_policy import RequiresApproval
-from signoff.registry.capabilities import Capabilities
-from signoff.registry.docstring import parse_docstring
-from signoff.registry.hooks import Available, Handler, InputCheck, PermissionCheck, Probe
-from signoff.registry.results.annotated_record import Filter
-from signoff.registry.tool import BypassRouting, Concurrency, Routing, Scope, Tool, Validation
+from signoff.formats.nearest_name import cut
+from signoff.registry.hooks import Handler, InputCheck
+from signoff.registry.tool import UNDECLARED, Tool, ToolOptions, refuse_tool
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_fields import Flaw
+
+P = ParamSpec("P")
+ToolFunction: TypeAlias = Callable[..., Awaitable[Any]]
 
 _UNPASSABLE: Final = {
     inspect.Parameter.POSITIONAL_ONLY: "positional only",
     inspect.Parameter.VAR_POSITIONAL: "`*args`",
     inspect.Parameter.VAR_KEYWORD: "`**kwargs`",
 }
-
-
-class ToolFields(TypedDict, total=False):
-    """The fields of a `Tool` that a function does not give by itself; `name` and `description` override its own."""
-
-    scope: Required[Scope]
-    name: str
-    description: str
-    output_schema: Mapping[str, Any] | None
-    routing: Routing
-    bypass_routing: BypassRouting | None
-    justification: str
-    requires_approval: RequiresApproval
-    tags: tuple[str, ...]
-    peer_exposed: bool
-    title: str
-    effect: str
-    secrets: tuple[str, ...]
-    version: str
-    read_only: bool
-    idempotent: bool
-    timeout: float
-    max_result_chars: int | None
-    task_queue: str
-    toolset: str
-    plugin: str
-    concurrency: Concurrency
-    attempts: int | None
-    fallbacks: tuple[str, ...]
-    tenants: tuple[str, ...] | None
-    hours: tuple[str, ...]
-    usage_limit: UsageLimit | None
-    updates: tuple[str, ...]
-    validation: Validation
-    capabilities: Capabilities
-    untrusted_output: bool
-    return_direct: bool
-    filters: Mapping[str, Filter]
-    available: Available | None
-    check_permissions: PermissionCheck | None
-    probe: Probe | None
-    site: str
+_SHOWN_CHARS: Final = 60
+_FORM: Final = "write `@tool(scope=...)` above an `async def`, or `@tool` where the manifest gives the scope"
+_SECTION: Final = re.compile(
+    r"^(Args|Arguments|Parameters|Returns|Return|Raises|Yields|Examples?|Notes?|See Also):\s*$"
+)
+_ARGUMENTS: Final = frozenset({"Args", "Arguments", "Parameters"})
+_ENTRY: Final = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
 
 
 # Titles repeat the arguments' names, and the model would be sent all of them with every completion.
@@ -94,19 +71,61 @@ class _Signature:
         return {field.name: vars(arguments)[field.name] for field in dataclasses.fields(arguments)}
 
 
-def tool(**fields: Unpack[ToolFields]) -> Callable[[Callable[..., Awaitable[Any]]], Tool]:
-    """Declare the decorated async function as a `Tool`. Raises `RegistrationError`."""
-    return lambda function: from_function(function, **fields)
+class ToolDecorator(Generic[P]):
+    """Declares the decorated async function as a `Tool`; its keywords are the fields of `ToolOptions`."""
+
+    def __init__(self, options: Callable[P, object]) -> None:
+        self.__signature__ = inspect.signature(options)
+
+    # No keyword of `P` is a function by position, which mypy cannot know.
+    @overload
+    def __call__(self, function: ToolFunction, /) -> Tool: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def __call__(self, *args: P.args, **fields: P.kwargs) -> Callable[[ToolFunction], Tool]: ...
+
+    def __call__(self, *args: Any, **fields: Any) -> Any:
+        """Returns the tool of a function, or with keywords the decorator of one. Raises `ConfigError`."""
+        if not args:
+            return lambda function: tool_from_function(function, fields)
+        if len(args) > 1 or fields or not (callable(args[0]) or isinstance(args[0], Tool)):
+            why = f"`@tool` takes keywords alone, and `{cut(repr(args[0]), _SHOWN_CHARS)}` is none; {_FORM}"
+            raise ConfigError(why, field="handler")
+        return tool_from_function(args[0], {})
 
 
-def from_function(function: Callable[..., Awaitable[Any]], **fields: Unpack[ToolFields]) -> Tool:
-    """The `Tool` of a typed async function; a parameter annotated `ToolContext` receives the context.
+tool: Final = ToolDecorator(ToolOptions)
+"""`@tool(scope=..., ...)` above an async function makes a `Tool` of it; bare, it leaves the scope to the manifest."""
 
-    Raises `RegistrationError` when a parameter has no type, or one that has no JSON Schema.
+
+def _typed(
+    options: Callable[P, object],
+) -> Callable[[Callable[[ToolFunction, Mapping[str, Any]], Tool]], Callable[Concatenate[ToolFunction, P], Tool]]:
+    """Gives a function of fields the keywords of `options`, for those who read and check types."""
+
+    def typed(make: Callable[[ToolFunction, Mapping[str, Any]], Tool]) -> Callable[Concatenate[ToolFunction, P], Tool]:
+        def made(function: ToolFunction, /, *args: P.args, **fields: P.kwargs) -> Tool:
+            return make(function, fields)
+
+        first = inspect.Parameter("function", inspect.Parameter.POSITIONAL_ONLY)
+        signature = inspect.signature(options)
+        vars(made)["__signature__"] = signature.replace(parameters=(first, *signature.parameters.values()))
+        return made
+
+    return typed
+
+
+def tool_from_function(function: Any, fields: Mapping[str, Any]) -> Tool:
+    """Makes the `Tool` of a typed async function; a parameter annotated `ToolContext` receives the context.
+
+    Raises `ConfigError` for what is no function, and `RegistrationError` for a keyword that is no field, or a parameter
+    without a type, or of one that has no JSON Schema.
     """
-    name = fields.get("name", function.__name__)
+    own = _function_name(function)
+    name = str(fields.get("name") or own)
     if not inspect.iscoroutinefunction(function):
-        raise _refuse(name, "handler", "has a handler that is not `async def`; handlers are async only")
+        kind = "a lambda" if name == "<lambda>" else "a plain `def`"
+        raise _refuse(name, "handler", f"needs `handler` to be `async def`, but it is {kind}; handlers are async only")
     words = parse_docstring(function.__doc__)
     signature = _signature(function, name, words.arguments)
     # Below other decorators: the site is where the author wrote the function.
@@ -114,19 +133,42 @@ def from_function(function: Callable[..., Awaitable[Any]], **fields: Unpack[Tool
     given: dict[str, Any] = {
         "name": name,
         "description": words.summary,
+        "scope": UNDECLARED,
         "site": f"{code.co_filename}:{code.co_firstlineno}",
         **fields,
     }
-    return Tool(
-        input_schema=_json_schema(signature, name),
-        handler=_handler(function, signature),
-        validate_input=_input_check(signature),
-        **given,
-    )
+    made: dict[str, Any] = {
+        "input_schema": _json_schema(signature, name),
+        "handler": _handler(function, signature),
+        "validate_input": _input_check(signature),
+    }
+    doubled = next((each for each in made if each in given), None)
+    if doubled is not None:
+        why = f"has `{doubled}` among its keywords, which its function's signature gives; declare a `Tool` instead"
+        raise _refuse(name, doubled, why)
+    return Tool(**given, **made)
+
+
+from_function: Final = _typed(ToolOptions)(tool_from_function)
+"""`from_function(function, scope=..., ...)`: `@tool` as a function."""
+
+
+def _function_name(function: Any) -> str:
+    # A class is called to make an object, not for a call of a tool; a `Tool` has been declared already.
+    if isinstance(function, Tool):
+        raise _refuse(function.name, "handler", "is declared twice; drop one `@tool`")
+    if not inspect.isroutine(function):
+        kind = (
+            f"the class `{function.__name__}`"
+            if isinstance(function, type)
+            else f"`{cut(repr(function), _SHOWN_CHARS)}`"
+        )
+        raise ConfigError(f"`@tool` is for functions, and {kind} is none; {_FORM}", field="handler")
+    return function.__name__
 
 
 def _refuse(name: str, field: str, why: str) -> RegistrationError:
-    return RegistrationError(f"tool `{name}` {why}", tool_name=name, field=field, value="")
+    return refuse_tool(name, Flaw(field, "", why))
 
 
 def _signature(function: Callable[..., Any], name: str, words: Mapping[str, str]) -> _Signature:
@@ -210,3 +252,43 @@ def _problem(error: ErrorDetails) -> Problem:
 
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
+
+
+class Docstring(NamedTuple):
+    """The words before the first section, and one sentence an argument."""
+
+    summary: str
+    arguments: dict[str, str]
+
+
+def parse_docstring(text: str | None) -> Docstring:
+    """Reads a Google-style docstring: what a function does and what each argument means; what is not there is empty."""
+    summary: list[str] = []
+    sections: dict[str, list[str]] = {}
+    section = ""
+    for line in inspect.cleandoc(text or "").splitlines():
+        # Only without indent: `Returns:` within the words about an argument is part of those words.
+        heading = _SECTION.match(line)
+        if heading:
+            section = heading[1]
+        elif section:
+            sections.setdefault(section, []).append(line)
+        else:
+            summary.append(line)
+    lines = [line for name in sections if name in _ARGUMENTS for line in sections[name]]
+    return Docstring("\n".join(summary).strip(), _entries(lines))
+
+
+def _entries(lines: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    current, depth = "", 0
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        entry = _ENTRY.match(line)
+        # What is indented further goes on with the entry, even if it looks like `name: words`.
+        if entry and (not current or indent <= depth):
+            current, depth = entry[1], indent
+            found[current] = entry[2].strip()
+        elif current and line.strip():
+            found[current] = f"{found[current]} {line.strip()}".strip()
+    return found

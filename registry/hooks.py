@@ -7,7 +7,11 @@ and a `Hook` here, and the gate or activity that asks it.
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast, get_args
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core.core_schema import no_info_plain_validator_function
 
 from signoff.contracts.call import Pinned
 from signoff.contracts.canonical_json import sha256_hex
@@ -78,6 +82,8 @@ class Hook(Generic[A]):
     """Reads what a function returned; None when that is no answer."""
     style: Literal["async", "plain", "any"] = "async"
     """Whether it is `async def`, a plain function, or either; a plain one of `any` is run in a thread."""
+    remedy: str = ""
+    """What else can be done about a function of another form."""
     seconds: float = 2.0
     """How long it has to answer; hooks of style `plain` are pure and have no limit."""
 
@@ -86,6 +92,18 @@ class Hook(Generic[A]):
         """How such a function begins, such as `async def (args, context)`."""
         arguments = f"({', '.join(self.takes)})"
         return arguments if self.style == "any" else f"{'async ' if self.style == 'async' else ''}def {arguments}"
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Lets a hook stand in an annotation: a field of a model that takes functions of its form alone."""
+        optional = type(None) in get_args(source)
+
+        def check(function: object) -> object:
+            objection = "" if optional and function is None else self.objection(function)
+            if objection:
+                raise PydanticCustomError("hook", "{why}", {"why": objection})
+            return function
+
+        return no_info_plain_validator_function(check)
 
     def flaw(self, function: object) -> str:
         """Returns why `function` is no such hook, as words that follow its name; empty if it is one."""
@@ -103,7 +121,7 @@ class Hook(Generic[A]):
     def objection(self, function: object, field: str = "") -> str:
         """Returns `needs FIELD to be FORM, but it ...` for a function that is no such hook; empty if it is one."""
         flaw = self.flaw(function)
-        return f"needs `{field or self.field}` to be `{self.form}`, but it {flaw}" if flaw else ""
+        return f"needs `{field or self.field}` to be `{self.form}`, but it {flaw}{self.remedy}" if flaw else ""
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -218,7 +236,9 @@ def _parse_names(returned: object) -> frozenset[str] | None:
     return frozenset(cast(Iterable[str], returned)) if right else None
 
 
-HANDLER: Final = Hook[object](field="handler", takes=("args", "context"))
+HANDLER: Final = Hook[object](
+    field="handler", takes=("args", "context"), remedy="; or declare an `async def` of typed arguments with `@tool`"
+)
 AVAILABLE: Final = Hook[bool](field="available", takes=("context",), parse=_parse_available)
 CHECK_PERMISSIONS: Final = Hook[Permission](
     field="check_permissions", takes=("args", "context"), parse=parse_permission

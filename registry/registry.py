@@ -1,16 +1,13 @@
 """The closed set of tools of one process: exact names, no change after it is made (P01-P14)."""
 
-import dataclasses
 import hashlib
 from collections.abc import Iterable
 
 from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.errors import RegistrationError
-from signoff.policy.approval_policy import ApprovalPolicy
-from signoff.registry.capabilities import NO_CAPABILITIES
-from signoff.registry.conduct import check_fallbacks
 from signoff.registry.tool import Tool
-from signoff.registry.tool_checks import check_declaration
+from signoff.registry.tool_checks import check_declaration, check_fallbacks
+from signoff.registry.tool_fields import hashed_content
 
 
 class ToolRegistry:
@@ -80,47 +77,5 @@ def definition_hash(tool: Tool) -> str:
 
 
 def tool_content(tool: Tool) -> dict[str, object]:
-    """Everything of a tool that a hash covers: its declaration but for its functions."""
-    policy = tool.requires_approval
-    return {
-        "definition": definition_hash(tool),
-        "description": tool.description,
-        "title": tool.title,
-        "output_schema": tool.output_schema,
-        "justification": tool.justification,
-        "bypass_reason": tool.bypass_routing.reason if tool.bypass_routing else "",
-        "requires_approval": _policy_content(policy) if isinstance(policy, ApprovalPolicy) else policy,
-        "tags": tool.tags,
-        "peer_exposed": tool.peer_exposed,
-        # RFC 8785 writes both alike; without a float `canonical_json` takes its quick way.
-        "timeout": int(tool.timeout) if tool.timeout == int(tool.timeout) else tool.timeout,
-        "max_result_chars": tool.max_result_chars,
-        "task_queue": tool.task_queue,
-        "toolset": tool.toolset,
-        "plugin": tool.plugin,
-        **_if_declared("validation", tool.validation, "strict"),
-        **({} if tool.capabilities == NO_CAPABILITIES else {"capabilities": dataclasses.asdict(tool.capabilities)}),
-        **_if_declared("untrusted_output", tool.untrusted_output, False),
-        **_if_declared("return_direct", tool.return_direct, False),
-        **_if_declared("concurrency", tool.concurrency, "safe"),
-        **_if_declared("attempts", tool.attempts, None),
-        **_if_declared("fallbacks", tool.fallbacks, ()),
-        **_if_declared("tenants", tool.tenants, None),
-        **_if_declared("updates", tool.updates, ()),
-        **_if_declared("hours", tool.hours, ()),
-        **({} if tool.usage_limit is None else {"usage_limit": tool.usage_limit.content}),
-        **_if_declared("filters", sorted(tool.filters), []),
-        **_if_declared("always_include", tool.always_include, False),
-        **_if_declared("asks_whether_available", tool.available is not None, False),
-        **_if_declared("checks_permissions", tool.check_permissions is not None, False),
-    }
-
-
-def _policy_content(policy: ApprovalPolicy) -> dict[str, object]:
-    # Left out where it is not given, as by `_if_declared`: the hashes of policies without it stay what they were.
-    return policy.model_dump(mode="json", exclude={"notify"} if policy.notify is None else None)
-
-
-def _if_declared(key: str, value: object, default: object) -> dict[str, object]:
-    """What is added to the hash of a tool only where it is used: the hashes of all other tools stay what they were."""
-    return {} if value == default else {key: value}
+    """Everything of a tool that a hash covers: its declaration, and which functions it has."""
+    return {"definition": definition_hash(tool), **hashed_content(tool)}

@@ -3,20 +3,48 @@
 import dataclasses
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
-from typing import Any, Final, Literal, TypeAlias
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias, cast
+
+import pydantic
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    SkipValidation,
+    ValidationError,
+    model_validator,
+)
+from pydantic.dataclasses import dataclass
+from pydantic_core import ArgsKwargs
 
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import RegistrationError
+from signoff.contracts.limits import MAX_ATTEMPTS
 from signoff.contracts.usage import UsageLimit
+from signoff.formats.durations import Seconds
 from signoff.formats.json_schema import CompiledSchema, compile_schema
 from signoff.policy.approval_policy import ApprovalPolicy, RequiresApproval
 from signoff.policy.facts import ToolFacts
 from signoff.registry.capabilities import NO_CAPABILITIES, Capabilities
-from signoff.registry.hooks import Available, Handler, InputCheck, PermissionCheck, Probe
+from signoff.registry.hooks import (
+    AVAILABLE,
+    CHECK_PERMISSIONS,
+    HANDLER,
+    PROBE,
+    VALIDATE_INPUT,
+    Available,
+    Handler,
+    InputCheck,
+    PermissionCheck,
+    Probe,
+)
 from signoff.registry.results.annotated_record import Filter
 from signoff.registry.secret_arguments import secret_paths, uncovered
+from signoff.registry.tool_fields import DEFINITION, IN_CODE, FieldSpec, Flaw, Names, flaw_of, tool_fields
 
 Scope: TypeAlias = Literal["generalist", "specialist"]
 Routing: TypeAlias = Literal["routed", "bypass"]
@@ -25,90 +53,218 @@ Validation: TypeAlias = Literal["strict", "warn", "off"]
 
 DEFAULT_TIMEOUT: Final = 300.0
 REPEATABLE_TRIES: Final = 3
+UNDECLARED: Final = cast(Scope, "")
+"""The scope of a function under a bare `@tool`; a registry refuses it, unless the manifest says which it is."""
+
 # `<string>` is where dataclasses say that the methods they write come from.
 _OWN_FRAMES: Final = (__file__, dataclasses.__file__, "<string>")
+_PYDANTIC: Final = str(Path(pydantic.__file__).parent)
+_CONFIG: Final = ConfigDict(strict=True, extra="forbid", use_attribute_docstrings=True, arbitrary_types_allowed=True)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class BypassRouting:
     """Why a specialist tool needs no routing (B10)."""
 
     reason: str
+    """A real one."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tool:
-    """A declared tool. The record is checked when a `ToolRegistry` is made of it (B17), not before.
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class ToolOptions:
+    """What an author says of a tool beside its function: the keywords of `@tool`.
 
-    `handler` is `async (args, context)`; `effect` a sentence with `{argument}` places, for people who approve.
-    `secrets` are names of top-level arguments that are masked; schema `writeOnly` adds to them, nested names dotted.
-    `timeout` is in seconds, `max_result_chars` in code points, `version` the author's own text.
-    `validate_input` is a pure check after the schema's, before any policy or person sees the arguments (gate 9); it
-    may answer with `Correction` ones. `validation` says what a misfit with the schema does: `strict` refuses the call,
-    `warn` tells of it, `off` does not look (X09).
-    `available` (gate 8) and `check_permissions` (gate 10) are asked before each call and again where it runs.
-    `capabilities` are what the handler is given in `context.capabilities` (gate 12).
-    What is read as text from outside (`untrusted_output`) reaches the model between fences (E49); a call of a tool with
-    `return_direct` that succeeds ends the turn with its value (E50).
-    `concurrency`: `exclusive` runs alone, `safe` beside others (X16). `attempts` is how often it is tried when a
-    connection breaks; None is by nature, see `tries`. `fallbacks` are tried in its place, in order (F40).
-    `tenants` are those for whom it exists, None: for all, `()`: for nobody.
-    `hours` are the windows in which it is there, see formats/hours.py; `()` is always. `usage_limit` is how often it
-    may be used (F18): a use is taken with the ticket of a call and given back when it failed.
-    `updates` are the data and fields of the context that its results may change, and no others (F44).
-    `filters` are by destination: what each gets of a record that the handler returns (B36).
-    `always_include` is for the framework's own tools: no actor's list or toolset leaves them out (X25).
-    `probe` finds out whether a call happened of which nobody knows, before people are asked.
-    `place` is where an actor, route or step has it as its own; the catalog says it, never its author.
-    `site` is where it was declared, `file:line`, or empty when that cannot be known (B20).
+    Each field is declared here and nowhere else, see `tool_fields`.
     """
 
-    name: str
-    description: str
-    input_schema: Mapping[str, Any]
-    handler: Handler
-    scope: Scope
+    name: Annotated[str, SkipValidation] = ""
+    """The key of the section: `[A-Za-z0-9_-]{1,64}`, exact, case-sensitive. `respond` is reserved."""
+    description: Annotated[str, FieldSpec(unset="the docstring")] = ""
+    """What the model reads."""
     output_schema: Mapping[str, Any] | None = None
-    routing: Routing = "routed"
-    bypass_routing: BypassRouting | None = None
+    """JSON Schema of the result; a misfit fails the call.
+
+    [results.md](results.md#output-schemas).
+    """
+    # What B17 puts in order is looked at when a registry is made, not here.
+    scope: Annotated[Scope, SkipValidation, FieldSpec(hashed="definition", unset="required")] = UNDECLARED
+    """Who owns its calls: `generalist`, the application, or `specialist`, one actor alone."""
+    routing: Annotated[Routing, SkipValidation, DEFINITION] = "routed"
+    """How its calls are dispatched: `routed` or `bypass`."""
+    bypass_routing: Annotated[BypassRouting | None, FieldSpec(unset="")] = None
+    """Why it bypasses routing: `{reason: ...}`, a real one, for `bypass`."""
     justification: str = ""
-    requires_approval: RequiresApproval = False
-    tags: tuple[str, ...] = ()
+    """Why one actor alone has it; required for a specialist."""
+    requires_approval: Annotated[
+        RequiresApproval, FieldSpec(key=bool | dict[str, Any], form="false, true or a policy")
+    ] = False
+    """Whether people are asked: `false`, `true`, or as a policy says."""
+    tags: Names = ()
+    """Words for rules."""
     peer_exposed: bool = False
-    title: str = ""
-    effect: str = ""
-    secrets: tuple[str, ...] = ()
-    version: str = "1"
-    read_only: bool = False
-    idempotent: bool = False
-    timeout: float = DEFAULT_TIMEOUT
-    max_result_chars: int | None = None
-    task_queue: str = ""
-    toolset: str = ""
-    plugin: str = ""
+    """Recorded for other agents; nothing publishes it yet."""
+    title: Annotated[str, DEFINITION] = ""
+    """A short name for people."""
+    effect: Annotated[str, FieldSpec(hashed="definition", unset="tool and first arguments")] = ""
+    """The sentence of the card, with `{argument}` places."""
+    secrets: Annotated[Names, DEFINITION] = ()
+    """Arguments that are masked everywhere; schema `writeOnly` adds to them, also nested, in alternatives, items and
+    references."""
+    version: Annotated[str, DEFINITION] = "1"
+    """Yours. A new one makes approvals given before stale."""
+    read_only: Annotated[bool, DEFINITION] = False
+    """It changes nothing: no ticket, run again after a crash."""
+    idempotent: Annotated[bool, DEFINITION] = False
+    """It may run again under the same key."""
+    timeout: Annotated[
+        float, Field(gt=0, allow_inf_nan=False), FieldSpec(key=Seconds, form="above 0 seconds", unset="`5m`")
+    ] = DEFAULT_TIMEOUT
+    """Seconds, or `30s`, `5m`, for one run."""
+    max_result_chars: Annotated[
+        int | None,
+        Field(ge=1),
+        FieldSpec(
+            form="a whole number above 0, or none",
+            aliases=("max_result_size_chars", "maxResultSizeChars"),
+            unset="share of 80,000",
+        ),
+    ] = None
+    """How much of its result the model reads at most, in characters."""
+    task_queue: Annotated[str, FieldSpec(unset="the common queue")] = ""
+    """Where its worker listens, if not the common queue."""
     concurrency: Concurrency = "safe"
-    attempts: int | None = None
-    fallbacks: tuple[str, ...] = ()
-    tenants: tuple[str, ...] | None = None
-    hours: tuple[str, ...] = ()
-    usage_limit: UsageLimit | None = None
-    updates: tuple[str, ...] = ()
+    """`safe`: beside others. `exclusive`: nothing else of the completion runs meanwhile.
+
+    [Below](#calls-of-one-completion).
+    """
+    attempts: Annotated[
+        int | None,
+        Field(ge=1, le=MAX_ATTEMPTS),
+        FieldSpec(form=f"a whole number from 1 to {MAX_ATTEMPTS}, or none", unset="3 for those, else 1"),
+    ] = None
+    """How often it is tried when a connection breaks or times out, 1 to 10; above 1 only if `read_only` or
+    `idempotent`."""
+    tenants: Annotated[
+        Names | None, FieldSpec(form="a list of names, `[]` for nobody, or left out for all", unset="all")
+    ] = None
+    """For whom the tool exists; to all others it reads as if it did not, also on the page and in the list of tools.
+    `[]`: for nobody."""
+    updates: Names = ()
+    """Data that steps collect, and fields of `context`, that its results may change.
+
+    [Updates](results.md#updates).
+    """
+    hours: Annotated[
+        Names,
+        BeforeValidator(lambda given: (given,) if isinstance(given, str) else given),
+        FieldSpec(
+            key=str | list[str], form="a list of texts such as `Mo-Fr 08:00-18:00 Europe/Lisbon`", unset="always"
+        ),
+    ] = ()
+    """When the tool is there: `Mo-Fr 08:00-18:00 Europe/Lisbon`, or a list of such windows.
+
+    [Below](#hours-and-limits).
+    """
+    usage_limit: Annotated[UsageLimit | None, FieldSpec(unset="any number")] = None
+    """How often it may be used: `{count: 3, per: user, period: 1d}`, `per` `user`, `session` or `tenant`.
+
+    [Below](#hours-and-limits).
+    """
+    fallbacks: Names = ()
+    """Tools tried in its place, in order, when it fails; only if `read_only` or `idempotent`."""
+    toolset: str = ""
+    """A word for rules, and for the filters of actors."""
+    plugin: str = ""
+    """The plugin it comes from, for rules and for the filters of actors."""
     validation: Validation = "strict"
-    capabilities: Capabilities = NO_CAPABILITIES
-    untrusted_output: bool = False
+    """What a misfit of arguments with the schema does: `strict` refuses the call, `warn` runs it and tells of it, `off`
+    does not look. `off` is for read-only tools without approval, `warn` for tools without a policy."""
+    capabilities: Annotated[Capabilities, FieldSpec(unset="none")] = NO_CAPABILITIES
+    """What the handler is given: `network`, `secrets`, `storage`, `process`, `fs_reach`, `attachments`.
+
+    [Below](#capabilities).
+    """
+    untrusted_output: Annotated[bool, FieldSpec(aliases=("output_is_untrusted", "outputIsUntrusted"))] = False
+    """Its results are text from outside: the model reads them between fences.
+
+    [results.md](results.md#text-from-outside).
+    """
     return_direct: bool = False
-    filters: Mapping[str, Filter] = field(default_factory=dict, repr=False, compare=False)
-    always_include: bool = False
-    available: Available | None = field(default=None, repr=False, compare=False)
-    check_permissions: PermissionCheck | None = field(default=None, repr=False, compare=False)
-    probe: Probe | None = field(default=None, repr=False, compare=False)
-    validate_input: InputCheck | None = field(default=None, repr=False, compare=False)
-    place: str = ""
-    site: str = field(default="", compare=False)
+    """A call that succeeds ends the turn with its value.
+
+    [results.md](results.md#results-that-end-the-turn).
+    """
+    filters: Annotated[
+        Mapping[str, Filter], FieldSpec(key=dict[str, str], form="functions by destination", unset="`{}`")
+    ] = field(default_factory=dict, repr=False, compare=False)
+    """What a destination gets of its records, `module:function` or `identity`, by destination.
+
+    [distribution.md](distribution.md#filters).
+    """
+    available: Annotated[Available | None, AVAILABLE, FieldSpec(unset="always")] = field(
+        default=None, repr=False, compare=False
+    )
+    """`module:function`: whether the tool is there now.
+
+    [Below](#availability-and-permission).
+    """
+    check_permissions: Annotated[PermissionCheck | None, CHECK_PERMISSIONS, FieldSpec(unset="yes")] = field(
+        default=None, repr=False, compare=False
+    )
+    """`module:function`: whether this call is permitted.
+
+    [Below](#availability-and-permission).
+    """
+    probe: Annotated[Probe | None, PROBE] = field(default=None, repr=False, compare=False)
+    """`module:function`: finds out whether a call happened of which nobody knows.
+
+    [approvals.md](approvals.md#probes).
+    """
+    site: Annotated[str, FieldSpec(hashed="no", key=IN_CODE)] = field(default="", compare=False)
+    """Where it was declared, `file:line`; empty when that cannot be known (B20)."""
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class Tool(ToolOptions):
+    """A declared tool. Types are checked where it is declared, all else when a `ToolRegistry` is made of it (B17).
+
+    Raises `RegistrationError` for a field that is not one, or of another type.
+    """
+
+    name: Annotated[str, SkipValidation, FieldSpec(hashed="definition", aliases=("id",), unset="the key")]
+    description: Annotated[str, FieldSpec(unset="the docstring")]
+    input_schema: Annotated[
+        Mapping[str, Any], FieldSpec(hashed="definition", aliases=("parameters", "schema"), unset="the signature")
+    ]
+    """JSON Schema of the arguments, an object. A `pattern` is RE2, here and in every other schema: without look-around
+    and back-references, so that no text takes long to match."""
+    handler: Annotated[Handler, HANDLER, FieldSpec(hashed="no", aliases=("execute",))]
+    """`module:function`: an async function with one typed parameter an argument, or `(args, context)`, or a `@tool`. A
+    parameter annotated `ToolContext` receives the context."""
+    scope: Annotated[Scope, SkipValidation, FieldSpec(hashed="definition", unset="required")]
+    validate_input: Annotated[InputCheck | None, VALIDATE_INPUT, FieldSpec(hashed="no", key=IN_CODE)] = field(
+        default=None, repr=False, compare=False
+    )
+    """A pure check after the schema's, before any policy or person sees the arguments (gate 9): it answers with what is
+    wrong, or with a `Correction`."""
+    always_include: Annotated[bool, FieldSpec(key=IN_CODE)] = False
+    """For the framework's own tools: no actor's list or toolset leaves them out (X25)."""
+    place: Annotated[str, FieldSpec(hashed="no", key=IN_CODE)] = ""
+    """Where an actor, route or step has it as its own; the catalog says it, never its author."""
 
     def __post_init__(self) -> None:
         if not self.site:
             object.__setattr__(self, "site", _call_site())
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _in_our_words(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return handler(data)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+        given: Mapping[str, Any] = (data.kwargs or {}) if isinstance(data, ArgsKwargs) else {}
+        raise refuse_tool(str(given.get("name", "")), flaw_of(cls, first), str(given.get("site") or _call_site()))
 
     @cached_property
     def schema(self) -> CompiledSchema:
@@ -132,17 +288,11 @@ class Tool:
         """What the definition hash covers, and all that a card is drawn from beside a question and its arguments."""
         # Only what a tool does and takes: with its description or its policy in it, correcting a typo would make what
         # waits stale.
+        values, fields = vars(self), tool_fields(type(self))
         return {
-            "name": self.name,
-            "title": self.title,
+            **{name: values[name] for name, field in fields.items() if field.spec.hashed == "definition"},
             "input_schema": self.schema.schema,
-            "effect": self.effect,
-            "scope": self.scope,
-            "routing": self.routing,
-            "idempotent": self.idempotent,
-            "read_only": self.read_only,
-            "secret_arguments": self.secret_arguments,
-            "version": self.version,
+            "secrets": self.secret_arguments,
             # An approval of a tool must not carry over to another one of the same name.
             **({"place": self.place} if self.place else {}),
         }
@@ -199,9 +349,20 @@ class Tool:
         return tuple(sorted({*self.secret_arguments, *masked}))
 
 
+def refuse_tool(name: str, flaw: Flaw, site: str = "") -> RegistrationError:
+    """The error of a tool that is declared wrongly, with `tool_name`, `field` and `value` (B18)."""
+    where = f" (declared at {site})" if site else ""
+    message = f"tool `{name}` {flaw.why}{where}"
+    return RegistrationError(message, tool_name=name, field=flaw.field, value=flaw.value, site=where)
+
+
 def _call_site() -> str:
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename in _OWN_FRAMES:
+    while frame.f_back is not None and _is_own(frame.f_code.co_filename):
         frame = frame.f_back
     name = frame.f_code.co_filename
-    return "" if name in _OWN_FRAMES else f"{name}:{frame.f_lineno}"
+    return "" if _is_own(name) else f"{name}:{frame.f_lineno}"
+
+
+def _is_own(file: str) -> bool:
+    return file in _OWN_FRAMES or file.startswith(_PYDANTIC)

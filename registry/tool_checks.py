@@ -1,23 +1,29 @@
-"""Is a tool's declaration right? The checks of B17 in their order; the first failure wins."""
+"""Checks the declaration of a tool beyond the types of its fields: the rules of B17 in their order, then all others.
 
+The first failure wins.
+"""
+
+import dataclasses
 import logging
-import math
 import re
 import string
-from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Final, TypeAlias
 
 from signoff.contracts.canonical_json import NotCanonical, canonical_json
 from signoff.contracts.errors import RegistrationError
-from signoff.contracts.ids import TOOL_NAME_PATTERN, is_tool_name
+from signoff.contracts.ids import ID_PATTERN, TOOL_NAME_PATTERN, is_id, is_tool_name
+from signoff.contracts.limits import MAX_FALLBACKS
 from signoff.contracts.names import RESPOND
+from signoff.contracts.updates import DATA
+from signoff.formats.hours import read_window
 from signoff.formats.nearest_name import did_you_mean
+from signoff.keys.secret_references import FORMS, is_secret_name
 from signoff.policy.approval_policy import ApprovalPolicy
-from signoff.registry.conduct import wrong_conduct
-from signoff.registry.gate_fields import wrong_gate_field
-from signoff.registry.hooks import HANDLER
-from signoff.registry.results.destinations import wrong_filter
-from signoff.registry.tool import Tool
+from signoff.registry.capabilities import NO_CAPABILITIES, Capabilities
+from signoff.registry.results.destinations import filter_flaws
+from signoff.registry.tool import Tool, refuse_tool
+from signoff.registry.tool_fields import Flaw
 
 logger = logging.getLogger("signoff.registry")
 
@@ -28,7 +34,14 @@ _PLACEHOLDER: Final = re.compile(
 )
 _SCOPES: Final = ("generalist", "specialist")
 _ROUTINGS: Final = ("routed", "bypass")
-_FLAGS: Final = ("read_only", "idempotent", "peer_exposed", "untrusted_output", "return_direct")
+_LISTS: Final = ("network", "secrets", "fs_reach")
+# Lower case and exact, without `*`: hosts are compared as text, and one that only looks declared must not pass.
+_HOST: Final = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,62})\.)*[a-z0-9](?:[a-z0-9-]{0,62})(?::[0-9]{1,5})?\Z")
+_FRAMEWORK: Final = "signoff."
+_IDENTITY: Final = "user"
+_REPEATABLE: Final = "is neither `read_only` nor `idempotent`"
+
+_Check: TypeAlias = Callable[[Tool], Iterator[Flaw]]
 
 
 def is_placeholder(text: str) -> bool:
@@ -37,197 +50,253 @@ def is_placeholder(text: str) -> bool:
 
 
 def check_declaration(tool: Tool, taken: Collection[str] = ()) -> None:
-    """Raise `RegistrationError` (`tool_name`, `field`, `value`) unless `tool` may be registered beside `taken`."""
-    _check_name(tool, taken)
-    for check in _CHECKS:
-        check(tool)
+    """Raises `RegistrationError` (`tool_name`, `field`, `value`) unless `tool` may be registered beside `taken`."""
+    flaw = next(_name(tool, taken), None) or next((flaw for check in _CHECKS for flaw in check(tool)), None)
+    if flaw is not None:
+        raise refuse_tool(tool.name, flaw, tool.site)
     if tool.peer_exposed:
         logger.warning("tool `%s` is peer exposed, but nothing publishes tools to peers yet", tool.name)
 
 
-def _refuse(tool: Tool, field: str, value: object, why: str) -> RegistrationError:
-    site = f" (declared at {tool.site})" if tool.site else ""
-    return RegistrationError(
-        f"tool `{tool.name}` {why}{site}", tool_name=tool.name, field=field, value=value, site=site
-    )
+def check_fallbacks(tools: Mapping[str, Tool]) -> None:
+    """Raises `RegistrationError` for a fallback that is none of `tools`."""
+    for tool in tools.values():
+        for name in tool.fallbacks:
+            if name not in tools:
+                near = did_you_mean(name, tools)
+                raise RegistrationError(
+                    f"tool `{tool.name}` has the unknown fallback `{name}`{near}",
+                    tool_name=tool.name,
+                    field="fallbacks",
+                    value=name,
+                )
 
 
-def _check_name(tool: Tool, taken: Collection[str]) -> None:
+def _name(tool: Tool, taken: Collection[str]) -> Iterator[Flaw]:
     # In any case: names that differ by case only are one name to whoever reads them (X04). It may still be of any type,
     # as B17 wants this looked at before its shape.
     if str(tool.name).casefold() == RESPOND:
-        raise _refuse(tool, "name", tool.name, "has a reserved name: `respond` is given to every actor by itself")
+        yield Flaw("name", tool.name, "has a reserved name: `respond` is given to every actor by itself")
     if tool.name in taken:
-        raise _refuse(tool, "name", tool.name, "is already registered; give one of the two another name")
+        yield Flaw("name", tool.name, "is already registered; give one of the two another name")
     if not isinstance(tool.name, str) or not is_tool_name(tool.name):
-        raise _refuse(tool, "name", tool.name, f"needs a name that matches `{TOOL_NAME_PATTERN[:-2]}$`")
+        yield Flaw("name", tool.name, f"needs a name that matches `{TOOL_NAME_PATTERN[:-2]}$`")
 
 
-def _check_scope(tool: Tool) -> None:
+def _place(tool: Tool) -> Iterator[Flaw]:
+    if tool.place:
+        why = "has a `place`; leave it out and declare the tool where it belongs, in an actor, route or step"
+        yield Flaw("place", tool.place, why)
+
+
+def _scope(tool: Tool) -> Iterator[Flaw]:
     if tool.scope not in _SCOPES:
+        said = f"has scope `{tool.scope}`" if tool.scope else "has no `scope`; say whose calls they are"
         near = did_you_mean(str(tool.scope), _SCOPES)
-        raise _refuse(tool, "scope", tool.scope, f"has scope `{tool.scope}`; allowed: `generalist`, `specialist`{near}")
+        yield Flaw("scope", tool.scope, f"{said}; allowed: `generalist`, `specialist`{near}")
     if tool.routing not in _ROUTINGS:
-        raise _refuse(tool, "routing", tool.routing, f"has routing `{tool.routing}`; allowed: `routed`, `bypass`")
+        yield Flaw("routing", tool.routing, f"has routing `{tool.routing}`; allowed: `routed`, `bypass`")
     if tool.scope == "generalist" and tool.routing == "bypass":
-        raise _refuse(
-            tool,
-            "routing",
-            tool.routing,
-            "is a generalist and may not bypass routing; use `routed` or make it a specialist",
-        )
+        why = "is a generalist and may not bypass routing; use `routed` or make it a specialist"
+        yield Flaw("routing", tool.routing, why)
 
 
-def _check_justification(tool: Tool) -> None:
+def _justification(tool: Tool) -> Iterator[Flaw]:
     if tool.scope == "specialist" and is_placeholder(tool.justification):
-        raise _refuse(
-            tool,
-            "justification",
-            tool.justification,
-            "is a specialist and needs a real `justification`: why one actor alone",
-        )
+        why = "is a specialist and needs a real `justification`: why one actor alone"
+        yield Flaw("justification", tool.justification, why)
 
 
-def _check_bypass(tool: Tool) -> None:
+def _bypass(tool: Tool) -> Iterator[Flaw]:
     reason = tool.bypass_routing.reason if tool.bypass_routing is not None else ""
     if tool.routing == "bypass" and is_placeholder(reason):
-        raise _refuse(tool, "bypass_routing", reason, "bypasses routing and needs a real `bypass_routing` reason")
+        yield Flaw("bypass_routing", reason, "bypasses routing and needs a real `bypass_routing` reason")
     if tool.routing == "routed" and tool.bypass_routing is not None:
-        raise _refuse(
-            tool, "bypass_routing", reason, "gives a `bypass_routing` reason but is `routed`; drop one of them"
-        )
+        why = "gives a `bypass_routing` reason but is `routed`; drop one of them"
+        yield Flaw("bypass_routing", reason, why)
 
 
-def _check_peer_exposed(tool: Tool) -> None:
+def _peer_exposed(tool: Tool) -> Iterator[Flaw]:
     if tool.peer_exposed and tool.scope != "generalist":
-        raise _refuse(tool, "peer_exposed", True, "is a specialist and may not be peer exposed; only generalists may")
+        yield Flaw("peer_exposed", True, "is a specialist and may not be peer exposed; only generalists may")
 
 
-def _check_words(tool: Tool) -> None:
+def _words(tool: Tool) -> Iterator[Flaw]:
     if not tool.description.strip():
-        raise _refuse(tool, "description", tool.description, "needs a `description`: it is what the model reads")
+        yield Flaw("description", tool.description, "needs a `description`: it is what the model reads")
     if not tool.version.strip():
-        raise _refuse(tool, "version", tool.version, "needs a `version`, such as `1`")
-    if not all(isinstance(tag, str) and tag for tag in tool.tags):
-        raise _refuse(tool, "tags", tool.tags, "has a tag that is not a word")
+        yield Flaw("version", tool.version, "needs a `version`, such as `1`")
+    if not all(tool.tags):
+        yield Flaw("tags", tool.tags, "has a tag that is not a word")
 
 
-def _check_handler(tool: Tool) -> None:
-    objection = HANDLER.objection(tool.handler)
-    if objection:
-        more = "; or declare it with `@tool`" if callable(tool.handler) else ""
-        raise _refuse(tool, "handler", tool.handler, objection + more)
-
-
-def _check_probe(tool: Tool) -> None:
+def _probe(tool: Tool) -> Iterator[Flaw]:
     if tool.probe is not None and tool.read_only:
-        raise _refuse(tool, "probe", tool.probe, "has a `probe` but is `read_only`: it is never in doubt; drop one")
+        yield Flaw("probe", tool.probe, "has a `probe` but is `read_only`: it is never in doubt; drop one")
 
 
-def _check_schemas(tool: Tool) -> None:
+def _schemas(tool: Tool) -> Iterator[Flaw]:
     schema = tool.schema
     output = None if tool.output is None else tool.output.schema
     try:
         # What approvals are bound to is a hash of it. The registry's own hash would fail as well, but name no tool.
         canonical_json([schema.schema, output])
     except NotCanonical as error:
-        raise _refuse(
-            tool, "input_schema", None, f"has a schema that cannot be written as canonical JSON: {error}"
-        ) from None
+        yield Flaw("input_schema", None, f"has a schema that cannot be written as canonical JSON: {error}")
 
 
-def _check_arguments_named(tool: Tool) -> None:
+def _arguments_named(tool: Tool) -> Iterator[Flaw]:
     properties = tool.schema.schema.get("properties", {})
     # A misspelt secret would mask nothing, and nobody would see that before the value stood on a card.
-    _check_known(tool, "secrets", tool.secrets, properties)
+    yield from _unknown("secrets", tool.secrets, properties)
     policy = tool.requires_approval
     if isinstance(policy, ApprovalPolicy):
-        _check_known(tool, "requires_approval.show", (*policy.show.secret, *(policy.show.only or ())), properties)
-    names = _effect_names(tool)
-    _check_known(tool, "effect", names, properties)
+        shown = (*policy.show.secret, *(policy.show.only or ()))
+        yield from _unknown("requires_approval.show", shown, properties)
+    try:
+        # Only the parser of Python's format strings: cards fill the places themselves, without attributes and widths.
+        parts = [(name, form, how) for _, name, form, how in string.Formatter().parse(tool.effect) if name is not None]
+    except ValueError as error:
+        yield Flaw("effect", tool.effect, f"has an `effect` that cannot be read: {error}")
+        return
+    if any(not name or form or how for name, form, how in parts):
+        yield Flaw("effect", tool.effect, "may use plain `{argument}` places only in its `effect`")
+    names = [name for name, _, _ in parts]
+    yield from _unknown("effect", names, properties)
     for name in names:
         # The card would say `hidden` in the middle of its sentence, the one line of it that everybody reads.
         if name in tool.masked_arguments:
-            raise _refuse(tool, "effect", name, f"names the secret argument `{name}` in its `effect`; leave it out")
+            yield Flaw("effect", name, f"names the secret argument `{name}` in its `effect`; leave it out")
 
 
-def _check_known(tool: Tool, field: str, names: Collection[str], properties: Mapping[str, object]) -> None:
+def _unknown(field: str, names: Collection[str], properties: Mapping[str, object]) -> Iterator[Flaw]:
     for name in names:
         if name not in properties:
-            near = (
-                did_you_mean(name, properties) or f"; it has {', '.join(f'`{each}`' for each in properties) or 'none'}"
-            )
-            raise _refuse(tool, field, name, f"has no argument `{name}` as `{field}` says{near}")
+            known = f"; it has {', '.join(f'`{each}`' for each in properties) or 'none'}"
+            near = did_you_mean(name, properties) or known
+            yield Flaw(field, name, f"has no argument `{name}` as `{field}` says{near}")
 
 
-def _effect_names(tool: Tool) -> list[str]:
-    try:
-        # Only the parser of Python's format strings: cards fill the places themselves, without attributes and widths.
-        parts = list(string.Formatter().parse(tool.effect))
-    except ValueError as error:
-        raise _refuse(tool, "effect", tool.effect, f"has an `effect` that cannot be read: {error}") from None
-    for _, name, form, conversion in parts:
-        if name is not None and (not name or form or conversion):
-            raise _refuse(tool, "effect", tool.effect, "may use plain `{argument}` places only in its `effect`")
-    return [name for _, name, _, _ in parts if name is not None]
-
-
-def _check_approval(tool: Tool) -> None:
-    if not isinstance(tool.requires_approval, bool | ApprovalPolicy):
-        raise _refuse(
-            tool, "requires_approval", tool.requires_approval, "needs `requires_approval` to be false, true or a policy"
-        )
-
-
-def _check_numbers(tool: Tool) -> None:
-    # NaN fails the comparison too. Temporal needs an end to every activity, so that there is no `never`.
-    if isinstance(tool.timeout, bool) or not (0 < tool.timeout < math.inf):
-        raise _refuse(tool, "timeout", tool.timeout, "needs a `timeout` above 0 seconds")
-    limit = tool.max_result_chars
-    if limit is not None and (isinstance(limit, bool) or limit < 1):
-        raise _refuse(tool, "max_result_chars", limit, "needs `max_result_chars` above 0, or none")
-    given = (tool.read_only, tool.idempotent, tool.peer_exposed, tool.untrusted_output, tool.return_direct)
-    flags: dict[str, object] = dict(zip(_FLAGS, given, strict=True))
-    for name, value in flags.items():
-        if not isinstance(value, bool):
-            raise _refuse(tool, name, value, f"needs `{name}` to be true or false")
-
-
-def _check_return_direct(tool: Tool) -> None:
+def _return_direct(tool: Tool) -> Iterator[Flaw]:
     if tool.return_direct and tool.untrusted_output:
         why = "text from outside would stand as the actor's own words"
-        raise _refuse(
-            tool, "return_direct", True, f"has `return_direct` and `untrusted_output`: {why}; drop one of them"
+        yield Flaw("return_direct", True, f"has `return_direct` and `untrusted_output`: {why}; drop one of them")
+
+
+def _validation(tool: Tool) -> Iterator[Flaw]:
+    mode, asks = tool.validation, tool.requires_approval
+    if mode == "off" and not (tool.read_only and asks is False):
+        why = "nobody would have looked at what people approve and what has effects"
+        yield Flaw(
+            "validation", mode, f"has `validation: off`, but is not `read_only` without approval: {why}; use `strict`"
         )
+    # With `true` it may stand: a person is asked in any case, and reads of the misfit on the card.
+    elif mode == "warn" and isinstance(asks, ApprovalPolicy):
+        why = "has `validation: warn` and a policy, whose rules read arguments as the schema says; use `strict`"
+        yield Flaw("validation", mode, why)
 
 
-def _check_place(tool: Tool) -> None:
-    if tool.place:
-        why = "has a `place`; leave it out and declare the tool where it belongs, in an actor, route or step"
-        raise _refuse(tool, "place", tool.place, why)
+def _capabilities(tool: Tool) -> Iterator[Flaw]:
+    declared = tool.capabilities
+    # Most tools declare none, and this is asked of each tool of a catalog that may have ten thousand.
+    if declared is NO_CAPABILITIES:
+        return
+    for each in dataclasses.fields(declared):
+        name, value = f"capabilities.{each.name}", vars(declared)[each.name]
+        if each.name not in _LISTS:
+            if not isinstance(value, bool):
+                yield Flaw(name, value, f"needs `{name}` to be true or false")
+        elif not isinstance(value, tuple) or not all(isinstance(item, str) and item for item in value):
+            yield Flaw(name, value, f"needs `{name}` to be a list of names")
+    yield from _reach(declared)
 
 
-def _check_gate_fields(tool: Tool) -> None:
-    wrong = wrong_gate_field(tool) or wrong_conduct(tool) or wrong_filter(tool)
-    if wrong is not None:
-        raise _refuse(tool, wrong.field, wrong.value, wrong.why)
+def _reach(declared: Capabilities) -> Iterator[Flaw]:
+    for host in declared.network:
+        if _HOST.match(host) is None:
+            why = "a host in lower case, such as `api.example.com` or `localhost:8080`: no scheme, path or `*`"
+            yield Flaw("capabilities.network", host, f"may reach `{host}`, which is not {why}")
+    for secret in declared.secrets:
+        if not is_secret_name(secret):
+            why = f"which is no variable's name, nor {FORMS}"
+            yield Flaw("capabilities.secrets", secret, f"needs the secret `{secret}`, {why}")
 
 
-# In the order of B17, and each may rely on those before it: schemas are sound before arguments are looked up in
-# them, and `requires_approval` is a policy before what it shows is.
-_CHECKS: Final[tuple[Callable[[Tool], None], ...]] = (
-    _check_place,
-    _check_scope,
-    _check_justification,
-    _check_bypass,
-    _check_peer_exposed,
-    _check_words,
-    _check_handler,
-    _check_probe,
-    _check_approval,
-    _check_schemas,
-    _check_arguments_named,
-    _check_numbers,
-    _check_return_direct,
-    _check_gate_fields,
+def _always_include(tool: Tool) -> Iterator[Flaw]:
+    # It passes every actor's list, which is the boundary of what that actor can do (B45): no author may set it.
+    if tool.always_include and not tool.handler.__module__.startswith(_FRAMEWORK):
+        why = "sets `always_include`, which is for the framework's own tools; name it in the `tools` of each actor"
+        yield Flaw("always_include", True, why)
+
+
+def _tenants(tool: Tool) -> Iterator[Flaw]:
+    for each in tool.tenants or ():
+        if not is_id(each):
+            why = f"is for `{each}`, which is no tenant's name: it must match `{ID_PATTERN[:-2]}$`"
+            yield Flaw("tenants", each, why)
+
+
+def _updates(tool: Tool) -> Iterator[Flaw]:
+    for name in tool.updates:
+        if not name:
+            yield Flaw("updates", tool.updates, "needs `updates` to be a list of names")
+        elif name == DATA:
+            yield Flaw("updates", name, f"updates all of `{DATA}`; name the fields that it changes")
+        elif name.split(".")[0] == _IDENTITY:
+            # Who somebody is comes from those who vouch for them, and from no tool (P18).
+            yield Flaw("updates", name, f"updates `{name}`; no tool may change who the user is")
+
+
+def _hours(tool: Tool) -> Iterator[Flaw]:
+    for each in tool.hours:
+        try:
+            read_window(each)
+        except ValueError as error:
+            yield Flaw("hours", each, f"has `hours` that cannot be read: {error}")
+
+
+def _usage_limit(tool: Tool) -> Iterator[Flaw]:
+    limit = tool.usage_limit
+    if limit is not None and limit.problem:
+        yield Flaw("usage_limit", limit, f"has a `usage_limit` that cannot be kept: {limit.problem}")
+
+
+def _repeats(tool: Tool) -> Iterator[Flaw]:
+    attempts, fallbacks = tool.attempts, tool.fallbacks
+    repeatable = tool.read_only or tool.idempotent
+    if attempts is not None and attempts > 1 and not repeatable:
+        why = f"has `attempts` {attempts}, but {_REPEATABLE}: a second try could do it twice; declare one, or 1 attempt"
+        yield Flaw("attempts", attempts, why)
+    if fallbacks and not repeatable:
+        why = f"has `fallbacks`, but {_REPEATABLE}: it may have happened although it failed; drop them"
+        yield Flaw("fallbacks", fallbacks, why)
+    if len(fallbacks) > MAX_FALLBACKS:
+        yield Flaw("fallbacks", fallbacks, f"has more than {MAX_FALLBACKS} `fallbacks`")
+    if tool.name in fallbacks:
+        yield Flaw("fallbacks", tool.name, "is its own fallback; `attempts` says how often it is tried itself")
+    if len(set(fallbacks)) < len(fallbacks):
+        yield Flaw("fallbacks", fallbacks, "lists a fallback twice; keep one")
+
+
+# In the order of B17, and each may rely on those before it: schemas are sound before arguments are looked up in them.
+_CHECKS: Final[tuple[_Check, ...]] = (
+    _place,
+    _scope,
+    _justification,
+    _bypass,
+    _peer_exposed,
+    _words,
+    _probe,
+    _schemas,
+    _arguments_named,
+    _return_direct,
+    _validation,
+    _capabilities,
+    _always_include,
+    _tenants,
+    _updates,
+    _hours,
+    _usage_limit,
+    _repeats,
+    filter_flaws,
 )

@@ -186,7 +186,7 @@ class RequestReader:
 
 
 def _effect(question: Question, declaration: Mapping[str, Any], args: Mapping[str, Any]) -> str:
-    secrets = frozenset({*question.secrets, *declaration["secret_arguments"]})
+    secrets = frozenset({*question.secrets, *declaration["secrets"]})
     title = str(declaration["title"])
     return effect_sentence(str(declaration["effect"]), title=title, tool=question.tool, args=args, secrets=secrets)
 

@@ -17,7 +17,8 @@ from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.gateway.errors import receipt_status
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.gates.pipeline import GateName
-from signoff.registry.manifest.sections import ActorSection, ToolSection, Top
+from signoff.registry.manifest.sections import ActorSection, Top
+from signoff.registry.manifest.tool_section import ToolSection, tool_table
 from signoff.registry.tool import Tool
 from signoff.settings import ENV_PREFIX, load_settings
 from signoff.temporal.embedded_server import SEARCH_ATTRIBUTES
@@ -147,6 +148,12 @@ def test_every_key_of_the_manifest_is_documented(heading: str, fields: set[str])
     """Each section's table has its keys and no other."""
     listed = named("docs/manifest.md", heading)
     assert sorted(listed) == sorted(fields)
+
+
+def test_the_table_of_tools_is_made_of_their_declaration() -> None:
+    """Below `Tools` stands what `tool_table` writes."""
+    table = tool_table()
+    assert table in page("docs/manifest.md"), f"put this below `## Tools`:\n{table}"
 
 
 def test_every_tool_field_is_documented() -> None:

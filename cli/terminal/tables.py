@@ -36,6 +36,8 @@ _DOUBT_VERDICTS: Final = {
     "denied": "given up",
     "happened": "it happened",
 }
+_NEVER_ASKS: Final = "requires_approval"
+"""The rule of a call whose tool has no policy: no rule of anybody's let it run."""
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
@@ -172,7 +174,8 @@ def call_line(call: CallView) -> Text:
         who = f" by {by}" if by else f" by {outcome.denied.source}"
         return line + Text(f"{who}: {clean(outcome.denied.reason)}")
     if outcome.code == "ok":
-        return line + Text(f" by rule {call.rule}" if request is None and call.rule else "")
+        by_rule = request is None and call.rule not in ("", _NEVER_ASKS)
+        return line + Text(f" by rule {call.rule}" if by_rule else "")
     return line + Text("" if outcome.code == "in_doubt" else f": {content_text(outcome.value)}")
 
 

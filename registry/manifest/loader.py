@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast, get_type_hints
+from typing import Any, Final, get_type_hints
 
 from pydantic import ValidationError
 
@@ -14,29 +14,27 @@ from signoff.contracts.activity_messages import TurnLimits
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import RESPOND
 from signoff.contracts.person import Person
-from signoff.contracts.usage import UsageLimit
 from signoff.formats.yaml_file import Place, YamlFile
 from signoff.formats.yaml_section import Section, check_keys, read_section
 from signoff.people.directory import Directory
 from signoff.people.people_file import FileDirectory, read_people
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor, Surface
-from signoff.registry.capabilities import Capabilities
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.function import ToolFields, from_function
+from signoff.registry.function import tool_from_function
 from signoff.registry.import_reference import extend_path, load_reference
 from signoff.registry.manifest.channel_sections import read_channels
 from signoff.registry.manifest.destination_sections import read_distribution, read_filters
 from signoff.registry.manifest.folder_reader import read_manifest
 from signoff.registry.manifest.scope_sections import read_scopes
-from signoff.registry.manifest.sections import ActorSection, Defaults, LimitsSection, ToolSection, Top
+from signoff.registry.manifest.sections import ActorSection, Defaults, LimitsSection, Top
+from signoff.registry.manifest.tool_section import NESTED, ToolSection
 from signoff.registry.results.reducers import ReducerRegistry, named_reducer
-from signoff.registry.tool import BypassRouting, Tool
+from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_fields import tool_fields
 
-_TUPLES: Final = ("tags", "secrets", "fallbacks", "tenants", "updates")
-_FUNCTIONS: Final = ("probe", "available", "check_permissions")
-_OWN: Final = ("handler", "name", "input_schema", "capabilities", "reducer", "filters", *_FUNCTIONS)
+_READ_HERE: Final = ("handler", "name", "input_schema", "reducer")
 """Keys that are not simply handed to the tool."""
 
 
@@ -139,24 +137,51 @@ def _rule(file: YamlFile, index: int, data: Any) -> GlobalRule:
 
 
 def _tool(file: YamlFile, place: Place, name: str, data: Any) -> Tool:
-    section = read_section(file, place, ToolSection, data, f"tool `{name}`")
+    section = dict(read_section(file, place, ToolSection, data, f"tool `{name}`"))
     # Below, `key` is the word that was written: the line is looked up by it.
-    if section.name is not None and section.name.casefold() == RESPOND:
-        key = "name" if "name" in data else "id"
-        raise file.error((*place, key), f"`{section.name}` is a reserved name: every actor has `respond` by itself")
-    if section.name not in (None, name):
-        key = "name" if "name" in data else "id"
-        raise file.error((*place, key), f"tool `{name}` calls itself `{section.name}`; drop `{key}` or rename the tool")
-    fields = _fields(file, place, name, section)
-    target = _loaded(file, place, name, "handler", section.handler)
-    for key in _FUNCTIONS:
-        reference = dict(section)[key]
-        if reference is not None:
-            fields[key] = _loaded(file, place, name, key, reference)
+    said, key = section["name"], "name" if "name" in data else "id"
+    if said is not None and said.casefold() == RESPOND:
+        raise file.error((*place, key), f"`{said}` is a reserved name: every actor has `respond` by itself")
+    if said not in (None, name):
+        raise file.error((*place, key), f"tool `{name}` calls itself `{said}`; drop `{key}` or rename the tool")
+    fields = {
+        key: _value(file, place, name, key, value)
+        for key, value in section.items()
+        if value is not None and key not in _READ_HERE
+    }
+    fields |= {"name": name, "site": ":".join(map(str, file.where(place)))}
+    target = _loaded(file, place, name, "handler", section["handler"])
     try:
-        return _declared(target, name, section, fields)
+        return _declared(target, name, section["input_schema"], fields)
     except ConfigError as error:
-        raise file.error((*place, str(error.context.get("field", ""))), error.message, **error.context) from None
+        inner = (*place, str(error.context.get("field", "")))
+        raise file.error(inner, _without_site(error), **error.context) from None
+
+
+def _value(file: YamlFile, place: Place, name: str, key: str, value: Any) -> Any:
+    """What the value of a key means: functions are imported, sections are records, all else stays as it is."""
+    if tool_fields(Tool)[key].hook is not None:
+        return _loaded(file, place, name, key, value)
+    if key == "filters":
+        return read_filters(file, place, name, value)
+    if isinstance(value, Section):
+        made = next(kind for kind, section in NESTED.items() if isinstance(value, section))
+        return made(**{field: tuple(each) if isinstance(each, list) else each for field, each in value})
+    return (
+        _policy(file, (*place, key), name, value)
+        if key == "requires_approval" and value not in (True, False)
+        else value
+    )
+
+
+def _policy(file: YamlFile, place: Place, name: str, data: Mapping[str, Any]) -> ApprovalPolicy:
+    what = f"`requires_approval` of tool `{name}`"
+    check_keys(file, place, ApprovalPolicy, data, what)
+    try:
+        return ApprovalPolicy.model_validate(data)
+    except ConfigError as error:
+        inner = (*place, *str(error.context.get("field", "")).split("."))
+        raise file.error(inner, f"{what}: {error.message}", **error.context) from None
 
 
 def _loaded(file: YamlFile, place: Place, name: str, key: str, reference: str) -> Any:
@@ -174,44 +199,17 @@ def _where_to_look(reference: str, why: BaseException | None) -> str:
     return "; add the folder it lies in to `path`" if lost else ""
 
 
-def _fields(file: YamlFile, place: Place, name: str, section: ToolSection) -> dict[str, Any]:
-    fields = {key: value for key, value in _given(section).items() if key not in _OWN}
-    for key in _TUPLES:
-        if key in fields:
-            # A `Tool` is frozen, and its checks refuse lists: one could be changed after it was hashed.
-            fields[key] = tuple(fields[key])
-    if section.bypass_routing is not None:
-        fields["bypass_routing"] = BypassRouting(section.bypass_routing.reason)
-    if section.capabilities is not None:
-        fields["capabilities"] = Capabilities(**_tuples(section.capabilities))
-    if section.hours is not None:
-        fields["hours"] = (section.hours,) if isinstance(section.hours, str) else tuple(section.hours)
-    if section.usage_limit is not None:
-        fields["usage_limit"] = UsageLimit(**dict(section.usage_limit))
-    if section.filters is not None:
-        fields["filters"] = read_filters(file, place, name, section.filters)
-    if isinstance(section.requires_approval, dict):
-        inner: Place = (*place, "requires_approval")
-        check_keys(file, inner, ApprovalPolicy, section.requires_approval, f"`requires_approval` of tool `{name}`")
-        try:
-            fields["requires_approval"] = ApprovalPolicy.model_validate(section.requires_approval)
-        except ConfigError as error:
-            inner = (*inner, *str(error.context.get("field", "")).split("."))
-            raise file.error(inner, f"`requires_approval` of tool `{name}`: {error.message}", **error.context) from None
-    return {**fields, "name": name, "site": ":".join(map(str, file.where(place)))}
-
-
-def _declared(target: Any, name: str, section: ToolSection, fields: dict[str, Any]) -> Tool:
+def _declared(target: Any, name: str, input_schema: Mapping[str, Any] | None, fields: dict[str, Any]) -> Tool:
     if isinstance(target, Tool):
-        return _overridden(target, name, section, fields)
+        return _overridden(target, name, input_schema, fields)
     # Only a function lacks one; a tool declared in code brings its own, which the manifest may leave alone.
-    if section.scope is None:
+    if "scope" not in fields:
         raise ConfigError(f"tool `{name}` needs `scope`: `generalist` or `specialist`", tool_name=name, field="scope")
     if not callable(target):
         raise ConfigError(
             f"`handler` of tool `{name}` is neither a function nor a tool", tool_name=name, field="handler"
         )
-    if section.input_schema is None:
+    if input_schema is None:
         # Read as a signature it would be a tool with one argument called `args`, which no handler like this means.
         if _is_raw(target):
             raise ConfigError(
@@ -219,12 +217,12 @@ def _declared(target: Any, name: str, section: ToolSection, fields: dict[str, An
                 tool_name=name,
                 field="handler",
             )
-        return from_function(target, **cast(ToolFields, fields))
+        return tool_from_function(target, fields)
     words = {"description": (inspect.getdoc(target) or "").partition("\n\n")[0]}
-    return Tool(handler=target, input_schema=section.input_schema, **{**words, **fields})
+    return Tool(handler=target, input_schema=input_schema, **{**words, **fields})
 
 
-def _overridden(target: Tool, name: str, section: ToolSection, fields: dict[str, Any]) -> Tool:
+def _overridden(target: Tool, name: str, input_schema: Mapping[str, Any] | None, fields: dict[str, Any]) -> Tool:
     if target.name != name:
         raise ConfigError(
             f"tool `{name}` has a handler that is the tool `{target.name}`; use that name",
@@ -233,7 +231,7 @@ def _overridden(target: Tool, name: str, section: ToolSection, fields: dict[str,
         )
     # The values that a function is given are made by its own signature: another schema would check one thing and
     # run another.
-    if section.input_schema is not None and section.input_schema != dict(target.input_schema):
+    if input_schema is not None and input_schema != dict(target.input_schema):
         raise ConfigError(
             f"tool `{name}` has an `input_schema` here and another one in code; keep one",
             tool_name=name,
@@ -257,17 +255,16 @@ def _given(section: Section) -> dict[str, Any]:
     return {key: value for key, value in section if value is not None}
 
 
-def _tuples(section: Section) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in section}
-
-
 def _located(file: YamlFile, error: ConfigError) -> ConfigError:
     """The error with the file and line it is about, unless it has them."""
     if "file" in error.context:
         return error
+    return file.error(_place(file.data, error), _without_site(error), **error.context)
+
+
+def _without_site(error: ConfigError) -> str:
     # The file and line in front say where; the place of the declaration in code would say it again.
-    message = error.message.removesuffix(str(error.context.get("site", "")))
-    return file.error(_place(file.data, error), message, **error.context)
+    return error.message.removesuffix(str(error.context.get("site", "")))
 
 
 def _place(data: Mapping[str, Any], error: ConfigError) -> Place:

@@ -17,14 +17,13 @@ from signoff.registry.manifest.sections import (
     Defaults,
     DestinationSection,
     LimitsSection,
-    OwnToolSection,
     RouteSection,
     RoutingSection,
     StepSection,
-    ToolSection,
     Top,
     UseSection,
 )
+from signoff.registry.manifest.tool_section import OwnToolSection, ToolSection
 
 ManifestPart = Literal["manifest", "tool", "actor", "policies", "people"]
 
@@ -46,7 +45,6 @@ _MODELS: Final = (
     DelegationSection,
     ReachSection,
 )
-_REFERENCES: Final = ("handler", "available", "check_permissions", "probe")
 _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
     "ApprovalPolicy": {
         "auto_approve_if": "CEL: ask nobody when it is true.",
@@ -163,7 +161,7 @@ def _join(known: dict[str, Any]) -> None:
     for level in (actor, route, step):
         level["own_tools"] |= {"additionalProperties": _ref("OwnToolSection")}
     for each in (tool, known["OwnToolSection"]["properties"]):
-        _join_tool(each)
+        each["requires_approval"]["anyOf"] = [{"type": "boolean"}, _ref("ApprovalPolicy"), {"type": "null"}]
     # Reducers go by the names of the registry, which an own tool is not in.
     del known["OwnToolSection"]["properties"]["reducer"]
     person["reach"]["anyOf"] = [_ref("ReachSection"), {"type": "null"}]
@@ -181,14 +179,6 @@ def _asked(approver: dict[str, Any]) -> dict[str, Any]:
     quorum = {"type": "integer", "minimum": 1, "maximum": MAX_QUORUM, "default": 1}
     group = {"type": "object", "properties": {"of": of, "quorum": quorum}, "required": ["of"]}
     return {"anyOf": [approver, group | {"additionalProperties": False}]}
-
-
-def _join_tool(tool: dict[str, Any]) -> None:
-    tool["requires_approval"]["anyOf"] = [{"type": "boolean"}, _ref("ApprovalPolicy"), {"type": "null"}]
-    for name in _REFERENCES:
-        # Pydantic writes an optional text as `anyOf` with null, a required one as it is.
-        texts = [tool[name], *tool[name].get("anyOf", ())]
-        next(each for each in texts if each.get("type") == "string")["pattern"] = "^[^:]+:.+$"
 
 
 def _spell(name: str, definition: dict[str, Any]) -> None:

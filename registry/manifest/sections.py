@@ -1,24 +1,11 @@
 """The manifest's sections: which keys there are, and of which type."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from signoff.formats.durations import Seconds
 from signoff.formats.yaml_section import Section
-
-ALIASES: Final[Mapping[str, str]] = {
-    "id": "name",
-    "parameters": "input_schema",
-    "schema": "input_schema",
-    "execute": "handler",
-    "max_result_size_chars": "max_result_chars",
-    "maxResultSizeChars": "max_result_chars",
-    "output_is_untrusted": "untrusted_output",
-    "outputIsUntrusted": "untrusted_output",
-}
-"""Other designs' words for a tool's fields (X20)."""
 
 
 class Top(Section):
@@ -184,68 +171,3 @@ class UsageLimitSection(Section):
     count: Annotated[int, Field(ge=1)] = Field(description="So many times.")
     per: Literal["user", "session", "tenant"] = Field(description="For one of these.")
     period: Seconds = Field(description="Within any span of this length.")
-
-
-class ToolSection(Section):
-    """One tool; its name is its key. What is not given is left to the handler's own declaration."""
-
-    other_words: ClassVar[Mapping[str, str]] = ALIASES
-
-    handler: str = Field(description="`module:function`: an async function, or a `@tool`.")
-    name: str | None = Field(None, description="The key of the section, if given at all.")
-    description: str | None = Field(None, description="What the model reads.")
-    input_schema: dict[str, Any] | None = Field(None, description="JSON Schema of the arguments, an object.")
-    output_schema: dict[str, Any] | None = Field(None, description="JSON Schema of the result.")
-    scope: Literal["generalist", "specialist"] | None = Field(
-        None, description="Who owns its calls: the application, or one actor alone."
-    )
-    routing: Literal["routed", "bypass"] | None = Field(None, description="How its calls are dispatched.")
-    bypass_routing: BypassSection | None = Field(None, description="Why it bypasses routing.")
-    justification: str | None = Field(None, description="Why one actor alone has it; required for a specialist.")
-    requires_approval: bool | dict[str, Any] | None = Field(
-        None, description="Whether people are asked: never, always, or as a policy says."
-    )
-    tags: list[str] | None = Field(None, description="Words for rules.")
-    peer_exposed: bool | None = Field(None, description="Recorded for other agents.")
-    title: str | None = Field(None, description="A short name for people.")
-    effect: str | None = Field(None, description="The sentence of the card, with `{argument}` places.")
-    secrets: list[str] | None = Field(None, description="Arguments that are masked everywhere.")
-    version: str | None = Field(None, description="Yours; a new one makes approvals given before stale.")
-    read_only: bool | None = Field(None, description="It changes nothing.")
-    idempotent: bool | None = Field(None, description="It may run again under the same key.")
-    timeout: Seconds | None = Field(None, description="For one run.")
-    max_result_chars: int | None = Field(None, description="How much of its result the model reads at most.")
-    task_queue: str | None = Field(None, description="Where its worker listens, if not the common queue.")
-    toolset: str | None = Field(None, description="A word for rules and filters.")
-    plugin: str | None = Field(None, description="The plugin it comes from.")
-    concurrency: Literal["safe", "exclusive"] | None = Field(None, description="Whether it may run beside other calls.")
-    attempts: int | None = Field(None, description="How often it is tried when a connection breaks.")
-    fallbacks: list[str] | None = Field(None, description="Tools that are tried in its place, in order.")
-    tenants: list[str] | None = Field(None, description="For whom it exists. Left out: everybody. `[]`: nobody.")
-    hours: str | list[str] | None = Field(
-        None, description="When it is there, such as `Mo-Fr 08:00-18:00 Europe/Lisbon`."
-    )
-    usage_limit: UsageLimitSection | None = Field(None, description="How often it may be used.")
-    updates: list[str] | None = Field(None, description="Data and fields of the context that its results may change.")
-    validation: Literal["strict", "warn", "off"] | None = Field(None, description="What a misfit with the schema does.")
-    capabilities: CapabilitiesSection | None = Field(None, description="What its handler is given.")
-    untrusted_output: bool | None = Field(None, description="Its results are text from outside.")
-    return_direct: bool | None = Field(None, description="A call that succeeds ends the turn with its value.")
-    reducer: str | None = Field(
-        None, description="What shortens its results for the model: a built-in one, or `module:function`."
-    )
-    filters: dict[str, str] | None = Field(
-        None, description="What a destination gets of its records: `module:function`, or `identity`."
-    )
-    available: str | None = Field(None, description="`module:function`: whether it is there now.")
-    check_permissions: str | None = Field(None, description="`module:function`: whether this call is permitted.")
-    probe: str | None = Field(
-        None, description="`module:function`: finds out whether a call happened of which nobody knows."
-    )
-
-
-class OwnToolSection(ToolSection):
-    """A tool of an actor, route or step alone."""
-
-    loosens: str = Field("", description="Why what it shadows need not be obeyed.")
-    min_step: str = Field("", description="Seen from this step of the route on.")

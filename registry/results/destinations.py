@@ -8,11 +8,11 @@ from typing import Any, Final, TypeAlias
 
 from signoff.contracts.errors import ConfigError
 from signoff.formats.nearest_name import did_you_mean
-from signoff.registry.gate_fields import Wrong
 from signoff.registry.hooks import Hook
 from signoff.registry.import_reference import load_reference
 from signoff.registry.results.annotated_record import AnnotatedRecord, Filter, for_model, for_record, identity
 from signoff.registry.tool import Tool
+from signoff.registry.tool_fields import Flaw
 
 LLM_SESSION: Final = "llm-session"
 AUDIT: Final = "audit"
@@ -141,11 +141,6 @@ def build_distribution(
     return Distribution(MappingProxyType(known), observer)
 
 
-def wrong_filter(tool: Tool) -> Wrong | None:
-    """The first filter of `tool` that is wrong by itself, or None."""
-    return next(_wrong_filters(tool), None)
-
-
 def named_filter(name: str) -> Filter:
     """What the manifest means by `name`: `identity`, or `module:function`. Raises `ConfigError`."""
     if name == identity.__name__:
@@ -156,17 +151,15 @@ def named_filter(name: str) -> Filter:
     return found  # type: ignore[no-any-return]
 
 
-def _wrong_filters(tool: Tool) -> Iterator[Wrong]:
-    if not isinstance(tool.filters, Mapping):
-        yield Wrong("filters", tool.filters, "needs its `filters` to be functions by destination")
-        return
+def filter_flaws(tool: Tool) -> Iterator[Flaw]:
+    """Says which filters of `tool` are wrong by themselves."""
     for name, given in tool.filters.items():
         field_name = f"filters.{name}"
         why = _wrong_name(name) or _wrong_view(name, given)
         if why:
-            yield Wrong(field_name, name, f"has in `filters` a destination `{name}` that {why}")
+            yield Flaw(field_name, name, f"has in `filters` a destination `{name}` that {why}")
         elif name == PEER_RESPONSE and not tool.peer_exposed:
-            yield Wrong(field_name, name, f"has a filter for `{name}` but is not `peer_exposed`; drop one of them")
+            yield Flaw(field_name, name, f"has a filter for `{name}` but is not `peer_exposed`; drop one of them")
 
 
 def _check(given: Destination) -> None:

@@ -20,3 +20,14 @@ def test_what_stood_in_for_a_tool_that_failed_is_named() -> None:
         line = told(code, fallback="look", primary_error="no\nline")
         assert line == "  book: execution failed: no line; look was tried in its place"
     assert "in its place" not in told("ok")
+
+
+def test_a_call_whose_tool_asks_nobody_ran_by_no_rule() -> None:
+    """Only a rule that somebody wrote is named: a tool without a policy has none that let it run."""
+
+    def line(rule: str) -> str:
+        outcome = CallOutcome(call="c1.1", tool="book", code="ok", value=Content(inline="booked"))
+        return call_line(CallView(call="c1.1", tool="book", state="ok", outcome=outcome, rule=rule)).plain
+
+    assert line("requires_approval") == line("") == "  book: ran"
+    assert line("auto_approve_if") == "  book: ran by rule auto_approve_if"

@@ -36,9 +36,9 @@ def test_what_may_be_repeated_is_tried_three_times_by_nature(fields: dict[str, A
     ("fields", "words"),
     [
         ({"attempts": 2}, "has `attempts` 2, but is neither `read_only` nor `idempotent`"),
-        ({"attempts": 0}, "needs `attempts` from 1 to 10, or none"),
-        ({"attempts": 11, "read_only": True}, "needs `attempts` from 1 to 10, or none"),
-        ({"attempts": True, "read_only": True}, "needs `attempts` from 1 to 10, or none"),
+        ({"attempts": 0}, "needs `attempts` to be a whole number from 1 to 10, or none"),
+        ({"attempts": 11, "read_only": True}, "needs `attempts` to be a whole number from 1 to 10, or none"),
+        ({"attempts": True, "read_only": True}, "needs `attempts` to be a whole number from 1 to 10, or none"),
         ({"concurrency": "unsafe"}, "has `concurrency` `unsafe`; allowed: `safe`, `exclusive`"),
         ({"fallbacks": ("other",)}, "has `fallbacks`, but is neither `read_only` nor `idempotent`"),
         ({"fallbacks": ("book_flight",), "read_only": True}, "is its own fallback"),

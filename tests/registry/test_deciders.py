@@ -64,6 +64,12 @@ def test_what_people_can_meet_is_taken(policy: dict[str, Any]) -> None:
             "`people`, or leave it out",
         ),
         (
+            {"approvers": ["role:finance"], "escalate_to": ["user:cy", "user:nobody"], "on_timeout": "escalate"},
+            "escalate_to",
+            "tool `pay` escalates to `user:cy`, `user:nobody`, but no active person is one of them: add one to "
+            "`people`, or name others",
+        ),
+        (
             {"approvers": ["role:retired", "user:cy"]},
             "approvers",
             "tool `pay` asks `role:retired`, `user:cy`, but no active person is one of them: add one to `people`, or "

@@ -1,16 +1,20 @@
 """Tools out of typed functions."""
 
 import datetime as dt
+import functools
+import inspect
+from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import AfterValidator, BaseModel, Field
 from registry_kit import a_context
 
-from signoff.contracts.errors import RegistrationError
-from signoff.registry.docstring import parse_docstring
-from signoff.registry.function import from_function, tool
+from signoff.contracts.errors import ConfigError, RegistrationError
+from signoff.registry.function import from_function, parse_docstring, tool
+from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.tool_context import ToolContext
 
@@ -131,7 +135,7 @@ def _sync(a: int) -> None: ...
         (_positional, "positional only"),
         (_unresolved, "cannot be resolved"),
         (_unreadable, "argument type"),
-        (_sync, "async only"),
+        (_sync, "but it is a plain `def`"),
     ],
 )
 def test_function_without_a_clear_signature_is_refused(function: Any, words: str) -> None:
@@ -139,6 +143,78 @@ def test_function_without_a_clear_signature_is_refused(function: Any, words: str
     with pytest.raises(RegistrationError) as caught:
         from_function(function, scope="generalist")
     assert words in caught.value.message
+
+
+@tool
+async def bare(city: str) -> str:
+    """Say hello to a city."""
+    return f"hello {city}"
+
+
+async def test_a_bare_decorator_leaves_the_scope_to_the_manifest(tmp_path: Path) -> None:
+    """It works without brackets; in code alone a registry asks for the scope, which has no default (B08)."""
+    assert (bare.name, bare.description) == ("bare", "Say hello to a city.")
+    assert await bare.handler({"city": "Porto"}, a_context()) == "hello Porto"
+    with pytest.raises(RegistrationError, match=r"`bare` has no `scope`; .*allowed: `generalist`, `specialist`"):
+        ToolRegistry([bare])
+    (tmp_path / "bare_code.py").write_text("from test_function_tool import bare\n")
+    (tmp_path / "m.yaml").write_text("version: 1\ntools:\n  bare: {handler: 'bare_code:bare', scope: generalist}\n")
+    assert load_manifest(tmp_path / "m.yaml").tool("bare").scope == "generalist"
+    (tmp_path / "m.yaml").write_text("version: 1\ntools:\n  bare: {handler: 'bare_code:bare'}\n")
+    with pytest.raises(ConfigError, match=r"m\.yaml:3: tool `bare` has no `scope`"):
+        load_manifest(tmp_path / "m.yaml")
+
+
+class Booker:
+    """A class, and an object that is called."""
+
+    async def __call__(self, city: str) -> str:
+        """Books."""
+        return city
+
+
+@pytest.mark.row("B22")
+@pytest.mark.parametrize(
+    ("declare", "words"),
+    [
+        (
+            lambda: tool(Booker),
+            "`@tool` is for functions, and the class `Booker` is none; write `@tool(scope=...)` above",
+        ),
+        (lambda: tool(Booker()), "`@tool` is for functions, and"),
+        (lambda: tool(functools.partial(_sync, 1)), "`@tool` is for functions, and"),
+        (lambda: tool(bare), "tool `bare` is declared twice; drop one `@tool`"),
+        (lambda: tool("book"), "`@tool` takes keywords alone, and `'book'` is none"),
+        (lambda: tool("book", scope="generalist"), "`@tool` takes keywords alone, and `'book'` is none"),
+        (lambda: tool(lambda city: city), "tool `<lambda>` needs `handler` to be `async def`, but it is a lambda"),
+        (lambda: tool(len), "tool `len` needs `handler` to be `async def`"),
+        (lambda: tool(_sync), "tool `_sync` needs `handler` to be `async def`, but it is a plain `def`"),
+        (lambda: tool(readonly=True)(bare_function), "has no field `readonly`; did you mean `read_only`?"),
+        (lambda: tool(scope="generalist", handler=_sync)(bare_function), "has `handler` among its keywords"),
+        (
+            lambda: tool(scope="generalist", validate_input=len)(bare_function),
+            "has `validate_input` among its keywords",
+        ),
+    ],
+)
+def test_a_decorator_used_wrongly_is_told_what_to_write(declare: Callable[[], object], words: str) -> None:
+    """Never by Python's own words about arguments."""
+    with pytest.raises(ConfigError) as refused:
+        declare()
+    assert words in refused.value.message
+
+
+async def bare_function(city: str) -> str:
+    """Say hello to a city."""
+    return city
+
+
+def test_the_decorator_tells_its_keywords() -> None:
+    """Whoever asks for its signature reads the fields."""
+    assert {"scope", "read_only", "probe"} <= set(inspect.signature(tool).parameters)
+    assert inspect.signature(tool).parameters.keys() == inspect.signature(from_function).parameters.keys() - {
+        "function"
+    }
 
 
 def test_docstring_sections_are_told_apart() -> None:

@@ -67,9 +67,9 @@ def test_a_mistake_is_told_with_its_line(tmp_path: Path, line: str, told: str) -
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"hours": "Mo 08:00-18:00 UTC"}, "needs its `hours` to be a list of texts"),
+        ({"hours": 8}, "needs `hours` to be a list of texts"),
         ({"hours": ("Mo",)}, "has `hours` that cannot be read: `Mo` is not made of days, hours and a time zone"),
-        ({"usage_limit": 3}, "needs its `usage_limit` to be a `UsageLimit`"),
+        ({"usage_limit": 3}, "needs `usage_limit` to be a `UsageLimit`"),
         ({"usage_limit": UsageLimit(0, "user", 60)}, "`count` must be a whole number from 1 on"),
         ({"usage_limit": UsageLimit(True, "user", 60)}, "`count` must be"),
         ({"usage_limit": UsageLimit(1, "users", 60)}, "`per` must be `user`, `session` or `tenant`"),  # type: ignore[arg-type]

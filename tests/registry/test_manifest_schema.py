@@ -14,7 +14,8 @@ from signoff.formats.yaml_file import parse_yaml, read_yaml
 from signoff.people.people_file import PersonSection
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.manifest.schema_export import manifest_schema
-from signoff.registry.manifest.sections import ALIASES, ActorSection, ToolSection, Top
+from signoff.registry.manifest.sections import ActorSection, Top
+from signoff.registry.manifest.tool_section import ALIASES, ToolSection
 
 SCHEMA = Draft202012Validator(manifest_schema())
 MANIFESTS = [

@@ -325,7 +325,7 @@ def test_a_place_that_is_not_there_is_an_error_at_the_start_and_nothing_to_the_g
         ({"routes": (Route(name="r", tools=("respond",)),)}, "reserved name"),
         ({"routes": (Route(name="r", tools=(Use(tool=own("x"), optional=True),)),)}, "only names are"),
         ({"routes": (Route(name="r", tools=("pay",)),), "tools": ("note",)}, "not in its `tools`"),
-        ({"routes": (Route(name="r", tools=(own("x", handler=None),)),)}, "needs `handler` to be"),
+        ({"routes": (Route(name="r", tools=(own("x", version=" "),)),)}, "needs a `version`"),
         ({"routes": (Route(name="r", tools=(own("x", place="y"),)),)}, "has a `place`"),
         ({"own_tools": (own("x", read_only=True, fallbacks=("nope",)),)}, "unknown fallback `nope`"),
         ({"own_tools": ("pay",)}, "write names in `tools`"),

@@ -56,7 +56,7 @@ def test_a_shadow_does_not_bring_it_to_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"), [("main", "a list of names"), (("a b",), "is for `a b`"), ((1,), "is for `1`")]
+    ("given", "words"), [("main", "a list of names"), (("a b",), "is for `a b`"), ((1,), "a list of names")]
 )
 def test_wrong_tenants_are_refused(given: Any, words: str) -> None:
     """At build, with the field."""

@@ -1,0 +1,111 @@
+"""The section of a tool in the manifest, made of the declared fields of `Tool`, and their table in docs/manifest.md."""
+
+import types
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from typing import Annotated, Any, Final, Union, get_args, get_origin
+
+from pydantic import Field, WithJsonSchema, create_model
+
+from signoff.contracts.usage import UsageLimit
+from signoff.formats.yaml_section import Section
+from signoff.registry.capabilities import Capabilities
+from signoff.registry.manifest.sections import BypassSection, CapabilitiesSection, UsageLimitSection
+from signoff.registry.tool import BypassRouting, Tool
+from signoff.registry.tool_fields import IN_CODE, ToolField, tool_fields
+
+NESTED: Final[Mapping[type, type[Section]]] = {
+    BypassRouting: BypassSection,
+    Capabilities: CapabilitiesSection,
+    UsageLimit: UsageLimitSection,
+}
+"""The sections of those fields that are records themselves."""
+
+Reference = Annotated[str, WithJsonSchema({"type": "string", "pattern": "^[^:]+:.+$"})]
+"""`module:attribute`."""
+
+_REQUIRED: Final = ("handler",)
+_FIRST: Final = ("name", "handler", "description", "input_schema", "scope")
+_REDUCER: Final = "Shortens its results: `terminal`, `read_file`, `kanban_list` or `module:function`."
+
+
+def tool_section(cls: type = Tool) -> type[Section]:
+    """Makes the section of a class of tools: a key for each field, all but `handler` optional, and `reducer`.
+
+    What is not given is left to the handler's own declaration.
+    """
+    fields = tool_fields(cls).values()
+    keys: dict[str, Any] = {field.name: _key(field) for field in fields if field.spec.key is not IN_CODE}
+    keys["reducer"] = (str | None, Field(None, description=_REDUCER))
+    words = "One tool; its name is its key. What is not given is left to the handler's own declaration."
+    made: type[Section] = create_model("ToolSection", __base__=Section, __doc__=words, **keys)
+    made.other_words = {alias: field.name for field in fields for alias in field.spec.aliases}
+    return made
+
+
+def _key(field: ToolField) -> tuple[Any, Any]:
+    kind = _key_type(field)
+    if field.name in _REQUIRED:
+        return kind, Field(description=field.summary)
+    return kind | None, Field(None, description=field.summary)
+
+
+def _key_type(field: ToolField) -> Any:
+    if field.spec.key is not None:
+        return field.spec.key
+    if field.hook is not None:
+        return Reference
+    return _written(field.info.annotation)
+
+
+def _written(annotation: Any) -> Any:
+    """The type of a value in YAML: what stands in a file has lists, mappings and sections."""
+    origin = get_origin(annotation)
+    if origin in (Union, types.UnionType):
+        [annotation] = [each for each in get_args(annotation) if each is not type(None)]
+        return _written(annotation)
+    if origin is Annotated:
+        return _written(get_args(annotation)[0])
+    if origin is tuple:
+        return list[str]
+    if is_dataclass(annotation) and isinstance(annotation, type):
+        return NESTED[annotation]
+    return dict[str, Any] if origin is Mapping else annotation
+
+
+ToolSection: Final = tool_section()
+ALIASES: Final[Mapping[str, str]] = ToolSection.other_words
+"""Other designs' words for a tool's fields (X20)."""
+
+
+def _own_tool_section(tool: type[Section]) -> type[Section]:
+    keys: dict[str, Any] = {
+        "loosens": (str, Field("", description="Why what it shadows need not be obeyed.")),
+        "min_step": (str, Field("", description="Seen from this step of the route on.")),
+    }
+    return create_model("OwnToolSection", __base__=tool, __doc__="A tool of an actor, route or step alone.", **keys)
+
+
+OwnToolSection: Final = _own_tool_section(ToolSection)
+
+
+def tool_table(cls: type = Tool) -> str:
+    """Writes the table of docs/manifest.md: each key, what it means, and what holds where it is left out."""
+    fields = tool_fields(cls)
+    order = dict.fromkeys((*_FIRST, *fields))
+    rows = [_row(fields[name]) for name in order if fields[name].spec.key is not IN_CODE]
+    reducer = f"| `reducer` | {_REDUCER} [results.md](results.md#reducers). | none |"
+    return "\n".join(["| key | meaning | default |", "|---|---|---|", *rows, reducer])
+
+
+def _row(field: ToolField) -> str:
+    default = "required" if field.name in _REQUIRED else field.spec.unset or _default(field.default)
+    return f"| `{field.name}` | {' '.join(field.description.split())} | {default} |"
+
+
+def _default(value: object) -> str:
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, str) and value:
+        return f"`{value}`" if value.isalpha() else f'`"{value}"`'
+    return "empty" if value == "" else "none"

@@ -1,0 +1,185 @@
+"""The declaration of a field of `Tool`: how it is described, hashed and written in a manifest.
+
+A field is an annotated line of `Tool` with its description under it. The keywords of `@tool`, the manifest's section
+and JSON Schema, the hashes, the normal form and the table of docs/manifest.md are made of that line.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, NamedTuple, get_args
+
+from pydantic import BaseModel, BeforeValidator
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from signoff.formats.nearest_name import did_you_mean
+from signoff.registry.hooks import Hook
+
+IN_CODE: Final = object()
+"""Instead of the type of a key: the manifest has no key for this field."""
+
+Hashed = Literal["definition", "catalog", "no"]
+
+
+@dataclass(frozen=True)
+class FieldSpec:
+    """What is to be known of a field of `Tool` beside its type, its default and its description."""
+
+    hashed: Hashed = "catalog"
+    """`definition`: a change makes approvals stale. `catalog`: a change is another catalog. `no`: neither.
+
+    Of a function only that there is one is covered: its code has nothing that is the same in every process.
+    """
+    key: Any = None
+    """The type of its key in the manifest, where that is not the field's own; `IN_CODE`: it has no key."""
+    aliases: tuple[str, ...] = ()
+    """Other designs' words for it (X20)."""
+    form: str = ""
+    """What it has to be, as words after `needs FIELD to be`; where it is empty, the type says so."""
+    unset: str = ""
+    """What holds where it is not given, for the documentation; where it is empty, the default says so."""
+
+
+DEFINITION: Final = FieldSpec(hashed="definition")
+_PLAIN: Final = FieldSpec()
+
+
+def _as_tuple(value: Any) -> Any:
+    # A list could be changed after it was hashed. A text is left to be refused: its letters are no names.
+    return tuple(value) if isinstance(value, list) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
+"""Texts, given as a tuple or a list."""
+
+
+class Flaw(NamedTuple):
+    """What is wrong with a declaration."""
+
+    field: str
+    """The field, nested ones dotted."""
+    value: object
+    """Its value."""
+    why: str
+    """What to say after the tool's name."""
+
+
+@dataclass(frozen=True)
+class ToolField:
+    """One declared field of a class of tools."""
+
+    name: str
+    """Its name."""
+    info: FieldInfo
+    """Its type, default and metadata, as pydantic read them."""
+    description: str
+    """All of the text under it."""
+    spec: FieldSpec
+    """How it is hashed and written."""
+    hook: Hook[Any] | None
+    """The hook that its value is."""
+    default: Any
+    """Its default; None where it is required."""
+
+    @property
+    def summary(self) -> str:
+        """The first paragraph of its description: what editors show."""
+        return " ".join(self.description.partition("\n\n")[0].split())
+
+    @property
+    def required(self) -> bool:
+        """Whether it has no default."""
+        return self.info.is_required()
+
+
+_KNOWN: Final[dict[type[Any], Mapping[str, ToolField]]] = {}
+
+
+def tool_fields(cls: type[Any]) -> Mapping[str, ToolField]:
+    """The fields that `cls`, a pydantic dataclass such as `Tool`, declares, by name in the order of declaration."""
+    if cls not in _KNOWN:
+        infos: Mapping[str, FieldInfo] = cls.__pydantic_fields__
+        _KNOWN[cls] = {name: _tool_field(cls, name, info) for name, info in infos.items()}
+    return _KNOWN[cls]
+
+
+def _tool_field(cls: type, name: str, info: FieldInfo) -> ToolField:
+    spec = next((each for each in info.metadata if isinstance(each, FieldSpec)), _PLAIN)
+    hook = next((each for each in info.metadata if isinstance(each, Hook)), None)
+    default = None if info.is_required() else info.get_default(call_default_factory=True)
+    return ToolField(name, info, _description(cls, name), spec, hook, default)
+
+
+def _description(cls: type, name: str) -> str:
+    # Pydantic reads the text under a field of the class that declares it, and does not hand it on to those below.
+    declared = (vars(each).get("__pydantic_fields__", {}).get(name) for each in cls.__mro__)
+    return next((info.description for info in declared if info is not None and info.description), "")
+
+
+def hashed_content(tool: Any) -> dict[str, object]:
+    """What a catalog's hash covers of a tool beside its definition: the fields that differ from their defaults.
+
+    So a field that a later version adds changes the hash of no tool that does not use it.
+    """
+    values = vars(tool)
+    return {
+        name: _plain(values[name])
+        for name, field in tool_fields(type(tool)).items()
+        if field.spec.hashed == "catalog" and values[name] is not field.default and values[name] != field.default
+    }
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, float):
+        # RFC 8785 writes both alike; without a float `canonical_json` takes its quick way.
+        return int(value) if value.is_integer() else value
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_defaults=True)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        given = ((field, vars(value)[field.name]) for field in dataclasses.fields(value))
+        return {field.name: _plain(each) for field, each in given if each != field.default}
+    if callable(value):
+        return True
+    if isinstance(value, Mapping):
+        return {name: True if callable(each) else each for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+def flaw_of(cls: type, error: ErrorDetails) -> Flaw:
+    """Says in Signoff's words what pydantic found wrong with the fields given to `cls`."""
+    loc = [str(each) for each in error["loc"]]
+    name = loc[0] if loc else ""
+    fields, kind = tool_fields(cls), error["type"]
+    if name not in fields:
+        near = did_you_mean(name, fields)
+        return Flaw(
+            name, error["input"], f"has no field `{name}`{near}; fields are {', '.join(f'`{f}`' for f in fields)}"
+        )
+    field = fields[name]
+    if kind in ("missing", "missing_argument", "missing_keyword_only_argument"):
+        return Flaw(name, None, f"needs `{name}`: {field.summary[:1].lower()}{field.summary[1:]}")
+    if kind == "hook":
+        return Flaw(name, error["input"], error["msg"])
+    value = error["input"]
+    allowed = [str(each) for each in _literals(field.info.annotation)]
+    if allowed:
+        listed = ", ".join(f"`{each}`" for each in allowed)
+        return Flaw(name, value, f"has `{name}` `{value}`; allowed: {listed}{did_you_mean(str(value), allowed)}")
+    return Flaw(name, value, f"needs `{name}` to be {field.spec.form or _form(field.info.annotation)}")
+
+
+def _literals(annotation: Any) -> Iterator[object]:
+    for each in get_args(annotation):
+        if each is not type(None):
+            yield from _literals(each) if get_args(each) else ((each,) if isinstance(each, str) else ())
+
+
+def _form(annotation: Any) -> str:
+    first = annotation if not get_args(annotation) else get_args(annotation)[0]
+    words: Mapping[Any, str] = {bool: "true or false", str: "text", int: "a whole number", float: "a number"}
+    if first in words and annotation is first:
+        return words[first]
+    return "a list of names" if "tuple" in str(annotation) else f"a `{getattr(first, '__name__', first)}`"

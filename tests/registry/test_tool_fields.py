@@ -1,0 +1,116 @@
+"""The declaration of a tool's field: one line gives it a key, a hash, a row in the documentation and its errors."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
+from registry_kit import SCHEMA, a_tool, handler
+
+from signoff.contracts.errors import RegistrationError
+from signoff.formats.yaml_file import YamlFile
+from signoff.formats.yaml_section import read_section
+from signoff.registry import hooks
+from signoff.registry.hooks import Hook
+from signoff.registry.manifest.tool_section import tool_section, tool_table
+from signoff.registry.registry import ToolRegistry
+from signoff.registry.tool import Tool, ToolOptions
+from signoff.registry.tool_fields import DEFINITION, IN_CODE, FieldSpec, Names, tool_fields
+
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(strict=True, extra="forbid", use_attribute_docstrings=True))
+class WiderTool(Tool):
+    """A tool with fields that a later version might have: one line each."""
+
+    colour: Annotated[str, DEFINITION] = "red"
+    """Of which colour it is.
+
+    [Below](#colours).
+    """
+    smells: Annotated[Names, FieldSpec(aliases=("odours",))] = ()
+    """What it smells of."""
+    secretive: Annotated[bool, FieldSpec(hashed="no", key=IN_CODE)] = False
+    """Whether it tells nobody."""
+
+
+def wider(**fields: Any) -> WiderTool:
+    """A right one, with these fields besides."""
+    right: dict[str, Any] = {
+        "name": "book_flight",
+        "description": "Book.",
+        "input_schema": SCHEMA,
+        "scope": "generalist",
+    }
+    return WiderTool(**{**right, "handler": handler, **fields})
+
+
+def test_a_new_field_is_one_line_with_its_description() -> None:
+    """Manifest, JSON Schema of its key, aliases and documentation follow from the declaration."""
+    section = tool_section(WiderTool)
+    keys = section.model_json_schema()["properties"]
+    assert {"colour", "smells"} <= set(section.model_fields)
+    assert "secretive" not in section.model_fields
+    assert keys["colour"]["description"] == "Of which colour it is."
+    assert keys["smells"]["anyOf"][0] == {"type": "array", "items": {"type": "string"}}
+    file = YamlFile("m.yaml", {}, {})
+    read = read_section(file, (), section, {"handler": "a:b", "odours": ["tar"]}, "tool `x`")
+    assert dict(read)["smells"] == ["tar"]
+    assert "| `colour` | Of which colour it is. [Below](#colours). | `red` |" in tool_table(WiderTool).splitlines()
+
+
+def test_a_new_field_is_hashed_as_it_says_and_where_it_is_used() -> None:
+    """One of the definition makes approvals stale; another changes the catalog; none changes tools without it."""
+    plain = wider()
+    assert wider(colour="blue").definition != plain.definition == wider(smells=["tar"]).definition
+    hashes = [ToolRegistry([each]).hash for each in (plain, wider(smells=()), wider(smells=("tar",)))]
+    assert hashes[0] == hashes[1] != hashes[2]
+    assert ToolRegistry([wider(secretive=True)]).hash == hashes[0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"colour": 3}, "needs `colour` to be text"),
+        ({"smells": "tar"}, "needs `smells` to be a list of names"),
+        ({"smells": ["tar", 1]}, "needs `smells` to be a list of names"),
+        ({"secretive": "yes"}, "needs `secretive` to be true or false"),
+        ({"color": "red"}, "has no field `color`; did you mean `colour`?"),
+        ({"concurrency": "save"}, "has `concurrency` `save`; allowed: `safe`, `exclusive`; did you mean `safe`?"),
+    ],
+)
+def test_a_field_of_another_type_is_refused_where_the_tool_is_declared(fields: dict[str, Any], words: str) -> None:
+    """In words, with the place: before any registry is made."""
+    with pytest.raises(RegistrationError) as refused:
+        wider(**fields)
+    assert refused.value.message.startswith(f"tool `book_flight` {words}")
+    assert f"{Path(__file__).name}:" in refused.value.message
+    assert refused.value.context["field"] == next(iter(fields))
+
+
+def test_a_list_is_kept_as_a_tuple() -> None:
+    """It cannot be changed after the tool was hashed."""
+    words = ["work"]
+    tool = a_tool(tags=words)
+    words.append("money")
+    assert tool.tags == ("work",)
+
+
+def test_every_field_is_described() -> None:
+    """Each has a first sentence, which editors and the documentation show."""
+    assert [name for name, field in tool_fields(Tool).items() if not field.summary.endswith((".", ")"))] == []
+
+
+def test_every_hook_of_a_tool_is_checked_by_its_kind() -> None:
+    """A field whose name is a hook's carries that hook."""
+    kinds = {each.field: each for each in vars(hooks).values() if isinstance(each, Hook)}
+    fields = tool_fields(Tool)
+    assert {name: fields[name].hook for name in kinds.keys() & fields.keys()} == {
+        name: kinds[name] for name in kinds.keys() & fields.keys()
+    }
+    assert {"handler", "available", "check_permissions", "probe", "validate_input"} <= kinds.keys() & fields.keys()
+
+
+def test_keywords_of_the_decorator_are_fields_of_the_tool() -> None:
+    """So that each keyword is declared, described and hashed once."""
+    assert set(tool_fields(ToolOptions)) < set(tool_fields(Tool))
