@@ -1,1 +1,42 @@
-"""Public fakes for tests and keyless demonstrations; ordinary adapters, nothing is patched."""
+"""Public fakes for tests and keyless demonstrations, and the suite of channels. Nothing is patched by them."""
+
+from typing import TYPE_CHECKING
+
+from signoff.formats.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from signoff.contracts.completion import Completion as Completion
+    from signoff.contracts.completion import CompletionRequest as CompletionRequest
+    from signoff.contracts.content import text_of as text_of
+    from signoff.contracts.message import ResultPart as ResultPart
+    from signoff.testing.channels import ChannelSuite as ChannelSuite
+    from signoff.testing.scripted import ScriptedModel as ScriptedModel
+    from signoff.testing.scripted import calls as calls
+    from signoff.testing.scripted import last_user_text as last_user_text
+    from signoff.testing.scripted import respond as respond
+    from signoff.testing.scripted import results as results
+    from signoff.testing.scripted import say as say
+    from signoff.testing.scripted import steps as steps
+    from signoff.testing.vendor import Seen as Seen
+    from signoff.testing.vendor import Vendor as Vendor
+    from signoff.testing.vendor_server import served as served
+
+_MODULES = {
+    "ChannelSuite": "signoff.testing.channels",
+    "Completion": "signoff.contracts.completion",
+    "CompletionRequest": "signoff.contracts.completion",
+    "ResultPart": "signoff.contracts.message",
+    "ScriptedModel": "signoff.testing.scripted",
+    "Seen": "signoff.testing.vendor",
+    "Vendor": "signoff.testing.vendor",
+    "calls": "signoff.testing.scripted",
+    "last_user_text": "signoff.testing.scripted",
+    "respond": "signoff.testing.scripted",
+    "results": "signoff.testing.scripted",
+    "say": "signoff.testing.scripted",
+    "served": "signoff.testing.vendor_server",
+    "steps": "signoff.testing.scripted",
+    "text_of": "signoff.contracts.content",
+}
+__all__ = [*_MODULES]
+__getattr__ = lazy_names(__name__, _MODULES)

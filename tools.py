@@ -1,0 +1,54 @@
+"""What authors of tools need beside the face: registries, hooks, results, reducers and other signatures of handlers."""
+
+from typing import TYPE_CHECKING
+
+from signoff.formats.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from signoff.policy.handler_verdict import Answer as Answer
+    from signoff.policy.handler_verdict import ProposedCall as ProposedCall
+    from signoff.registry.function import from_function as from_function
+    from signoff.registry.handler_adapters import context_first as context_first
+    from signoff.registry.hooks import CannotTell as CannotTell
+    from signoff.registry.hooks import Correction as Correction
+    from signoff.registry.hooks import DidNotHappen as DidNotHappen
+    from signoff.registry.hooks import Happened as Happened
+    from signoff.registry.hooks import HookContext as HookContext
+    from signoff.registry.hooks import Permission as Permission
+    from signoff.registry.hooks import ProbeAnswer as ProbeAnswer
+    from signoff.registry.registry import ToolRegistry as ToolRegistry
+    from signoff.registry.results.annotated_record import AnnotatedRecord as AnnotatedRecord
+    from signoff.registry.results.annotated_record import Annotations as Annotations
+    from signoff.registry.results.annotated_record import Field as Field
+    from signoff.registry.results.destinations import Delivery as Delivery
+    from signoff.registry.results.destinations import Undelivered as Undelivered
+    from signoff.registry.results.reducers import BUILT_IN as BUILT_IN
+    from signoff.registry.results.reducers import ReducerRegistry as ReducerRegistry
+    from signoff.registry.results.tool_result import ReducerInput as ReducerInput
+    from signoff.registry.results.tool_result import Result as Result
+
+_MODULES = {
+    "AnnotatedRecord": "signoff.registry.results.annotated_record",
+    "Annotations": "signoff.registry.results.annotated_record",
+    "Answer": "signoff.policy.handler_verdict",
+    "BUILT_IN": "signoff.registry.results.reducers",
+    "CannotTell": "signoff.registry.hooks",
+    "Correction": "signoff.registry.hooks",
+    "Delivery": "signoff.registry.results.destinations",
+    "DidNotHappen": "signoff.registry.hooks",
+    "Field": "signoff.registry.results.annotated_record",
+    "Happened": "signoff.registry.hooks",
+    "HookContext": "signoff.registry.hooks",
+    "Permission": "signoff.registry.hooks",
+    "ProbeAnswer": "signoff.registry.hooks",
+    "ProposedCall": "signoff.policy.handler_verdict",
+    "ReducerInput": "signoff.registry.results.tool_result",
+    "ReducerRegistry": "signoff.registry.results.reducers",
+    "Result": "signoff.registry.results.tool_result",
+    "ToolRegistry": "signoff.registry.registry",
+    "Undelivered": "signoff.registry.results.destinations",
+    "context_first": "signoff.registry.handler_adapters",
+    "from_function": "signoff.registry.function",
+}
+__all__ = [*_MODULES]
+__getattr__ = lazy_names(__name__, _MODULES)
