@@ -1,4 +1,4 @@
-# Needs only Python 3.11 or newer and make: `make dev` runs Signoff, `make test` tests it.
+# Needs only Python 3.11 or newer and make: `make dev` runs Signoff, `make test` tests it; `make demo STORY=edit` plays another story.
 
 PYTHON ?= python3
 PY := .venv/bin/python
@@ -12,10 +12,10 @@ dev: $(READY)
 	@.venv/bin/signoff dev --manifest examples/travel_desk/signoff.yaml
 
 demo: $(READY)
-	@.venv/bin/signoff demo
+	@cd examples && ../$(PY) -m demo $(STORY)
 
 demo-channels: $(TESTS)
-	@.venv/bin/signoff demo channels
+	@cd examples && ../$(PY) -m demo channels
 
 # Compiled once, not by each of the hundreds of processes that the tests start.
 test: export PYTHONDONTWRITEBYTECODE =

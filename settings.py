@@ -7,7 +7,6 @@ import difflib
 import os
 import tomllib
 from collections.abc import Mapping
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 from urllib.parse import urlsplit
@@ -23,54 +22,43 @@ from pydantic_settings import (
 )
 
 from signoff.contracts.errors import ConfigError
-from signoff.contracts.names import DEFAULT_TASK_QUEUE
+from signoff.contracts.names import (
+    DEFAULT_HOST,
+    DEFAULT_PORT,
+    DEFAULT_STATE_DIR,
+    DEFAULT_TASK_QUEUE,
+    ENV_PREFIX,
+    SETTINGS_FILE,
+)
+from signoff.formats.web_address import address_of, is_loopback, web_address
 from signoff.keys.secret_references import FORMS, is_reference
 
-ENV_PREFIX: Final = "SIGNOFF_"
-SETTINGS_FILE: Final = "signoff.toml"
 RETENTION_DAYS: Final = 90
 _SECRETS: Final = ("oidc_client_secret",)
 """Settings whose wrong values are not shown: somebody may have written the secret itself."""
 
 
 def _default_store(known: Mapping[str, Any]) -> str:
-    return f"sqlite:///{known.get('state_dir', '.signoff')}/signoff.db"
+    return f"sqlite:///{known.get('state_dir', DEFAULT_STATE_DIR)}/signoff.db"
 
 
 def _default_signing_keys(known: Mapping[str, Any]) -> Path:
-    return Path(known.get("state_dir", ".signoff")) / "signing-keys.json"
+    return Path(known.get("state_dir", DEFAULT_STATE_DIR)) / "signing-keys.json"
 
 
 def _default_public_keys(known: Mapping[str, Any]) -> Path:
-    return Path(known.get("state_dir", ".signoff")) / "public-keys.json"
+    return Path(known.get("state_dir", DEFAULT_STATE_DIR)) / "public-keys.json"
 
 
 def _default_url(known: Mapping[str, Any]) -> str:
     # Fields that were refused are missing in `known`; their own error is told, not one of this.
-    host = str(known.get("host", "127.0.0.1"))
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return f"http://{host}:{known.get('port')}"
-    # `0.0.0.0` and `::` are for listening, and no address to give to people.
-    if address.is_unspecified:
-        host = "127.0.0.1"
-    # RFC 3986: an IPv6 address stands in brackets, as its colons would begin the port.
-    return f"http://[{host}]:{known.get('port')}" if ":" in host else f"http://{host}:{known.get('port')}"
-
-
-def _web_address(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("a web address looks like https://approvals.example.com")
-    # Paths are put behind it, and links with `//` in them are other addresses.
-    return text.rstrip("/")
+    return address_of(str(known.get("host", DEFAULT_HOST)), known.get("port"))
 
 
 def _issuer(text: str) -> str:
     parts = urlsplit(text)
     # Over plain HTTP anybody on the way could say who signs in; on this machine nobody is on the way.
-    plain = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
+    plain = parts.scheme == "http" and is_loopback(text)
     if not parts.hostname or parts.query or parts.fragment or not (parts.scheme == "https" or plain):
         raise ValueError("an issuer looks like https://login.example.com/realm")
     # As written, a final slash included: `iss` must match it exactly (OpenID Connect Core, 3.1.3.7).
@@ -104,18 +92,18 @@ class Settings(BaseSettings):
     profile: Literal["development", "production"] = "development"
     manifest: Path = Path("signoff.yaml")
     """The YAML file that declares actors, tools and policies."""
-    state_dir: Path = Path(".signoff")
+    state_dir: Path = Path(DEFAULT_STATE_DIR)
     """Where the embedded server and the default store keep their files."""
     store_url: str = Field(default_factory=_default_store, min_length=1)
     """The database of tickets and blobs, as SQLAlchemy writes it; SQLite in `state_dir` when not given."""
     task_queue: str = Field(default=DEFAULT_TASK_QUEUE, min_length=1, max_length=200)
     model: str = ""
     """The model, `provider:name`, that answers where the manifest names a script; the script when not given."""
-    host: str = Field(default="127.0.0.1", min_length=1)
+    host: str = Field(default=DEFAULT_HOST, min_length=1)
     """The address the gateway listens on."""
-    port: int = Field(default=8300, ge=1, le=65535)
+    port: int = Field(default=DEFAULT_PORT, ge=1, le=65535)
     """The port the gateway listens on."""
-    public_url: Annotated[str, AfterValidator(_web_address)] = Field(default_factory=_default_url)
+    public_url: Annotated[str, AfterValidator(web_address)] = Field(default_factory=_default_url)
     """How people reach the gateway; made of `host` and `port` when not given."""
     people: Path | None = None
     """The YAML file of people; without it the development profile's `guest` and `approver` are there."""

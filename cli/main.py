@@ -4,15 +4,15 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
-from signoff import __version__
-from signoff.cli.loading import loading
 from signoff.cli.terminal.errors import sentence
+from signoff.contracts.version import VERSION
 
 COMMANDS: Final = {
     "dev": ("signoff.cli.local.dev", "Run everything here: Temporal's server, a worker and the inbox."),
@@ -42,7 +42,6 @@ COMMANDS: Final = {
     "store": ("signoff.cli.local.store", "Bring the store's tables up to date and give its roles their rights."),
     "worker": ("signoff.cli.local.worker", "Run a worker alone."),
     "gateway": ("signoff.cli.local.gateway", "Run the gateway with its inbox alone."),
-    "demo": ("signoff.cli.demo.command", "Play a story unattended, with kills, edits or grants, and check it."),
     "doctor": ("signoff.cli.local.doctor", "Check this installation and say what to repair."),
 }
 """Command -> its module and what it does. A module is imported when a command of it is run: help stays quick."""
@@ -69,7 +68,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"signoff {__version__}")
+        typer.echo(f"signoff {VERSION}")
         raise typer.Exit
 
 
@@ -112,6 +111,22 @@ def main() -> NoReturn:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     # Temporal's native threads can abort an interpreter that ends in the ordinary way, which would hide the exit code.
     os._exit(code)
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Import within this block, and nothing else: the collector waits meanwhile.
+
+    Imports make hundreds of thousands of objects that all stay; looking through them again and again for garbage would
+    be a third of a start.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _loaded(name: str) -> Any:

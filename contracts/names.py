@@ -1,4 +1,4 @@
-"""Names on the wire that Temporal knows: workflow and activity types, messages, search attributes."""
+"""Names on the wire that Temporal knows (types, messages, search attributes), and those of our settings."""
 
 from typing import Final
 
@@ -50,3 +50,13 @@ DEFAULT_ASKER: Final = "guest"
 DEFAULT_DECIDER: Final = "approver"
 """Whom it takes for who decides."""
 DEFAULT_TASK_QUEUE: Final = "signoff"
+
+ENV_PREFIX: Final = "SIGNOFF_"
+SETTINGS_FILE: Final = "signoff.toml"
+DEFAULT_STATE_DIR: Final = ".signoff"
+DEFAULT_HOST: Final = "127.0.0.1"
+DEFAULT_PORT: Final = 8300
+TOKEN_VARIABLE: Final = "SIGNOFF_TOKEN"
+"""Where the client finds a personal token."""
+RUNNING_FILE: Final = "running.json"
+"""In the state folder: what `signoff dev` runs with, for programs in other terminals of the same folder."""

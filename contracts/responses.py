@@ -1,7 +1,8 @@
 """What the gateway's API answers, beside the shapes that turns, requests and records have themselves."""
 
-from typing import Literal
+from typing import Any, Literal
 
+from signoff.contracts.approval import Card
 from signoff.contracts.frozen_model import Shape
 
 
@@ -71,3 +72,13 @@ class SessionSaid(Shape):
     code: str = ""
     message: str = ""
     links: SessionLinks
+
+
+class EditPreview(Shape):
+    """A request as it would be asked with other arguments: nothing is changed by it."""
+
+    args: dict[str, Any]
+    """All arguments as they can be sent as `edited_args`: masks stand for secrets that were left as they are."""
+    card: Card
+    changed: bool
+    """Whether they differ from what is asked."""

@@ -9,17 +9,18 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
-import signoff
 from signoff import policypool
 from signoff.channels.inbound.receiver import Intake
 from signoff.contracts.errors import SignoffError
 from signoff.contracts.limits import REQUEST_BODY_BYTES, STRANGER_BODY_BYTES
 from signoff.contracts.requests import DecisionDraft
 from signoff.contracts.responses import Fault
+from signoff.contracts.version import VERSION
 from signoff.gateway.api.approvals import ApprovalsApi
 from signoff.gateway.api.audit import AuditApi
 from signoff.gateway.api.grants import GrantsApi
 from signoff.gateway.api.health import ServiceApi
+from signoff.gateway.api.previews import PreviewsApi
 from signoff.gateway.api.sessions import SessionsApi
 from signoff.gateway.api.turns import TurnsApi
 from signoff.gateway.auth.caller import CHANNELS, Door, SignInNeeded, open_to_all
@@ -68,7 +69,7 @@ def build_app(desk: GatewayDeps, intake: Intake | None = None) -> FastAPI:
     door = Door(desk, logins)
     app = FastAPI(
         title="Signoff",
-        version=signoff.__version__,
+        version=VERSION,
         description=_DESCRIPTION,
         docs_url=None,
         redoc_url=None,
@@ -84,6 +85,7 @@ def build_app(desk: GatewayDeps, intake: Intake | None = None) -> FastAPI:
         TurnsApi(desk, live),
         SessionsApi(desk),
         ApprovalsApi(desk),
+        PreviewsApi(desk),
         GrantsApi(desk),
         AuditApi(desk),
         ServiceApi(desk),

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from signoff.approvals.redaction import arguments_without, secret_values
-from signoff.contracts.errors import Refused
+from signoff.contracts.errors import NotFound, Refused
 from signoff.formats.bounds import out_of_bounds
 from signoff.formats.json_schema import CompiledSchema, Problem
-from signoff.gateway.argument_form import ABSENT, Absent, Field, Path
+from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.gateway.argument_form import ABSENT, Absent, Field, Path, fields_of
 from signoff.gateway.secret_masks import unmasked_args
 
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
@@ -44,6 +45,28 @@ class Typed:
     def good(self) -> bool:
         """Whether there is nothing to mend."""
         return self.args is not None and not self.problems and not any(field.problem for field in self.fields)
+
+
+def set_values(
+    args: Mapping[str, Any],
+    settings: Mapping[str, str],
+    schema: CompiledSchema | None,
+    secrets: Collection[str] = (),
+) -> Typed:
+    """`args` with some values replaced, named by their dotted names, each of the type that the schema says.
+
+    Raises `NotFound` for a name that is none, `Refused` (`malformed`) for a list that is no JSON.
+    """
+    fields = fields_of(args, schema.schema if schema is not None else _shape_of(args), secrets)
+    named = {field.dotted: field for field in fields}
+    form: dict[str, str] = {}
+    for path, value in settings.items():
+        field = named.get(path)
+        if field is None:
+            near = did_you_mean(path, named) or "; change it as JSON"
+            raise NotFound(f"there is no argument {shown(path)}{near}")
+        form[field.key] = _as_in_form(field, value)
+    return read_fields(fields, form, args, schema, secrets)
 
 
 def read_fields(
@@ -87,6 +110,47 @@ def read_fields(
         return Typed(tuple(typed), None, (f"the arguments hold {why}",))
     found = _checked(tuple(typed), whole, schema.check(whole) if schema is not None else ())
     return replace(found, written=written, changed=changed)
+
+
+def _shape_of(value: Any) -> dict[str, Any]:
+    """A schema by which every value stays of its type, where the tool's own is not known; the gates check by that."""
+    match value:
+        case dict():
+            return {"type": "object", "properties": {name: _shape_of(each) for name, each in value.items()}}
+        case bool():
+            # Before `int`, which a bool is in Python.
+            return {"type": "boolean"}
+        case int() | float():
+            return {"type": "number"}
+        case str():
+            return {"type": "string"}
+    return {}
+
+
+def _as_in_form(field: Field, value: str) -> str:
+    """`value` as the form would have it: choices by their words, lists as JSON or one value."""
+    if field.kind == "choice":
+        return next((each.value for each in field.choices if value in (each.label, each.value)), value)
+    if field.kind == "lines" and value.lstrip().startswith("["):
+        try:
+            items = json.loads(value)
+        except ValueError as error:
+            raise Refused(f"`{field.dotted}` is not JSON: {error}", code="malformed") from None
+        return "\n".join(item if isinstance(item, str) else json.dumps(item) for item in items)
+    return value
+
+
+def problem_words(typed: Typed) -> str:
+    """All that is wrong with what was typed, in one sentence; "" for nothing."""
+    told = [f"{_what(field)}{field.problem}" for field in typed.fields if field.problem]
+    return "; ".join((*told, *typed.problems))
+
+
+def _what(field: Field) -> str:
+    """What a problem is of; of all arguments at once it mostly says that itself."""
+    if field.path:
+        return f"`{field.dotted}` "
+    return "" if field.problem.startswith("`") else "this "
 
 
 def _first(field: Field) -> Any:

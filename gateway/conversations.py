@@ -1,27 +1,34 @@
 """Turns and sessions for those alone who may read them; for everybody else they are not there."""
 
 from collections.abc import Callable
+from typing import Final
 
 from signoff.approvals.audit_events import stop
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
-from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey, parse_approval_id, read_code
+from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey, parse_approval_id, read_code, show_code
 from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.person import Person
 from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import TurnView
 from signoff.engine.kill_switch import OPERATOR
-from signoff.engine.turn_list import turn_row
-from signoff.formats.nearest_name import shown
+from signoff.engine.turn_list import turn_row, turns
+from signoff.formats.nearest_name import did_you_mean, shown
 from signoff.gateway.audit_writer import record
 from signoff.gateway.auth.caller import Allowed
-from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.deps import GatewayDeps, turn_name
+from signoff.gateway.errors import BadRequest
 from signoff.gateway.pages.session_view import OPEN
 from signoff.gateway.read_access import Concerned, may_read, may_stop, of_request, of_row, of_turn, reads_all
 from signoff.gateway.session_names import is_own, own_session
 from signoff.gateway.signed_start import Begun
+from signoff.gateway.turn_starter import read_turn
 from signoff.store.questions import OWED_SECONDS, Questions
 from signoff.store.request_reader import LoadedRequest
+
+_RECENT: Final = 200
+"""Of so many turns, the newest, the beginning of an id is enough to find one."""
+_AMBIGUOUS: Final = 10
 
 
 class Conversations:
@@ -90,14 +97,55 @@ class Conversations:
             return name
         code = read_code(name)
         if code is None:
-            told = "it is neither an approval id nor a code such as `K7Q-2FM`"
-            raise NotFound(f"there is no request {shown(name)}: {told}")
+            near = await self._near(name, person, tenant)
+            told = near or ": it is neither an approval id nor a code such as `K7Q-2FM`"
+            raise NotFound(f"there is no request {shown(name)}{told}")
         found = await self._deps.requests.by_code(tenant, code)
         try:
             # That a code leads anywhere is told to those alone who may read what it leads to.
             return (await self.request(found or "", person)).id
         except NotFound:
-            raise NotFound(f"there is no request with the code {shown(name)}") from None
+            near = await self._near(name, person, tenant)
+            raise NotFound(f"there is no request {shown(name)}{near}") from None
+
+    async def _near(self, name: str, person: Person | None, tenant: str) -> str:
+        """The nearest codes of what waits and the person may read; "" where none is near."""
+        readers, readable = self.readers(person), self.readable(person)
+        cards = await self._deps.requests.waiting(tenant, readers=readers, wanted=readable)
+        return did_you_mean(name, [each for card in cards for each in (show_code(card.code), card.id)])
+
+    async def turn_key(self, name: str, person: Person | None, tenant: str) -> TurnKey:
+        """The turn that a name means: `<tenant>.<session>.<turn>`, the turn's own id, or the beginning of that.
+
+        Raises `NotFound` that offers the nearest ids, `BadRequest` for a beginning that fits several.
+        """
+        key = read_turn(self._deps, name, person, tenant)
+        # One that was begun without a session has its own id for that, and lists come later than turns.
+        if "." in name or await self._is_there(key):
+            return key
+        rows = await turns(
+            self._deps.desk.temporal,
+            Questions(self._deps.store),
+            tenant=tenant,
+            readers=self.readers(person),
+            wanted=self.readable(person),
+            limit=_RECENT,
+        )
+        known = {row.turn: TurnKey(row.tenant, row.session, row.turn) for row in rows}
+        named = [known[name]] if name in known else [each for turn, each in known.items() if turn.startswith(name)]
+        if len(named) > 1:
+            ids = ", ".join(sorted(map(turn_name, named))[:_AMBIGUOUS])
+            raise BadRequest(f"{shown(name)} fits several turns, name one of them whole: {ids}", code="ambiguous")
+        if not named:
+            raise NotFound(f"there is no turn {shown(name)}{did_you_mean(name, known)}")
+        return named[0]
+
+    async def _is_there(self, key: TurnKey) -> bool:
+        try:
+            await self._deps.desk.begun_with(key)
+        except NotFound:
+            return False
+        return True
 
     async def request(self, approval: str, person: Person | None) -> ApprovalRequest:
         """One request, waiting or settled."""

@@ -45,7 +45,7 @@ LONG = (
 LONGEST = (
     "browser/test_inbox.py",
     "browser/test_answers.py",
-    "cli/test_demo.py",
+    "examples/test_demo.py",
     "security/test_kills.py",
     "attacks/test_attack_b_same_call_again.py",
     "attacks/test_attack_d2_answers_without_worker.py",

@@ -12,6 +12,7 @@ from documents import PAGES, ROOT, anchors, links, named, names, page, row_marke
 
 from signoff.cli.main import COMMANDS, _loaded
 from signoff.contracts import limits
+from signoff.contracts.names import ENV_PREFIX
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.gateway.errors import receipt_status
@@ -20,7 +21,7 @@ from signoff.registry.gates.pipeline import GateName
 from signoff.registry.manifest.sections import ActorSection, Top
 from signoff.registry.manifest.tool_section import ToolSection, tool_table
 from signoff.registry.tool import Tool
-from signoff.settings import ENV_PREFIX, load_settings
+from signoff.settings import load_settings
 from signoff.temporal.embedded_server import SEARCH_ATTRIBUTES
 
 ROWS = {"B": 84, "P": 19, "F": 58, "E": 63, "N": 32, "X": 25, "V": 18}

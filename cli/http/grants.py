@@ -3,20 +3,17 @@
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 from rich.console import RenderableType
 from rich.table import Table
 
-from signoff.cli.http.gateway_client import at_gateway, gateway_url
-from signoff.cli.loading import loading
-from signoff.cli.terminal.options import AsJson, Manifest, Operator, Url
+from signoff.cli.terminal.options import AsJson, Operator, Url
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean, span
+from signoff.client.client import Client
 from signoff.contracts.clock import system_clock
 from signoff.contracts.grant import Grant
-from signoff.contracts.names import DEFAULT_TENANT
 
 Tenant = Annotated[str, typer.Option(help="The tenant it is remembered in; else `main`, or that of the token.")]
 
@@ -27,21 +24,14 @@ app = typer.Typer(help="List and take back answers that are remembered.", no_arg
 def list_grants(
     every: Annotated[bool, typer.Option("--all", help="Also what is over, used up or taken back.")] = False,
     tenant: Tenant = "",
-    manifest: Manifest = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """List what is remembered, newest first."""
 
     async def body(out: Output) -> int:
-        there = gateway_url(url, manifest, None)
-        if there is None:
-            with loading():
-                from signoff.cli.operating import grants_here  # noqa: PLC0415
-            grants = await grants_here(tenant or DEFAULT_TENANT, manifest, every=every)
-        else:
-            async with at_gateway(there) as gateway:
-                grants = await gateway.listed(Grant, "grants", every=every, tenant=tenant)
+        async with Client(url) as client:
+            grants = await client.grants(every=every, tenant=tenant)
         out.show(grants, grant_table(grants, system_clock()) if grants else "nothing is remembered")
         return 0
 
@@ -53,25 +43,17 @@ def revoke(
     grant: Annotated[str, typer.Argument(metavar="ID", help="As `signoff grants list` shows it.")],
     person: Operator = "",
     tenant: Tenant = "",
-    manifest: Manifest = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Take a remembered answer back: from now on people are asked again."""
 
     async def body(out: Output) -> int:
-        there = gateway_url(url, manifest, None)
-        if there is None:
-            with loading():
-                from signoff.cli.operating import revoked_here  # noqa: PLC0415
-            gone, again = await revoked_here(grant, person, tenant or DEFAULT_TENANT, manifest)
-        else:
-            async with at_gateway(there, person) as gateway:
-                where = gateway.acting | ({"tenant": tenant} if tenant else {})
-                # Asked before: afterwards every one of them is taken back.
-                known = await gateway.listed(Grant, "grants", every=True, tenant=tenant)
-                again = any(each.id == grant and each.revoked_at is not None for each in known)
-                gone = await gateway.call(Grant, "DELETE", f"/v1/grants/{quote(grant, safe='')}", params=where, json={})
+        async with Client(url) as client:
+            # Asked before: afterwards every one of them is taken back.
+            known = await client.grants(every=True, tenant=tenant)
+            again = any(each.id == grant and each.revoked_at is not None for each in known)
+            gone = await client.revoke(grant, by=person, tenant=tenant)
         done = f"was taken back already, by {clean(gone.revoked_by)}" if again else "taken back"
         out.show(gone, f"{done}: {gone.id}, {_what(gone)}")
         return 0

@@ -1,30 +1,27 @@
 """`inbox`, `approve`, `deny`, `happened` and `withdraw`."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, Final
 
 import typer
 
-from signoff.approvals.confirmation import is_confirmed, missing_words
-from signoff.approvals.unseen_values import SEEN_CHARS, SEEN_NEEDED
-from signoff.cli.desks import Desk, desk_of
-from signoff.cli.loading import loading
-from signoff.cli.terminal.changes import change_lines, read_settings
-from signoff.cli.terminal.options import Address, Answerer, AsJson, Manifest, Url
+from signoff.cli.terminal.card_lines import check_seen
+from signoff.cli.terminal.edit_options import arguments_text, change_lines, edit_text, read_settings
+from signoff.cli.terminal.options import Answerer, AsJson, Url
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean, receipt_line, waiting_table
+from signoff.client.client import Client
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.clock import system_clock
-from signoff.contracts.decision import Decision, Remember
-from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
-from signoff.contracts.ids import show_code
+from signoff.contracts.decision import Remember, Verdict
+from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.limits import MAX_REMEMBERED_USES
 from signoff.contracts.receipt import Receipt, ReceiptCode
+from signoff.contracts.responses import EditPreview
 from signoff.formats.durations import seconds
 
-Opened: TypeAlias = AbstractAsyncContextManager[Desk]
+UNCHANGED: Final = "nothing was changed; approve it as it is, or change something"
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -42,10 +39,16 @@ class Change:
 
 @dataclass(frozen=True)
 class Said:
-    """An answer as the command line has it: `confirm` is what was typed again, `change` what is to be changed,
-    `seen` what `signoff show` told below every value."""
+    """An answer as the command line has it.
 
-    answer: Decision
+    `confirm` is what was typed again, `change` what is to be changed, `seen` what `signoff show` told below all values.
+    """
+
+    verdict: Verdict
+    person: str = ""
+    reason: str = ""
+    result: str = ""
+    remember: Remember | None = None
     confirm: str = ""
     change: Change = Change()
     seen: str = ""
@@ -69,13 +72,11 @@ Everywhere = Annotated[bool, typer.Option("--everywhere", help="With --remember:
 @app.command()
 def inbox(
     person: Answerer = "",
-    manifest: Manifest = None,
-    address: Address = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """List the requests that wait for a person, soonest deadline first."""
-    run(lambda out: _inbox(out, desk_of(url, manifest, address, looks=person)), as_json=as_json)
+    run(lambda out: _inbox(out, url, person), as_json=as_json)
 
 
 @app.command()
@@ -92,8 +93,6 @@ def approve(
     uses: Uses = 10,
     everywhere: Everywhere = False,
     person: Answerer = "",
-    manifest: Manifest = None,
-    address: Address = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -107,8 +106,8 @@ def approve(
         raise typer.BadParameter("this is of one request alone", param_hint="--seen")
     if change and len(names) > 1:
         raise typer.BadParameter("only one request at a time can be changed", param_hint="--set/--edit")
-    said = Said(Decision(approval_id="", verdict="approved", reason=reason, remember=wish), confirm, change, seen)
-    run(lambda out: _decide(out, names, said, desk_of(url, manifest, address, speaks=person)), as_json=as_json)
+    said = Said("approved", person, reason, remember=wish, confirm=confirm, change=change, seen=seen)
+    run(lambda out: _decide(out, names, said, url), as_json=as_json)
 
 
 @app.command()
@@ -121,15 +120,13 @@ def deny(
     uses: Uses = 10,
     everywhere: Everywhere = False,
     person: Answerer = "",
-    manifest: Manifest = None,
-    address: Address = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Deny requests: their calls do not run, and the agents are told why. Of a call in doubt: give up."""
     wish = _wish(remember, where, lasting, uses, everywhere)
-    said = Said(Decision(approval_id="", verdict="denied", reason=reason, remember=wish))
-    run(lambda out: _decide(out, names, said, desk_of(url, manifest, address, speaks=person)), as_json=as_json)
+    said = Said("denied", person, reason, remember=wish)
+    run(lambda out: _decide(out, names, said, url), as_json=as_json)
 
 
 @app.command()
@@ -138,14 +135,12 @@ def happened(
     result: Annotated[str, typer.Option(help="What came of it; the agent reads it as the call's result.")] = "",
     reason: Annotated[str, typer.Option(help="How you know; kept with the decision.")] = "",
     person: Answerer = "",
-    manifest: Manifest = None,
-    address: Address = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Say that a call in doubt happened; `approve` says that it did not and runs it, `deny` gives it up."""
-    said = Said(Decision(approval_id="", verdict="happened", reason=reason, result=result))
-    run(lambda out: _decide(out, [name], said, desk_of(url, manifest, address, speaks=person)), as_json=as_json)
+    said = Said("happened", person, reason, result)
+    run(lambda out: _decide(out, [name], said, url), as_json=as_json)
 
 
 @app.command()
@@ -155,39 +150,38 @@ def withdraw(
     person: Annotated[
         str, typer.Option("--as", help="Who withdraws: the id of a person; else `approver`, or whose token it is.")
     ] = "",
-    manifest: Manifest = None,
-    address: Address = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Withdraw requests: their calls do not run. For who asked, who may decide, and the role `admin`."""
-    run(lambda out: _withdraw(out, names, reason, desk_of(url, manifest, address, speaks=person)), as_json=as_json)
+    run(lambda out: _withdraw(out, names, reason, person, url), as_json=as_json)
 
 
-async def _withdraw(out: Output, names: list[str], reason: str, opened: Opened) -> int:
-    async with opened as desk:
-        return await _each(out, names, lambda name: _withdrawn(desk, name, reason))
-
-
-async def _withdrawn(desk: Desk, name: str, reason: str) -> tuple[Receipt, str]:
-    receipt, effect = await desk.withdraw(name, reason)
-    done = receipt.status == "accepted"
-    return receipt, f"withdrawn{': ' if effect else ''}{effect}" if done else receipt_line(receipt)
-
-
-async def _inbox(out: Output, opened: Opened) -> int:
-    async with opened as desk:
-        cards = await desk.waiting()
+async def _inbox(out: Output, url: str | None, person: str) -> int:
+    async with Client(url) as client:
+        cards = await client.inbox(person)
     if cards:
         out.show(cards, waiting_table(cards, system_clock()), "", "signoff show CODE    signoff approve CODE")
     else:
-        out.show(cards, f'nothing waits for {desk.whom()}; `signoff ask "..."` starts a turn')
+        out.show(cards, f'nothing waits for {clean(person) or "you"}; `signoff ask "..."` starts a turn')
     return 0
 
 
-async def _decide(out: Output, names: list[str], said: Said, opened: Opened) -> int:
-    async with opened as desk:
-        return await _each(out, names, lambda name: _answered(out, desk, name, said))
+async def _withdraw(out: Output, names: list[str], reason: str, person: str, url: str | None) -> int:
+    async with Client(url) as client:
+        return await _each(out, names, lambda name: _withdrawn(client, name, reason, person))
+
+
+async def _withdrawn(client: Client, name: str, reason: str, person: str) -> tuple[Receipt, str]:
+    request = await client.request(name)
+    receipt = await client.withdraw(request, by=person, reason=reason)
+    done = receipt.status == "accepted"
+    return receipt, f"withdrawn: {request.card.effect}" if done else receipt_line(receipt)
+
+
+async def _decide(out: Output, names: list[str], said: Said, url: str | None) -> int:
+    async with Client(url) as client:
+        return await _each(out, names, lambda name: _answered(out, client, name, said))
 
 
 async def _each(out: Output, names: list[str], act: Callable[[str], Awaitable[tuple[Receipt, str]]]) -> int:
@@ -212,35 +206,64 @@ async def _each(out: Output, names: list[str], act: Callable[[str], Awaitable[tu
     return 1 if any(receipt.status == "refused" for receipt in receipts) else 0
 
 
-async def _answered(out: Output, desk: Desk, name: str, said: Said) -> tuple[Receipt, str]:
+async def _answered(out: Output, client: Client, name: str, said: Said) -> tuple[Receipt, str]:
     """The receipt of one answer, and a line that says it."""
-    approval_id, request = await desk.asked(name)
-    answer = said.answer
-    seen = request
-    if said.change:
-        if request is None:
-            raise ServerUnavailable("changed arguments cannot be checked while no worker answers; try again")
-        with loading():
-            from signoff.cli.terminal.edit_options import edited_args  # noqa: PLC0415
-            from signoff.gateway.edited_card import as_edited  # noqa: PLC0415
-        found = await desk.arguments(request)
-        edited = edited_args(out, request, found, said.change.settings, editor=said.change.editor)
-        answer = answer.model_copy(update={"edited_args": edited})
-        # The card as it will be: the value that is typed again has to be one that is approved.
-        seen = as_edited(request, edited, found.catalog)
-    if seen is not None and answer.verdict == "approved":
-        _check_confirmed(seen, said.confirm)
-    read = ""
-    if request is not None and answer.verdict == "approved" and request.state == "pending":
-        read = _check_seen(request, said.seen)
-    receipt = await desk.answer(answer, approval_id, request, said.confirm, read)
-    if request is None:
-        return receipt, receipt_line(receipt)
+    request = await client.request(name)
+    receipt = await _sent(out, client, request, said)
     if said.change and receipt.status in ("accepted", "counted"):
-        request = (await desk.asked(approval_id))[1] or request
+        request = await client.request(request.id)
     changed = "; ".join(change_lines(request)) if said.change and receipt.status != "refused" else ""
     line = receipt_line(receipt, request.card.effect, doubt=request.kind == "in_doubt")
-    return receipt, f"{line} ({changed})" if changed else line
+    wants_more = receipt.code == "malformed" and request.confirm == "type" and not said.confirm
+    return receipt, f"{line} ({changed})" if changed else f"{line}: add --confirm VALUE" if wants_more else line
+
+
+async def _sent(out: Output, client: Client, request: ApprovalRequest, said: Said) -> Receipt:
+    if said.verdict == "denied":
+        return await client.deny(request, by=said.person, reason=said.reason, remember=said.remember)
+    if said.verdict == "happened":
+        return await client.happened(request, by=said.person, reason=said.reason, result=said.result)
+    edited = await _edited(out, client, request, said.change) if said.change else None
+    return await client.approve(
+        request,
+        by=said.person,
+        reason=said.reason,
+        edited_args=edited,
+        remember=said.remember,
+        confirm=said.confirm,
+        seen=check_seen(request, said.seen) if request.state == "pending" else "",
+    )
+
+
+async def _edited(out: Output, client: Client, request: ApprovalRequest, change: Change) -> Mapping[str, Any]:
+    """All arguments as they shall be.
+
+    Raises `Refused` for what does not fit or changes nothing, `NotFound` for an argument that is not there.
+    """
+    if request.edit == "off":
+        raise Refused("arguments cannot be changed here; deny and say what to change", code="not_allowed")
+    found = await client.preview(request, change.settings)
+    if change.editor:
+        found = await _in_editor(out, client, request, arguments_text(found.args))
+    if not found.changed:
+        raise Refused(UNCHANGED)
+    return found.args
+
+
+async def _in_editor(out: Output, client: Client, request: ApprovalRequest, offered: str) -> EditPreview:
+    """What somebody makes of `offered` in their editor; it opens again until that fits, or they leave it as it is."""
+    problem = ""
+    while True:
+        written = edit_text(offered)
+        if written is None:
+            raise Refused(UNCHANGED)
+        if problem and written == offered:
+            raise Refused(problem, code="malformed")
+        try:
+            return await client.preview(request, text=written)
+        except Refused as refused:
+            problem, offered = refused.message, written
+        out.say(f"{problem}; the editor opens again, leave it as it is to give up")
 
 
 def _wish(remember: bool, where: str, lasting: str, uses: int, everywhere: bool) -> Remember | None:
@@ -253,22 +276,3 @@ def _wish(remember: bool, where: str, lasting: str, uses: int, everywhere: bool)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--for") from None
     return Remember(scope="tenant" if everywhere else "session", where=where, seconds=length, uses=uses)
-
-
-def _check_seen(request: ApprovalRequest, written: str) -> str:
-    """What proves that every value was on a screen, where the card has no room for all; "" for a whole card.
-
-    Raises `Refused` where it was not.
-    """
-    if request.card.whole:
-        return ""
-    if len(written) < SEEN_CHARS or not request.seen.startswith(written):
-        told = f"`signoff show {show_code(request.code)}` shows all of them and says what to add"
-        raise Refused(f"{SEEN_NEEDED}; {told}", code="malformed")
-    return request.seen
-
-
-def _check_confirmed(request: ApprovalRequest, typed: str) -> None:
-    """Raises `Refused` where the policy wants a value of the card typed again and it was not."""
-    if not is_confirmed(request, typed):
-        raise Refused(f"{missing_words(request)}: add --confirm VALUE")

@@ -3,22 +3,20 @@
 import asyncio
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final
 
 import typer
 from rich.text import Text
 
-from signoff.cli.desks import Desk, desk_of
 from signoff.cli.terminal.inputs import session_id, spoken
-from signoff.cli.terminal.options import Address, AsJson, Asker, Manifest, Url
+from signoff.cli.terminal.options import AsJson, Asker, Url
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import answer_lines, clean, content_text, session_table
+from signoff.client.client import Client
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import NotFound
 from signoff.contracts.message import TextPart
-from signoff.contracts.requests import SayBody
 from signoff.contracts.session_messages import SessionTurnView, SessionView
 from signoff.contracts.turn import TurnView
 from signoff.contracts.uuid7 import uuid7
@@ -26,8 +24,6 @@ from signoff.contracts.uuid7 import uuid7
 _PAUSE_SECONDS: Final = 0.5
 _OPEN: Final = ("working", "waiting")
 _FAILED: Final = ("error", "cancelled")
-
-Opened: TypeAlias = AbstractAsyncContextManager[Desk]
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -40,8 +36,6 @@ def chat(
     session: Annotated[str, typer.Option(help="The session to go on with; a new one if not given.")] = "",
     actor: Annotated[str, typer.Option(help="Who is spoken to; whoever the session talks to if not given.")] = "",
     person: Asker = "",
-    manifest: Manifest = None,
-    address: Address = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -53,12 +47,9 @@ def chat(
     given = None if text is None else [spoken(text)]
     failed = False
     for words in _lines() if given is None else given:
-        # By the id `_heard` knows the turns that answer this message, also where others speak in the same session.
-        said = {"text": words, "id": uuid7(system_clock())} | ({"actor": actor} if actor else {})
         # An event loop a message: while a person types, Ctrl-C ends the command as everywhere else.
-        opened = desk_of(url, manifest, address, asks=person)
         try:
-            run(partial(_say, opened=opened, name=name, body=SayBody.model_validate(said)), as_json=as_json)
+            run(partial(_say, url=url, session=name, text=words, actor=actor, user=person), as_json=as_json)
         except typer.Exit:
             failed = True
     if not as_json:
@@ -71,18 +62,16 @@ def chat(
 def sessions(
     session: Annotated[str | None, typer.Argument(metavar="[SESSION]", help="One of them, to read it.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=500, help="How many.")] = 20,
-    manifest: Manifest = None,
-    address: Address = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """List the sessions that go on, newest first, or show what was said in one."""
 
     async def body(out: Output) -> int:
-        async with desk_of(url, manifest, address) as desk:
+        async with Client(url) as client:
             if session is not None:
-                return await _read(out, desk, session)
-            rows = await desk.sessions(limit=limit)
+                return await _read(out, client, session)
+            rows = await client.sessions(limit=limit)
         empty = 'no session goes on; `signoff chat "..."` begins one'
         out.show(rows, session_table(rows, system_clock()) if rows else empty)
         return 0
@@ -90,24 +79,26 @@ def sessions(
     run(body, as_json=as_json)
 
 
-async def _say(out: Output, *, opened: Opened, name: str, body: SayBody) -> int:
-    async with opened as desk:
-        receipt = await desk.say(name, body)
+async def _say(out: Output, *, url: str | None, session: str, text: str, actor: str, user: str) -> int:
+    # By the id `_heard` knows the turns that answer this message, also where others speak in the same session.
+    message = uuid7(system_clock())
+    async with Client(url) as client:
+        receipt = await client.say(session, text, actor=actor, user=user, id=message)
         if receipt.status == "pending":
-            out.show({"session": name, "receipt": receipt, "turns": []}, receipt.message, compact=True)
+            out.show({"session": session, "receipt": receipt, "turns": []}, receipt.message, compact=True)
             return 0
-        turns = await _heard(out, desk, name, body.id or "")
-    out.show({"session": name, "receipt": receipt, "turns": turns}, compact=True)
+        turns = await _heard(out, client, receipt.id, message)
+    out.show({"session": session, "receipt": receipt, "turns": turns}, compact=True)
     return int(any(turn.state in _FAILED for turn in turns))
 
 
-async def _heard(out: Output, desk: Desk, name: str, message: str) -> list[TurnView]:
+async def _heard(out: Output, client: Client, name: str, message: str) -> list[TurnView]:
     """Print what becomes of a message, until everything it led to is answered or waits for people."""
     told: set[tuple[str, str]] = set()
     while True:
-        view = await desk.session(name)
+        view = await client.session(name)
         mine = [turn for turn in view.turns if turn.message_id == message]
-        found = [(turn, await _full(desk, view, turn)) for turn in mine]
+        found = [(turn, await _full(client, view, turn)) for turn in mine]
         for turn, full in found:
             for line in _answers(turn, full):
                 if (turn.turn, line.plain) not in told:
@@ -125,11 +116,11 @@ def _settled(turns: list[SessionTurnView]) -> bool:
     return turns[-1].state != "passed" or turns[-1].error is not None
 
 
-async def _read(out: Output, desk: Desk, name: str) -> int:
-    view = await desk.session(name)
+async def _read(out: Output, client: Client, name: str) -> int:
+    view = await client.session(name)
     lines: list[Text] = []
     for turn in view.turns:
-        full = await _full(desk, view, turn) if turn.state in _OPEN else None
+        full = await _full(client, view, turn) if turn.state in _OPEN else None
         asked = [part for message in turn.said for part in message.parts if isinstance(part, TextPart)]
         lines += [Text(f"{clean(turn.requester)}: {content_text(part.text)}") for part in asked]
         lines += _answers(turn, full)
@@ -149,13 +140,12 @@ def _answers(turn: SessionTurnView, full: TurnView | None) -> list[Text]:
     return lines
 
 
-async def _full(desk: Desk, view: SessionView, turn: SessionTurnView) -> TurnView | None:
+async def _full(client: Client, view: SessionView, turn: SessionTurnView) -> TurnView | None:
     """A turn with its calls; None for one that has not quite begun, or that the server has forgotten."""
     try:
-        found = await desk.found(".".join((view.tenant, view.session, turn.turn)))
+        return await client.view(".".join((view.tenant, view.session, turn.turn)))
     except NotFound:
         return None
-    return found if isinstance(found, TurnView) else None
 
 
 def _lines() -> Iterator[str]:

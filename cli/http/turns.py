@@ -4,17 +4,19 @@ from typing import Annotated
 
 import typer
 
-from signoff.cli.desks import Desk, desk_of
-from signoff.cli.http.gateway_client import at_gateway, gateway_url
-from signoff.cli.loading import loading
 from signoff.cli.terminal.card_lines import card_lines
 from signoff.cli.terminal.inputs import session_id, spoken
-from signoff.cli.terminal.options import Address, AsJson, Asker, Manifest, Url
+from signoff.cli.terminal.options import AsJson, Asker, Url
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean, turn_lines, turn_table
+from signoff.client.client import Client
+from signoff.client.turn_handle import TurnHandle
+from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.clock import system_clock
-from signoff.contracts.errors import ServerUnavailable
+from signoff.contracts.errors import NotFound, ServerUnavailable
+from signoff.contracts.ids import parse_approval_id, read_code
 from signoff.contracts.turn import TurnView
+from signoff.formats.nearest_name import shown
 
 _FAILED = ("error", "cancelled")
 
@@ -24,15 +26,13 @@ app = typer.Typer(rich_markup_mode=None)
 @app.command()
 def ask(
     text: Annotated[str, typer.Argument(help="What is wanted, in plain words.")],
-    actor: Annotated[str, typer.Option(help="Who is asked; the manifest's first actor if not given.")] = "",
+    actor: Annotated[str, typer.Option(help="Who is asked; may be left out where there is one actor.")] = "",
     person: Asker = "",
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Watch the turn until it ends.")] = True,
     session: Annotated[str, typer.Option(help="The conversation it belongs to; a new one if not given.")] = "",
     route: Annotated[str, typer.Option(help="On which route of the actor it begins.")] = "",
     step: Annotated[str, typer.Option(help="At which step of the route.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Judge calls, but ask nobody and run nothing.")] = False,
-    manifest: Manifest = None,
-    address: Address = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -41,20 +41,12 @@ def ask(
     talk = session_id(session)
 
     async def body(out: Output) -> int:
-        there = gateway_url(url, manifest, address)
-        if there is not None:
-            body = {"text": text, "actor": actor, "session": talk, "dry_run": dry_run, "route": route, "step": step}
-            async with at_gateway(there, person) as gateway:
-                started = await gateway.start({name: value for name, value in body.items() if value})
-                return await _begun(out, gateway, started.id, f"turn {started.turn}", wait=wait, found=started)
-        with loading():
-            from signoff.cli.here import begun_here  # noqa: PLC0415
-        here, key, turn = await begun_here(
-            manifest, address, person, text=text, actor=actor, session=talk, dry_run=dry_run, where=(route, step)
-        )
-        found = {**key._asdict(), "workflow_id": key.workflow_id}
-        words = f"turn {key.turn} ({turn.actor}, as {turn.principal.user})"
-        return await _begun(out, here, ".".join(key), words, wait=wait, found=found)
+        async with Client(url) as client:
+            turn = await client.start(
+                text, actor=actor, user=person, session=talk, route=route, step=step, dry_run=dry_run
+            )
+            found = {"id": turn.id, **turn.key._asdict(), "workflow_id": turn.key.workflow_id, "links": turn.links}
+            return await _begun(out, turn, wait=wait, found=found)
 
     run(body, as_json=as_json)
 
@@ -62,16 +54,14 @@ def ask(
 @app.command()
 def show(
     name: Annotated[str, typer.Argument(metavar="ID", help="A short code, an approval id or a turn.")],
-    manifest: Manifest = None,
-    address: Address = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the card of a request, or a turn."""
 
     async def body(out: Output) -> int:
-        async with desk_of(url, manifest, address) as desk:
-            found = await desk.found(name)
+        async with Client(url) as client:
+            found = await _found(client, name)
         if isinstance(found, TurnView):
             out.show(found, *turn_lines(found))
         else:
@@ -86,16 +76,14 @@ def turns(
     state: Annotated[str, typer.Option(help="Only turns in this state, such as suspended or complete.")] = "",
     actor: Annotated[str, typer.Option(help="Only turns of this actor.")] = "",
     limit: Annotated[int, typer.Option(min=1, max=500, help="How many.")] = 20,
-    manifest: Manifest = None,
-    address: Address = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """List turns, newest first."""
 
     async def body(out: Output) -> int:
-        async with desk_of(url, manifest, address) as desk:
-            rows = await desk.turns(state=state, actor=actor, limit=limit)
+        async with Client(url) as client:
+            rows = await client.turns(state=state, actor=actor, limit=limit)
         empty = 'there is no such turn yet; `signoff ask "..."` starts one'
         out.show(rows, turn_table(rows, system_clock()) if rows else empty)
         return 0
@@ -106,16 +94,14 @@ def turns(
 @app.command()
 def watch(
     turn: Annotated[str, typer.Argument(metavar="TURN", help="A turn's id.")],
-    manifest: Manifest = None,
-    address: Address = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Watch a turn until it ends; with --json one line each time it changed."""
 
     async def body(out: Output) -> int:
-        async with desk_of(url, manifest, address) as desk:
-            return await _follow(out, desk, await desk.turn(turn), every=True)
+        async with Client(url) as client:
+            return await _follow(out, await client.turn(turn), every=True)
 
     run(body, as_json=as_json)
 
@@ -123,43 +109,58 @@ def watch(
 @app.command()
 def cancel(
     turn: Annotated[str, typer.Argument(metavar="TURN", help="A turn's id.")],
-    manifest: Manifest = None,
-    address: Address = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask a turn to stop: tools that run are awaited, what waits is withdrawn. For who asked, and the role `admin`."""
 
     async def body(out: Output) -> int:
-        async with desk_of(url, manifest, address) as desk:
-            key = await desk.turn(turn)
-            state = await desk.cancel(key)
+        async with Client(url) as client:
+            handle = await client.turn(turn)
+            state = await handle.cancel()
         told = "is asked to stop" if state == "cancelling" else f"is over already: {clean(state)}"
-        out.show({"id": key, "state": state}, f"turn {key.rpartition('.')[2]} {told}")
+        out.show({"id": handle.id, "state": state}, f"turn {handle.key.turn} {told}")
         return 0
 
     run(body, as_json=as_json)
 
 
-async def _begun(out: Output, desk: Desk, turn: str, words: str, *, wait: bool, found: object) -> int:
+async def _found(client: Client, name: str) -> ApprovalRequest | TurnView:
+    """The request or the turn of this name. Raises `NotFound`."""
+    approval = parse_approval_id(name.strip()) is not None
+    if approval or read_code(name) is not None:
+        try:
+            return await client.request(name)
+        except NotFound:
+            # What looks like a code may be the beginning of a turn's id.
+            if approval:
+                raise
+    try:
+        return await client.view(name)
+    except NotFound as error:
+        near = error.message.partition(";")[1:]
+        raise NotFound(f"there is no request and no turn {shown(name)}{''.join(near)}") from None
+
+
+async def _begun(out: Output, turn: TurnHandle, *, wait: bool, found: object) -> int:
     """Say that a turn is started, and follow it if wanted."""
-    short = turn.rpartition(".")[2]
+    short = turn.key.turn
     if not wait:
         out.show(found, f"turn {short} is accepted: signoff watch {short}")
         return 0
     # The id first: whatever stops from here on, the turn can be found by it.
-    out.say(words)
+    out.say(f"turn {short}")
     try:
-        return await _follow(out, desk, turn, every=False)
+        return await _follow(out, turn, every=False)
     except ServerUnavailable as error:
         raise ServerUnavailable(f"turn `{short}` is accepted and safe, but {error.message}") from None
 
 
-async def _follow(out: Output, desk: Desk, turn: str, *, every: bool) -> int:
+async def _follow(out: Output, turn: TurnHandle, *, every: bool) -> int:
     """Print what happens until the turn ends; as JSON `every` view, or the last one."""
     told: set[str] = set()
     view: TurnView | None = None
-    async for seen in desk.follow(turn):
+    async for seen in turn.watch():
         view = seen
         if every and out.as_json:
             out.show(view, compact=True)

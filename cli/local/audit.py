@@ -24,11 +24,12 @@ from signoff.audit.log import AuditLog
 from signoff.audit.retention import Retired, retire
 from signoff.audit.stream_report import Line, Telling, find_stream, tell
 from signoff.audit.verifier import Report, verify, verify_stream, with_heads
-from signoff.cli.http.gateway_client import at_gateway, gateway_url
-from signoff.cli.local.installation import account, reach_server, read_running
+from signoff.cli.local.installation import account, reach_server
 from signoff.cli.local.stores import working_store
 from signoff.cli.terminal.options import Address, AsJson, Url
 from signoff.cli.terminal.output import Output, run
+from signoff.client.address import find_token, read_running
+from signoff.client.client import Client as GatewayClient
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import ConfigError, Refused, ServerUnavailable
@@ -125,16 +126,15 @@ def show(
     """Show what was recorded of a turn, in order; exit code 1 when it is not as it was written."""
 
     async def body(out: Output) -> int:
-        there = gateway_url(url, None, None)
-        if there is None:
+        if url is None and not find_token():
             settings = load_settings()
             async with working_store(settings) as store:
                 stream = await _stream(AuditLog(store), turn)
                 told = await tell(store, stream, _verifier(settings.public_keys, given=False))
         else:
-            async with at_gateway(there) as gateway:
+            async with GatewayClient(url) as client:
                 # The slash of a stream such as `admin/main` stays one: the route takes the rest of the path.
-                told = await gateway.call(Telling, "GET", f"/v1/audit/{quote(turn.strip())}")
+                told = await client.get(Telling, f"/v1/audit/{quote(turn.strip())}")
         finding = told.finding
         verdict = finding.message if finding else f"verified: {len(told.records)} records, none changed or missing"
         out.show(told, told.stream, _table(told.timeline), verdict)
@@ -194,7 +194,7 @@ def retire_old(
     async def body(out: Output) -> int:
         settings = load_settings()
         signer = Signer(read_private(settings.signing_keys))
-        client = await reach_server(read_running(settings), address)
+        client = await reach_server(read_running(settings.state_dir), address)
         async with working_store(settings) as store:
             report = await _of_store(store, _verifier(settings.public_keys, given=False), None)
             if report.finding is not None:

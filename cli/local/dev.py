@@ -11,11 +11,10 @@ from typing import Annotated, Final
 import typer
 from temporalio.client import Client
 
-from signoff import __version__
 from signoff.activities.models.drivers import SCRIPTED
 from signoff.approvals.argument_rows import plural
 from signoff.cli.local.gateway import running_gateway
-from signoff.cli.local.installation import Running, Workplace, find_workplace, server_is_configured, write_running
+from signoff.cli.local.installation import Workplace, find_workplace, server_is_configured, write_running
 from signoff.cli.local.stores import make_state_dir, working_store
 from signoff.cli.local.tools import inventory_table
 from signoff.cli.local.worker import running_worker
@@ -24,6 +23,8 @@ from signoff.cli.terminal.options import Address, AsJson, Manifest, Model
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
 from signoff.contracts.errors import ConfigError, ServerUnavailable
+from signoff.contracts.running import Running
+from signoff.contracts.version import VERSION
 from signoff.engine.turn_client import Signoff
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.inventory import inventory
@@ -164,6 +165,7 @@ def _word_left(place: Workplace, server: Server) -> Iterator[None]:
         namespace=server.client.namespace,
         task_queue=place.settings.task_queue,
         manifest=str(place.settings.manifest.absolute()),
+        url=place.settings.public_url,
     )
     try:
         path = write_running(place.settings, running)
@@ -181,7 +183,7 @@ async def _greet(out: Output, place: Workplace, server: Server, store: Store) ->
     asks = f"{plural(waiting, 'request')} for people, see `signoff inbox`" if waiting else "nothing yet"
     found = {"inbox": settings.public_url, "temporal": server.address, "temporal_ui": server.ui_url, "waiting": waiting}
     lines = [
-        f"Signoff {__version__}, development profile: nobody signs in, everyone says who they are",
+        f"Signoff {VERSION}, development profile: nobody signs in, everyone says who they are",
         "",
         f"Inbox     {settings.public_url}",
         f"Temporal  {server.ui_url or 'without its UI'}  (server {server.address})",

@@ -14,12 +14,13 @@ from signoff.activities.models.drivers import build_drivers
 from signoff.approvals.argument_rows import plural
 from signoff.audit.log import AuditLog
 from signoff.audit.record import moment_text
-from signoff.cli.local.installation import find_workplace, reach_server, read_running
+from signoff.cli.local.installation import find_workplace, reach_server
 from signoff.cli.local.store import ONE_ROLE
 from signoff.cli.local.stores import working_store
 from signoff.cli.local.tools import counted
 from signoff.cli.terminal.options import Address, AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
+from signoff.client.address import read_running
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import ConfigError, SignoffError
 from signoff.contracts.frozen_model import Shape
@@ -181,7 +182,7 @@ async def _clocks(settings: Settings, address: str | None) -> str:
     """Answers are signed by the gateway's clock, and deadlines kept by the store's."""
     async with working_store(settings) as store:
         wrong = clock_problem("the store", await store_ahead(store))
-    client = await reach_server(read_running(settings), address)
+    client = await reach_server(read_running(settings.state_dir), address)
     if problem := wrong or clock_problem("the Temporal server", await server_ahead(client)):
         raise ConfigError(problem)
     return "the store's and the Temporal server's are this machine's"
@@ -205,12 +206,12 @@ async def _logins(manifest: Path | None) -> str:
 
 
 async def _server(settings: Settings, address: str | None) -> str:
-    client = await reach_server(read_running(settings), address)
+    client = await reach_server(read_running(settings.state_dir), address)
     return f"answers at {client.service_client.config.target_host}, namespace {client.namespace}"
 
 
 async def _attributes(settings: Settings, address: str | None, *, fix: bool) -> str:
-    client = await reach_server(read_running(settings), address)
+    client = await reach_server(read_running(settings.state_dir), address)
     if fix:
         await ensure_search_attributes(client)
         return "there, or created"
@@ -225,7 +226,7 @@ async def _turns(settings: Settings, address: str | None) -> str:
     """Whether the turns that go on were begun with the store that is here now; workers leave all others alone."""
     async with working_store(settings) as store:
         own = store.id
-    client = await reach_server(read_running(settings), address)
+    client = await reach_server(read_running(settings.state_dir), address)
     elsewhere: set[str] = set()
     number = 0
     async for row in client.list_workflows(_GOING_ON.format(settings.task_queue), limit=TURNS_LOOKED_AT):

@@ -4,17 +4,17 @@ import getpass
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from pydantic import ValidationError
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
 
 from signoff import policypool
+from signoff.client.address import read_running
 from signoff.contracts.errors import ConfigError, NotFound
-from signoff.contracts.frozen_model import Shape
-from signoff.contracts.names import DEFAULT_TENANT
+from signoff.contracts.names import DEFAULT_TENANT, RUNNING_FILE
 from signoff.contracts.person import Person
+from signoff.contracts.running import Running
 from signoff.engine.turn_client import Signoff
 from signoff.formats.nearest_name import did_you_mean, shown
 from signoff.keys.secrets import SecretProvider, source_of
@@ -25,18 +25,6 @@ from signoff.registry.import_reference import load_reference
 from signoff.registry.manifest.loader import load_manifest
 from signoff.settings import Settings, load_settings, login_roles
 from signoff.temporal.embedded_server import connect
-
-_RUNNING_FILE: Final = "running.json"
-
-
-class Running(Shape):
-    """What `signoff dev` runs with, written down for commands in other terminals of the same folder."""
-
-    pid: int
-    address: str
-    namespace: str
-    task_queue: str
-    manifest: str
 
 
 @dataclass(frozen=True)
@@ -102,7 +90,7 @@ def find_workplace(manifest: Path | None = None, **overrides: Any) -> Workplace:
     """
     policypool.install()
     settings = load_settings(manifest=manifest, **overrides)
-    running = read_running(settings)
+    running = read_running(settings.state_dir)
     if running is not None and "manifest" not in settings.model_fields_set:
         settings = settings.model_copy(update={"manifest": Path(running.manifest)})
     if not settings.manifest.exists():
@@ -151,20 +139,9 @@ def server_is_configured() -> bool:
         return True
 
 
-def read_running(settings: Settings) -> Running | None:
-    """What `signoff dev` left word of in the state folder, if its process is still there."""
-    try:
-        running = Running.model_validate_json((settings.state_dir / _RUNNING_FILE).read_bytes())
-        # Signal 0 only asks whether the process is there: one that was killed leaves its file behind.
-        os.kill(running.pid, 0)
-    except (OSError, ValidationError):
-        return None
-    return running
-
-
 def write_running(settings: Settings, running: Running) -> Path:
     """Leave word of what runs here; returns the file, which is to be removed at the end. Raises `OSError`."""
-    path = settings.state_dir / _RUNNING_FILE
+    path = settings.state_dir / RUNNING_FILE
     path.write_text(running.model_dump_json(), encoding="utf-8")
     return path
 

@@ -16,13 +16,14 @@ from signoff.approvals.redaction import hide
 from signoff.audit.call_history import past_calls
 from signoff.audit.log import AuditLog
 from signoff.audit.record import moment_text
-from signoff.cli.local.installation import find_workplace, reach_server, read_running
+from signoff.cli.local.installation import find_workplace, reach_server
 from signoff.cli.local.policy_simulation import NOT_LOOKED_AT, Tried, simulate
 from signoff.cli.local.stores import working_store
 from signoff.cli.local.tools import find_tool, findings, pinned
 from signoff.cli.terminal.inputs import read_duration, read_object
 from signoff.cli.terminal.options import Address, AsJson, Asker, Manifest
 from signoff.cli.terminal.output import Output, run
+from signoff.client.address import read_running
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import ConfigError, Refused
 from signoff.contracts.names import DEFAULT_TENANT
@@ -120,7 +121,7 @@ def simulate_file(
     async def body(out: Output) -> int:
         catalog = load_manifest(file)
         settings = load_settings()
-        client = await reach_server(read_running(settings), address)
+        client = await reach_server(read_running(settings.state_dir), address)
         async with working_store(settings) as store:
             past = await past_calls(AuditLog(store), moment_text(begin), tenant=DEFAULT_TENANT)
             tried = await simulate(client, store, catalog, past)

@@ -1,24 +1,38 @@
-"""`store migrate` and `store roles`: what the owner of the store's tables does, and no worker or gateway."""
+"""`store`: what is done to the store itself: its tables, its roles, and a freeze while no gateway runs."""
 
-from typing import Annotated, Final
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 import typer
 
+from signoff.approvals.audit_events import act
+from signoff.audit.log import writing
+from signoff.cli.local.installation import Workplace, account, find_workplace
 from signoff.cli.local.stores import working_store
-from signoff.cli.terminal.options import AsJson
+from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
-from signoff.contracts.errors import ConfigError
+from signoff.cli.terminal.tables import clean, frozen_line
+from signoff.contracts.audit import AuditEntry
+from signoff.contracts.clock import system_clock
+from signoff.contracts.errors import ConfigError, NotFound
+from signoff.contracts.limits import REASON_CHARS
+from signoff.formats.nearest_name import shown
 from signoff.settings import load_settings
+from signoff.store.freezes import Freezes
 from signoff.store.privileges import give_roles, role_statements
 from signoff.store.roles import PROCESS_ROLES, WORKER_KEYS, ProcessRole
 from signoff.store.store import Store
 from signoff.store.upgrade import STEPS, VERSION_TABLE
 
 app = typer.Typer(
-    help="Bring the store's tables up to date and give its roles their rights.",
+    help="Bring the store's tables up to date, give its roles their rights, freeze without a gateway.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+UNPROVED: Final = "an operator of this machine, unproved"
+"""By whom a freeze is that was written to the store itself. Never a person's id."""
+_NOT_SWEPT: Final = "nothing was withdrawn, but none of it would run: `signoff freeze` withdraws it once a gateway runs"
+Tenant = Annotated[str, typer.Argument(metavar="TENANT", help="The tenant; `main` unless there are several.")]
 ONE_ROLE: Final = (
     "SQLite has one role: whoever takes a worker over can write answers, grants and freezes here, and only signatures "
     "stop them; PostgreSQL has two (`signoff store roles`)"
@@ -66,6 +80,62 @@ def roles(
         return 0
 
     run(body, as_json=as_json)
+
+
+@app.command()
+def freeze(
+    tenant: Tenant,
+    reason: Annotated[str, typer.Option(help="Why; the agents and everybody who was asked read it.")],
+    manifest: Manifest = None,
+    as_json: AsJson = False,
+) -> None:
+    """Deny everything in a tenant until it is thawed, while no gateway runs: for whoever can write to the store.
+
+    What waits is not withdrawn, which takes a person, but none of it runs: `signoff freeze` withdraws it.
+    """
+    words = reason.strip()
+    if not 0 < len(words) <= REASON_CHARS:
+        raise typer.BadParameter(f"say why, in 1 to {REASON_CHARS} characters", param_hint="--reason")
+
+    async def body(out: Output) -> int:
+        place = _of_tenant(manifest, tenant)
+        async with working_store(place.settings) as store:
+            # Written in one transaction with the freeze: neither is there without the other.
+            seen = writing([_act(tenant, "freeze", reason=words)])
+            standing = await Freezes(store).freeze(tenant, reason=words, by=UNPROVED, also=seen)
+        out.show(standing, frozen_line(standing), _NOT_SWEPT)
+        return 0
+
+    run(body, as_json=as_json)
+
+
+@app.command()
+def thaw(tenant: Tenant, manifest: Manifest = None, as_json: AsJson = False) -> None:
+    """Lift a freeze while no gateway runs."""
+
+    async def body(out: Output) -> int:
+        place = _of_tenant(manifest, tenant)
+        async with working_store(place.settings) as store:
+            lifted = await Freezes(store).thaw(tenant, also=writing([_act(tenant, "thaw")]))
+        if lifted is None:
+            raise NotFound(f"the tenant {shown(tenant)} is not frozen")
+        out.show(lifted, f"thawed: {clean(tenant)}, frozen by {clean(lifted.by)}")
+        return 0
+
+    run(body, as_json=as_json)
+
+
+def _of_tenant(manifest: Path | None, tenant: str) -> Workplace:
+    """This installation. Raises `NotFound` for a tenant without anybody: most likely its name is mistyped."""
+    place = find_workplace(manifest)
+    if not place.people.all(tenant):
+        raise NotFound(f"nobody is in the tenant {shown(tenant)}")
+    return place
+
+
+def _act(tenant: str, name: str, **facts: Any) -> AuditEntry:
+    """The record of an act of nobody who is known: whoever holds the store's address, and their account here."""
+    return act(tenant, name, "", system_clock(), channel="cli", by=UNPROVED, account=account(), **facts)
 
 
 def _require_owner(store: Store) -> None:

@@ -8,10 +8,11 @@ from rich.table import Table
 from rich.text import Text
 
 from signoff.approvals.quorum import progress
-from signoff.approvals.unseen_values import SEEN_CHARS, Value, every_value
-from signoff.cli.terminal.changes import change_lines
+from signoff.approvals.unseen_values import SEEN_CHARS, SEEN_NEEDED, Value, every_value
+from signoff.cli.terminal.edit_options import change_lines
 from signoff.cli.terminal.tables import ago, clean, clock, groups_text, state_text, until
 from signoff.contracts.approval import ApprovalRequest, Vote
+from signoff.contracts.errors import Refused
 from signoff.contracts.ids import show_code
 
 _DOUBT_STATES: Final = {
@@ -44,6 +45,19 @@ def card_lines(request: ApprovalRequest, now: datetime) -> RenderableType:
     effect = f"Did this happen? {card.effect}" if request.kind == "in_doubt" else card.effect
     todo = [Text(""), *(Text(line, style="dim") for line in _todo(request))] if request.state == "pending" else []
     return Group(Text(effect, style="bold"), Text(""), facts, *todo)
+
+
+def check_seen(request: ApprovalRequest, written: str) -> str:
+    """What proves that every value was on a screen, where the card has no room for all; "" for a whole card.
+
+    `written` is what `card_lines` told below all values. Raises `Refused` where it was not copied from there.
+    """
+    if request.card.whole:
+        return ""
+    if len(written) < SEEN_CHARS or not request.seen.startswith(written):
+        told = f"`signoff show {show_code(request.code)}` shows all of them and says what to add"
+        raise Refused(f"{SEEN_NEEDED}; {told}", code="malformed")
+    return request.seen
 
 
 def _values(request: ApprovalRequest) -> list[Value]:

@@ -6,9 +6,9 @@ import traceback
 from pathlib import Path
 from typing import Final
 
-from signoff.cli.loading import loading
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import SignoffError
+from signoff.contracts.names import DEFAULT_STATE_DIR
 from signoff.formats.private_folder import make_private_folder
 
 LOG_NAME: Final = "errors.log"
@@ -54,9 +54,10 @@ def _append(path: Path, text: str) -> None:
 
 
 def _state_dir() -> Path:
-    with loading():
-        from signoff.settings import load_settings  # noqa: PLC0415
+    # Only here: what runs no command loads neither shapes nor settings.
+    from signoff.client.address import find_state_dir  # noqa: PLC0415
+
     try:
-        return load_settings().state_dir
+        return find_state_dir()
     except SignoffError:
-        return Path(".signoff")
+        return Path(DEFAULT_STATE_DIR)

@@ -18,7 +18,11 @@ Address = Annotated[
 ]
 Url = Annotated[
     str | None,
-    typer.Option("--url", help="A gateway to ask, with the token in SIGNOFF_TOKEN.", show_default=False),
+    typer.Option(
+        "--url",
+        help="The gateway to ask; else that of the settings. The token is in SIGNOFF_TOKEN.",
+        show_default=False,
+    ),
 ]
 Model = Annotated[
     str, typer.Option("--model", help="Ask this model where the manifest names a script, such as openai:gpt-5.")

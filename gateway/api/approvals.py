@@ -99,6 +99,7 @@ class ApprovalsApi:
         request: Request,
         as_person: As = None,
         mine: Annotated[bool, Query(description="Only what the token's own person may decide.")] = False,
+        approver: Annotated[str, Query(description="Only what asks this entry of policies, as `role:finance`.")] = "",
         tenant: str | None = None,
         limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
     ) -> dict[str, list[WaitingCard]]:
@@ -109,6 +110,8 @@ class ApprovalsApi:
         if mine or as_person is not None:
             person = acting(self._deps, caller, as_person, default=DEFAULT_DECIDER, tenant=tenant)
         approvers = None if person is None else self._deps.rights(person)
+        if approver:
+            approvers = (approver,) if approvers is None or approver in approvers else ()
         reader = person_of(request)
         found = await self._deps.requests.waiting(
             tenant,

@@ -21,7 +21,7 @@ from signoff.gateway.deps import GatewayDeps, turn_name
 from signoff.gateway.errors import fault_of
 from signoff.gateway.live import Live, event
 from signoff.gateway.secret_masks import masked_view
-from signoff.gateway.turn_starter import read_turn, start
+from signoff.gateway.turn_starter import start
 from signoff.store.questions import Questions
 from signoff.store.truncated_results import Rests
 
@@ -103,11 +103,11 @@ class TurnsApi:
         return {"turns": found}
 
     async def view(self, turn: str, request: Request) -> JSONResponse:
-        """`turn` is `<tenant>.<session>.<turn>`, or alone that of a turn of one's own that was given no session.
+        """`turn` is `<tenant>.<session>.<turn>`, or a turn's own id or the beginning of that, where it fits one alone.
 
         Secrets are masked.
         """
-        view = await self._conversations.turn(self._key(turn, request), person_of(request))
+        view = await self._conversations.turn(await self._key(turn, request), person_of(request))
         view = masked_view(view, self._deps.catalog)
         return JSONResponse(view.model_dump(mode="json"))
 
@@ -115,7 +115,7 @@ class TurnsApi:
         self, turn: str, call: str, request: Request, start: Annotated[int, Query(ge=0)] = 0
     ) -> RestOfResult:
         """At most 80,000 characters of the whole text, for who may read the turn; `next` is where it goes on."""
-        key = self._key(turn, request)
+        key = await self._key(turn, request)
         view = await self._conversations.turn(key, person_of(request))
         handles = [each.outcome.rest for each in view.calls if each.call == call and each.outcome is not None]
         found = None
@@ -129,7 +129,7 @@ class TurnsApi:
 
     async def events(self, turn: str, request: Request) -> StreamingResponse:
         """Events `turn` with the whole view, whenever it changed; the stream ends with the view that has a result."""
-        key = self._key(turn, request)
+        key = await self._key(turn, request)
         await self._conversations.turn(key, person_of(request))
         stream = self._live.follow(f"api {key.workflow_id}", lambda: self._changes(key))
         return streamed(request, stream, self._conversations.following(key))
@@ -139,7 +139,7 @@ class TurnsApi:
 
         `state` is `cancelling`, or that in which the turn was over already.
         """
-        key = self._key(turn, request)
+        key = await self._key(turn, request)
         return {"id": turn_name(key), "state": await self._conversations.stop_turn(key, person_of(request))}
 
     def _own(self, body: TurnBody, caller: Caller | None) -> TurnBody:
@@ -159,8 +159,8 @@ class TurnsApi:
         except SignoffError as error:
             yield event("problem", fault_of(error).model_dump())
 
-    def _key(self, turn: str, request: Request) -> TurnKey:
+    async def _key(self, turn: str, request: Request) -> TurnKey:
         caller = caller_of(request)
-        key = read_turn(self._deps, turn, person_of(request), own_tenant(caller, None))
+        key = await self._conversations.turn_key(turn, person_of(request), own_tenant(caller, None))
         own_tenant(caller, key.tenant)
         return key

@@ -5,15 +5,11 @@ import contextlib
 import io
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
 from signoff.cli.main import invoke
-
-DESK = Path(__file__).parent / "cli_desk"
-MANIFEST = DESK / "signoff.yaml"
 
 
 class Ran(NamedTuple):

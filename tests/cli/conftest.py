@@ -1,16 +1,14 @@
-"""A small desk, a worker for it in this process, and the command line as a function."""
+"""A small desk, a worker and a gateway for it in this process, and the command line as a function."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from cli_kit import MANIFEST, Cli, run_in_thread
+from cli_kit import Cli, run_in_thread
+from served_desk import gateway_alone, worker_alone
 from site_kit import Site
 from store_fixtures import postgres_server
 
-from signoff.cli.local.installation import find_workplace
-from signoff.cli.local.stores import working_store
-from signoff.cli.local.worker import running_worker
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server
 
 __all__ = ["postgres_server"]
@@ -34,16 +32,8 @@ async def cli_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
 async def desk(
     cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, task_queue: str
 ) -> AsyncIterator[Cli]:
-    """The command line of a desk with a worker, on the module's server."""
-    clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
-    clean_env.setenv("SIGNOFF_TASK_QUEUE", task_queue)
-    clean_env.setenv("TEMPORAL_ADDRESS", cli_server.address)
-    place = find_workplace()
-    client = await cli_server.connect()
-    async with (
-        working_store(place.settings) as store,
-        running_worker(place, client, store, task_queue=task_queue),
-    ):
+    """The command line of a desk with a worker and a gateway, on the module's server."""
+    async with gateway_alone(clean_env, cli_server, task_queue), worker_alone(cli_server, task_queue):
         yield cli
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from cli_kit import MANIFEST, Cli
+from cli_kit import Cli
+from served_desk import MANIFEST
 
 START_SECONDS = 60
 

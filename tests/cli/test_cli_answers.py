@@ -11,11 +11,11 @@ from cli_kit import Cli, assert_one_sentence, waiting_request
 
 from signoff.cli.local.installation import find_workplace
 from signoff.cli.local.stores import working_store
-from signoff.cli.terminal.edit_options import set_values
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.ids import parse_approval_id
 from signoff.formats.json_schema import compile_schema
+from signoff.gateway.argument_parser import problem_words, set_values
 from signoff.store.tickets import ticket_key
 
 PIN = "4711-very-secret"
@@ -158,20 +158,26 @@ ARGS = {"class": "economy", "refundable": False, "tags": ["a"], "to": {"no": "1"
 )
 def test_a_value_is_read_by_the_schema(setting: dict[str, str], changed: dict[str, Any]) -> None:
     """Choices by their words, booleans, lists, nested names; text stays text."""
-    assert set_values(ARGS, setting, compile_schema(SCHEMA), ()) == {**ARGS, **changed}
+    assert set_values(ARGS, setting, compile_schema(SCHEMA)).args == {**ARGS, **changed}
 
 
-@pytest.mark.parametrize("setting", [{"class": "first"}, {"refundable": "1"}, {"tags": "["}])
-def test_a_value_that_cannot_be_read_is_refused(setting: dict[str, str]) -> None:
-    """What is no choice, no boolean, no list changes nothing."""
-    with pytest.raises(Refused, match=next(iter(setting))):
-        set_values(ARGS, setting, compile_schema(SCHEMA), ())
+@pytest.mark.parametrize("setting", [{"class": "first"}, {"refundable": "1"}])
+def test_a_value_that_cannot_be_read_is_told(setting: dict[str, str]) -> None:
+    """What is no choice and no boolean changes nothing."""
+    typed = set_values(ARGS, setting, compile_schema(SCHEMA))
+    assert problem_words(typed).startswith(f"`{next(iter(setting))}` ")
+
+
+def test_a_list_that_is_no_json_is_refused() -> None:
+    """What begins like JSON has to be JSON."""
+    with pytest.raises(Refused, match="`tags` is not JSON"):
+        set_values(ARGS, {"tags": "["}, compile_schema(SCHEMA))
 
 
 def test_a_name_that_is_not_there_offers_the_nearest() -> None:
     """A typo in a path is told with what is near."""
     with pytest.raises(NotFound, match=r"did you mean `to.no`"):
-        set_values(ARGS, {"to.nr": "x"}, compile_schema(SCHEMA), ())
+        set_values(ARGS, {"to.nr": "x"}, compile_schema(SCHEMA))
 
 
 async def doubted(desk: Cli, text: str) -> dict[str, Any]:

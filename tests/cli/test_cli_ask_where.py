@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from cli_kit import Cli, assert_one_sentence
+from served_desk import gateway_alone
 
 from signoff.temporal.embedded_server import ServerHandle
 
@@ -28,13 +29,13 @@ async def test_ask_begins_where_it_is_told(desk: Cli, cli_server: ServerHandle) 
     assert b'"step":"first"' in begun
 
 
-@pytest.mark.parametrize("where", [("--route", "tirp"), ("--route", "trip", "--step", "by"), ("--step", "buy")])
 async def test_ask_refuses_a_place_that_the_actor_does_not_have(
-    cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path, where: tuple[str, ...]
+    cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path, cli_server: ServerHandle, task_queue: str
 ) -> None:
     """Before anything is begun, with the places that there are."""
     (tmp_path / "m.yaml").write_text(ROUTED)
-    clean_env.setenv("SIGNOFF_MANIFEST", str(tmp_path / "m.yaml"))
-    words = assert_one_sentence(await cli("ask", "hello", *where))
-    assert "has no route and step" in words
-    assert "`trip/buy`" in words
+    async with gateway_alone(clean_env, cli_server, task_queue, manifest=tmp_path / "m.yaml"):
+        for where in (("--route", "tirp"), ("--route", "trip", "--step", "by"), ("--step", "buy")):
+            words = assert_one_sentence(await cli("ask", "hello", *where))
+            assert "has no route and step" in words
+            assert "`trip/buy`" in words

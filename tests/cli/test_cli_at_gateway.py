@@ -97,18 +97,19 @@ async def test_a_token_lists_reads_freezes_and_thaws(
         assert done == [("ana", "remember"), ("ana", "revoke"), ("ana", "freeze"), ("ana", "thaw")]
 
 
-async def test_beside_the_store_nobody_is_taken_at_their_word(
+async def test_without_a_gateway_who_holds_the_store_freezes(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, people: Path
 ) -> None:
-    """Without a token `--as` is refused; who holds the store freezes as nobody known, and the record says so."""
+    """As nobody known, and the record says so; a mistyped tenant is refused."""
     here(clean_env, site, "gateway")
     clean_env.setenv("SIGNOFF_PEOPLE", str(people))
-    for words in (("freeze", "main", "--reason", "drill"), ("thaw", "main")):
-        assert "nobody is taken at their word" in assert_one_sentence(await cli(*words, "--as", "ana"))
-    assert "nobody is in the tenant" in assert_one_sentence(await cli("freeze", "mian", "--reason", "drill"))
-    frozen = await cli("freeze", "main", "--reason", "drill", "--json")
-    assert (frozen.code, frozen.data["freeze"]["by"], frozen.data["swept"]) == (1, UNPROVED, None)
-    assert UNPROVED in (await cli("thaw", "main")).out
+    assert "no gateway answers" in assert_one_sentence(await cli("freeze", "main", "--reason", "drill"))
+    assert "nobody is in the tenant" in assert_one_sentence(await cli("store", "freeze", "mian", "--reason", "drill"))
+    assert (await cli("store", "freeze", "main", "--reason", " ")).code == 2
+    frozen = await cli("store", "freeze", "main", "--reason", "drill", "--json")
+    assert (frozen.code, frozen.data["by"], frozen.data["reason"]) == (0, UNPROVED, "drill")
+    assert UNPROVED in (await cli("store", "thaw", "main")).out
+    assert "is not frozen" in assert_one_sentence(await cli("store", "thaw", "main"))
     lines = (await cli("audit", "show", "admin/main", "--json")).data["timeline"]
     assert [(line["who"], line["what"].split(" ")[0]) for line in lines] == [("", "freeze"), ("", "thaw")]
     assert all(f"account {getpass.getuser()}" in line["what"] and UNPROVED in line["what"] for line in lines)

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_kit import DESK, MANIFEST, Cli, assert_one_sentence, run_in_thread
+from cli_kit import Cli, assert_one_sentence, run_in_thread
+from served_desk import DESK, MANIFEST
 from standardwebhooks.webhooks import Webhook
 from starlette.applications import Starlette
 from starlette.requests import Request

@@ -3,11 +3,9 @@
 import asyncio
 
 import pytest
-from cli_kit import MANIFEST, Cli, assert_one_sentence, waiting_request
+from cli_kit import Cli, assert_one_sentence, waiting_request
+from served_desk import gateway_alone, worker_alone
 
-from signoff.cli.local.installation import find_workplace
-from signoff.cli.local.stores import working_store
-from signoff.cli.local.worker import running_worker
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import show_code
 from signoff.contracts.list_rows import TurnRow, WaitingCard
@@ -47,19 +45,19 @@ async def test_a_request_is_listed_shown_and_approved_by_its_code(desk: Cli) -> 
     assert "otherwise denied" in shown.out
     approved = await desk("approve", code.replace("-", "").lower(), "--json")
     receipt = Receipt.model_validate(approved.data)
-    assert (approved.code, receipt.status, receipt.decided_by, receipt.channel) == (0, "accepted", "approver", "cli")
+    assert (approved.code, receipt.status, receipt.decided_by, receipt.channel) == (0, "accepted", "approver", "api")
     watched = await desk("watch", card.turn)
     assert "ok paid 500 to Ana" in watched.out
     assert watched.code == 0
 
 
 async def test_the_decision_is_bound_to_what_was_shown(desk: Cli) -> None:
-    """Revision, digest and reason go with the answer; nobody proved who gave it, so its assurance is none."""
+    """Revision, hash and reason go with the answer."""
     card = await waiting_request(desk, "pay 600")
     assert (await desk("approve", card["code"], "--as", "ana", "--reason", "fine")).code == 0
     request = ApprovalRequest.model_validate((await desk("show", card["id"], "--json")).data)
     vote = request.votes[0]
-    assert (vote.subject, vote.assurance, vote.reason) == ("ana", "none", "fine")
+    assert (vote.subject, vote.reason) == ("ana", "fine")
     assert vote.decision.revision == 1
     assert vote.decision.received_at is not None
 
@@ -171,7 +169,7 @@ async def test_a_turn_is_found_by_the_beginning_of_its_id(desk: Cli) -> None:
 
 async def test_who_has_nothing_to_decide_is_told_how_to_begin(desk: Cli) -> None:
     """An empty inbox says what would fill it; as JSON it is an empty list."""
-    assert "nothing waits for Rui" in (await desk("inbox", "--as", "rui")).out
+    assert "nothing waits for rui" in (await desk("inbox", "--as", "rui")).out
     assert (await desk("inbox", "--as", "rui", "--json")).data == []
 
 
@@ -199,23 +197,18 @@ async def test_a_refused_answer_changes_nothing(desk: Cli) -> None:
 
 
 async def test_without_a_worker_nothing_that_was_accepted_is_lost(
-    cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle, task_queue: str
+    cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, task_queue: str
 ) -> None:
     """The turn's id is told although nobody answers yet; once asked, it is answered also while the worker is away."""
-    for name, value in (("MANIFEST", str(MANIFEST)), ("TASK_QUEUE", task_queue)):
-        clean_env.setenv(f"SIGNOFF_{name}", value)
-    clean_env.setenv("TEMPORAL_ADDRESS", server.address)
-    said = assert_one_sentence(await cli("ask", "pay 500", "--json"))
-    assert "is accepted and safe, but no worker answered in time" in said
-    turn = said.split("`")[1]
-    place, approval = find_workplace(), f"main.{turn}.{turn}.c1.1"
-    assert (await cli("approve", approval, "--json")).code == 1
-    async with (
-        working_store(place.settings) as store,
-        running_worker(place, await server.connect(), store, task_queue=task_queue),
-    ):
-        while not any(card["id"] == approval for card in (await cli("inbox", "--json")).data):
-            await asyncio.sleep(0.1)
-    stored = await cli("approve", approval, "--json")
-    assert (stored.code, stored.data["status"]) == (0, "pending"), stored.err
-    assert "approved" in (await cli("show", approval)).out
+    async with gateway_alone(clean_env, cli_server, task_queue):
+        said = assert_one_sentence(await cli("ask", "pay 500", "--json"))
+        assert "is accepted and safe, but no worker answered in time" in said
+        turn = said.split("`")[1]
+        approval = f"main.{turn}.{turn}.c1.1"
+        assert (await cli("approve", approval, "--json")).code == 1
+        async with worker_alone(cli_server, task_queue):
+            while not any(card["id"] == approval for card in (await cli("inbox", "--json")).data):
+                await asyncio.sleep(0.1)
+        stored = await cli("approve", approval, "--json")
+        assert (stored.code, stored.data["status"]) == (0, "pending"), stored.err
+        assert "approved" in (await cli("show", approval)).out

@@ -14,8 +14,9 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-from cli_kit import MANIFEST, Cli, Ran, assert_one_sentence, waiting_request
+from cli_kit import Cli, Ran, assert_one_sentence, waiting_request
 from pydantic_core import from_json
+from served_desk import MANIFEST
 
 from signoff.temporal.embedded_server import ServerHandle, free_port
 

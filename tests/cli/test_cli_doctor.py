@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cli_kit import MANIFEST, Cli
+from cli_kit import Cli
+from served_desk import MANIFEST
 from store_roles import given_roles, made_roles
 from temporalio.api.operatorservice.v1 import RemoveSearchAttributesRequest
 

@@ -4,7 +4,8 @@ import socket
 from pathlib import Path
 
 import pytest
-from cli_kit import MANIFEST, Cli, assert_one_sentence
+from cli_kit import Cli, assert_one_sentence
+from served_desk import MANIFEST
 
 from signoff.cli.main import COMMANDS
 from signoff.cli.terminal import errors
@@ -46,21 +47,45 @@ async def test_a_wrong_manifest_is_one_sentence_with_its_line(cli: Cli, tmp_path
 
 async def test_without_a_manifest_the_remedy_is_named(cli: Cli) -> None:
     """Where there is no manifest, the option and the variable that name one are told."""
-    said = assert_one_sentence(await cli("inbox"))
+    said = assert_one_sentence(await cli("tools", "list"))
     assert said == "there is no manifest `signoff.yaml` here: name one with --manifest or SIGNOFF_MANIFEST"
-    mistyped = assert_one_sentence(await cli("inbox", "--manifest", "sign-off.yaml"))
+    mistyped = assert_one_sentence(await cli("tools", "list", "--manifest", "sign-off.yaml"))
     assert mistyped == "there is no manifest `sign-off.yaml` here: check the path"
 
 
-@pytest.mark.parametrize("command", [("inbox",), ("turns",), ("ask", "look"), ("approve", "K7Q-2FM"), ("worker",)])
-async def test_without_a_server_the_remedy_is_named(
-    cli: Cli, clean_env: pytest.MonkeyPatch, command: tuple[str, ...]
-) -> None:
+async def test_without_a_server_the_remedy_is_named(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
     """No server answers: one sentence that names the address and what starts one."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     port = free_port()
-    said = assert_one_sentence(await cli(*command, "--address", f"127.0.0.1:{port}"))
+    said = assert_one_sentence(await cli("worker", "--address", f"127.0.0.1:{port}"))
     assert said.startswith(f"no Temporal server answers at `127.0.0.1:{port}`: start one with `signoff dev`")
+
+
+@pytest.mark.parametrize("command", [("inbox",), ("turns",), ("ask", "look"), ("approve", "K7Q-2FM")])
+async def test_without_a_gateway_the_remedy_is_named(
+    cli: Cli, clean_env: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """No gateway answers: one sentence that names the address and what starts one."""
+    port = free_port()
+    clean_env.setenv("SIGNOFF_PORT", str(port))
+    said = assert_one_sentence(await cli(*command))
+    assert said == f"no gateway answers at http://127.0.0.1:{port}: `signoff dev` or `signoff gateway` starts one"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("SIGNOFF_PORT", "many", "the gateway's address is `http://127.0.0.1:many`"),
+        ("SIGNOFF_PUBLIC_URL", "approvals", "a web address looks like https://approvals.example.com"),
+        ("SIGNOFF_TOKEN", "sgf_\u00e9", "what SIGNOFF_TOKEN holds is no token"),
+    ],
+)
+async def test_an_address_or_a_token_that_cannot_be_one_is_named(
+    cli: Cli, clean_env: pytest.MonkeyPatch, variable: str, value: str, said: str
+) -> None:
+    """Before anything is sent."""
+    clean_env.setenv(variable, value)
+    assert said in assert_one_sentence(await cli("inbox"))
 
 
 async def test_a_taken_port_names_the_setting(cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle) -> None:
@@ -127,7 +152,7 @@ async def test_an_unexpected_error_names_the_file_with_its_traceback(
     cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A bug is one sentence too; the traceback is in a file that only its owner reads."""
-    clean_env.setattr("signoff.cli.local.installation.load_settings", lambda **given: 1 / 0)
+    clean_env.setattr("signoff.client.client.find_token", lambda given: 1 / 0)
     said = assert_one_sentence(await cli("inbox"))
     assert said == "something unexpected went wrong (ZeroDivisionError); the details are in `.signoff/errors.log`"
     log = tmp_path / ".signoff" / "errors.log"

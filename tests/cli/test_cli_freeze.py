@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_kit import MANIFEST, Cli, assert_one_sentence, waiting_request
+from cli_kit import Cli, assert_one_sentence, waiting_request
+from served_desk import gateway_alone
 
 from signoff.cli.local.installation import find_workplace
 from signoff.cli.local.stores import working_store
@@ -12,6 +13,7 @@ from signoff.contracts.decision import Remember
 from signoff.contracts.grant import Grant, Like
 from signoff.contracts.receipt import Receipt
 from signoff.store.grants import write_grant
+from signoff.temporal.embedded_server import ServerHandle
 
 
 async def test_several_requests_are_approved_by_one_command(desk: Cli) -> None:
@@ -96,13 +98,6 @@ async def test_freeze_withdraws_what_waits_and_thaw_lets_calls_be_asked_again(de
     assert "pay: ran by rule" in (await desk("ask", "pay 5")).out
 
 
-async def test_without_a_server_the_freeze_holds_all_the_same(desk: Cli) -> None:
-    """The row is first: what cannot be withdrawn cannot run either; the exit code says that the sweep is missing."""
-    ran = await desk("freeze", "main", "--reason", "drill", "--address", "127.0.0.1:9", "--json")
-    assert (ran.code, ran.data["swept"], ran.data["freeze"]["reason"]) == (1, None, "drill")
-    assert "is frozen: drill" in assert_one_sentence(await desk("ask", "pay 5"))
-
-
 async def test_a_freeze_needs_a_reason_and_somebody_of_the_tenant(desk: Cli) -> None:
     """Neither an empty reason nor a stranger's tenant is taken."""
     assert (await desk("freeze", "main", "--reason", " ")).code == 2
@@ -110,25 +105,27 @@ async def test_a_freeze_needs_a_reason_and_somebody_of_the_tenant(desk: Cli) -> 
     assert "there is no grant" in assert_one_sentence(await desk("grants", "revoke", "g0"))
 
 
-async def test_grants_of_another_tenant(cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_grants_of_another_tenant(
+    cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path, cli_server: ServerHandle, task_queue: str
+) -> None:
     """Listed and taken back where they are remembered, by that tenant's people alone."""
     people = tmp_path / "people.yaml"
     people.write_text(
         "- {id: zoe, tenant: acme, roles: [admin]}\n- {id: kim, tenant: acme}\n- {id: ana, roles: [admin]}\n",
         encoding="utf-8",
     )
-    clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     clean_env.setenv("SIGNOFF_PEOPLE", str(people))
     like = Like(tenant="acme", tool="pay", definition="d" * 64, where="args.amount <= 5", rule="r", policy_hash="p")
-    async with working_store(find_workplace().settings) as store:
-        whose: dict[str, Any] = {"people": ("zoe",), "approval_id": "acme.s.t.c1.1", "requester": "rui"}
-        await store.run(lambda connection: write_grant(connection, "g1", "approved", like, Remember(), **whose))
-    assert (await cli("grants", "list")).out.strip() == "nothing is remembered"
-    there = ("--tenant", "acme")
-    assert [each["id"] for each in (await cli("grants", "list", *there, "--json")).data] == ["g1"]
-    assert "there is no grant `g1`" in assert_one_sentence(await cli("grants", "revoke", "g1", "--as", "ana"))
-    ana = assert_one_sentence(await cli("grants", "revoke", "g1", *there, "--as", "ana"))
-    assert "there is no person `ana` in the tenant `acme`" in ana
-    assert "takes the role `admin`" in assert_one_sentence(await cli("grants", "revoke", "g1", *there, "--as", "kim"))
-    assert (await cli("grants", "revoke", "g1", *there, "--as", "zoe")).out.startswith("taken back: g1")
-    assert (await cli("grants", "list", *there)).out.strip() == "nothing is remembered"
+    whose: dict[str, Any] = {"people": ("zoe",), "approval_id": "acme.s.t.c1.1", "requester": "rui"}
+    async with gateway_alone(clean_env, cli_server, task_queue):
+        async with working_store(find_workplace().settings) as store:
+            await store.run(lambda connection: write_grant(connection, "g1", "approved", like, Remember(), **whose))
+        assert (await cli("grants", "list")).out.strip() == "nothing is remembered"
+        there = ("--tenant", "acme")
+        assert [each["id"] for each in (await cli("grants", "list", *there, "--json")).data] == ["g1"]
+        assert "there is no grant `g1`" in assert_one_sentence(await cli("grants", "revoke", "g1", "--as", "ana"))
+        revoke = ("grants", "revoke", "g1", *there, "--as")
+        assert "there is no person `ana`" in assert_one_sentence(await cli(*revoke, "ana"))
+        assert "takes the role `admin`" in assert_one_sentence(await cli(*revoke, "kim"))
+        assert (await cli(*revoke, "zoe")).out.startswith("taken back: g1")
+        assert (await cli("grants", "list", *there)).out.strip() == "nothing is remembered"

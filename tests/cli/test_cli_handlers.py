@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from cli_kit import DESK, MANIFEST, Cli, assert_one_sentence
+from cli_kit import Cli, assert_one_sentence
+from served_desk import DESK, MANIFEST
 
 REFERENCE = "cli_handler_rules:judge"
 RULES = """

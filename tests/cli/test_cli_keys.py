@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_kit import MANIFEST, Cli, assert_one_sentence
+from cli_kit import Cli, assert_one_sentence
+from served_desk import MANIFEST
 
 from signoff.cli.local.gateway import gateway_signer
 from signoff.cli.local.installation import find_workplace

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
-from cli_kit import DESK, MANIFEST, Cli, assert_one_sentence
+from cli_kit import Cli, assert_one_sentence
 from jsonschema import Draft202012Validator
+from served_desk import DESK, MANIFEST
 
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.normal_form import normal_text

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_kit import MANIFEST, Cli
+from cli_kit import Cli
+from served_desk import MANIFEST
 
 from signoff.cli.terminal.log_setup import logged_to
 

@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cli_kit import DESK, MANIFEST, Cli, assert_one_sentence, run_in_thread
+from cli_kit import Cli, assert_one_sentence, run_in_thread
+from served_desk import DESK, MANIFEST
 
 from signoff.audit.log import AuditLog
 from signoff.cli.local.installation import account, people_of

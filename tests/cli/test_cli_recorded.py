@@ -1,19 +1,13 @@
-"""What is done on the command line is recorded: tokens, keys, and grants taken back; never a secret."""
+"""What is done on the command line is recorded: tokens and keys; never a secret."""
 
 import asyncio
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_kit import MANIFEST, Cli
-
-from signoff.audit.log import AuditLog
-from signoff.contracts.decision import Remember
-from signoff.contracts.grant import Like
-from signoff.store.grants import write_grant
-from signoff.store.store import open_store
+from cli_kit import Cli
+from served_desk import MANIFEST
 
 
 async def acts(cli: Cli) -> list[dict[str, Any]]:
@@ -63,23 +57,3 @@ async def test_a_key_is_made_where_the_store_is_away(place: Cli, clean_env: pyte
     clean_env.setenv("SIGNOFF_STORE_URL", "sqlite:///nowhere/signoff.db")
     ran = await place("keys", "create")
     assert (ran.code, "not recorded: the folder `nowhere`" in ran.out) == (0, True), ran.out
-
-
-async def test_a_grant_taken_back_is_recorded_once(place: Cli, clean_env: pytest.MonkeyPatch) -> None:
-    """By whom."""
-    clean_env.setenv("SIGNOFF_STORE_URL", "sqlite:///signoff.db")
-
-    async def remembered() -> list[str]:
-        async with open_store("sqlite:///signoff.db") as store:
-            like = Like(tenant="main", session="", tool="pay", definition="d", where="args.amount < 5.0", exact="")
-            whose: dict[str, Any] = {"people": ("ana",), "approval_id": "main.s.t.c1.1", "requester": "rui"}
-            await store.run(lambda connection: write_grant(connection, "g1", "approved", like, Remember(), **whose))
-            return await AuditLog(store).streams()
-
-    assert await remembered() == []
-    for _ in range(2):
-        assert (await place("grants", "revoke", "g1", "--as", "ana")).code == 0
-    ran = await place("audit", "show", "admin/main", "--json")
-    (record,) = ran.data["records"]
-    assert (record["subject"], record["kind"], json.loads(record["data"])["grant"]) == ("ana", "grant", "g1")
-    assert datetime.fromisoformat(record["at"]).tzinfo == UTC

@@ -45,11 +45,11 @@ async def test_nothing_is_retired_of_a_record_that_was_touched(desk: Cli) -> Non
     assert "was changed after it was written: nothing was taken out, see `signoff audit verify`" in told
 
 
-async def test_retire_needs_a_day_that_is_over_and_a_key(desk: Cli) -> None:
+async def test_retire_needs_a_day_that_is_over_and_a_key(cli: Cli) -> None:
     """One sentence for each."""
-    assert (await desk("audit", "retire", "--before", "soon")).code == 2
-    assert (await desk("audit", "retire", "--before", "2999-01-01")).code == 2
-    assert "signoff keys create" in assert_one_sentence(await desk("audit", "retire", "--before", "2026-01-01"))
+    assert (await cli("audit", "retire", "--before", "soon")).code == 2
+    assert (await cli("audit", "retire", "--before", "2999-01-01")).code == 2
+    assert "signoff keys create" in assert_one_sentence(await cli("audit", "retire", "--before", "2026-01-01"))
 
 
 async def test_retire_needs_the_server(desk: Cli) -> None:

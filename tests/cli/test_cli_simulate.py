@@ -4,7 +4,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from cli_kit import DESK, MANIFEST, Cli, assert_one_sentence, waiting_request
+from cli_kit import Cli, assert_one_sentence, waiting_request
+from served_desk import DESK, MANIFEST
 
 from signoff.audit.log import AuditLog
 from signoff.store.store import open_store

@@ -10,13 +10,14 @@ from contextlib import suppress
 
 import pytest
 
-from signoff.cli.loading import loading
-from signoff.cli.main import COMMANDS, invoke
+from signoff.cli.main import COMMANDS, invoke, loading
 
-HERE_ALONE = ("sqlalchemy", "celpy", "cel_expr_python", "lark", "temporalio", "fastapi", "starlette")
-"""What works with a server, a store, a manifest or a gateway's own pages: a client of a gateway needs none of it."""
+ENGINE = ("sqlalchemy", "celpy", "cel_expr_python", "lark", "temporalio", "fastapi", "starlette")
+"""What works with a server, a store, a manifest or a gateway's own pages: a person's command needs none of it."""
+ROOMS = {"approvals", "cli", "client", "contracts", "formats"}
+"""All of Signoff that a person's command loads."""
 
-THERE = (
+PERSONS = (
     ("inbox",),
     ("approve", "K7Q-2FM"),
     ("deny", "K7Q-2FM", "--reason", "no"),
@@ -34,21 +35,22 @@ THERE = (
     ("freeze", "main", "--reason", "stop"),
     ("thaw", "main"),
 )
-"""Every command that can speak to a gateway, but for `audit`, which reads exports as well."""
+"""Every command of a person."""
 
 TELL = """
 import json, sys
 from signoff.cli.main import invoke
 for arguments in json.loads(sys.argv[1]):
     code = invoke(arguments)
-    print("loaded", code, *sorted({name.partition(".")[0] for name in sys.modules}))
+    rooms = {".".join(name.split(".")[:2]) for name in sys.modules if name.startswith("signoff.")}
+    print("loaded", code, *sorted(rooms | {name.partition(".")[0] for name in sys.modules}))
 """
 
 
 def loaded_by(*commands: Sequence[str], **environment: str) -> tuple[list[tuple[int, set[str]]], str]:
-    """Commands, one after the other in a process of their own: exit code and all top packages loaded until then.
+    """Commands, one after the other in a process of their own: exit code, and all top packages loaded until then.
 
-    Also what they printed to standard error.
+    Of Signoff itself the folders. Also what they printed to standard error.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
     program = [sys.executable, "-c", TELL, json.dumps(commands)]
@@ -57,39 +59,39 @@ def loaded_by(*commands: Sequence[str], **environment: str) -> tuple[list[tuple[
     return [(int(code), set(names)) for _, code, *names in lines], ran.stderr
 
 
-def test_a_command_at_a_gateway_loads_nothing_of_a_server_or_a_store() -> None:
+def test_a_person_s_command_loads_nothing_of_the_engine() -> None:
     """The gateway is asked, which shows that each command was run to where it needed whatever it loads."""
-    commands = [(*each, "--url", "http://127.0.0.1:1") for each in THERE]
+    commands = [(*each, "--url", "http://127.0.0.1:1") for each in PERSONS]
     found, told = loaded_by(*commands, SIGNOFF_TOKEN="s")
-    assert told.count("the gateway at http://127.0.0.1:1 did not answer") == len(THERE), told
-    for arguments, (code, loaded) in zip(THERE, found, strict=True):
+    assert told.count("no gateway answers at http://127.0.0.1:1") == len(PERSONS), told
+    for arguments, (code, loaded) in zip(PERSONS, found, strict=True):
         assert code == 1, arguments
-        assert {"httpx", "pydantic"} <= loaded
-        assert loaded.isdisjoint(HERE_ALONE), (arguments, loaded & set(HERE_ALONE))
+        assert {"httpx", "pydantic", "signoff.client"} <= loaded
+        assert loaded.isdisjoint({*ENGINE, "pydantic_settings"}), (arguments, loaded & set(ENGINE))
+        assert {name.removeprefix("signoff.") for name in loaded if name.startswith("signoff.")} <= ROOMS
 
 
 def test_what_runs_no_command_loads_typer_alone() -> None:
     """Neither shapes nor settings: an interpreter and the table of commands."""
     for code, loaded in loaded_by(["--version"], ["--help"])[0]:
         assert (code, "typer" in loaded) == (0, True)
-        assert loaded.isdisjoint({*HERE_ALONE, "pydantic", "pydantic_settings", "httpx", "rich"})
+        assert loaded.isdisjoint({*ENGINE, "pydantic", "pydantic_settings", "httpx", "rich"})
 
 
 def test_a_worker_and_a_gateway_load_what_clients_do_without() -> None:
     """A name that nothing ever loads would prove nothing above; of the two only the gateway serves pages."""
     (_, worker), (_, both) = loaded_by(["worker", "--help"], ["gateway", "--help"])[0]
-    assert both.issuperset(HERE_ALONE), set(HERE_ALONE) - both
-    assert worker & set(HERE_ALONE) == {*HERE_ALONE} - {"fastapi", "starlette"}
+    assert both.issuperset(ENGINE), set(ENGINE) - both
+    assert worker & set(ENGINE) == {*ENGINE} - {"fastapi", "starlette"}
 
 
-def test_every_command_with_a_gateway_is_in_the_list(capsys: pytest.CaptureFixture[str]) -> None:
-    """A command that learns `--url` must join."""
-    able = set()
-    for name in COMMANDS:
-        assert invoke([name, "--help"]) == 0
-        if "--url" in capsys.readouterr().out:
-            able.add(name)
-    assert able - {"audit"} == {arguments[0] for arguments in THERE} - {"grants"}
+def test_every_command_of_a_person_is_in_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that speak HTTP and nothing else, each of which takes `--url`."""
+    persons = {name for name, (module, _) in COMMANDS.items() if module.startswith("signoff.cli.http.")}
+    assert persons == {arguments[0] for arguments in PERSONS}
+    for arguments in PERSONS:
+        assert invoke([*arguments, "--help"]) == 0
+        assert "--url" in capsys.readouterr().out, arguments
 
 
 def test_loading_leaves_the_collector_as_it_was() -> None:

@@ -1,5 +1,6 @@
 import pytest
-from cli_kit import MANIFEST, Cli, assert_one_sentence
+from cli_kit import Cli, assert_one_sentence
+from served_desk import MANIFEST
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from cli_kit import DESK, MANIFEST, Cli, assert_one_sentence
+from cli_kit import Cli, assert_one_sentence
+from served_desk import DESK, MANIFEST
 
 from signoff.registry.gates.pipeline import GateName
 

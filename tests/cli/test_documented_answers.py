@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 from cli_kit import Cli, Ran, run_in_thread
 from documents import ROOT, shell_lines
+from served_desk import gateway_alone, worker_alone
 
-from signoff.cli.local.installation import find_workplace
-from signoff.cli.local.stores import working_store
-from signoff.cli.local.worker import running_worker
 from signoff.contracts.ids import show_code
 from signoff.temporal.embedded_server import ServerHandle
 
@@ -30,17 +28,10 @@ def documented() -> list[list[str]]:
 async def payables(
     clean_env: pytest.MonkeyPatch, tmp_path: Path, server: ServerHandle, task_queue: str
 ) -> AsyncIterator[Cli]:
-    """The command line of the payments example, with a worker."""
-    clean_env.setenv("SIGNOFF_MANIFEST", str(ROOT / "examples" / "payments" / "signoff.yaml"))
-    clean_env.setenv("SIGNOFF_TASK_QUEUE", task_queue)
-    clean_env.setenv("TEMPORAL_ADDRESS", server.address)
+    """The command line of the payments example, with a worker and a gateway."""
     clean_env.setenv("PAYMENTS_DB", str(tmp_path / "payments.db"))
-    place = find_workplace()
-    client = await server.connect()
-    async with (
-        working_store(place.settings) as store,
-        running_worker(place, client, store, task_queue=task_queue),
-    ):
+    manifest = ROOT / "examples" / "payments" / "signoff.yaml"
+    async with gateway_alone(clean_env, server, task_queue, manifest), worker_alone(server, task_queue):
         yield run_in_thread
 
 

@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from signoff.cli.demo.proof import recorded
-from signoff.cli.demo.scenes import Scene
-from signoff.cli.demo.seen import Unexpected, expect
-from signoff.cli.demo.stage import Stage
+from demo.polling import Unexpected, expect
+from demo.proof import recorded
+from demo.scenes import Scene
+from demo.stage import Stage
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.message import ResultPart
 

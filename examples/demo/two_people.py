@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from signoff.cli.demo.proof import recorded
-from signoff.cli.demo.scenes import Scene
-from signoff.cli.demo.seen import expect, until
-from signoff.cli.demo.stage import Stage
+from demo.polling import expect, until
+from demo.proof import recorded
+from demo.scenes import Scene
+from demo.stage import Stage
 from signoff.contracts.ids import TurnKey
 
 _PAYMENTS = "SELECT invoice, amount FROM payments ORDER BY payment"

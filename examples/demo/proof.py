@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from signoff.cli.demo.seen import expect
-from signoff.cli.demo.stage import Stage
+from demo.polling import expect
+from demo.stage import Stage
 from signoff.contracts.ids import TurnKey
 
 

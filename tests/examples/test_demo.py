@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from signoff.cli.demo.command import Story, story_manifest
-from signoff.cli.demo.seen import Unexpected, expect, until
-from signoff.cli.demo.stage import event_ids
+from demo.__main__ import Story, story_manifest
+from demo.polling import Unexpected, expect, until
+from demo.stage import event_ids
 from signoff.contracts.errors import ServerUnavailable
 from signoff.registry.manifest.loader import load_manifest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def test_an_expectation_that_fails_says_both_sides() -> None:
@@ -69,7 +71,7 @@ async def test_a_story_plays_by_one_command(story: str, told: list[str]) -> None
 
 async def _demo(story: str) -> tuple[int | None, str, str]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "signoff.cli.main", "demo", story, "--json"), stdout=PIPE, stderr=PIPE
+        *(sys.executable, "-m", "demo", story, "--json"), cwd=EXAMPLES, stdout=PIPE, stderr=PIPE
     )
     said, complaint = await process.communicate()
     return process.returncode, said.decode(), complaint.decode()

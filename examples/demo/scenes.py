@@ -5,8 +5,8 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from signoff.cli.demo.seen import Unexpected, expect, until
-from signoff.cli.demo.stage import FIRST_CALL, Stage, event_ids
+from demo.polling import Unexpected, expect, until
+from demo.stage import FIRST_CALL, Stage, event_ids
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import text_of
 from signoff.contracts.ids import ApprovalKey, TurnKey

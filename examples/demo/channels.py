@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import yaml
 
+from demo.polling import Unexpected, expect, until
+from demo.proof import recorded
+from demo.scenes import Scene
+from demo.stage import Stage
 from signoff.channels.envelopes import Raw
-from signoff.cli.demo.proof import recorded
-from signoff.cli.demo.scenes import Scene
-from signoff.cli.demo.seen import Unexpected, expect, until
-from signoff.cli.demo.stage import Stage
 from signoff.contracts.clock import system_clock
 from signoff.contracts.ids import TurnKey, show_code
 from signoff.temporal.embedded_server import free_port

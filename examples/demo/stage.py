@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import httpx
 
-from signoff.cli.demo.seen import Unexpected, expect, until
+from demo.polling import Unexpected, expect, until
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.errors import ServerUnavailable

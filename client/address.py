@@ -1,0 +1,99 @@
+"""Where the gateway is that a program here means, and with which token it speaks to it."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.names import (
+    DEFAULT_HOST,
+    DEFAULT_PORT,
+    DEFAULT_STATE_DIR,
+    ENV_PREFIX,
+    RUNNING_FILE,
+    SETTINGS_FILE,
+    TOKEN_VARIABLE,
+)
+from signoff.contracts.running import Running
+from signoff.formats.web_address import address_of, is_loopback, web_address
+
+
+def find_token(token: str | None = None) -> str:
+    """The personal token to send: `token`, else that of SIGNOFF_TOKEN; "" for none.
+
+    Raises `ConfigError` for what can be no token.
+    """
+    found = (os.environ.get(TOKEN_VARIABLE, "") if token is None else token).strip()
+    # Refused here: the HTTP library's error about a header repeats what stands in it.
+    if not found.isascii() or not found.isprintable():
+        raise ConfigError(
+            f"what {TOKEN_VARIABLE} holds is no token; make one with `signoff token create`", field=TOKEN_VARIABLE
+        )
+    return found
+
+
+def find_gateway(url: str | None = None, *, token: str = "") -> str:
+    """The address of the gateway: `url`, else that of the settings, else of the `signoff dev` that runs here.
+
+    Settings are `SIGNOFF_PUBLIC_URL`, `SIGNOFF_HOST` and `SIGNOFF_PORT`, or the same in `signoff.toml`. Raises
+    `ConfigError` for what is no address, and for one at which `token` could be read on the way.
+    """
+    found = _given(url) or _of_settings(token)
+    if token and not found.startswith("https:") and not is_loopback(found):
+        told = f"`{found}` is not https: anybody on the way could read the token in {TOKEN_VARIABLE}"
+        raise ConfigError(told, field="url")
+    return found
+
+
+def find_state_dir() -> Path:
+    """The folder of state that the settings name. Raises `ConfigError` for a file of settings that cannot be read."""
+    return Path(_setting("state_dir", _settings_file()) or DEFAULT_STATE_DIR)
+
+
+def read_running(state_dir: Path) -> Running | None:
+    """What `signoff dev` left word of in the state folder, if its process is still there."""
+    try:
+        running = Running.model_validate_json((state_dir / RUNNING_FILE).read_bytes())
+        # Signal 0 only asks whether the process is there: one that was killed leaves its file behind.
+        os.kill(running.pid, 0)
+    except (OSError, ValidationError):
+        return None
+    return running
+
+
+def _given(url: str | None) -> str:
+    try:
+        return web_address(url) if url else ""
+    except ValueError as error:
+        raise ConfigError(f"the gateway's address is `{url}`: {error}", field="url") from None
+
+
+def _of_settings(token: str) -> str:
+    file = _settings_file()
+    if public := _setting("public_url", file):
+        return _given(public)
+    host, port = _setting("host", file), _setting("port", file)
+    if not (host or port or token):
+        # Not with a token: a file in a folder that somebody else made must not say where it is sent.
+        running = read_running(find_state_dir())
+        if running is not None:
+            return _given(running.url)
+    return _given(address_of(host or DEFAULT_HOST, port or DEFAULT_PORT))
+
+
+def _setting(name: str, file: Mapping[str, Any]) -> str:
+    # Compose files and CI pass unset variables on as empty ones: those count as not given.
+    return os.environ.get(ENV_PREFIX + name.upper(), "") or str(file.get(name, ""))
+
+
+def _settings_file() -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(Path(SETTINGS_FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"`{SETTINGS_FILE}` cannot be read: {error}", file=SETTINGS_FILE) from None

@@ -1,0 +1,129 @@
+"""HTTP to a gateway: JSON in, shapes out, and every failure as one of our errors."""
+
+from collections.abc import AsyncGenerator
+from typing import Any, Final, TypeVar
+
+import httpx
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
+
+from signoff.contracts.errors import Conflict, NotFound, Refused, ServerUnavailable
+from signoff.contracts.names import TOKEN_VARIABLE
+from signoff.contracts.receipt import Receipt
+from signoff.formats.web_address import is_loopback
+
+ANSWER_SECONDS: Final = 60.0
+"""Longer than a gateway waits for a worker, and than its streams are silent."""
+
+T = TypeVar("T", bound=BaseModel)
+
+
+class Transport:
+    """Requests to the gateway at `url`, with a personal token if there is one.
+
+    All methods raise `ServerUnavailable` where no gateway answers, or what answers is none, and `NotFound`, `Conflict`
+    or `Refused` with what the gateway says.
+    """
+
+    def __init__(self, url: str, token: str) -> None:
+        self.url = url
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        # No proxy of this machine's can reach this machine's own address for us.
+        self._http = httpx.AsyncClient(
+            base_url=url, headers=headers, timeout=ANSWER_SECONDS, trust_env=not is_loopback(url)
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+    async def call(self, shape: type[T], method: str, path: str, **content: Any) -> T:
+        """What a route answers; `content` is httpx's, such as `params` and `json`."""
+        return self.read(shape, self._json(await self._send(method, path, **content)))
+
+    async def listed(self, shape: type[T], name: str, **params: Any) -> list[T]:
+        """The list of `/v1/<name>`; parameters that are None, False or empty are left out."""
+        given = {key: value for key, value in params.items() if value}
+        found = self._json(await self._send("GET", f"/v1/{name}", params=given))
+        rows = found.get(name) if isinstance(found, dict) else None
+        if not isinstance(rows, list):
+            raise self._stranger()
+        return [self.read(shape, row) for row in rows]
+
+    async def receipt(self, path: str, body: dict[str, Any], person: str) -> Receipt:
+        """The receipt of an answer as `person`; one that is refused says by whom and when it was decided."""
+        reply = await self._reply("POST", path, json=body, params={"as": person} if person else {})
+        said = self._json(reply)
+        if isinstance(said, dict) and "approval_id" in said:
+            return self.read(Receipt, said)
+        raise self._refusal(reply)
+
+    async def events(self, path: str) -> AsyncGenerator[tuple[str, Any]]:
+        """The name and the data of each server-sent event, until the gateway ends the stream."""
+        try:
+            async with self._http.stream("GET", path) as reply:
+                if not reply.is_success:
+                    await reply.aread()
+                    raise self._refusal(reply)
+                name = ""
+                async for line in reply.aiter_lines():
+                    field, _, value = line.partition(": ")
+                    if field == "event":
+                        name = value
+                    elif field == "data":
+                        yield name, self._parsed(value)
+        except httpx.HTTPError as error:
+            raise self._silent(error) from None
+
+    async def _send(self, method: str, path: str, **content: Any) -> httpx.Response:
+        reply = await self._reply(method, path, **content)
+        if reply.is_success:
+            return reply
+        raise self._refusal(reply)
+
+    async def _reply(self, method: str, path: str, **content: Any) -> httpx.Response:
+        try:
+            return await self._http.request(method, path, **content)
+        except httpx.HTTPError as error:
+            raise self._silent(error) from None
+
+    def _refusal(self, reply: httpx.Response) -> Refused | ServerUnavailable:
+        said = self._json(reply)
+        message = said.get("message") if isinstance(said, dict) else None
+        if not isinstance(message, str):
+            return self._stranger()
+        code = str(said.get("code", "refused"))
+        if reply.status_code == httpx.codes.UNAUTHORIZED:
+            return Refused(f"{message}; put one of yours in {TOKEN_VARIABLE}", code="sign_in")
+        if reply.status_code == httpx.codes.NOT_FOUND:
+            return NotFound(message)
+        if reply.status_code == httpx.codes.CONFLICT and code == "conflict":
+            return Conflict(message)
+        if reply.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
+            return ServerUnavailable(message)
+        return Refused(message, code=code)
+
+    def _json(self, reply: httpx.Response) -> Any:
+        return self._parsed(reply.content)
+
+    def _parsed(self, text: str | bytes) -> Any:
+        try:
+            return from_json(text)
+        except ValueError:
+            raise self._stranger() from None
+
+    def read(self, shape: type[T], data: Any) -> T:
+        """What the gateway said, or the data of one of its events, as a shape."""
+        try:
+            return shape.model_validate(data)
+        except ValidationError:
+            raise self._stranger() from None
+
+    def _silent(self, error: httpx.HTTPError) -> ServerUnavailable:
+        if isinstance(error, httpx.ConnectError):
+            remedy = "`signoff dev` or `signoff gateway` starts one"
+            return ServerUnavailable(f"no gateway answers at {self.url}: {remedy}")
+        return ServerUnavailable(f"the gateway at {self.url} did not answer ({type(error).__name__})")
+
+    def _stranger(self) -> ServerUnavailable:
+        return ServerUnavailable(f"what answers at {self.url} is no gateway of this version: check the address")

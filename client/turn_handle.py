@@ -1,0 +1,99 @@
+"""One turn, followed over HTTP."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import BaseModel
+
+from signoff.client.transport import Transport
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.errors import ServerUnavailable
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.responses import Fault, TurnLinks
+from signoff.contracts.turn import CallView, TurnResult, TurnView
+
+PAUSE_SECONDS: Final = 1.0
+"""Before a stream that ended is taken up again."""
+
+
+class TurnStopped(BaseModel):
+    """The answer to a wish to stop: `cancelling`, or the state in which the turn was over already."""
+
+    state: str
+
+
+@dataclass(frozen=True)
+class TurnHandle:
+    """A turn that goes on or is over. Methods raise as those of `Client`."""
+
+    _transport: Transport
+    key: TurnKey
+    links: TurnLinks | None = None
+    """Where to follow it; of a turn that this client started."""
+
+    @property
+    def id(self) -> str:
+        """`<tenant>.<session>.<turn>`."""
+        return ".".join(self.key)
+
+    async def view(self) -> TurnView:
+        """The turn as it stands, secrets masked."""
+        return await self._transport.call(TurnView, "GET", f"/v1/turns/{self.id}")
+
+    async def watch(self) -> AsyncGenerator[TurnView]:
+        """The turn each time it changed, until it is over. A stream that ends before the turn does is taken up again.
+
+        Raises `ServerUnavailable` where the gateway cannot tell more.
+        """
+        while True:
+            view: TurnView | None = None
+            async for name, data in self._transport.events(f"/v1/turns/{self.id}/events"):
+                if name != "turn":
+                    raise ServerUnavailable(self._transport.read(Fault, data).message)
+                view = self._transport.read(TurnView, data)
+                yield view
+            if view is None:
+                raise ServerUnavailable(f"the gateway at {self._transport.url} no longer tells of `{self.id}`")
+            if view.result is not None:
+                return
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def pending(self) -> AsyncGenerator[ApprovalRequest]:
+        """Each request of the turn that waits for people, whole, as soon as it does, until the turn is over.
+
+        One that is asked again in other words comes again, as its next revision.
+        """
+        told: set[tuple[str, int]] = set()
+        async with aclosing(self.watch()) as views:
+            async for view in views:
+                for call in view.calls:
+                    request = await self._asked(call, told)
+                    if request is not None:
+                        told.add((request.id, request.revision))
+                        yield request
+
+    async def result(self) -> TurnResult:
+        """What the turn came to, once it is over; that it failed or was cancelled is in its `state`."""
+        async with aclosing(self.watch()) as views:
+            async for view in views:
+                if view.result is not None:
+                    return view.result
+        raise ServerUnavailable(f"`{self.id}` ended without a result")
+
+    async def _asked(self, call: CallView, told: Collection[tuple[str, int]]) -> ApprovalRequest | None:
+        """What a call asks people that nobody was told yet; None for nothing."""
+        seen = call.approval
+        if seen is None or seen.state != "pending" or (seen.id, seen.revision) in told:
+            return None
+        request = await self._transport.call(ApprovalRequest, "GET", f"/v1/approvals/{seen.id}")
+        # Somebody may have answered meanwhile, or it was asked anew.
+        return request if request.state == "pending" and (request.id, request.revision) not in told else None
+
+    async def cancel(self) -> str:
+        """Ask the turn to stop: `cancelling`, or the state in which it is over already."""
+        path = f"/v1/turns/{self.id}/cancel"
+        # JSON, though empty: the gateway changes nothing for a request that a form on another site could send.
+        return (await self._transport.call(TurnStopped, "POST", path, json={})).state

@@ -1,0 +1,18 @@
+"""What `signoff dev` runs with, written down for programs in other terminals of the same folder."""
+
+from signoff.contracts.frozen_model import Shape
+
+
+class Running(Shape):
+    """One running `signoff dev`."""
+
+    pid: int
+    """Its process; a file whose process is gone counts for nothing."""
+    address: str
+    """Temporal's server, `host:port`."""
+    namespace: str
+    task_queue: str
+    manifest: str
+    """The manifest's absolute path."""
+    url: str
+    """Its gateway."""

@@ -1,0 +1,89 @@
+"""Where the client finds its gateway, and what it takes for a token."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from signoff.client.address import find_gateway, find_token
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.running import Running
+
+
+def leave_word(folder: Path, pid: int) -> None:
+    """What a `signoff dev` on port 9000 leaves."""
+    folder.mkdir(exist_ok=True)
+    running = Running(
+        pid=pid, address="h:1", namespace="default", task_queue="q", manifest="m.yaml", url="http://127.0.0.1:9000"
+    )
+    (folder / "running.json").write_text(running.model_dump_json(), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("variables", "found"),
+    [
+        ({}, "http://127.0.0.1:8300"),
+        ({"SIGNOFF_PORT": "8301"}, "http://127.0.0.1:8301"),
+        ({"SIGNOFF_HOST": "0.0.0.0"}, "http://127.0.0.1:8300"),
+        ({"SIGNOFF_PUBLIC_URL": "https://a.example/x/", "SIGNOFF_PORT": "1"}, "https://a.example/x"),
+        ({"SIGNOFF_PUBLIC_URL": ""}, "http://127.0.0.1:8300"),
+    ],
+)
+def test_the_settings_name_the_gateway(clean_env: pytest.MonkeyPatch, variables: dict[str, str], found: str) -> None:
+    """As the gateway itself reads them; an empty variable counts as not given."""
+    for name, value in variables.items():
+        clean_env.setenv(name, value)
+    assert find_gateway() == found
+
+
+def test_the_file_of_settings_counts_below_variables(clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`signoff.toml` in the working folder; one that is no TOML is named."""
+    (tmp_path / "signoff.toml").write_text('public_url = "https://a.example"\n', encoding="utf-8")
+    assert find_gateway() == "https://a.example"
+    clean_env.setenv("SIGNOFF_PUBLIC_URL", "https://b.example")
+    assert find_gateway() == "https://b.example"
+    (tmp_path / "signoff.toml").write_text("public_url", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"`signoff\.toml` cannot be read"):
+        find_gateway()
+
+
+def test_the_dev_that_runs_here_is_found(clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """On whatever port; not one whose process is gone, nor where settings name another."""
+    leave_word(tmp_path / ".signoff", os.getpid())
+    assert find_gateway() == "http://127.0.0.1:9000"
+    clean_env.setenv("SIGNOFF_PORT", "8301")
+    assert find_gateway() == "http://127.0.0.1:8301"
+    clean_env.delenv("SIGNOFF_PORT")
+    leave_word(tmp_path / ".signoff", 2**22 + 1)
+    assert find_gateway() == "http://127.0.0.1:8300"
+
+
+def test_no_file_of_a_folder_says_where_a_token_is_sent(clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With a token what somebody left in the state folder counts for nothing."""
+    leave_word(tmp_path / ".signoff", os.getpid())
+    assert find_gateway(token="sgf_x") == "http://127.0.0.1:8300"
+
+
+def test_a_token_goes_over_https_or_to_this_machine(clean_env: pytest.MonkeyPatch) -> None:
+    """Anybody on the way could read it; the message repeats none of it."""
+    assert find_gateway("http://localhost:8300", token="sgf_x") == "http://localhost:8300"
+    with pytest.raises(ConfigError, match="is not https") as refused:
+        find_gateway("http://approvals.example.com", token="sgf_x")
+    assert "sgf_x" not in refused.value.message
+
+
+@pytest.mark.parametrize("url", ["approvals", "ftp://a.example", "http://a.example:many", "http://"])
+def test_what_is_no_address_is_named(clean_env: pytest.MonkeyPatch, url: str) -> None:
+    """With an example of one."""
+    with pytest.raises(ConfigError, match=r"looks like https://"):
+        find_gateway(url)
+
+
+def test_a_token_comes_from_the_environment(clean_env: pytest.MonkeyPatch) -> None:
+    """Unless it is given; what cannot be one is not repeated."""
+    assert find_token() == ""
+    clean_env.setenv("SIGNOFF_TOKEN", " sgf_a\n")
+    assert (find_token(), find_token("sgf_b"), find_token("")) == ("sgf_a", "sgf_b", "")
+    with pytest.raises(ConfigError, match="is no token") as refused:
+        find_token("sgf_é")
+    assert "é" not in refused.value.message

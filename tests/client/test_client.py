@@ -1,0 +1,160 @@
+"""The client over a real gateway with a real worker: what an engineer's own program does."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from served_desk import gateway_alone, worker_alone
+
+from signoff.client.client import Client
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.content import text_of
+from signoff.contracts.decision import Remember
+from signoff.contracts.errors import Conflict, NotFound, Refused
+from signoff.contracts.receipt import Receipt
+from signoff.temporal.embedded_server import ServerHandle
+
+
+@pytest.fixture
+async def client(clean_env: pytest.MonkeyPatch, server: ServerHandle, task_queue: str) -> AsyncIterator[Client]:
+    """A client of a served desk, found by the environment alone."""
+    async with (
+        gateway_alone(clean_env, server, task_queue),
+        worker_alone(server, task_queue),
+        await Client.connect() as connected,
+    ):
+        yield connected
+
+
+async def asked(client: Client, text: str, **more: str) -> ApprovalRequest:
+    """The request of a new turn, once it waits."""
+    turn = await client.start(text, **more)
+    return await anext(aiter(turn.pending()))
+
+
+async def test_a_program_starts_decides_and_reads_the_result(client: Client) -> None:
+    """A request is yielded once it waits; once it is approved the turn runs to its end, and the iteration ends."""
+    turn = await client.start("pay 420", actor="clerk", user="rui")
+    receipts: list[Receipt] = []
+    async for request in turn.pending():
+        assert (request.card.effect, request.requester.user) == ("Pay 420 EUR to Ana", "rui")
+        receipts.append(await client.approve(request, by="ana", reason="agreed by phone"))
+    assert [(each.status, each.decided_by) for each in receipts] == [("accepted", "ana")]
+    result = await turn.result()
+    assert (result.state, text_of(result.parts[0].content)) == ("complete", "ok paid 420 to Ana")
+
+
+async def test_what_waits_is_listed_for_people_and_entries(client: Client) -> None:
+    """By a person, by an entry of policies, and whole; an entry that nothing asks has nothing."""
+    request = await asked(client, "pay 430", user="rui")
+    for approver in ("ana", "role:approvers", ""):
+        assert request.id in [card.id for card in await client.inbox(approver)]
+    assert await client.inbox("role:nobody") == []
+    assert await client.inbox("rui") == []
+    whole = {each.id: each async for each in client.pending("role:approvers")}
+    assert whole[request.id].question_hash == request.question_hash
+    assert (await client.request(request.code)).id == request.id
+
+
+async def test_an_answer_counts_for_what_was_read(client: Client) -> None:
+    """Whoever read one revision does not approve the next; a name means what is asked now."""
+    request = await asked(client, "pay 440", user="rui")
+    stale = request.model_copy(update={"question_hash": "0" * 64})
+    assert (await client.approve(stale, by="ana")).code == "stale"
+    receipt = await client.deny(request.code, by="ana", reason="too much")
+    assert (receipt.status, receipt.verdict) == ("accepted", "denied")
+    late = await client.approve(request, by="approver")
+    assert (late.status, late.code, late.decided_by) == ("refused", "already_decided", "ana")
+
+
+async def test_the_same_delivery_is_one_answer(client: Client) -> None:
+    """Sent again, as after a lost connection, it gets the same receipt."""
+    request = await asked(client, "pay 450", user="rui")
+    first = await client.approve(request, by="ana", delivery="d1")
+    again = await client.approve(request, by="ana", delivery="d1")
+    assert (first.status, again.status, again.decided_by) == ("accepted", "accepted", "ana")
+
+
+async def test_arguments_are_tried_and_changed(client: Client) -> None:
+    """A preview reads texts by the schema and changes nothing; a secret that is left stays as it is."""
+    request = await asked(client, "pay 460", user="rui")
+    tried = await client.preview(request, {"amount": "300"})
+    assert (tried.args, tried.changed) == ({"amount": 300, "to": "Ana", "pin": "hidden, 16 characters"}, True)
+    assert tried.card.effect == "Pay 300 EUR to Ana"
+    same = await client.preview(request, text='{"amount": 460, "to": "Ana", "pin": "hidden, 16 characters"}')
+    assert same.changed is False
+    with pytest.raises(Refused, match="`amount` must be a whole number"):
+        await client.preview(request, {"amount": "much"})
+    with pytest.raises(NotFound, match="did you mean `amount`"):
+        await client.preview(request, {"amuont": "5"})
+    assert (await client.request(request.id)).revision == 1
+    changed = await client.approve(request, by="ana", edited_args=tried.args)
+    assert changed.status == "accepted", changed
+    result = await (await client.turn(request.turn)).result()
+    assert text_of(result.parts[0].content) == "ok paid 300 to Ana"
+
+
+async def test_a_secret_that_is_changed_is_sent_as_it_was_written(client: Client) -> None:
+    """A mask in its place would keep the old one."""
+    request = await asked(client, "pay 470", user="rui")
+    tried = await client.preview(request, {"pin": "0815"})
+    assert (tried.args["pin"], tried.changed) == ("0815", True)
+
+
+async def test_a_turn_is_found_followed_and_stopped(client: Client) -> None:
+    """By the beginning of its id; views come until it is over."""
+    started = await client.start("pay 480", user="rui")
+    turn = await client.turn(started.key.turn[:-1])
+    assert turn.key == started.key
+    assert (await client.view(turn.key.workflow_id)).turn == turn.key.turn
+    await anext(aiter(turn.pending()))
+    assert await turn.cancel() == "cancelling"
+    states = [view.state async for view in turn.watch()]
+    assert states[-1] == "cancelled"
+    assert await turn.cancel() == "cancelled"
+    with pytest.raises(NotFound, match="there is no turn"):
+        await client.turn("nowhere")
+
+
+async def test_the_same_turn_with_other_words_is_a_conflict(client: Client) -> None:
+    """With the same words it is the same turn."""
+    first = await client.start("look", turn="same")
+    assert (await client.start("look", turn="same")).key == first.key
+    with pytest.raises(Conflict):
+        await client.start("pay 5", turn="same")
+
+
+async def test_a_conversation_goes_on(client: Client) -> None:
+    """A message begins a session; both are listed and read."""
+    said = await client.say("talk", "pay 5", user="rui")
+    # The turn begins after the message is taken in.
+    async with asyncio.timeout(60):
+        while not (view := await client.session(said.id)).turns or view.turns[0].state == "working":
+            await asyncio.sleep(0.05)
+    assert [(turn.turn, turn.state) for turn in view.turns] == [(said.turn, "complete")]
+    assert (await (await client.turn(f"{said.id}.{said.turn}")).result()).state == "complete"
+    assert said.session in [row.session for row in await client.sessions()]
+    assert said.turn in [row.turn for row in await client.turns(state="complete")]
+
+
+async def test_answers_are_remembered_and_a_tenant_is_frozen(client: Client) -> None:
+    """A grant is listed and taken back; a freeze refuses what is new until it is lifted."""
+    request = await asked(client, "pay 490", user="rui")
+    await client.approve(request, by="ana", remember=Remember(where="args.amount <= 490", uses=3))
+    (grant,) = [each for each in await client.grants() if each.approval_id == request.id]
+    assert (await client.revoke(grant.id, by="ana")).revoked_by == "ana"
+    frozen = await client.freeze("drill", tenant="main", by="approver")
+    try:
+        assert [each.reason for each in await client.freezes()] == [frozen.freeze.reason] == ["drill"]
+        with pytest.raises(Refused, match="is frozen: drill"):
+            await client.start("look")
+    finally:
+        await client.thaw("main", by="approver")
+    assert await client.freezes() == []
+
+
+async def test_an_answer_that_no_gateway_would_take_is_refused_here(client: Client) -> None:
+    """Too long a reason, named."""
+    request = await asked(client, "pay 500", user="rui")
+    with pytest.raises(Refused, match="`reason`"):
+        await client.deny(request, by="ana", reason="x" * 3_000)

@@ -1,0 +1,92 @@
+"""How the client takes what is no ordinary answer."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from signoff.client.client import Client
+from signoff.contracts.errors import Conflict, NotFound, Refused, ServerUnavailable
+from signoff.temporal.embedded_server import free_port
+from signoff.testing.vendor_server import served
+
+Answer = Callable[[Request], Awaitable[Response]]
+
+
+@asynccontextmanager
+async def answering(answer: Answer) -> AsyncIterator[Client]:
+    """A client of a server that answers everything so."""
+    routes = [Route("/{path:path}", answer, methods=["GET", "POST", "DELETE"])]
+    async with served(Starlette(routes=routes)) as url, Client(url, "") as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "error"),
+    [
+        (401, "unauthenticated", Refused),
+        (403, "not_allowed", Refused),
+        (404, "unknown", NotFound),
+        (409, "conflict", Conflict),
+        (422, "malformed", Refused),
+        (503, "unavailable", ServerUnavailable),
+    ],
+)
+async def test_what_a_gateway_refuses_is_an_error_of_ours(status: int, code: str, error: type[Exception]) -> None:
+    """With the gateway's own sentence; who is nobody is told where a token goes."""
+
+    async def answer(request: Request) -> Response:
+        return JSONResponse({"code": code, "message": "no"}, status_code=status)
+
+    async with answering(answer) as client:
+        with pytest.raises(error, match=r"\Ano") as refused:
+            await client.turns()
+    assert type(refused.value) is error
+    assert ("SIGNOFF_TOKEN" in str(refused.value)) == (status == 401)
+
+
+@pytest.mark.parametrize("body", ["<html>", '{"turns": {}}', '{"turns": [{"tenant": 1}]}', "[]"])
+async def test_what_is_no_gateway_is_told_as_that(body: str) -> None:
+    """Whatever else answers at the address."""
+
+    async def answer(request: Request) -> Response:
+        return PlainTextResponse(body)
+
+    async with answering(answer) as client:
+        with pytest.raises(ServerUnavailable, match="is no gateway of this version"):
+            await client.turns()
+
+
+async def test_where_nothing_answers_the_remedy_is_named() -> None:
+    """By `connect` at once, and by each method."""
+    url = f"http://127.0.0.1:{free_port()}"
+    for attempt in (Client.connect(url), Client(url, "").turns()):
+        with pytest.raises(ServerUnavailable, match="`signoff dev` or `signoff gateway` starts one"):
+            await attempt
+
+
+async def test_a_stream_that_is_no_stream_of_turns_ends_in_an_error() -> None:
+    """A problem that the gateway tells, an end before any view, and garbage."""
+    told = iter(
+        (
+            'event: problem\ndata: {"code": "unavailable", "message": "no worker answered"}\n\n',
+            ": still here\n\n",
+            "event: turn\ndata: [\n\n",
+        )
+    )
+    view = {"tenant": "main", "session": "s", "turn": "t", "actor": "a", "state": "running", "requester": {"user": "u"}}
+
+    async def answer(request: Request) -> Response:
+        if request.url.path.endswith("/events"):
+            return StreamingResponse(iter((next(told),)), media_type="text/event-stream")
+        return JSONResponse(view)
+
+    async with answering(answer) as client:
+        turn = await client.turn("main.s.t")
+        for words in ("no worker answered", "no longer tells of `main.s.t`", "is no gateway of this version"):
+            with pytest.raises(ServerUnavailable, match=words):
+                await turn.result()

@@ -1,0 +1,42 @@
+"""The small desk of the command line's tests, served: a gateway on a port of its own, and a worker, in this process."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from signoff.cli.local.gateway import running_gateway
+from signoff.cli.local.installation import find_workplace
+from signoff.cli.local.stores import working_store
+from signoff.cli.local.worker import running_worker
+from signoff.engine.turn_client import Signoff
+from signoff.temporal.embedded_server import ServerHandle, free_port
+
+DESK = Path(__file__).parent / "cli" / "cli_desk"
+MANIFEST = DESK / "signoff.yaml"
+
+
+@contextlib.asynccontextmanager
+async def gateway_alone(
+    clean_env: pytest.MonkeyPatch, server: ServerHandle, task_queue: str, manifest: Path = MANIFEST
+) -> AsyncIterator[None]:
+    """A gateway of the desk without a worker, told to commands by variables."""
+    for name, value in (("MANIFEST", str(manifest)), ("TASK_QUEUE", task_queue), ("PORT", str(free_port()))):
+        clean_env.setenv(f"SIGNOFF_{name}", value)
+    clean_env.setenv("TEMPORAL_ADDRESS", server.address)
+    place = find_workplace()
+    signoff = Signoff(await server.connect(), task_queue=task_queue)
+    async with working_store(place.settings) as store, running_gateway(place, signoff, store):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def worker_alone(server: ServerHandle, task_queue: str) -> AsyncIterator[None]:
+    """A worker of the desk, as variables say which."""
+    place = find_workplace()
+    async with (
+        working_store(place.settings) as store,
+        running_worker(place, await server.connect(), store, task_queue=task_queue),
+    ):
+        yield
