@@ -84,7 +84,7 @@ def render_card(
     every = list(leaves(args, schema, secrets))
     shown = [leaf for leaf in every if _is_shown(leaf, show)]
     left_out = len(every) - len(shown)
-    tail = [_remark(f"{left_out} more not shown")] if left_out else []
+    tail = [_remark(f"{left_out} more not shown", "more", left_out)] if left_out else []
     entries = _entries(shown, CARD_VALUE_CHARS)
     whole = _with_rows(base, entries, tail, ROWS)
     if _size(whole) <= CARD_BYTES:
@@ -187,7 +187,8 @@ def _entries(shown: Sequence[Leaf], limit: int) -> list[_Entry]:
         entries += [_Entry(_row(leaf, limit) if at < room else _UNDRAWN, 1) for at, leaf in enumerate(drawn)]
         more = len(values) - ROWS_PER_ARGUMENT
         if more > 0:
-            entries.append(_Entry(_remark(f"{more} more of {one_line(top, NAME_CHARS).text} not shown"), more))
+            named = one_line(top, NAME_CHARS).text
+            entries.append(_Entry(_remark(f"{more} more of {named} not shown", "more_of", more, named), more))
     return entries
 
 
@@ -213,9 +214,9 @@ def _hidden_text(value: Any) -> str:
     return f"{_HIDDEN}, {plural(len(value), 'character')}" if isinstance(value, str) else _HIDDEN
 
 
-def _remark(text: str) -> CardRow:
-    """Makes a row of the card's own, which alone has no name."""
-    return CardRow(name="", label="", value=text)
+def _remark(text: str, kind: str = "", count: int = 0, label: str = "") -> CardRow:
+    """Makes a row of the card's own, which alone has no name; `kind` and `count` say what `text` says in English."""
+    return CardRow(name="", label=label, value=text, format=kind, length=count)
 
 
 _UNDRAWN: Final = _remark("")
@@ -234,7 +235,7 @@ def _with_rows(base: Card, entries: Sequence[_Entry], tail: Sequence[CardRow], k
     missing = sum(entry.values for entry in entries[kept:])
     rows = [entry.row for entry in entries[:kept]] + list(tail)
     if missing:
-        rows.append(_remark(f"this card is not whole: {plural(missing, 'more value')} missing"))
+        rows.append(_remark(f"this card is not whole: {plural(missing, 'more value')} missing", "missing", missing))
     return base.model_copy(update={"rows": tuple(rows)})
 
 

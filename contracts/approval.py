@@ -18,9 +18,9 @@ class CardRow(Shape):
     name: str
     """The argument's dotted name; "" for a remark of the card's own, that something is not drawn."""
     label: str
-    """The argument's title."""
+    """The argument's title; of a remark the argument that it is about, if any."""
     value: str
-    """The value as shown."""
+    """The value as shown; a remark in English."""
     secret: bool = False
     """Whether the value is hidden; then only its length is shown."""
     cut: bool = False
@@ -28,7 +28,7 @@ class CardRow(Shape):
     length: int = 0
     """The full length of the value, in characters."""
     format: str = ""
-    """The schema's `format` (or `type`), for display."""
+    """The schema's `format` (or `type`); of a remark what it says of `length` values: `more`, `more_of`, `missing`."""
 
 
 class Card(Shape):

@@ -46,7 +46,7 @@ from signoff.gateway.pages.sign_in import LoginPages, to_login
 from signoff.gateway.pages.site import SitePages
 from signoff.gateway.pages.tools import ToolPages
 from signoff.gateway.pages.turns import TalkPages
-from signoff.gateway.pages.visitor import Visitors
+from signoff.gateway.pages.visitor import Visitors, language_for
 from signoff.gateway.vendors.routes import ChannelDoors
 from signoff.settings import login_roles, require_ready
 
@@ -169,7 +169,9 @@ async def _error_page(request: Request, fault: Fault, status: int, visitors: Vis
         visitor = await visitors.visitor(request)
     except SignoffError:
         visitor = None
-    return pages.page("error.html", visitor, status=status, fault=fault, status_code=status)
+    return pages.page(
+        "error.html", visitor, status=status, fault=fault, status_code=status, spoken=language_for(request, "")
+    )
 
 
 def _wants_json(path: str) -> bool:

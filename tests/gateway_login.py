@@ -57,7 +57,10 @@ def bearer(secret: str) -> dict[str, str]:
 def browser(desk: GatewayDesk) -> httpx.AsyncClient:
     """A browser of its own: cookies, and what a browser says of a form it posts."""
     return httpx.AsyncClient(
-        transport=httpx.ASGITransport(app=desk.app), base_url=BASE, headers={"sec-fetch-site": "same-origin"}
+        transport=httpx.ASGITransport(app=desk.app),
+        base_url=BASE,
+        headers={"sec-fetch-site": "same-origin"},
+        cookies={"signoff_language": "en"},
     )
 
 

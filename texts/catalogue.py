@@ -33,7 +33,9 @@ def texts_of(language: str) -> Mapping[str, str]:
     if language not in LANGUAGES:
         return english
     found = _read(language)
-    return found if english.keys() <= found.keys() else english
+    # A language has forms of the singular where it needs them.
+    missing = [key for key in english.keys() - found.keys() if not key.endswith(_ONE)]
+    return english if missing else found
 
 
 def language_of(locale: str) -> str:
@@ -74,9 +76,5 @@ def form_of(key: str, language: str, number: object) -> str:
 def _read(language: str) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for part in PARTS:
-        # TODO parts
-        if language != ENGLISH and part != "messages":
-            found |= import_module(f"signoff.texts.languages.{ENGLISH}.{part}").TEXTS
-            continue
         found |= import_module(f"signoff.texts.languages.{language}.{part}").TEXTS
     return MappingProxyType(found)

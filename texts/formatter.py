@@ -125,8 +125,8 @@ class Formatter:
 
     def value(self, row: CardRow, rows: tuple[CardRow, ...]) -> str:
         """An argument as shown: money, dates and accounts by their format, all else as it stands."""
-        if row.secret or row.cut:
-            return row.value
+        if row.secret or row.cut or not row.name or row.format == "boolean":
+            return self.card_words(row)
         if is_number(row):
             return self._number(row, rows)
         if row.format in ("date", "date-time"):
@@ -134,6 +134,18 @@ class Formatter:
         if row.format == "iban":
             bare = row.value.replace(" ", "")
             return " ".join(bare[start : start + 4] for start in range(0, len(bare), 4))
+        return row.value
+
+    def card_words(self, row: CardRow) -> str:
+        """What stands in a row: the card's own words in this language, what the call gave as it is."""
+        if not row.name:
+            return self.text(f"value.{row.format}", n=row.length, name=row.label) if row.format else row.value
+        if row.secret:
+            return (
+                self.text("value.hidden") if row.value == "hidden" else self.text("value.hidden.length", n=row.length)
+            )
+        if row.format == "boolean" and row.value in ("yes", "no"):
+            return self.text(f"value.{row.value}")
         return row.value
 
     def _number(self, row: CardRow, rows: tuple[CardRow, ...]) -> str:

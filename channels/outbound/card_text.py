@@ -18,8 +18,9 @@ from signoff.contracts.decision import Assurance, at_least
 from signoff.contracts.ids import show_code
 from signoff.contracts.limits import EFFECT_CHARS
 from signoff.formats.visible_text import ELLIPSIS, MISSING, one_line, shown_again
-from signoff.texts.catalogue import has_text, text
+from signoff.texts.catalogue import text
 from signoff.texts.formatter import Formatter
+from signoff.texts.reasons import rule_words
 
 How = Literal["text", "reply", "buttons", "link", "unseen"]
 """How a channel takes answers: a message with the code, a reply to the card itself, buttons, or only the link; where a
@@ -226,12 +227,13 @@ class _Writer:
         return tuple(lines)
 
     def line(self, row: CardRow, limit: int) -> Line:
-        shown = shown_again(row.value, limit)
-        cut = row.cut or len(shown) < len(row.value)
+        value = self.formatter.card_words(row)
+        shown = shown_again(value, limit)
+        cut = row.cut or len(shown) < len(value)
         # A row may come cut already; only its own `length` knows how much there was.
         length = max(row.length, len(row.value))
         note = text("card.cut", self.formatter.language, n=length) if cut else ""
-        return Line(shown_again(row.label or row.name, NAME_CHARS), shown, note)
+        return Line(shown_again((row.label or row.name) if row.name else "", NAME_CHARS), shown, note)
 
     def note(self) -> str:
         request = self.request
@@ -247,10 +249,7 @@ class _Writer:
         return text("card.asked", self.formatter.language, actor=actor, who=who)
 
     def rule(self) -> str:
-        rule = self.request.rule
-        if has_text(f"rule.{rule}"):
-            return text(f"rule.{rule}", self.formatter.language)
-        return text("rule.other", self.formatter.language, rule=one_line(rule, NAME_CHARS).text) if rule else ""
+        return rule_words(self.request.rule, self.request.rule_text, self.formatter.language)
 
     def counted(self) -> str:
         request = self.request

@@ -14,6 +14,8 @@ from signoff.cli.terminal.tables import ago, clean, clock, groups_text, state_te
 from signoff.contracts.approval import ApprovalRequest, Vote
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import show_code
+from signoff.texts.catalogue import ENGLISH
+from signoff.texts.reasons import rule_expression, rule_words
 
 _DOUBT_STATES: Final = {
     "pending": "in doubt",
@@ -81,7 +83,9 @@ def _about(request: ApprovalRequest, now: datetime) -> Facts:
     rows.append(("asked by", f"{request.actor} for {who}, {ago(request.opened_at, now)}"))
     if request.kind != "in_doubt":
         # Of a call in doubt the note says why.
-        rows.append(("because", f"{request.rule}: {clean(request.rule_text)}" if request.rule_text else request.rule))
+        expression = clean(rule_expression(request.rule, request.rule_text))
+        rows.append(("because", clean(rule_words(request.rule, request.rule_text, ENGLISH))))
+        rows += [("rule", f"{request.rule}: {expression}")] if expression else []
     if card.agent_says:
         rows.append(("the agent says", Text(card.agent_says, style="italic")))
     return rows

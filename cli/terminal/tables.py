@@ -12,11 +12,12 @@ from signoff.contracts.approval import ApproverGroup
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.grant import Freeze, Swept
 from signoff.contracts.ids import show_code
+from signoff.contracts.limits import EFFECT_CHARS
 from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.message import TextPart
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import CallView, TurnView
-from signoff.formats.visible_text import one_line
+from signoff.formats.visible_text import one_line, shown_again
 
 TEXT_CHARS: Final = 4_000
 STYLES: Final = {
@@ -187,7 +188,7 @@ def _listed(card: WaitingCard) -> str:
         "escalated" if card.escalated else "reminded" if card.reminded else "",
     )
     told = ", ".join(filter(None, course))
-    return f"{asks}{clean(card.effect)}{f' ({told})' if told else ''}"
+    return f"{asks}{shown_again(card.effect, EFFECT_CHARS)}{f' ({told})' if told else ''}"
 
 
 def _table(*names: str) -> Table:

@@ -30,7 +30,7 @@ from signoff.store.tokens import Scope, Tokens
 
 SESSION: Final = "signoff_session"
 """The cookie of a browser: what its forms are bound to and, once somebody signed in there, who that is."""
-OPEN_TO_ALL: Final = ("/login", "/logout", "/link", "/icon.svg")
+OPEN_TO_ALL: Final = ("/login", "/logout", "/link", "/language", "/icon.svg")
 """What needs no sign-in, with all below it: these show nothing of an installation, or check what they are given."""
 READY: Final = "/readyz"
 HEALTH: Final = ("/healthz", READY)

@@ -34,6 +34,7 @@ from signoff.people.eligibility import Seat
 from signoff.texts.catalogue import has_text, text
 from signoff.texts.endings import where_words
 from signoff.texts.formatter import Formatter, Moment
+from signoff.texts.reasons import rule_expression, rule_words
 
 RAW_CHARS: Final = 20_000
 _ABSENT: Final = object()
@@ -141,8 +142,8 @@ def card_page(
         state=state_words(request, language),
         doubt=request.kind == "in_doubt",
         rows=tuple(_row(row, request, args, visitor) for row in request.card.rows),
-        rule=rule_words(request.rule, language),
-        expression=request.rule_text if request.rule_text and request.rule != "requires_approval" else "",
+        rule=rule_words(request.rule, request.rule_text, language),
+        expression=rule_expression(request.rule, request.rule_text),
         requester=display_name(people, request.requester.user, request.tenant),
         asked=formatter.moment(request.opened_at) if request.opened_at else None,
         asked_ago=formatter.ago(request.opened_at) if request.opened_at else "",
@@ -185,12 +186,6 @@ def version_of(request: ApprovalRequest, line: CallLine | None) -> str:
     return f"{request.revision}-{request.state}-{votes}-{course}-{line.state if line is not None else ''}"
 
 
-def rule_words(rule: str, language: str) -> str:
-    """The rule that asked, in words."""
-    key = f"rule.{rule}"
-    return text(key, language) if has_text(key) else text("rule.other", language, rule=rule)
-
-
 def why_no_edit(request: ApprovalRequest, args: Any) -> str:
     """Which text says why nobody can change the arguments of a request; "" where they can be."""
     if request.state != "pending":
@@ -212,7 +207,7 @@ def word_to_type(request: ApprovalRequest, visitor: Visitor) -> str:
 
 def _row(row: CardRow, request: ApprovalRequest, args: Any, visitor: Visitor) -> Row:
     if not row.name:
-        return Row("", row.value, remark=True)
+        return Row("", visitor.formatter.card_words(row), remark=True)
     whole = ""
     if row.cut and isinstance(args, dict):
         found = find(args, row.name, _ABSENT)

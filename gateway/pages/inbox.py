@@ -24,6 +24,7 @@ from signoff.gateway.errors import BadRequest, receipt_status
 from signoff.gateway.live import Live, event
 from signoff.gateway.pages.card_view import CardPage
 from signoff.gateway.pages.decision_form import SPANS, USES, author_of, draft_in, typing_note, verbs_of, verdict_in
+from signoff.gateway.pages.first_run import first_run
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.renderer import Pages
 from signoff.gateway.pages.values import open_values
@@ -253,6 +254,7 @@ class WaitingPages:
                 {tool.name: (tool.name, tool.title or tool.name) for tool in self._deps.catalog.every_tool}.values()
             ),
             "teams": visitor.person.roles,
+            "first_run": None if rows else first_run(self._deps, visitor.person),
         }
 
 

@@ -14,7 +14,7 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.freeze_service import operates
 from signoff.gateway.pages.visitor import Browser, Visitor, Visitors
 from signoff.gateway.record_access import reads_record
-from signoff.texts.catalogue import ENGLISH, has_text, text
+from signoff.texts.catalogue import ENGLISH, LANGUAGES, has_text, text
 
 _HERE: Final = Path(__file__).parent
 STATIC: Final = _HERE / "static"
@@ -47,13 +47,15 @@ class Pages:
         status: int = 200,
         nav: str = "",
         count: int = 0,
+        spoken: str = ENGLISH,
         **context: Any,
     ) -> HTMLResponse:
         """A whole page, or a fragment of one.
 
-        It greets nobody at a browser where nobody signed in, or without one (an error too early to know).
+        It greets nobody at a browser where nobody signed in, or without one (an error too early to know), which reads
+        it in the language `spoken`.
         """
-        words = visitor.formatter.text if visitor is not None else partial(text, language=ENGLISH)
+        words = visitor.formatter.text if visitor is not None else partial(text, language=spoken)
         known = visitor if isinstance(visitor, Visitor) else None
         response = HTMLResponse(
             _TEMPLATES.get_template(template).render(
@@ -64,9 +66,10 @@ class Pages:
                 reads_record=known is not None and reads_record(self._deps, known.person),
                 operates=known is not None and operates(self._deps, known.person),
                 development=self._deps.settings.profile == "development",
+                languages=LANGUAGES.items(),
                 people=active_people(self._deps.people),
                 remembers=self._remembers,
-                language=visitor.formatter.language if visitor is not None else ENGLISH,
+                language=visitor.formatter.language if visitor is not None else spoken,
                 nav=nav,
                 count=count,
                 **context,

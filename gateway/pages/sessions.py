@@ -20,6 +20,7 @@ from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps, session_name, turn_name
 from signoff.gateway.errors import sentence, status_of
 from signoff.gateway.live import Live, event
+from signoff.gateway.pages.first_run import first_run
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.renderer import Pages
 from signoff.gateway.pages.session_view import session_talk, state_of, turns_in_full
@@ -152,6 +153,7 @@ class SessionPages:
             actors=tuple(self._deps.catalog.actors.values()),
             words=given.get("text", ""),
             actor=given.get("actor", ""),
+            first_run=first_run(self._deps, visitor.person),
             user=given.get("user", "") or self._asker(visitor),
         )
 

@@ -136,16 +136,17 @@ class LoginPages:
         # For whoever keeps the list of people; who was refused is told neither.
         login, person = (str(error.context.get(key, "")) for key in ("login", "person"))
         await self._refusals.note(error.message, login=login, person=person)
-        note = text("login.refused", browser.formatter.language, why=error.message)
-        return self._form(browser, then, note=note, status=401)
+        note = text("login.refused", browser.formatter.language)
+        return self._form(browser, then, note=note, detail=error.message, status=401)
 
-    def _form(self, browser: Browser, then: str, *, note: str = "", status: int = 200) -> Response:
+    def _form(self, browser: Browser, then: str, *, note: str = "", detail: str = "", status: int = 200) -> Response:
         return self._pages.page(
             "login.html",
             browser,
             status=status,
             nav="login",
             note=note,
+            detail=detail,
             bad=status >= 400,
             then=then,
             token=browser.token("login"),

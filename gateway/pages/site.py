@@ -1,4 +1,4 @@
-"""What all pages share: who one is, the icon, the style and the script."""
+"""What all pages share: who one is, the language, the icon, the style and the script."""
 
 from typing import Final
 
@@ -6,12 +6,14 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from signoff.gateway.auth.browser_session import local_path
 from signoff.gateway.auth.person_lookup import known_person
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.renderer import Pages
-from signoff.gateway.pages.visitor import Visitors
+from signoff.gateway.pages.visitor import LANGUAGE, Visitors
+from signoff.texts.catalogue import is_spoken
 
 _ICON: Final = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="8" fill="#2f4bc7"/>'
@@ -25,7 +27,7 @@ _BADGE: Final = (
 
 
 class SitePages:
-    """Handlers of `/person` and `/icon.svg`."""
+    """Handlers of `/person`, `/language` and `/icon.svg`."""
 
     def __init__(self, deps: GatewayDeps, visitors: Visitors, pages: Pages) -> None:
         self._deps = deps
@@ -36,6 +38,7 @@ class SitePages:
         """The routes."""
         router = APIRouter(include_in_schema=False)
         router.add_api_route("/person", self.switch, methods=["POST"])
+        router.add_api_route("/language", self.speak, methods=["POST"])
         router.add_api_route("/icon.svg", self.icon, methods=["GET", "HEAD"])
         return router
 
@@ -50,6 +53,16 @@ class SitePages:
         person = known_person(self._deps.people, str(form.get("person", "")), visitor.person.tenant)
         response = RedirectResponse("/", status_code=303)
         self._visitors.switch(person, response)
+        return response
+
+    async def speak(self, request: Request) -> Response:
+        """Have pages written in another language from now on, for this browser."""
+        form = await read_form(request)
+        browser = await self._visitors.browser(request)
+        response = RedirectResponse(local_path(str(form.get("next", ""))), status_code=303)
+        language = str(form.get("language", ""))
+        if browser.opened(str(form.get("token", "")), "language") and is_spoken(language):
+            self._visitors.set_cookie(response, LANGUAGE, language)
         return response
 
     async def icon(self, n: int = 0) -> Response:

@@ -11,10 +11,10 @@ from signoff.contracts.message import CallPart, Message, TextPart
 from signoff.contracts.names import RESPOND
 from signoff.contracts.parts import RESPONSE
 from signoff.contracts.turn import ModelRetry, TurnView
+from signoff.formats.visible_text import MISSING
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.pages.call_view import CallLine, call_line
 from signoff.store.content_store import load_in
-from signoff.texts.catalogue import ENGLISH, text
 
 TEXT_CHARS: Final = 20_000
 _LIVE: Final = ("running", "suspended")
@@ -133,5 +133,5 @@ async def _answer(deps: GatewayDeps, view: TurnView, before: list[Said]) -> list
 
 async def _words(deps: GatewayDeps, content: Content, place: SessionKey) -> str:
     value = await load_in(deps.store, content, place)
-    words = value if isinstance(value, str) else text("turns.untitled", ENGLISH)
+    words = value if isinstance(value, str) else MISSING
     return words if len(words) <= TEXT_CHARS else words[:TEXT_CHARS] + "…"

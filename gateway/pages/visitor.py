@@ -20,13 +20,15 @@ from signoff.gateway.auth.caller import SESSION, SignInNeeded, caller_of, is_ses
 from signoff.gateway.auth.person_lookup import active_people
 from signoff.gateway.deps import GatewayDeps
 from signoff.store.freezes import Freezes
-from signoff.texts.catalogue import ENGLISH
+from signoff.texts.catalogue import ENGLISH, is_spoken, language_of
 from signoff.texts.formatter import Formatter
 
 PERSON: Final = "signoff_person"
 ZONE: Final = "signoff_zone"
+LANGUAGE: Final = "signoff_language"
 YEAR_SECONDS: Final = 365 * 86_400
 _KEY: Final = "gateway-forms"
+_LANGUAGES_READ: Final = 10
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Browser:
     fresh: bool
     key: bytes
     formatter: Formatter
+    path: str
+    """Where the page it asked for is found again; `/` for a form it sent."""
 
     def token(self, purpose: str) -> str:
         """What a form must carry: bound to this browser, this person and this purpose."""
@@ -68,7 +72,7 @@ class Visitor(Browser):
     @property
     def browser(self) -> Browser:
         """The browser alone."""
-        return Browser(self.session, self.fresh, self.key, self.formatter)
+        return Browser(self.session, self.fresh, self.key, self.formatter, self.path)
 
     def _who(self) -> tuple[str, str]:
         return self.person.tenant, self.person.id
@@ -103,6 +107,7 @@ class Visitors:
             browser.fresh,
             browser.key,
             browser.formatter,
+            browser.path,
             person=person,
             assurance=assurance,
             signed_in=signed_in,
@@ -116,13 +121,10 @@ class Visitors:
             self._key = await self._deps.store.secret_key(_KEY)
         session = request.cookies.get(SESSION, "")
         fresh = not is_session(session)
-        formatter = Formatter(
-            language=ENGLISH,
-            zone=_zone(request.cookies.get(ZONE, "")),
-            now=self._deps.clock(),
-            locale=locale,
-        )
-        return Browser(new_session() if fresh else session, fresh, self._key, formatter)
+        language = language_for(request, locale)
+        spoken = locale if language_of(locale) == language else language
+        formatter = Formatter(language, _zone(request.cookies.get(ZONE, "")), self._deps.clock(), spoken)
+        return Browser(new_session() if fresh else session, fresh, self._key, formatter, _path(request))
 
     def person(self, cookies: Mapping[str, str]) -> Person:
         """The person a browser says it is: nothing proves it, so only the development profile uses this."""
@@ -150,6 +152,41 @@ class Visitors:
         # Not `strict`: the way back from a provider, and a link in a mail, come from another site and would lack it.
         secure = self._deps.settings.public_url.startswith("https:")
         response.set_cookie(name, value, max_age=seconds, httponly=True, samesite="lax", secure=secure)
+
+
+def language_for(request: Request, locale: str) -> str:
+    """In which language a page is written for somebody of `locale`.
+
+    What they chose on a page comes first, then the directory's locale, then what the browser asks for. English, which
+    the directory says of everybody of whom it knows no language, is no choice.
+    """
+    chosen = request.cookies.get(LANGUAGE, "")
+    if is_spoken(chosen):
+        return chosen
+    return language_of(locale) if language_of(locale) != ENGLISH else _asked_for(request)
+
+
+def _asked_for(request: Request) -> str:
+    """The language that a browser likes best of those that are spoken; English where it likes none."""
+    asked = [part.partition(";") for part in request.headers.get("accept-language", "").split(",")[:_LANGUAGES_READ]]
+    liked = sorted(asked, key=lambda part: -_weight(part[2]))
+    codes = (name.strip().partition("-")[0].lower() for name, _, weight in liked if _weight(weight) > 0)
+    return next((code for code in codes if is_spoken(code)), ENGLISH)
+
+
+def _weight(written: str) -> float:
+    name, _, value = written.strip().partition("=")
+    try:
+        return float(value) if name == "q" else 1.0
+    except ValueError:
+        return 0.0
+
+
+def _path(request: Request) -> str:
+    url = request.url
+    if request.method not in ("GET", "HEAD"):
+        return "/"
+    return f"{url.path}?{url.query}" if url.query else url.path
 
 
 def new_session() -> str:

@@ -31,12 +31,12 @@ def test_a_card_of_nothing_says_nothing() -> None:
 
 
 def test_a_row_holds_all_there_is_to_a_value() -> None:
-    """Name, label, value, length and format; the card's own remarks are a value alone."""
+    """Name, label, value, length and format; the card's own remarks say the same in a word and a number."""
     schema = {"properties": {"when": {"type": "string", "format": "date", "title": "Day"}}}
     shown = card({"when": "2027-01-01", "b": 1}, schema=schema, show=["when"])
     assert shown.rows == (
         CardRow(name="when", label="Day", value="2027-01-01", length=10, format="date"),
-        CardRow(name="", label="", value="1 more not shown"),
+        CardRow(name="", label="", value="1 more not shown", length=1, format="more"),
     )
 
 

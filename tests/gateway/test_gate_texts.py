@@ -4,10 +4,10 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from signoff.gateway.pages.card_view import rule_words
 from signoff.registry.gates.pipeline import Judgement
 from signoff.registry.hooks import PERMISSION_RULE
 from signoff.texts.catalogue import has_text
+from signoff.texts.reasons import rule_words
 
 KINDS = get_args(get_type_hints(Judgement)["kind"])
 
@@ -21,4 +21,4 @@ def test_every_kind_of_judgement_has_words(kind: str) -> None:
 
 def test_a_card_says_that_it_overrides_a_permission() -> None:
     """Whoever answers must know that their yes is more than the policy asks for."""
-    assert "overrides it once" in rule_words(PERMISSION_RULE, "en")
+    assert "overrides it once" in rule_words(PERMISSION_RULE, "", "en")

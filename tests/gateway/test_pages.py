@@ -15,7 +15,10 @@ FIELD = re.compile(r'type="hidden" name="(\w+)" value="([^"]*)"')
 def browser(gateway: GatewayDesk) -> httpx.AsyncClient:
     """A browser of its own: cookies, and what a browser says of a form it posts."""
     return httpx.AsyncClient(
-        transport=httpx.ASGITransport(app=gateway.app), base_url=BASE, headers={"sec-fetch-site": "same-origin"}
+        transport=httpx.ASGITransport(app=gateway.app),
+        base_url=BASE,
+        headers={"sec-fetch-site": "same-origin"},
+        cookies={"signoff_language": "en"},
     )
 
 

@@ -63,7 +63,7 @@ def test_only_amounts_are_grouped() -> None:
     assert reader().value(row("12345678", "account", "integer"), ()) == "12345678"
     assert reader().value(row("1234.5", "weight"), ()) == "1,234.5"
     assert reader().value(row("0.1234", "fee"), ()) == "0.1234"
-    assert reader().value(row("hidden, 4 characters", secret=True), ()) == "hidden, 4 characters"
+    assert reader().value(row("hidden, 4 characters", secret=True, length=4), ()) == "hidden, 4 characters"
     assert reader().value(row("many", "total"), ()) == "many"
 
 
@@ -112,3 +112,20 @@ def test_a_person_is_spoken_to_in_their_language() -> None:
     assert formatter_for(Person(id="a", locale="pt-BR"), NOW) == Formatter("pt", UTC, NOW, "pt-BR")
     there = Person(id="a", locale="pt-BR", reach=Reach(timezone="America/Sao_Paulo"))
     assert formatter_for(there, NOW) == Formatter("pt", ZoneInfo("America/Sao_Paulo"), NOW, "pt-BR")
+
+
+def test_the_card_s_own_words_are_in_the_language() -> None:
+    """What is hidden, what is left out and yes or no; what the call gave stays as it is."""
+    german, none = Formatter("de", UTC, NOW), ()
+    left_out = CardRow(name="", label="items", value="3 more of items not shown", format="more_of", length=3)
+    missing = CardRow(name="", label="", value="this card is not whole", format="missing", length=1)
+    assert (
+        german.value(row("hidden, 4 characters", kind="string", secret=True, length=4), none) == "verborgen, 4 Zeichen"
+    )
+    assert german.value(row("hidden", secret=True, length=2), none) == "verborgen"
+    assert german.value(left_out, none) == "3 weitere von items nicht gezeigt"
+    assert german.value(missing, none) == "diese Karte ist nicht vollständig: 1 weiterer Wert fehlt"
+    assert (german.value(row("yes", kind="boolean"), none), german.value(row("yes", kind="string"), none)) == (
+        "ja",
+        "yes",
+    )

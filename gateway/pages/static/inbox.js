@@ -8,14 +8,17 @@ const all = (selector, within = document) => [...within.querySelectorAll(selecto
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 if (zone) document.cookie = `signoff_zone=${zone};path=/;max-age=31536000;samesite=lax`;
 
+// British English writes days and hours as the server does.
+const locale = document.documentElement.lang === "en" ? "en-GB" : document.documentElement.lang;
+
 function localTimes(within) {
   if (!zone || document.body.dataset.zone === zone) return;
   for (const time of all("time[datetime]", within)) {
     const at = new Date(time.dateTime);
-    time.title = at.toLocaleString(document.documentElement.lang, { dateStyle: "medium", timeStyle: "long" });
+    time.title = at.toLocaleString(locale, { dateStyle: "medium", timeStyle: "long" });
     if (!("clock" in time.dataset)) continue;
-    const clock = at.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
-    const day = at.toLocaleDateString("en-GB", { weekday: "short", day: "numeric", month: "short" });
+    const clock = at.toLocaleTimeString(locale, { hour: "2-digit", minute: "2-digit", hour12: false });
+    const day = at.toLocaleDateString(locale, { weekday: "short", day: "numeric", month: "short" });
     time.textContent = at.toDateString() === new Date().toDateString() ? clock : `${day}, ${clock}`;
   }
 }

@@ -22,6 +22,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.doubt": "Es ist nicht bekannt, ob dies geschehen ist",
     "card.digest": "{n} Anfragen warten auf Ihre Antwort",
     "card.more": "{n} weitere warten auf Ihre Antwort; der Link zeigt alle.",
+    "card.more.one": "{n} weitere wartet auf Ihre Antwort; der Link zeigt alle.",
     "card.subject": "{heading}: {effect} ({code})",
     "card.asked": "{actor} möchte dies für {who} tun.",
     "card.again": "Erneut gefragt (Fassung {n}): {note}",
@@ -30,6 +31,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.incomplete": "Hier steht nicht alles. Lesen Sie es ganz, bevor Sie antworten: {link}",
     "card.incomplete_short": "Hier steht nicht alles.",
     "card.left_out": "{n} weitere sind hier nicht gezeigt",
+    "card.left_out.one": "{n} weiterer Wert ist hier nicht gezeigt",
     "card.counted": "Bisher {n} von {of} Genehmigungen.",
     "card.still": "Noch nötig: {groups}.",
     "card.group": "{n} von {who}",
@@ -53,6 +55,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "rule.require_approval_if": "Menschen werden gefragt, weil eine Regel dieses Werkzeugs hier einen Menschen verlangt.",
     "rule.permission": "Menschen werden gefragt, weil die eigene Prüfung des Werkzeugs dies ablehnt; ein Ja setzt sich einmal darüber hinweg.",
     "rule.in_doubt": "Menschen werden gefragt, weil das Werkzeug begonnen und nie geantwortet hat.",
+    "rule.because": "Menschen werden gefragt, weil: {why}",
     "rule.other": "Menschen werden gefragt wegen der Regel „{rule}“.",
     # How it ended.
     "end.approved": "Genehmigt von {who} {where}, {when}",

@@ -20,6 +20,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.doubt": "It is not known whether this happened",
     "card.digest": "{n} requests wait for your answer",
     "card.more": "{n} more wait for your answer; the link shows them all.",
+    "card.more.one": "{n} more waits for your answer; the link shows them all.",
     "card.subject": "{heading}: {effect} ({code})",
     "card.asked": "{actor} wants to do this for {who}.",
     "card.again": "Asked again (revision {n}): {note}",
@@ -46,6 +47,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "rule.require_approval_if": "People are asked because a rule of this tool calls for a person here.",
     "rule.permission": "People are asked because the tool's own check refuses this; a yes overrides it once.",
     "rule.in_doubt": "People are asked because the tool was started and never answered.",
+    "rule.because": "People are asked because: {why}",
     "rule.other": "People are asked because of the rule “{rule}”.",
     # How it ended.
     "end.approved": "Approved by {who} {where}, {when}",

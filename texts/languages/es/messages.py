@@ -20,6 +20,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.doubt": "No se sabe si esto ocurrió",
     "card.digest": "{n} solicitudes esperan su respuesta",
     "card.more": "Otras {n} esperan su respuesta; el enlace las muestra todas.",
+    "card.more.one": "Otra más espera su respuesta ({n}); el enlace las muestra todas.",
     "card.subject": "{heading}: {effect} ({code})",
     "card.asked": "{actor} quiere hacer esto para {who}.",
     "card.again": "Se pregunta de nuevo (revisión {n}): {note}",
@@ -28,6 +29,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.incomplete": "Aquí no se muestra todo. Léalo entero antes de responder: {link}",
     "card.incomplete_short": "Aquí no se muestra todo.",
     "card.left_out": "{n} más no se muestran aquí",
+    "card.left_out.one": "{n} más no se muestra aquí",
     "card.counted": "{n} de {of} aprobaciones hasta ahora.",
     "card.still": "Aún falta: {groups}.",
     "card.group": "{n} de {who}",
@@ -49,6 +51,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "rule.require_approval_if": "Se pregunta a personas porque una regla de esta herramienta lo pide aquí.",
     "rule.permission": "Se pregunta a personas porque la propia herramienta lo rechaza; un sí lo permite una vez.",
     "rule.in_doubt": "Se pregunta a personas porque la herramienta empezó y nunca respondió.",
+    "rule.because": "Se pregunta a personas porque: {why}",
     "rule.other": "Se pregunta a personas por la regla «{rule}».",
     # How it ended.
     "end.approved": "Aprobado por {who} {where}, {when}",

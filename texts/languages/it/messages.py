@@ -22,6 +22,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.doubt": "Non si sa se questo sia avvenuto",
     "card.digest": "{n} richieste attendono la tua risposta",
     "card.more": "Altre {n} attendono la tua risposta; il link le mostra tutte.",
+    "card.more.one": "Un’altra attende la tua risposta ({n}); il link le mostra tutte.",
     "card.subject": "{heading}: {effect} ({code})",
     "card.asked": "{actor} vuole farlo per {who}.",
     "card.again": "Richiesto di nuovo (revisione {n}): {note}",
@@ -30,6 +31,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.incomplete": "Qui non si vede tutto. Leggilo per intero prima di rispondere: {link}",
     "card.incomplete_short": "Qui non si vede tutto.",
     "card.left_out": "altri {n} non sono mostrati qui",
+    "card.left_out.one": "{n} altro non è mostrato qui",
     "card.counted": "{n} di {of} approvazioni finora.",
     "card.still": "Manca ancora: {groups}.",
     "card.group": "{n} di {who}",
@@ -50,6 +52,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "rule.require_approval_if": "Si chiede a una persona perché una regola di questo strumento qui lo esige.",
     "rule.permission": "Si chiede a una persona perché lo strumento stesso lo rifiuta; un sì lo permette una volta.",
     "rule.in_doubt": "Si chiede a una persona perché lo strumento è partito e non ha mai risposto.",
+    "rule.because": "Si chiede a una persona perché: {why}",
     "rule.other": "Si chiede a una persona per la regola «{rule}».",
     # How it ended.
     "end.approved": "Approvato da {who} {where}, {when}",

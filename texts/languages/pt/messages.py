@@ -22,6 +22,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.doubt": "Não se sabe se isto aconteceu",
     "card.digest": "{n} pedidos esperam a sua resposta",
     "card.more": "Outros {n} esperam a sua resposta; o link mostra todos.",
+    "card.more.one": "Mais {n} espera a sua resposta; o link mostra todos.",
     "card.subject": "{heading}: {effect} ({code})",
     "card.asked": "{actor} quer fazer isto para {who}.",
     "card.again": "Perguntado de novo (revisão {n}): {note}",
@@ -30,6 +31,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.incomplete": "Aqui não se vê tudo. Leia por inteiro antes de responder: {link}",
     "card.incomplete_short": "Aqui não se vê tudo.",
     "card.left_out": "mais {n} não mostrados aqui",
+    "card.left_out.one": "mais {n} não mostrado aqui",
     "card.counted": "{n} de {of} aprovações até agora.",
     "card.still": "Ainda falta: {groups}.",
     "card.group": "{n} de {who}",
@@ -50,6 +52,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "rule.require_approval_if": "Pergunta-se a pessoas porque uma regra desta ferramenta o exige aqui.",
     "rule.permission": "Pergunta-se a pessoas porque a própria ferramenta o recusa; um sim permite-o uma vez.",
     "rule.in_doubt": "Pergunta-se a pessoas porque a ferramenta começou e nunca respondeu.",
+    "rule.because": "Pergunta-se a pessoas porque: {why}",
     "rule.other": "Pergunta-se a pessoas por causa da regra “{rule}”.",
     # How it ended.
     "end.approved": "Aprovado por {who} {where}, {when}",

@@ -1,0 +1,35 @@
+"""What an empty inbox and the page of a new conversation say of this manifest's own tools."""
+
+import shlex
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from signoff.contracts.person import Person
+from signoff.gateway.deps import GatewayDeps
+from signoff.registry.gates.inventory import inventory
+
+_NAMED: Final = 3
+
+
+@dataclass(frozen=True)
+class FirstRun:
+    """Titles of some tools that ask people, and of some that ask this person; and a command that would show one."""
+
+    asking: str
+    own: str
+    command: str
+
+
+def first_run(deps: GatewayDeps, person: Person) -> FirstRun:
+    """Names the tools of a person's tenant that ask somebody, those first that ask them."""
+    rows = [row for row in inventory(deps.catalog, person.tenant) if row.approvers]
+    own = [row for row in rows if not set(row.approvers).isdisjoint(deps.rights(person))]
+    titles = [row.title or row.tool for row in (*own, *rows)]
+    command = f"signoff ask {shlex.quote(titles[0])}" if titles else ""
+    return FirstRun(_listed(titles), _listed([row.title or row.tool for row in own]), command)
+
+
+def _listed(titles: Collection[str]) -> str:
+    named = list(dict.fromkeys(titles))
+    return ", ".join(named[:_NAMED]) + (", …" if len(named) > _NAMED else "")

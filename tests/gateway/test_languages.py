@@ -1,0 +1,116 @@
+"""Pages in the language of whoever reads them: chosen on a page, of the directory, or asked for by the browser."""
+
+import re
+
+import httpx
+import pytest
+from gateway_desk import BASE, GatewayDesk
+from starlette.requests import Request
+from test_pages import fields, opened, send, words
+
+from signoff.gateway.pages.visitor import language_for
+from signoff.texts.catalogue import ENGLISH, LANGUAGES, texts_of
+
+
+def browser(gateway: GatewayDesk) -> httpx.AsyncClient:
+    """A browser on whose pages nobody chose a language."""
+    return httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=gateway.app), base_url=BASE, headers={"sec-fetch-site": "same-origin"}
+    )
+
+
+def asking(accept: str = "", cookie: str = "") -> Request:
+    """A request of a browser that asks for these languages and brings this cookie."""
+    headers = [(b"accept-language", accept.encode())] if accept else []
+    headers += [(b"cookie", f"signoff_language={cookie}".encode())] if cookie else []
+    return Request({"type": "http", "method": "GET", "path": "/", "headers": headers})
+
+
+@pytest.mark.parametrize(
+    ("accept", "cookie", "locale", "language"),
+    [
+        ("", "", "en", "en"),
+        ("de-CH,en;q=0.8", "", "en", "de"),
+        ("ja, fr;q=0.5, it;q=0.9", "", "en", "it"),
+        ("fr;q=0, pt", "", "en", "pt"),
+        ("fr", "", "de-AT", "de"),
+        ("fr", "es", "de-AT", "es"),
+        ("fr", "en", "de-AT", "en"),
+        ("fr", "ja", "de-AT", "de"),
+        ("*", "<script>", "xx", "en"),
+        (";q=x,,;=;q=nan,de;q=x", "", "", "en"),
+        ("x," * 500 + "de", "", "en", "en"),
+    ],
+)
+def test_the_language_is_chosen_then_the_directory_s_then_the_browser_s(
+    accept: str, cookie: str, locale: str, language: str
+) -> None:
+    """English, which the directory says of everybody of whom it knows nothing, gives way to the browser."""
+    assert language_for(asking(accept, cookie), locale) == language
+
+
+@pytest.mark.parametrize("language", sorted(set(LANGUAGES) - {ENGLISH}))
+async def test_a_card_is_written_whole_in_the_language(gateway: GatewayDesk, language: str) -> None:
+    """No sentence of the English catalogue is left on it, before it is answered and after."""
+    approval = await gateway.asked("pay")
+    said = texts_of(language)
+    english = {
+        words.partition("{")[0]
+        for key, words in texts_of(ENGLISH).items()
+        if len(words.partition("{")[0].split()) > 2 and said[key] != words
+    }
+    async with browser(gateway) as page:
+        page.headers["accept-language"] = language
+        card = await page.get(f"/approvals/{approval}")
+        answer = await send(page, approval, fields(card.text, f"/approvals/{approval}/decide"), verdict="approved")
+    for shown in (card.text, answer.text):
+        assert f'<html lang="{language}">' in shown
+        assert [each for each in english if each in words(shown)] == []
+    assert said["button.approve"] in words(card.text)
+    assert said["ended.approved"].format(who=f"Approver ({said['receipt.you']})") in words(answer.text)
+
+
+async def test_a_language_is_chosen_on_any_page_without_a_script(gateway: GatewayDesk) -> None:
+    """The form leads back to the page it was sent from, and holds for all that follow."""
+    async with browser(gateway) as page:
+        first = await page.get("/turns?state=running")
+        form = fields(first.text, "/language")
+        assert (form["next"], '<option value="en" lang="en" selected>' in first.text) == ("/turns?state=running", True)
+        back = await page.post("/language", data={**form, "language": "it"})
+        assert (back.status_code, back.headers["location"]) == (303, "/turns?state=running")
+        assert "Conversazioni" in words((await page.get("/turns")).text)
+
+
+@pytest.mark.parametrize(
+    "form", [{"language": "it", "token": "forged"}, {"language": "xx"}, {"language": "../en"}, {"language": ""}]
+)
+async def test_no_language_is_chosen_by_a_form_of_others(gateway: GatewayDesk, form: dict[str, str]) -> None:
+    """Nor one that nobody speaks; nobody is led to another site."""
+    async with browser(gateway) as page:
+        sent = {**fields((await page.get("/turns")).text, "/language"), **form, "next": "//evil.example"}
+        back = await page.post("/language", data=sent)
+        assert (back.status_code, back.headers["location"]) == (303, "/")
+        assert "signoff_language" not in page.cookies
+
+
+async def test_an_error_is_in_the_language_with_what_happened_as_it_was_written(gateway: GatewayDesk) -> None:
+    """The sentence of the error stands beside it, marked as English; a form that was refused leads back to the list."""
+    async with browser(gateway) as page:
+        page.headers["accept-language"] = "de"
+        missing = await page.get("/approvals/default.s.t.c1.1")
+        assert texts_of("de")["error.why.404"] in words(missing.text)
+        assert re.search(r'<p class="quiet" lang="en">There is no ', missing.text)
+        approval = await gateway.asked("pay")
+        refused = await send(page, approval, await opened(page, approval), verdict="maybe")
+        assert texts_of("de")["note.no_verdict"] in words(refused.text)
+        assert fields(refused.text, "/language")["next"] == "/"
+
+
+async def test_numbers_and_times_are_those_of_the_language(gateway: GatewayDesk) -> None:
+    """An amount has the marks of the language that is read."""
+    approval = await gateway.asked("pay")
+    async with browser(gateway) as page:
+        page.headers["accept-language"] = "de"
+        assert "420,00 EUR" in words((await page.get(f"/approvals/{approval}")).text)
+        page.headers["accept-language"] = "en"
+        assert "420.00 EUR" in words((await page.get(f"/approvals/{approval}")).text)
