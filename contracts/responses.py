@@ -4,6 +4,9 @@ from typing import Any, Literal
 
 from signoff.contracts.approval import Card
 from signoff.contracts.frozen_model import Shape
+from signoff.contracts.grant import Freeze, Grant
+from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
+from signoff.contracts.receipt import Receipt
 
 
 class Fault(Shape):
@@ -82,3 +85,64 @@ class EditPreview(Shape):
     card: Card
     changed: bool
     """Whether they differ from what is asked."""
+
+
+class TurnList(Shape):
+    """Turns, newest first."""
+
+    turns: tuple[TurnRow, ...]
+
+
+class TurnCancelled(Shape):
+    """The answer to whoever asks a turn to stop."""
+
+    id: str
+    """`<tenant>.<session>.<turn>`."""
+    state: str
+    """`cancelling`, or that in which the turn was over already."""
+
+
+class SessionList(Shape):
+    """Sessions, newest first."""
+
+    sessions: tuple[SessionRow, ...]
+
+
+class ApprovalList(Shape):
+    """What waits, soonest deadline first."""
+
+    approvals: tuple[WaitingCard, ...]
+
+
+class BatchReceipts(Shape):
+    """The receipts of several answers, in their order."""
+
+    receipts: tuple[Receipt, ...]
+
+
+class GrantList(Shape):
+    """Remembered answers, newest first."""
+
+    grants: tuple[Grant, ...]
+
+
+class FreezeList(Shape):
+    """The freeze of a tenant, if there is one."""
+
+    freezes: tuple[Freeze, ...]
+
+
+class Health(Shape):
+    """Says that the gateway itself is alive."""
+
+    status: Literal["ok"] = "ok"
+
+
+class ReadinessReport(Shape):
+    """Says whether turns can be started and decided."""
+
+    status: Literal["ready", "not ready"]
+    checks: dict[str, str]
+    """`ok`, or one sentence, of `server`, `store` and `clocks`."""
+    refused: dict[str, int] | None = None
+    """How much bad input was refused in the last day, by kind; only for who may know."""

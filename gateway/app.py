@@ -1,31 +1,29 @@
 """The gateway: the HTTP API, and the inbox."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from signoff import policypool
 from signoff.channels.inbound.receiver import Intake
 from signoff.contracts.errors import SignoffError
-from signoff.contracts.limits import REQUEST_BODY_BYTES, STRANGER_BODY_BYTES
-from signoff.contracts.requests import DecisionDraft
 from signoff.contracts.responses import Fault
 from signoff.contracts.version import VERSION
-from signoff.gateway.api.approvals import ApprovalsApi
-from signoff.gateway.api.audit import AuditApi
-from signoff.gateway.api.grants import GrantsApi
-from signoff.gateway.api.health import ServiceApi
-from signoff.gateway.api.previews import PreviewsApi
-from signoff.gateway.api.sessions import SessionsApi
-from signoff.gateway.api.turns import TurnsApi
-from signoff.gateway.auth.caller import CHANNELS, Door, SignInNeeded, open_to_all
+from signoff.gateway.api import approvals, audit, description, freezes, grants, health, previews, sessions, tools, turns
+from signoff.gateway.api.health import Readiness
+from signoff.gateway.auth.authenticator import Authenticator
+from signoff.gateway.auth.caller import SignInNeeded
+from signoff.gateway.auth.dependencies import VendorAccess
 from signoff.gateway.auth.middleware import Answer, Authentication
 from signoff.gateway.auth.provider_people import Logins, knowing_logins
+from signoff.gateway.auth.route_table import RouteTable
+from signoff.gateway.auth.streams import Streams
 from signoff.gateway.body_limit import BodyLimit
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.error_middleware import Failing
@@ -40,102 +38,112 @@ from signoff.gateway.pages.grants import GrantsPages
 from signoff.gateway.pages.inbox import WaitingPages
 from signoff.gateway.pages.link import LinkPages
 from signoff.gateway.pages.renderer import STATIC, Pages
-from signoff.gateway.pages.session_list import SessionList
+from signoff.gateway.pages.session_list import SessionListPage
 from signoff.gateway.pages.sessions import SessionPages
 from signoff.gateway.pages.sign_in import LoginPages, to_login
 from signoff.gateway.pages.site import SitePages
 from signoff.gateway.pages.tools import ToolPages
 from signoff.gateway.pages.turns import TalkPages
 from signoff.gateway.pages.visitor import Visitors, language_for
-from signoff.gateway.vendors.routes import ChannelDoors
+from signoff.gateway.vendors import routes as vendor_routes
 from signoff.settings import login_roles, require_ready
 
-_DESCRIPTION = (
+API: Final = (
+    turns.router,
+    sessions.router,
+    approvals.router,
+    previews.router,
+    grants.router,
+    freezes.router,
+    audit.router,
+    tools.router,
+    health.router,
+    description.router,
+    vendor_routes.router,
+)
+"""The routes that answer programs."""
+CHANNELS: Final = "/channels/"
+_DESCRIPTION: Final = (
     "Start agents' turns, follow them, and decide the calls that wait for a person. Errors are "
     "`{code, message}`, one sentence; every decision is answered by a receipt."
 )
 
 
-def build_app(desk: GatewayDeps, intake: Intake | None = None) -> FastAPI:
-    """The gateway as an ASGI application; `serve` runs it. `intake` takes what channels are brought.
+class _Page(Protocol):
+    def router(self) -> APIRouter: ...
 
-    Raises `ConfigError` for a production profile without people or keys, and for half a sign-in provider.
+
+def build_app(deps: GatewayDeps, intake: Intake | None = None) -> FastAPI:
+    """Makes the gateway as an ASGI application; `serve` runs it. `intake` takes what channels are brought.
+
+    Raises `ConfigError` for a production profile without people or keys, for half a sign-in provider, and for a route
+    that does not say who may use it.
     """
     policypool.install()
-    desk = knowing_logins(desk)
-    has_people = any(person.active for person in desk.people.all()) or bool(login_roles(desk.settings))
-    require_ready(desk.settings, people=has_people, signing_keys=desk.signer is not None)
-    logins = Logins(desk)
-    door = Door(desk, logins)
+    deps = knowing_logins(deps)
+    has_people = any(person.active for person in deps.people.all()) or bool(login_roles(deps.settings))
+    require_ready(deps.settings, people=has_people, signing_keys=deps.signer is not None)
     app = FastAPI(
         title="Signoff",
         version=VERSION,
         description=_DESCRIPTION,
         docs_url=None,
         redoc_url=None,
-        # Every route there is, and every one that is added.
-        dependencies=[Depends(door.admit)],
+        openapi_url=None,
     )
-    app.openapi = lambda: _described(app)  # type: ignore[method-assign]
-    live = Live()
-    app.state.live = live
-    visitors = Visitors(desk)
-    pages = Pages(desk, visitors)
-    rooms = (
-        TurnsApi(desk, live),
-        SessionsApi(desk),
-        ApprovalsApi(desk),
-        PreviewsApi(desk),
-        GrantsApi(desk),
-        AuditApi(desk),
-        ServiceApi(desk),
-        WaitingPages(desk, visitors, pages, live),
-        EditPages(desk, visitors, pages),
-        BatchPages(desk, visitors, pages),
-        GrantsPages(desk, visitors, pages),
-        FreezePages(desk, visitors, pages),
-        SessionList(desk, visitors, pages),
-        TalkPages(desk, visitors, pages, live),
-        SessionPages(desk, visitors, pages, live),
-        RecordPages(desk, visitors, pages),
-        ToolPages(desk, visitors, pages),
-        SitePages(desk, visitors, pages),
-        LoginPages(desk, visitors, pages, logins),
-        LinkPages(desk, visitors, pages),
-        *(() if intake is None else (ChannelDoors(desk, intake),)),
-    )
-    for room in rooms:
-        app.include_router(room.router())
+    logins, live, visitors = Logins(deps), Live(), Visitors(deps)
+    authenticator, pages = Authenticator(deps, logins), Pages(deps, visitors)
+    app.state.deps, app.state.live, app.state.intake = deps, live, intake
+    app.state.authenticator, app.state.readiness = authenticator, Readiness(deps)
+    app.state.streams = Streams(authenticator, deps.clock)
+    routers = (*API, *(each.router() for each in _pages(deps, visitors, pages, live, logins)))
+    for router in routers:
+        app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC))
+    routes = RouteTable(route for router in routers for route in router.routes)
+    app.openapi = lambda: description.describe(app, routes)  # type: ignore[method-assign]
     # Each stands around the ones before it: what is forbidden is refused before anybody is asked for, who is nobody
     # before a body is read, and a body is whole and small before it is parsed.
-    app.add_middleware(BodyLimit, allowed=_body_bytes(intake), refused=desk.store.count_refusal)
-    _answer_errors(app, visitors, pages, door)
-    app.add_middleware(Guard, settings=desk.settings)
+    app.add_middleware(BodyLimit, allowed=_body_bytes(routes, intake), refused=deps.store.count_refusal)
+    _answer_errors(app, visitors, pages, routes)
+    app.add_middleware(Guard, settings=deps.settings)
     return app
 
 
-def _described(app: FastAPI) -> dict[str, Any]:
-    """The description of the API, with what a decision's body may say, which is read as bytes and not by FastAPI."""
-    if app.openapi_schema is None:
-        described = FastAPI.openapi(app)
-        draft = DecisionDraft.model_json_schema(ref_template="#/components/schemas/{model}")
-        described["components"]["schemas"] |= {**draft.pop("$defs"), DecisionDraft.__name__: draft}
-    return app.openapi_schema or {}
+def _pages(deps: GatewayDeps, visitors: Visitors, pages: Pages, live: Live, logins: Logins) -> Iterable[_Page]:
+    return (
+        WaitingPages(deps, visitors, pages, live),
+        EditPages(deps, visitors, pages),
+        BatchPages(deps, visitors, pages),
+        GrantsPages(deps, visitors, pages),
+        FreezePages(deps, visitors, pages),
+        SessionListPage(deps, visitors, pages),
+        TalkPages(deps, visitors, pages, live),
+        SessionPages(deps, visitors, pages, live),
+        RecordPages(deps, visitors, pages),
+        ToolPages(deps, visitors, pages),
+        SitePages(deps, visitors, pages),
+        LoginPages(deps, visitors, pages, logins),
+        LinkPages(deps, visitors, pages),
+    )
 
 
-def _body_bytes(intake: Intake | None) -> Callable[[str], int | None]:
-    """How many bytes may be sent to a path; None where there is nothing."""
+def _body_bytes(routes: RouteTable, intake: Intake | None) -> Callable[[Scope], int | None]:
+    """How many bytes a request may bring; None where no route takes it."""
 
-    def allowed(path: str) -> int | None:
-        if path.startswith(CHANNELS):
-            return None if intake is None else intake.room(path.removeprefix(CHANNELS))
-        return STRANGER_BODY_BYTES if open_to_all(path) else REQUEST_BODY_BYTES
+    def allowed(scope: Scope) -> int | None:
+        access = routes.access(scope)
+        if isinstance(access, VendorAccess):
+            return None if intake is None else intake.room(scope["path"].removeprefix(CHANNELS))
+        if access is None:
+            # Another method would be answered there, which is said without a body.
+            return 0 if routes.has_path(scope) else None
+        return access.body_bytes
 
     return allowed
 
 
-def _answer_errors(app: FastAPI, visitors: Visitors, pages: Pages, door: Door) -> None:
+def _answer_errors(app: FastAPI, visitors: Visitors, pages: Pages, routes: RouteTable) -> None:
     async def answer(request: Request, fault: Fault, status: int) -> Response:
         if _wants_json(request.url.path):
             headers = {"www-authenticate": "Bearer"} if status == 401 else {}
@@ -160,7 +168,7 @@ def _answer_errors(app: FastAPI, visitors: Visitors, pages: Pages, door: Door) -
         return response
 
     refusal: Answer = ours
-    app.add_middleware(Authentication, door=door, answer=refusal)
+    app.add_middleware(Authentication, routes=routes, answer=refusal)
     app.add_middleware(Failing, answer=answer)
 
 

@@ -67,13 +67,13 @@ class BodyQuota:
 class BodyLimit:
     """Reads the body of a request whole, within its limits, before the application sees it.
 
-    `allowed` says how many bytes may be sent to a path, None where there is nothing; `refused` hears of each that was
-    too large, too slow or one too many. A client that breaks off is answered nothing, and its half of a request is not
-    looked at.
+    `allowed` says how many bytes a request may bring by its scope, None where nothing takes it; `refused` hears of each
+    that was too large, too slow or one too many. A client that breaks off is answered nothing, and its half of a
+    request is not looked at.
     """
 
     def __init__(
-        self, app: ASGIApp, allowed: Callable[[str], int | None], refused: Callable[[RefusalKind], None]
+        self, app: ASGIApp, allowed: Callable[[Scope], int | None], refused: Callable[[RefusalKind], None]
     ) -> None:
         self._app = app
         self._allowed = allowed
@@ -99,7 +99,7 @@ class BodyLimit:
 
     async def _read(self, scope: Scope, receive: Receive, held: "_Held") -> bytes | None:
         """The body; None where the client broke off. Raises `BodyRefused`."""
-        room = self._allowed(scope["path"])
+        room = self._allowed(scope)
         if room is None:
             raise BodyRefused(404, "unknown", "there is nothing at this address")
         declared = Headers(scope=scope).get("content-length", "0")

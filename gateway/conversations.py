@@ -11,11 +11,11 @@ from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.person import Person
 from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import TurnView
+from signoff.engine import turn_list
 from signoff.engine.kill_switch import OPERATOR
-from signoff.engine.turn_list import turn_row, turns
 from signoff.formats.nearest_name import did_you_mean, shown
 from signoff.gateway.audit_writer import record
-from signoff.gateway.auth.caller import Allowed
+from signoff.gateway.auth.streams import Allowed
 from signoff.gateway.deps import GatewayDeps, turn_name
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.pages.session_view import OPEN
@@ -67,6 +67,18 @@ class Conversations:
             return await self.session(own, person)
         except NotFound:
             raise _unknown(named) from None
+
+    async def sessions(self, tenant: str, person: Person | None, limit: int) -> list[SessionRow]:
+        """Lists the sessions that a person may read, newest first. Raises `ServerUnavailable`, `StoreUnavailable`."""
+        temporal, questions = self._deps.desk.temporal, Questions(self._deps.store)
+        wanted = self.readable(person)
+        found = await turn_list.sessions(temporal, questions, tenant=tenant, wanted=wanted, limit=limit)
+        return [self._named(row) for row in found]
+
+    def _named(self, row: SessionRow) -> SessionRow:
+        """A row without a requester whom its id does not name: a memo is anybody's word."""
+        own = self._deps.development or is_own(SessionKey(row.tenant, row.session), row.requester)
+        return row if own else row.model_copy(update={"requester": ""})
 
     def of_session(self, key: SessionKey, person: Person | None) -> Concerned:
         """Whom a session concerns of all that `person` may be."""
@@ -123,7 +135,7 @@ class Conversations:
         # One that was begun without a session has its own id for that, and lists come later than turns.
         if "." in name or await self._is_there(key):
             return key
-        rows = await turns(
+        rows = await turn_list.turns(
             self._deps.desk.temporal,
             Questions(self._deps.store),
             tenant=tenant,
@@ -208,7 +220,7 @@ class Conversations:
         Raises `Refused` (`not_allowed`) for who may only read it.
         """
         _, about = await self._admitted(key, person)
-        row = await turn_row(self._deps.desk.temporal, Questions(self._deps.store), key)
+        row = await turn_list.turn_row(self._deps.desk.temporal, Questions(self._deps.store), key)
         if row is None:
             raise _unknown(key)
         if row.closed_at is not None and self.may_stop(person, about):

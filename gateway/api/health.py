@@ -1,78 +1,25 @@
-"""Health, readiness and the tool inventory."""
+"""Health and readiness, for whoever watches the gateway."""
 
 import asyncio
-import dataclasses
 import time
 from datetime import timedelta
-from typing import Any, Final
+from typing import Annotated, Final
 
-from fastapi import APIRouter
-from fastapi.responses import JSONResponse
-from starlette.requests import Request
+from fastapi import APIRouter, Depends, Request, Response
 
 from signoff.contracts.errors import SignoffError
 from signoff.contracts.limits import CLOCK_LOOK_SECONDS, READY_SECONDS
+from signoff.contracts.responses import Health, ReadinessReport
 from signoff.engine.clock_check import clock_problem, server_ahead, store_ahead
 from signoff.engine.kill_switch import OPERATOR
-from signoff.gateway.auth.caller import caller_of, own_tenant
+from signoff.gateway.auth.caller import Caller
+from signoff.gateway.auth.dependencies import OPEN, Deps, MaybeTokenReader
 from signoff.gateway.deps import GatewayDeps
-from signoff.registry.gates.inventory import inventory
 from signoff.store.refusal_counts import refusals_since
 from signoff.temporal.embedded_server import check_server
 
+router = APIRouter(tags=["service"])
 _COUNTED: Final = timedelta(days=1)
-
-
-class ServiceApi:
-    """Handlers of `/healthz`, `/readyz` and `/v1/tools`."""
-
-    def __init__(self, deps: GatewayDeps) -> None:
-        self._deps = deps
-        self._readiness = Readiness(deps)
-
-    def router(self) -> APIRouter:
-        """The routes."""
-        router = APIRouter(tags=["service"])
-        router.add_api_route("/healthz", self.health, methods=["GET"], summary="The gateway itself is alive")
-        router.add_api_route("/readyz", self.ready, methods=["GET"], summary="Server, search attributes, store")
-        router.add_api_route("/v1/tools", self.tools, methods=["GET"], summary="Every tool: auto, asks or denied")
-        return router
-
-    async def health(self) -> dict[str, str]:
-        """Always `ok` while the gateway runs."""
-        return {"status": "ok"}
-
-    async def ready(self, request: Request) -> JSONResponse:
-        """200 when turns can be started and decided, else 503 with one sentence a failed check.
-
-        Operators with a token, and everybody in development, read as `refused` how much bad input was refused in the
-        last day, by kind.
-        """
-        checks = await self._readiness.checks()
-        ready = all(said == "ok" for said in checks.values())
-        body: dict[str, Any] = {"status": "ready" if ready else "not ready", "checks": checks}
-        if self._tells(request):
-            body["refused"] = await self._refused()
-        return JSONResponse(body, status_code=200 if ready else 503)
-
-    async def tools(self, request: Request, tenant: str | None = None) -> dict[str, list[dict[str, Any]]]:
-        """The gate inventory of this gateway's manifest: of the tools that exist for the tenant."""
-        found = inventory(self._deps.catalog, own_tenant(caller_of(request), tenant))
-        return {"tools": [dataclasses.asdict(row) for row in found]}
-
-    def _tells(self, request: Request) -> bool:
-        caller = caller_of(request)
-        # To a stranger the counts would say what became of each thing that they try.
-        if caller is None:
-            return self._deps.settings.profile == "development"
-        return OPERATOR in caller.person.roles
-
-    async def _refused(self) -> dict[str, int]:
-        try:
-            return await refusals_since(self._deps.store.run, _COUNTED)
-        # That the store is away stands among the checks.
-        except SignoffError:
-            return {}
 
 
 class Readiness:
@@ -117,3 +64,51 @@ class Readiness:
             self._server_apart = clock_problem("the Temporal server", ahead)
             self._server_due = time.monotonic() + CLOCK_LOOK_SECONDS
         return self._server_apart
+
+
+def _readiness(request: Request) -> Readiness:
+    readiness: Readiness = request.app.state.readiness
+    return readiness
+
+
+@router.get("/healthz", summary="The gateway itself is alive", dependencies=[OPEN])
+async def health() -> Health:
+    """Always `ok` while the gateway runs."""
+    return Health()
+
+
+@router.get(
+    "/readyz",
+    summary="Server, search attributes, store",
+    response_model_exclude_none=True,
+    responses={503: {"model": ReadinessReport}},
+)
+async def ready(
+    response: Response,
+    deps: Deps,
+    caller: MaybeTokenReader,
+    readiness: Annotated[Readiness, Depends(_readiness)],
+) -> ReadinessReport:
+    """200 when turns can be started and decided, else 503 with one sentence a failed check.
+
+    Operators with a token, and everybody in development, read as `refused` how much bad input was refused in the
+    last day, by kind.
+    """
+    checks = await readiness.checks()
+    is_ready = all(told == "ok" for told in checks.values())
+    response.status_code = 200 if is_ready else 503
+    refused = await _refused(deps) if _may_count(deps, caller) else None
+    return ReadinessReport(status="ready" if is_ready else "not ready", checks=checks, refused=refused)
+
+
+def _may_count(deps: GatewayDeps, caller: Caller | None) -> bool:
+    # To a stranger the counts would say what became of each thing that they try.
+    return deps.development if caller is None else OPERATOR in caller.person.roles
+
+
+async def _refused(deps: GatewayDeps) -> dict[str, int]:
+    try:
+        return await refusals_since(deps.store.run, _COUNTED)
+    # That the store is away stands among the checks.
+    except SignoffError:
+        return {}

@@ -3,24 +3,26 @@
 from collections.abc import Collection
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from pydantic import Field
 
 from signoff.approvals.redaction import hide
 from signoff.contracts.errors import Refused
 from signoff.contracts.requests import RequestBody
-from signoff.contracts.responses import EditPreview, Fault
+from signoff.contracts.responses import EditPreview
+from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.argument_form import whole_field
 from signoff.gateway.argument_parser import Typed, problem_words, read_fields, set_values
-from signoff.gateway.auth.caller import caller_of, own_tenant, person_of
+from signoff.gateway.auth.caller import own_tenant, person_of
+from signoff.gateway.auth.dependencies import Deps, TokenDecider
 from signoff.gateway.conversations import Conversations
-from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.edited_card import as_edited
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.secret_masks import hidden
 from signoff.registry.catalog import Catalog
 from signoff.store.request_reader import LoadedRequest
 
+router = APIRouter(prefix="/v1/approvals", tags=["approvals"], responses=FAULTS)
 _SET: Final = "Texts by dotted name, such as `totalCost`: each is read by the tool's schema."
 
 
@@ -31,30 +33,17 @@ class PreviewBody(RequestBody):
     text: str = Field(default="", description="All arguments, as JSON, instead of `set`; masks keep what they hide.")
 
 
-class PreviewsApi:
-    """The handler of `/v1/approvals/{approval}/preview`."""
-
-    def __init__(self, deps: GatewayDeps) -> None:
-        self._deps = deps
-        self._conversations = Conversations(deps)
-
-    def router(self) -> APIRouter:
-        """The route."""
-        faults: dict[int | str, dict[str, Any]] = {status: {"model": Fault} for status in (404, 422, 503)}
-        router = APIRouter(prefix="/v1/approvals", tags=["approvals"], responses=faults)
-        router.add_api_route("/{approval}/preview", self.preview, methods=["POST"], summary="Try other arguments")
-        return router
-
-    async def preview(self, approval: str, body: PreviewBody, request: Request) -> EditPreview:
-        """The arguments and the card as they would be, for who may read the request; `edited_args` decides it."""
-        tenant, person = own_tenant(caller_of(request), None), person_of(request)
-        approval_id = await self._conversations.approval_id(approval, person, tenant)
-        loaded = await self._conversations.loaded(approval_id, person)
-        typed = _typed(loaded, body, self._deps.catalog)
-        if problems := problem_words(typed):
-            raise BadRequest(problems)
-        card = as_edited(loaded.request, typed.written, self._deps.catalog).card
-        return EditPreview(args=_as_written(typed, body, loaded.request.secrets), card=card, changed=typed.changed)
+@router.post("/{approval}/preview", summary="Try other arguments")
+async def preview_edit(approval: str, body: PreviewBody, deps: Deps, caller: TokenDecider) -> EditPreview:
+    """The arguments and the card as they would be, for who may read the request; `edited_args` decides it."""
+    conversations, person = Conversations(deps), person_of(caller)
+    approval_id = await conversations.approval_id(approval, person, own_tenant(caller, None))
+    loaded = await conversations.loaded(approval_id, person)
+    typed = _typed(loaded, body, deps.catalog)
+    if problems := problem_words(typed):
+        raise BadRequest(problems)
+    card = as_edited(loaded.request, typed.written, deps.catalog).card
+    return EditPreview(args=_as_written(typed, body, loaded.request.secrets), card=card, changed=typed.changed)
 
 
 def _as_written(typed: Typed, body: PreviewBody, secrets: Collection[str]) -> dict[str, Any]:

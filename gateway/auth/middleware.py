@@ -1,4 +1,4 @@
-"""Who sends a request is asked before its body is read: without a token or a cookie nobody has anything parsed."""
+"""Asks who sends a request before its body is read: without a token or a cookie nobody has anything parsed."""
 
 from collections.abc import Awaitable, Callable
 
@@ -7,31 +7,32 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from signoff.contracts.errors import SignoffError
-from signoff.gateway.auth.caller import Door
+from signoff.gateway.auth.route_table import RouteTable
 from signoff.gateway.body_limit import READING
 
 Answer = Callable[[Request, SignoffError], Awaitable[Response]]
 
 
 class Authentication:
-    """Has the door admit every request that brings a body, and answers those that it refuses.
+    """Has the access of its route admit every request that brings a body, and answers those that it refuses.
 
-    FastAPI reads and parses a body before it asks any dependency, the door among them.
+    FastAPI reads and parses a body before it asks any dependency, the access among them.
     """
 
-    def __init__(self, app: ASGIApp, door: Door, answer: Answer) -> None:
+    def __init__(self, app: ASGIApp, routes: RouteTable, answer: Answer) -> None:
         self._app = app
-        self._door = door
+        self._routes = routes
         self._answer = answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
-        if scope["type"] != "http" or scope["method"] in READING:
+        """Handles one request."""
+        access = None if scope["type"] != "http" or scope["method"] in READING else self._routes.access(scope)
+        if access is None:
             await self._app(scope, receive, send)
             return
         request = Request(scope)
         try:
-            await self._door.admit(request)
+            await access.admit(request)
         except SignoffError as error:
             response = await self._answer(request, error)
             # What else comes is the body of somebody who is not let in.

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from signoff.audit.record import Record
 from signoff.audit.stream_report import Line
 from signoff.contracts.ids import parse_workflow_id
+from signoff.gateway.auth.dependencies import PAGE_READ
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.deps import GatewayDeps, turn_name
 from signoff.gateway.pages.renderer import Pages
@@ -40,7 +41,7 @@ class RecordPages:
     def router(self) -> APIRouter:
         """The routes."""
         router = APIRouter(include_in_schema=False)
-        router.add_api_route("/audit/{name:path}", self.look, methods=["GET", "HEAD"])
+        router.add_api_route("/audit/{name:path}", self.look, methods=["GET", "HEAD"], dependencies=[PAGE_READ])
         return router
 
     async def look(self, request: Request, name: str) -> Response:

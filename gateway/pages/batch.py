@@ -14,6 +14,7 @@ from signoff.approvals.confirmation import needs_typing
 from signoff.contracts.decision import Verdict
 from signoff.contracts.errors import SignoffError
 from signoff.contracts.receipt import Receipt
+from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.decision_service import decide, refused
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.error_middleware import unexpected
@@ -62,8 +63,8 @@ class BatchPages:
     def router(self) -> APIRouter:
         """The routes."""
         router = APIRouter(include_in_schema=False)
-        router.add_api_route("/batch", self.show, methods=["GET", "HEAD"])
-        router.add_api_route("/batch", self.decide, methods=["POST"])
+        router.add_api_route("/batch", self.show, methods=["GET", "HEAD"], dependencies=[PAGE_READ])
+        router.add_api_route("/batch", self.decide, methods=["POST"], dependencies=[PAGE_DECIDE])
         return router
 
     async def show(self, request: Request) -> Response:

@@ -12,6 +12,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.formats.visible_text import number
 from signoff.gateway.argument_form import Field, fields_of
 from signoff.gateway.argument_parser import Typed, read_fields
+from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.decision_service import decide
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.edited_card import as_edited
@@ -41,8 +42,8 @@ class EditPages:
     def router(self) -> APIRouter:
         """The routes; only the second can decide."""
         router = APIRouter(include_in_schema=False)
-        router.add_api_route("/approvals/{approval}/edit", self.show, methods=["GET", "HEAD"])
-        router.add_api_route("/approvals/{approval}/edit", self.send, methods=["POST"])
+        router.add_api_route("/approvals/{approval}/edit", self.show, methods=["GET", "HEAD"], dependencies=[PAGE_READ])
+        router.add_api_route("/approvals/{approval}/edit", self.send, methods=["POST"], dependencies=[PAGE_DECIDE])
         return router
 
     async def show(self, request: Request, approval: str) -> Response:

@@ -8,6 +8,7 @@ from starlette.responses import RedirectResponse, Response
 
 from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
 from signoff.contracts.limits import REASON_CHARS
+from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.freeze_service import freeze, operates, thaw
 from signoff.gateway.pages.form_fields import read_form
@@ -30,9 +31,9 @@ class FreezePages:
     def router(self) -> APIRouter:
         """The routes."""
         router = APIRouter(include_in_schema=False)
-        router.add_api_route("/freeze", self.look, methods=["GET", "HEAD"])
-        router.add_api_route("/freeze", self.freeze, methods=["POST"])
-        router.add_api_route("/thaw", self.thaw, methods=["POST"])
+        router.add_api_route("/freeze", self.look, methods=["GET", "HEAD"], dependencies=[PAGE_READ])
+        router.add_api_route("/freeze", self.freeze, methods=["POST"], dependencies=[PAGE_DECIDE])
+        router.add_api_route("/thaw", self.thaw, methods=["POST"], dependencies=[PAGE_DECIDE])
         return router
 
     async def look(self, request: Request) -> Response:

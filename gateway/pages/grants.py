@@ -8,9 +8,10 @@ from starlette.responses import RedirectResponse, Response
 
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.grant import Grant
-from signoff.gateway.api.grants import readable_grants, take_back
+from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.grant_service import readable_grants, take_back
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.renderer import Pages
 from signoff.gateway.pages.visitor import Visitor, Visitors
@@ -41,8 +42,8 @@ class GrantsPages:
     def router(self) -> APIRouter:
         """The routes."""
         router = APIRouter(include_in_schema=False)
-        router.add_api_route("/grants", self.index, methods=["GET", "HEAD"])
-        router.add_api_route("/grants/{grant}/revoke", self.revoke, methods=["POST"])
+        router.add_api_route("/grants", self.index, methods=["GET", "HEAD"], dependencies=[PAGE_READ])
+        router.add_api_route("/grants/{grant}/revoke", self.revoke, methods=["POST"], dependencies=[PAGE_DECIDE])
         return router
 
     async def index(self, request: Request) -> Response:

@@ -15,8 +15,9 @@ from signoff.contracts.errors import NotFound, ServerUnavailable, SignoffError
 from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.list_rows import WaitingCard
 from signoff.contracts.receipt import Receipt
-from signoff.gateway.auth.caller import streamed
+from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.auth.person_lookup import display_name
+from signoff.gateway.auth.streams import streamed
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.decision_service import decide, withdraw
 from signoff.gateway.deps import GatewayDeps
@@ -78,12 +79,14 @@ class WaitingPages:
     def router(self) -> APIRouter:
         """The routes; none of those that read decides anything."""
         router = APIRouter(include_in_schema=False)
-        router.add_api_route("/", self.home, methods=["GET", "HEAD"])
-        router.add_api_route("/approvals/{approval}", self.card, methods=["GET", "HEAD"])
-        router.add_api_route("/approvals/{approval}/values", self.values, methods=["GET"])
-        router.add_api_route("/approvals/{approval}/decide", self.decide, methods=["POST"])
-        router.add_api_route("/approvals/{approval}/withdraw", self.withdraw, methods=["POST"])
-        router.add_api_route("/live/waiting", self.changes, methods=["GET"])
+        router.add_api_route("/", self.home, methods=["GET", "HEAD"], dependencies=[PAGE_READ])
+        router.add_api_route("/approvals/{approval}", self.card, methods=["GET", "HEAD"], dependencies=[PAGE_READ])
+        router.add_api_route("/approvals/{approval}/values", self.values, methods=["GET"], dependencies=[PAGE_READ])
+        router.add_api_route("/approvals/{approval}/decide", self.decide, methods=["POST"], dependencies=[PAGE_DECIDE])
+        router.add_api_route(
+            "/approvals/{approval}/withdraw", self.withdraw, methods=["POST"], dependencies=[PAGE_DECIDE]
+        )
+        router.add_api_route("/live/waiting", self.changes, methods=["GET"], dependencies=[PAGE_READ])
         return router
 
     async def home(self, request: Request) -> Response:

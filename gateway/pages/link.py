@@ -17,6 +17,7 @@ from signoff.contracts.limits import LINK_SECONDS
 from signoff.contracts.person import Person
 from signoff.gateway.approval_links import LINK_KEY, Link, delivery_of, read_link
 from signoff.gateway.audit_writer import record
+from signoff.gateway.auth.dependencies import OPEN_PAGE
 from signoff.gateway.decision_service import decide
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest, receipt_status
@@ -58,9 +59,9 @@ class LinkPages:
     def router(self) -> APIRouter:
         """The routes; only the second can decide."""
         router = APIRouter(include_in_schema=False)
-        router.add_api_route("/link/{written}", self.show, methods=["GET", "HEAD"])
-        router.add_api_route("/link/{written}", self.decide, methods=["POST"])
-        router.add_api_route("/link/{written}/values", self.values, methods=["GET"])
+        router.add_api_route("/link/{written}", self.show, methods=["GET", "HEAD"], dependencies=[OPEN_PAGE])
+        router.add_api_route("/link/{written}", self.decide, methods=["POST"], dependencies=[OPEN_PAGE])
+        router.add_api_route("/link/{written}/values", self.values, methods=["GET"], dependencies=[OPEN_PAGE])
         return router
 
     async def show(self, request: Request, written: str) -> Response:

@@ -15,7 +15,8 @@ from signoff.contracts.names import DEFAULT_ASKER
 from signoff.contracts.requests import SayBody
 from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import TurnView
-from signoff.gateway.auth.caller import streamed
+from signoff.gateway.auth.dependencies import PAGE_READ, PAGE_START
+from signoff.gateway.auth.streams import streamed
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps, session_name, turn_name
 from signoff.gateway.errors import sentence, status_of
@@ -45,12 +46,12 @@ class SessionPages:
     def router(self) -> APIRouter:
         """The routes."""
         router = APIRouter(include_in_schema=False)
-        router.add_api_route("/new", self.new, methods=["GET", "HEAD"])
-        router.add_api_route("/sessions", self.begin, methods=["POST"])
-        router.add_api_route("/sessions/{session}", self.talk, methods=["GET", "HEAD"])
-        router.add_api_route("/sessions/{session}", self.more, methods=["POST"])
-        router.add_api_route("/sessions/{session}/cancel", self.cancel, methods=["POST"])
-        router.add_api_route("/live/sessions/{session}", self.changes, methods=["GET"])
+        router.add_api_route("/new", self.new, methods=["GET", "HEAD"], dependencies=[PAGE_READ])
+        router.add_api_route("/sessions", self.begin, methods=["POST"], dependencies=[PAGE_START])
+        router.add_api_route("/sessions/{session}", self.talk, methods=["GET", "HEAD"], dependencies=[PAGE_READ])
+        router.add_api_route("/sessions/{session}", self.more, methods=["POST"], dependencies=[PAGE_START])
+        router.add_api_route("/sessions/{session}/cancel", self.cancel, methods=["POST"], dependencies=[PAGE_START])
+        router.add_api_route("/live/sessions/{session}", self.changes, methods=["GET"], dependencies=[PAGE_READ])
         return router
 
     async def new(self, request: Request) -> Response:

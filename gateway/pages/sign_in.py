@@ -11,6 +11,7 @@ from signoff.contracts.errors import Refused
 from signoff.contracts.person import Person
 from signoff.gateway.auth.browser_session import Entrance, local_path
 from signoff.gateway.auth.caller import caller_of
+from signoff.gateway.auth.dependencies import OPEN_PAGE
 from signoff.gateway.auth.failed_sign_ins import Refusals
 from signoff.gateway.auth.oidc import Attempt, assurance_of, provider_of
 from signoff.gateway.auth.provider_people import Logins
@@ -46,12 +47,12 @@ class LoginPages:
     def router(self) -> APIRouter:
         """The routes."""
         router = APIRouter(include_in_schema=False)
-        router.add_api_route("/login", self.form, methods=["GET", "HEAD"])
-        router.add_api_route("/login", self.by_token, methods=["POST"])
-        router.add_api_route("/logout", self.leave, methods=["POST"])
+        router.add_api_route("/login", self.form, methods=["GET", "HEAD"], dependencies=[OPEN_PAGE])
+        router.add_api_route("/login", self.by_token, methods=["POST"], dependencies=[OPEN_PAGE])
+        router.add_api_route("/logout", self.leave, methods=["POST"], dependencies=[OPEN_PAGE])
         if self._provider is not None:
-            router.add_api_route("/login/oidc", self.to_provider, methods=["GET"])
-            router.add_api_route("/login/oidc/callback", self.from_provider, methods=["GET"])
+            router.add_api_route("/login/oidc", self.to_provider, methods=["GET"], dependencies=[OPEN_PAGE])
+            router.add_api_route("/login/oidc/callback", self.from_provider, methods=["GET"], dependencies=[OPEN_PAGE])
         return router
 
     async def form(self, request: Request) -> Response:

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from signoff.gateway.auth.browser_session import local_path
+from signoff.gateway.auth.dependencies import OPEN_PAGE, PAGE_DECIDE
 from signoff.gateway.auth.person_lookup import known_person
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest
@@ -37,9 +38,9 @@ class SitePages:
     def router(self) -> APIRouter:
         """The routes."""
         router = APIRouter(include_in_schema=False)
-        router.add_api_route("/person", self.switch, methods=["POST"])
-        router.add_api_route("/language", self.speak, methods=["POST"])
-        router.add_api_route("/icon.svg", self.icon, methods=["GET", "HEAD"])
+        router.add_api_route("/person", self.switch, methods=["POST"], dependencies=[PAGE_DECIDE])
+        router.add_api_route("/language", self.speak, methods=["POST"], dependencies=[OPEN_PAGE])
+        router.add_api_route("/icon.svg", self.icon, methods=["GET", "HEAD"], dependencies=[OPEN_PAGE])
         return router
 
     async def switch(self, request: Request) -> Response:

@@ -17,6 +17,7 @@ from signoff.contracts.message import CallPart
 from signoff.contracts.names import DEFAULT_ASKER
 from signoff.contracts.person import Person
 from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.gateway.auth.dependencies import PAGE_READ
 from signoff.gateway.auth.person_lookup import known_person
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.pages.form_fields import read_form
@@ -59,9 +60,9 @@ class ToolPages:
     def router(self) -> APIRouter:
         """The routes."""
         router = APIRouter(include_in_schema=False)
-        router.add_api_route("/tools", self.index, methods=["GET", "HEAD"])
-        router.add_api_route("/tools/{tool}", self.form, methods=["GET", "HEAD"])
-        router.add_api_route("/tools/{tool}", self.explain, methods=["POST"])
+        router.add_api_route("/tools", self.index, methods=["GET", "HEAD"], dependencies=[PAGE_READ])
+        router.add_api_route("/tools/{tool}", self.form, methods=["GET", "HEAD"], dependencies=[PAGE_READ])
+        router.add_api_route("/tools/{tool}", self.explain, methods=["POST"], dependencies=[PAGE_READ])
         return router
 
     async def index(self, request: Request) -> Response:

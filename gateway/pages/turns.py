@@ -13,8 +13,9 @@ from signoff.contracts.ids import SessionKey, TurnKey, is_id
 from signoff.contracts.list_rows import TurnRow
 from signoff.contracts.turn import TurnView
 from signoff.engine.turn_list import turns
-from signoff.gateway.auth.caller import streamed
+from signoff.gateway.auth.dependencies import PAGE_READ, PAGE_START
 from signoff.gateway.auth.person_lookup import active_people, display_name
+from signoff.gateway.auth.streams import streamed
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps, session_name, turn_name
 from signoff.gateway.live import Live, event
@@ -48,10 +49,10 @@ class TalkPages:
     def router(self) -> APIRouter:
         """The routes."""
         router = APIRouter(include_in_schema=False)
-        router.add_api_route("/turns", self.index, methods=["GET", "HEAD"])
-        router.add_api_route("/turns/{turn}", self.talk, methods=["GET", "HEAD"])
-        router.add_api_route("/turns/{turn}/cancel", self.cancel, methods=["POST"])
-        router.add_api_route("/live/turns/{turn}", self.changes, methods=["GET"])
+        router.add_api_route("/turns", self.index, methods=["GET", "HEAD"], dependencies=[PAGE_READ])
+        router.add_api_route("/turns/{turn}", self.talk, methods=["GET", "HEAD"], dependencies=[PAGE_READ])
+        router.add_api_route("/turns/{turn}/cancel", self.cancel, methods=["POST"], dependencies=[PAGE_START])
+        router.add_api_route("/live/turns/{turn}", self.changes, methods=["GET"], dependencies=[PAGE_READ])
         return router
 
     async def talk(self, request: Request, turn: str) -> Response:

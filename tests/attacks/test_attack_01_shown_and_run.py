@@ -73,7 +73,7 @@ async def test_a_workflow_cannot_change_what_a_question_says(site: AttackSite, i
     says so.
 
     With the card taken from the turn's own query, view and page (in `Conversations.loaded`) and the list (in
-    `ApprovalsApi.index`) said 9 EUR.
+    `list_approvals`) said 9 EUR.
     """
     to, ana, bo = payee(), site.person("ana"), await site.browser("bo")
     key = await site.person("rui").ask([("pay", {"amount": LARGE, "to": to})])

@@ -45,7 +45,7 @@ async def test_refused_tries_are_counted_and_few_of_them_written_down(site: Atta
 async def test_nobody_but_operators_is_told_how_much_was_refused(site: AttackSite) -> None:
     """Else the counts would say what became of each thing that is tried.
 
-    With `ServiceApi._tells` not asked Zoe was told the counts.
+    With `_may_count` not asked Zoe was told the counts.
     """
     key = await site.person("rui").ask([("pay", {"amount": 3, "to": payee()})])
     await site.person("zoe").decide(await site.person("rui").waiting(approval_id(key)))

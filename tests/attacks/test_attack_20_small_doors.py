@@ -23,14 +23,14 @@ from signoff.workflows import temporal_metadata as attributes
 
 BROKEN = """
 
-from signoff.gateway.api.turns import TurnsApi
+from signoff.gateway.api import turns
 
 
-async def broken(self: TurnsApi, turn: str) -> None:
+async def broken(deps: object, turn: str, caller: object) -> None:
     raise ValueError(turn)
 
 
-TurnsApi.view = broken
+turns._key = broken
 """
 """Has the gateway that reads this module break on every turn that it is asked for, as nobody expected."""
 

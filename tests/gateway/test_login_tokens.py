@@ -1,6 +1,7 @@
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from gateway_desk import GatewayDesk
@@ -8,10 +9,13 @@ from gateway_login import all_routes, bearer, locked_desk, token_of
 from starlette.requests import Request
 
 from signoff.contracts.person import Person
-from signoff.gateway.auth.caller import HEALTH, LOOK_AGAIN, OPEN_TO_ALL, Door
-from signoff.gateway.auth.provider_people import Logins
+from signoff.gateway.auth.dependencies import TokenAccess
+from signoff.gateway.auth.streams import LOOK_AGAIN, Allowed, Streams
 from signoff.gateway.body_limit import READING
 from signoff.store.tokens import Tokens
+
+OPEN = ("/healthz", "/readyz", "/openapi.json", "/logout", "/language", "/icon.svg")
+"""What is answered to whoever asks, beside the sign-in, approval links and what vendors bring."""
 
 
 @pytest.fixture
@@ -99,7 +103,7 @@ async def test_every_route_needs_a_login(locked: GatewayDesk) -> None:
     """In production each route is shut to whoever shows nothing, whatever it is and whenever it was added."""
     shut = 0
     for method, path in all_routes(locked):
-        if path in HEALTH or path.startswith(OPEN_TO_ALL):
+        if path in OPEN or path.startswith(("/login", "/link", "/channels/")):
             continue
         body = {} if method in READING else {"headers": {"content-type": "application/json"}, "content": b"{}"}
         answer = await locked.http.request(method, path, **body)
@@ -161,34 +165,49 @@ async def test_the_description_names_the_token(locked: GatewayDesk) -> None:
     """Programs learn from OpenAPI how to show who they are; it needs no login itself."""
     described = (await locked.http.get("/openapi.json")).json()
     assert described["components"]["securitySchemes"]["personal token"]["scheme"] == "bearer"
-    assert all(route["security"] for methods in described["paths"].values() for route in methods.values())
+    del described["paths"]["/healthz"]
+    needed = {
+        (method, path): route["security"][0]["personal token"]
+        for path, methods in described["paths"].items()
+        for method, route in methods.items()
+    }
+    assert {scope for scopes in needed.values() for scope in scopes} == {"read", "start", "decide"}
+    assert needed["post", "/v1/turns/{turn}/cancel"] == ["start"]
+    assert needed["delete", "/v1/grants/{grant}"] == ["decide"]
+
+
+async def admitted(desk: GatewayDesk, secret: str) -> Request:
+    """A request with this token that was let in."""
+    header = (b"authorization", f"Bearer {secret}".encode())
+    scope = {"type": "http", "method": "GET", "path": "/v1/turns/x/events", "headers": [header], "app": desk.app}
+    request = Request(scope)
+    await TokenAccess("token", "read").admit(request)
+    return request
+
+
+def followed(
+    desk: GatewayDesk, request: Request, events: AsyncGenerator[str, None], allowed: Allowed | None = None
+) -> AsyncIterator[str]:
+    """What is streamed to whoever sent `request`."""
+    streams: Streams = desk.app.state.streams
+    body: AsyncIterator[Any] = aiter(streams.respond(request, events, allowed).body_iterator)
+    return body
 
 
 async def test_a_stream_ends_with_its_token(gateway: GatewayDesk) -> None:
     """Whoever follows a turn when their token is revoked is told nothing of what happens later."""
     now = [datetime.now(UTC)]
     locked = locked_desk(gateway, clock=lambda: now[0])
-    approval = await gateway.asked("pay")
     tokens = Tokens(locked.deps.store)
     secret, token = await tokens.create("main", "ana", ["read"], lifetime=timedelta(days=1), now=now[0])
-    door = Door(locked.deps, Logins(locked.deps))
-    url = f"/v1/turns/{approval.rsplit('.', 2)[0]}/events"
-    request = Request(
-        {
-            "type": "http",
-            "method": "GET",
-            "path": url,
-            "headers": [(b"authorization", f"Bearer {secret}".encode())],
-        }
-    )
-    await door.admit(request)
+    request = await admitted(locked, secret)
     told = asyncio.Queue[str]()
 
     async def events() -> AsyncGenerator[str, None]:
         while event := await told.get():
             yield event
 
-    stream = door.while_known(request, events())
+    stream = followed(locked, request, events())
     for event in ("first", "second"):
         told.put_nowait(event)
         assert await anext(stream) == event
@@ -202,10 +221,7 @@ async def test_a_stream_ends_for_who_may_not_read_any_more(gateway: GatewayDesk)
     """Signed in all the while, and not concerned by what is followed since."""
     now = [datetime.now(UTC)]
     locked = locked_desk(gateway, clock=lambda: now[0])
-    header = (b"authorization", f"Bearer {await token_of(locked, 'ana')}".encode())
-    door = Door(locked.deps, Logins(locked.deps))
-    request = Request({"type": "http", "method": "GET", "path": "/v1/turns/x/events", "headers": [header]})
-    await door.admit(request)
+    request = await admitted(locked, await token_of(locked, "ana"))
     concerned = [True]
 
     async def events() -> AsyncGenerator[str, None]:
@@ -215,7 +231,7 @@ async def test_a_stream_ends_for_who_may_not_read_any_more(gateway: GatewayDesk)
     async def allowed(person: Person) -> bool:
         return person.id == "ana" and concerned[0]
 
-    stream = door.while_known(request, events(), allowed)
+    stream = followed(locked, request, events(), allowed)
     for _ in range(2):
         assert await anext(stream) == "more"
         now[0] += LOOK_AGAIN

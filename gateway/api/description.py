@@ -1,0 +1,35 @@
+"""The description of the API: `/openapi.json`, open to whoever asks, as it shows nothing of an installation."""
+
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import JSONResponse
+
+from signoff.contracts.requests import DecisionDraft
+from signoff.gateway.auth.dependencies import OPEN, TokenAccess
+from signoff.gateway.auth.route_table import RouteTable
+
+router = APIRouter(include_in_schema=False)
+_REFERENCE = "#/components/schemas/{model}"
+
+
+@router.get("/openapi.json", dependencies=[OPEN])
+async def show_description(request: Request) -> JSONResponse:
+    """Gives the description as OpenAPI."""
+    app: FastAPI = request.app
+    return JSONResponse(app.openapi())
+
+
+def describe(app: FastAPI, routes: RouteTable) -> dict[str, Any]:
+    """Describes the API, each operation with the scope that it needs; made once."""
+    if app.openapi_schema is None:
+        described = FastAPI.openapi(app)
+        # The body of a decision is read as bytes, and not by FastAPI: who names a field twice is refused.
+        draft = DecisionDraft.model_json_schema(ref_template=_REFERENCE)
+        described["components"]["schemas"] |= {**draft.pop("$defs"), DecisionDraft.__name__: draft}
+        for path, operations in described["paths"].items():
+            for method, operation in operations.items():
+                access = routes.declared(path, method.upper())
+                if isinstance(access, TokenAccess) and access.scope is not None:
+                    operation["security"] = [{name: [access.scope] for name in each} for each in operation["security"]]
+    return app.openapi_schema or {}

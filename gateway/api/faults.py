@@ -1,0 +1,32 @@
+"""What the API's description says of answers that are errors."""
+
+from typing import Any, Final, TypeAlias
+
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.responses import Fault
+
+Responses: TypeAlias = dict[int | str, dict[str, Any]]
+
+_FAULTS: Final = {
+    401: "No token, or one that counts for nobody.",
+    403: "This needs another scope or role, or is somebody else's.",
+    404: "Nothing of that name; the nearest names are offered.",
+    409: "The id is taken by something with other input.",
+    413: "More than 1 MiB.",
+    422: "The request cannot be understood.",
+    503: "The server, the store or every worker is away.",
+}
+FAULTS: Final[Responses] = {status: {"model": Fault, "description": words} for status, words in _FAULTS.items()}
+"""Of every route."""
+
+_RECEIPTS: Final = {
+    200: "Accepted, counted, or a repetition of the same answer.",
+    202: "On its way; it takes effect when a worker is back.",
+    403: "This person may not, may not approve their own, or was not identified strongly enough.",
+    404: "No such request.",
+    409: "Already decided, expired, cancelled, or asked again since.",
+    422: "No decision: nothing was changed.",
+    503: "Nobody could take the answer.",
+}
+RECEIPTS: Final[Responses] = {status: {"model": Receipt, "description": words} for status, words in _RECEIPTS.items()}
+"""Of the routes that decide: the receipt is always the body."""

@@ -1,0 +1,92 @@
+"""Finds who sends a request, by a personal token or a browser's cookie, and refuses whoever may not use its route."""
+
+from typing import Final, Literal
+
+from starlette.requests import Request
+
+from signoff.contracts.errors import Refused
+from signoff.contracts.person import Person
+from signoff.gateway.auth.caller import CALLER, SESSION, Caller, SignInNeeded, is_session
+from signoff.gateway.auth.failed_sign_ins import Refusals
+from signoff.gateway.auth.provider_people import Logins
+from signoff.gateway.deps import GatewayDeps
+from signoff.store.browser_sessions import Sessions
+from signoff.store.tokens import Scope, Tokens
+
+Credential = Literal["token", "cookie"]
+_TOKEN_NEEDED: Final = "send a personal token: `Authorization: Bearer sgf_...`"
+
+
+class Authenticator:
+    """Knows people by their tokens and cookies.
+
+    The API takes personal tokens only, never cookies, which other sites' pages would send along; pages take the cookie
+    of a browser that signed in. Without either, only the development profile goes on, where people say who they are.
+    """
+
+    def __init__(self, deps: GatewayDeps, logins: Logins) -> None:
+        self._deps = deps
+        self._logins = logins
+        self._tokens = Tokens(deps.store)
+        self._sessions = Sessions(deps.store)
+        self._refusals = Refusals(deps, "api")
+
+    async def identify(self, request: Request, credential: Credential) -> Caller | None:
+        """Returns who sends `request`, None for nobody in particular, and keeps it for `caller_of`.
+
+        Raises `SignInNeeded` for a token that counts for nobody, `StoreUnavailable`.
+        """
+        try:
+            caller = await self.look(request, credential)
+        except SignInNeeded as error:
+            await self._refusals.note(error.message)
+            raise
+        request.scope[CALLER] = caller
+        return caller
+
+    def require(self, caller: Caller | None, scope: Scope) -> None:
+        """Refuses a caller without `scope`. Raises `SignInNeeded` for nobody, `Refused` (`scope`)."""
+        if caller is None:
+            if not self._deps.development:
+                raise SignInNeeded(_TOKEN_NEEDED)
+        elif scope not in caller.scopes:
+            held = ", ".join(f"`{each}`" for each in caller.scopes)
+            raise Refused(f"this needs the scope `{scope}`; the token has {held}", code="scope")
+
+    async def look(self, request: Request, credential: Credential) -> Caller | None:
+        """Looks who sends `request` now. Raises as `identify`."""
+        # First, so that whom another gateway let in is known to this one.
+        await self._logins.look()
+        return await (self._by_token(request) if credential == "token" else self._by_cookie(request))
+
+    async def _by_token(self, request: Request) -> Caller | None:
+        sent = request.headers.get("authorization")
+        if sent is None:
+            return None
+        scheme, _, secret = sent.partition(" ")
+        # Schemes are compared without regard to case (RFC 9110, 11.1).
+        if scheme.lower() != "bearer":
+            raise SignInNeeded(_TOKEN_NEEDED)
+        try:
+            token = await self._tokens.known(secret.strip(), self._deps.clock())
+        except Refused as error:
+            raise SignInNeeded(error.message) from None
+        # Tokens and sessions outlive what people may do: the directory is asked at every request.
+        person = self._active(token.tenant, token.person)
+        if person is None:
+            raise SignInNeeded("the person of this token is not in the directory, or not active any more")
+        return Caller(person, "session", token.scopes)
+
+    async def _by_cookie(self, request: Request) -> Caller | None:
+        cookie = request.cookies.get(SESSION, "")
+        if not is_session(cookie):
+            return None
+        session = await self._sessions.known(cookie, self._deps.clock())
+        person = None if session is None else self._active(session.tenant, session.person)
+        if session is None or person is None:
+            return None
+        return Caller(person, session.assurance, session.scopes)
+
+    def _active(self, tenant: str, person_id: str) -> Person | None:
+        person = self._deps.people.find(person_id, tenant)
+        return person if person is not None and person.active else None

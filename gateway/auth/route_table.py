@@ -1,0 +1,60 @@
+"""The gateway's routes with what each asks of its callers, found before FastAPI reads a body."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute, Match
+from starlette.types import Scope
+
+from signoff.contracts.errors import ConfigError
+from signoff.gateway.auth.dependencies import Access
+
+_FOUND: Final = "signoff.access"
+
+
+class RouteTable:
+    """The access of each route. Raises `ConfigError` for a route that has none, or two."""
+
+    def __init__(self, routes: Iterable[BaseRoute]) -> None:
+        self._routes = tuple((route, access_of(route)) for route in routes)
+
+    def access(self, scope: Scope) -> Access | None:
+        """Returns the access of the route that answers `scope`; None where no route does."""
+        if _FOUND not in scope:
+            answers = (access for route, access in self._routes if route.matches(scope)[0] is Match.FULL)
+            scope[_FOUND] = next(answers, None)
+        found: Access | None = scope[_FOUND]
+        return found
+
+    def has_path(self, scope: Scope) -> bool:
+        """Returns whether a route has the path of `scope`, for this method or another."""
+        return any(route.matches(scope)[0] is not Match.NONE for route, _ in self._routes)
+
+    def declared(self, path: str, method: str) -> Access | None:
+        """Returns the access of the route that is declared with this path and method."""
+        found = (
+            access
+            for route, access in self._routes
+            if isinstance(route, APIRoute) and route.path == path and method in (route.methods or ())
+        )
+        return next(found, None)
+
+
+def access_of(route: BaseRoute) -> Access:
+    """Returns the one access that a route declares. Raises `ConfigError` for none, and for two."""
+    declared = list(_declared(route.dependant)) if isinstance(route, APIRoute) else []
+    if len(declared) != 1:
+        named = getattr(route, "path", type(route).__name__)
+        raise ConfigError(
+            f"the route `{named}` declares {len(declared)} kinds of access; declare one of gateway/auth/dependencies.py"
+        )
+    return declared[0]
+
+
+def _declared(dependant: Dependant) -> Iterator[Access]:
+    for each in dependant.dependencies:
+        if isinstance(each.call, Access):
+            yield each.call
+        yield from _declared(each)

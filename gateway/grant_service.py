@@ -1,0 +1,44 @@
+"""Remembered answers as their people read them and take them back."""
+
+from signoff.approvals.audit_events import act
+from signoff.audit.log import writing
+from signoff.contracts.errors import NotFound
+from signoff.contracts.grant import Grant
+from signoff.contracts.person import Person
+from signoff.formats.nearest_name import shown
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.freeze_service import require_operator
+from signoff.gateway.read_access import Concerned, may_read
+from signoff.store.grants import Grants, shown_grant
+
+
+async def readable_grants(deps: GatewayDeps, person: Person | None, tenant: str, *, every: bool = False) -> list[Grant]:
+    """Reads what is remembered in a tenant and concerns `person`, newest first; None is nobody in particular."""
+    found = await Grants(deps.store).all(tenant, every=every)
+    return [grant for grant in found if _may_read(deps, person, grant)]
+
+
+async def take_back(deps: GatewayDeps, grant: str, person: Person, tenant: str) -> Grant:
+    """Revokes a grant as `person`: one of those whose answer it is, or an operator.
+
+    Raises `Refused` for who may only read it, `NotFound` for what is not there and for everybody else.
+    """
+    grants = Grants(deps.store)
+    found = await grants.look(grant)
+    if found is None or found.like.tenant != tenant or not _may_read(deps, person, found):
+        raise NotFound(f"there is no grant {shown(grant)}")
+    if person.id not in found.people:
+        require_operator(deps, person)
+    told = act(tenant, "revoke", person.id, deps.clock(), kind="grant", grant=found.id, channel="gateway")
+    return shown_grant(await grants.revoke(found.id, tenant, by=person.id, also=writing([told])))
+
+
+def _may_read(deps: GatewayDeps, person: Person | None, grant: Grant) -> bool:
+    if person is None:
+        return deps.development
+    tool = deps.catalog.registry.resolve(grant.like.tool)
+    asked = frozenset() if tool is None else frozenset(deps.catalog.approvers(tool.activity))
+    requester = deps.people.person_id(grant.requester, grant.like.tenant)
+    own = {person.id} if deps.people.person_id(person.id, person.tenant) == requester else set()
+    about = Concerned(grant.like.tenant, frozenset({*grant.people, *own}), asked)
+    return may_read(person, deps.rights(person), about, development=deps.development)

@@ -1,0 +1,99 @@
+"""Each route of the gateway says who may use it."""
+
+import re
+from typing import Annotated, Any
+
+import pytest
+from fastapi import APIRouter, Depends
+from fastapi.routing import APIRoute
+from gateway_desk import GatewayDesk
+from starlette.routing import BaseRoute, Mount
+
+from signoff.contracts.errors import ConfigError
+from signoff.gateway.auth.dependencies import OPEN, PAGE_READ, Access, TokenAccess, TokenReader, VendorAccess
+from signoff.gateway.auth.route_table import RouteTable, access_of
+from signoff.gateway.body_limit import READING
+
+OPEN_PAGES = re.compile(r"/(login|logout|link|language|icon\.svg)\b")
+STARTING = re.compile(r"/(v1/)?(turns|sessions)\b")
+
+
+def routes_of(desk: GatewayDesk) -> list[BaseRoute]:
+    """Every route of the application, those of included routers among them."""
+    found: list[BaseRoute] = []
+    for route in desk.app.routes:
+        inner = getattr(route, "original_router", None)
+        found += [route] if inner is None else inner.routes
+    return found
+
+
+def test_every_route_says_who_may_use_it(gateway: GatewayDesk) -> None:
+    """One access each, of the right kind; files alone are mounted without one."""
+    checked = 0
+    for route in routes_of(gateway):
+        if isinstance(route, Mount):
+            assert route.path == "/static"
+            continue
+        assert isinstance(route, APIRoute)
+        for method in route.methods or ():
+            assert access_of(route) == wanted(method, route.path), (method, route.path)
+            checked += 1
+    assert checked > 60
+
+
+def wanted(method: str, path: str) -> Access:
+    """What a route should ask, by its address alone."""
+    if path in ("/healthz", "/openapi.json"):
+        return Access()
+    if path == "/readyz":
+        return TokenAccess("token", "read", optional=True)
+    if path.startswith("/channels/"):
+        return VendorAccess()
+    if OPEN_PAGES.match(path):
+        return Access("cookie")
+    # A form of `/tools/` judges a made-up call: nothing runs and nobody is asked.
+    looks = method in READING or path.startswith("/tools/")
+    scope: Any = "read" if looks else "start" if STARTING.match(path) else "decide"
+    return TokenAccess("token", scope) if path.startswith("/v1/") else Access("cookie", scope)
+
+
+async def nothing() -> None:
+    """Answers nothing."""
+
+
+async def two(first: TokenReader, second: Annotated[None, Depends(nothing)]) -> None:
+    """Declares an access, and a dependency that is none."""
+
+
+@pytest.mark.parametrize("declared", [[], [OPEN, PAGE_READ]])
+def test_a_route_without_access_or_with_two_starts_no_gateway(declared: list[Any]) -> None:
+    """The error names the route and where to look."""
+    router = APIRouter()
+    router.add_api_route("/secret", nothing, dependencies=declared)
+    with pytest.raises(ConfigError, match=rf"`/secret` declares {len(declared)} kinds of access.*dependencies.py"):
+        RouteTable(router.routes)
+
+
+def test_what_is_no_api_route_starts_no_gateway() -> None:
+    """A route of Starlette's own has no dependencies, so nothing would guard it."""
+    router = APIRouter()
+    router.add_route("/plain", nothing)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="`/plain`"):
+        RouteTable(router.routes)
+
+
+def test_an_access_is_found_by_method_and_path() -> None:
+    """Also where another route of the same path takes another method; nothing where no route answers."""
+    router = APIRouter()
+    router.add_api_route("/a/{b}", two, methods=["GET"])
+    router.add_api_route("/a/{b}", nothing, methods=["POST"], dependencies=[OPEN])
+    table = RouteTable(router.routes)
+
+    def found(method: str, path: str) -> Access | None:
+        return table.access({"type": "http", "method": method, "path": path, "headers": []})
+
+    assert found("GET", "/a/1") == TokenAccess("token", "read")
+    assert found("POST", "/a/1") == Access()
+    assert [found("DELETE", "/a/1"), found("GET", "/a/1/2"), found("GET", "/")] == [None, None, None]
+    paths = [table.has_path({"type": "http", "method": "PUT", "path": path}) for path in ("/a/1", "/a")]
+    assert paths == [True, False]
