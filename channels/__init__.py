@@ -6,11 +6,11 @@ from signoff.formats.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from signoff.channels.base import Channel as Channel
-    from signoff.channels.base import Forged as Forged
-    from signoff.channels.base import Malformed as Malformed
     from signoff.channels.base import Means as Means
-    from signoff.channels.base import NotDelivered as NotDelivered
     from signoff.channels.base import Options as Options
+    from signoff.channels.channel_errors import Forged as Forged
+    from signoff.channels.channel_errors import Malformed as Malformed
+    from signoff.channels.channel_errors import NotDelivered as NotDelivered
     from signoff.channels.envelopes import Closed as Closed
     from signoff.channels.envelopes import Heard as Heard
     from signoff.channels.envelopes import Notice as Notice
@@ -19,22 +19,32 @@ if TYPE_CHECKING:
     from signoff.channels.envelopes import Reply as Reply
     from signoff.channels.envelopes import Sent as Sent
     from signoff.channels.envelopes import Status as Status
+    from signoff.channels.outbound.card_text import CardWords as CardWords
     from signoff.channels.outbound.card_text import Limits as Limits
     from signoff.channels.outbound.card_text import card_words as card_words
     from signoff.channels.outbound.receipt_text import closing_text as closing_text
-    from signoff.channels.outbound_http import retry_after as retry_after
+    from signoff.channels.signature_check import HmacSignature as HmacSignature
+    from signoff.channels.signature_check import check_same as check_same
+    from signoff.channels.signature_check import check_time as check_time
+    from signoff.channels.signature_check import hmac_base64 as hmac_base64
+    from signoff.channels.signature_check import hmac_hex as hmac_hex
+    from signoff.channels.vendor_http import VendorAnswer as VendorAnswer
+    from signoff.channels.vendor_http import VendorErrors as VendorErrors
+    from signoff.channels.vendor_http import VendorHttp as VendorHttp
     from signoff.contracts.decision import Verdict as Verdict
     from signoff.texts.formatter import formatter_for as formatter_for
 
 _MODULES = {
+    "CardWords": "signoff.channels.outbound.card_text",
     "Channel": "signoff.channels.base",
     "Closed": "signoff.channels.envelopes",
-    "Forged": "signoff.channels.base",
+    "Forged": "signoff.channels.channel_errors",
     "Heard": "signoff.channels.envelopes",
+    "HmacSignature": "signoff.channels.signature_check",
     "Limits": "signoff.channels.outbound.card_text",
-    "Malformed": "signoff.channels.base",
+    "Malformed": "signoff.channels.channel_errors",
     "Means": "signoff.channels.base",
-    "NotDelivered": "signoff.channels.base",
+    "NotDelivered": "signoff.channels.channel_errors",
     "Notice": "signoff.channels.envelopes",
     "Options": "signoff.channels.base",
     "Raw": "signoff.channels.envelopes",
@@ -42,11 +52,17 @@ _MODULES = {
     "Reply": "signoff.channels.envelopes",
     "Sent": "signoff.channels.envelopes",
     "Status": "signoff.channels.envelopes",
+    "VendorAnswer": "signoff.channels.vendor_http",
+    "VendorErrors": "signoff.channels.vendor_http",
+    "VendorHttp": "signoff.channels.vendor_http",
     "Verdict": "signoff.contracts.decision",
     "card_words": "signoff.channels.outbound.card_text",
+    "check_same": "signoff.channels.signature_check",
+    "check_time": "signoff.channels.signature_check",
     "closing_text": "signoff.channels.outbound.receipt_text",
     "formatter_for": "signoff.texts.formatter",
-    "retry_after": "signoff.channels.outbound_http",
+    "hmac_base64": "signoff.channels.signature_check",
+    "hmac_hex": "signoff.channels.signature_check",
 }
 __all__ = [*_MODULES]
 __getattr__ = lazy_names(__name__, _MODULES)

@@ -10,14 +10,14 @@ from urllib.parse import quote
 
 from pydantic import Field
 
-from signoff.channels.base import Channel, Forged, Malformed, Means, NotDelivered, Options
+from signoff.channels.base import Channel, Means, Options
+from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.envelopes import Closed, Finding, Notice, Raw, Received, Reply, Sent
 from signoff.channels.outbound.card_text import LEAST_CHARS, Limits, card_words
 from signoff.channels.outbound.receipt_text import closing_text
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import show_code
 from signoff.formats.nearest_name import did_you_mean, shown
-from signoff.texts.formatter import formatter_for
 
 IDENTITY: Final = "{identity}"
 """Stands in the address for the person's."""
@@ -68,7 +68,7 @@ class Apprise(Channel):
 
     async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
         """See `Channel`."""
-        formatter = formatter_for(notice.person, self.means.clock())
+        formatter = self.formatter(notice.person)
         place = self._place(notice.address)
         room = max(min(place.body_maxlen - _BETWEEN, _MOST_CHARS), LEAST_CHARS)
         words = card_words(notice, formatter, how="link", limits=Limits(whole=room))
@@ -79,7 +79,7 @@ class Apprise(Channel):
 
     async def close(self, sent: Sent, closed: Closed) -> None:
         """See `Channel`. What was sent stays as it is."""
-        words = closing_text(closed, formatter_for(closed.person, self.means.clock()))
+        words = closing_text(closed, self.formatter(closed.person))
         await self._send(self._place(str(sent.handle["address"])), show_code(closed.request.code), words)
 
     async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:

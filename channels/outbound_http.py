@@ -16,7 +16,8 @@ from typing import Final, Self, TypeAlias
 
 import httpx
 
-from signoff.channels.base import NotDelivered
+from signoff.channels.channel_errors import NotDelivered
+from signoff.channels.vendor_http import retry_after
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -155,12 +156,6 @@ def is_public(address: Address) -> bool:
 def read_networks(written: Sequence[str]) -> tuple[Network, ...]:
     """Networks such as `10.0.0.0/8`. Raises `ValueError`."""
     return tuple(ip_network(each) for each in written)
-
-
-def retry_after(written: str) -> float:
-    """Seconds of a `Retry-After` header that says a number of them; 0 for anything else."""
-    # `isdigit` is true of `²` too, on which `float` fails. For a date, which RFC 9110 allows, our own pause is taken.
-    return float(written) if written.isascii() and written.isdigit() and len(written) < 8 else 0.0
 
 
 def read_date(written: str) -> datetime | None:

@@ -14,11 +14,13 @@ from urllib.parse import urlsplit
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from signoff.approvals.quorum import progress
-from signoff.channels.base import Channel, Malformed, Means, NotDelivered, Options
+from signoff.channels.base import Channel, Means, Options
+from signoff.channels.channel_errors import Malformed, NotDelivered
 from signoff.channels.envelopes import Closed, Finding, Heard, Notice, Raw, Received, Reply, Sent, Status
 from signoff.channels.outbound.card_text import card_words
 from signoff.channels.outbound_http import Answered, Outward, read_networks
-from signoff.channels.standard_webhooks import TOLERANCE_SECONDS, read_secret, signed_headers, verified_id
+from signoff.channels.signature_check import REPLAY_SECONDS
+from signoff.channels.standard_webhooks import read_secret, signed_headers, verified_id
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.frozen_model import Shape
 from signoff.texts.endings import closing_words
@@ -122,7 +124,7 @@ class Webhook(Channel):
         if not self._secrets:
             raise ConfigError("it needs a `secret`", field="secret")
         allowed = read_networks(self._options.allow_networks)
-        self._outward: Line = outward or Outward(allowed, self._options.timeout_seconds)
+        self._outward: Line = self.attach(outward or Outward(allowed, self._options.timeout_seconds))
 
     async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
         """See `Channel`."""
@@ -147,7 +149,7 @@ class Webhook(Channel):
             "channel": request.decided_channel,
             "reason": request.reason,
             "link": closed.link,
-            "text": closing_words(request, formatter_for(closed.person, self.means.clock())),
+            "text": closing_words(request, self.formatter(closed.person)),
         }
         await self._post(f"{closed.token}.closed", "approval.closed", data)
 
@@ -198,14 +200,10 @@ class Webhook(Channel):
             return [Finding(False, f"{target} does not acknowledge: {error.message}", "check `url`, and the receiver")]
         found = [Finding(True, f"{target} acknowledges what is signed")]
         apart = 0.0 if answer.at is None else abs((answer.at - now).total_seconds())
-        if apart > TOLERANCE_SECONDS / 2:
-            remedy = f"set the clocks: what is {TOLERANCE_SECONDS} s old counts as forged"
+        if apart > REPLAY_SECONDS / 2:
+            remedy = f"set the clocks: what is {REPLAY_SECONDS:.0f} s old counts as forged"
             found.append(Finding(False, f"its clock is {apart:.0f} s from ours", remedy))
         return found
-
-    async def close_down(self) -> None:
-        """See `Channel`."""
-        await self._outward.close()
 
     async def _post(self, message: str, kind: str, data: Mapping[str, Any]) -> Answered:
         now = self.means.clock()

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from signoff.testing.scripted import results as results
     from signoff.testing.scripted import say as say
     from signoff.testing.scripted import steps as steps
+    from signoff.testing.vendor import HTTP_TROUBLES as HTTP_TROUBLES
     from signoff.testing.vendor import Seen as Seen
     from signoff.testing.vendor import Vendor as Vendor
     from signoff.testing.vendor_server import served as served
 
 _MODULES = {
+    "HTTP_TROUBLES": "signoff.testing.vendor",
     "ChannelSuite": "signoff.testing.channels",
     "Completion": "signoff.contracts.completion",
     "CompletionRequest": "signoff.contracts.completion",

@@ -21,7 +21,8 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from signoff.channels.base import Channel, Forged, Malformed
+from signoff.channels.base import Channel
+from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.channel_loader import open_channels
 from signoff.channels.envelopes import Closed, Raw
 from signoff.contracts.ids import show_code
@@ -267,6 +268,23 @@ class ChannelSuite:
         assert sorted(card.to for card in rig.vendor.cards()) == sorted((rig.ana, rig.bo))
 
     @played
+    async def test_a_call_that_goes_wrong_is_made_again(self, rig: Rig) -> None:
+        """Too much, a fault, an answer that is none, a cut connection: nothing is said to be sent, and later it is."""
+        for number, trouble in enumerate(rig.vendor.troubles, 1):
+            rig.vendor.trouble = trouble
+            request = await rig.ask(number)
+            rows = [await rig.delivery(request, who) for who in ("ana", "bo")]
+            # Of one the vendor said that it takes no more, the other was then not even tried.
+            assert {row.state for row in rows} == {"planned"}, trouble
+            assert any(row.code for row in rows), trouble
+            rig.vendor.trouble = ""
+            rig.time.ahead += timedelta(minutes=11)
+            await rig.hurry()
+            await rig.carry()
+            assert (await rig.delivery(request, "bo")).state == "sent", trouble
+            assert rig.card(rig.bo).token == rows[1].token
+
+    @played
     async def test_a_card_is_closed_even_where_the_vendor_was_down_at_the_decision(self, rig: Rig) -> None:
         """Later, then."""
         request = await rig.ask()
@@ -283,9 +301,10 @@ class ChannelSuite:
     async def test_the_check_says_what_is_wrong_and_never_fails(self, rig: Rig) -> None:
         """Whether the vendor answers or not; a finding that is not well says what to do."""
         await rig.channel.check()
-        rig.vendor.trouble = "down"
-        for finding in await rig.channel.check():
-            assert finding.ok or finding.remedy
+        for trouble in ("down", *rig.vendor.troubles):
+            rig.vendor.trouble = trouble
+            for finding in await rig.channel.check():
+                assert finding.ok or finding.remedy
 
     # In.
 

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from signoff.channels.envelopes import Raw
 from signoff.contracts.decision import Verdict
-from signoff.testing.vendor import Seen, Vendor
+from signoff.testing.vendor import HTTP_TROUBLES, Seen, Trouble, Vendor
 from signoff.testing.vendor_server import served
 
 BOT_TOKEN: Final = "xoxb-fake"
@@ -60,6 +60,7 @@ class FakeSlack(Vendor):
 
     kind: ClassVar[str] = "slack"
     identities: ClassVar[tuple[str, str, str, str]] = ("T1:UANA", "T1:UBO", "T1:UCY", "T9:UNOBODY")
+    troubles: ClassVar[Sequence[Trouble]] = HTTP_TROUBLES
     busy_seconds: ClassVar[float] = 30.0
 
     def __init__(self) -> None:
@@ -284,7 +285,7 @@ class FakeSlack(Vendor):
 async def fake_slack() -> AsyncIterator[FakeSlack]:
     """A workspace that is there while the block runs."""
     slack = FakeSlack()
-    async with served(slack.app()) as url:
+    async with served(slack.app(), vendor=slack) as url:
         slack.url = url
         yield slack
 

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from signoff.channels.envelopes import Raw
 from signoff.contracts.decision import Verdict
-from signoff.testing.vendor import Seen, Vendor
+from signoff.testing.vendor import HTTP_TROUBLES, Seen, Trouble, Vendor
 from signoff.testing.vendor_server import served
 
 TOKEN: Final = "123456789:AAfake-Token_of-a-bot"
@@ -73,6 +73,7 @@ class FakeTelegram(Vendor):
 
     kind: ClassVar[str] = "telegram"
     identities: ClassVar[tuple[str, str, str, str]] = ("1001", "1002", "1003", "9999999999")
+    troubles: ClassVar[Sequence[Trouble]] = HTTP_TROUBLES
 
     url: str = ""
     polled: bool = False
@@ -334,7 +335,7 @@ class FakeTelegram(Vendor):
 async def fake_telegram(*, polled: bool = False) -> AsyncIterator[FakeTelegram]:
     """A Bot API that is there while the block runs."""
     telegram = FakeTelegram(polled=polled)
-    async with served(telegram.app()) as url:
+    async with served(telegram.app(), vendor=telegram) as url:
         telegram.url = url
         yield telegram
 

@@ -24,7 +24,7 @@ from starlette.routing import Route
 
 from signoff.channels.envelopes import Raw
 from signoff.contracts.decision import Verdict
-from signoff.testing.vendor import Seen, Told, Vendor
+from signoff.testing.vendor import HTTP_TROUBLES, Seen, Told, Trouble, Vendor
 from signoff.testing.vendor_server import served
 
 ACCOUNT: Final = "AC" + "0a" * 16
@@ -74,6 +74,7 @@ class FakeTwilio(Vendor):
     """One WhatsApp sender. Everybody has written just before it starts, but for those in `silent`."""
 
     kind: ClassVar[str] = "twilio"
+    troubles: ClassVar[Sequence[Trouble]] = HTTP_TROUBLES
     identities: ClassVar[tuple[str, str, str, str]] = (
         "whatsapp:+15550000001",
         "whatsapp:US.13491208655302741918",
@@ -367,7 +368,7 @@ class FakeSms(FakeTwilio):
 async def fake_twilio(twilio: FakeTwilio | None = None) -> AsyncIterator[FakeTwilio]:
     """A sender that is there while the block runs."""
     found = twilio or FakeTwilio()
-    async with served(found.app()) as url:
+    async with served(found.app(), vendor=found) as url:
         found.url = url
         yield found
 

@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from signoff.channels.envelopes import Raw
 from signoff.contracts.decision import Verdict
-from signoff.testing.vendor import Seen, Told, Vendor
+from signoff.testing.vendor import HTTP_TROUBLES, Seen, Told, Trouble, Vendor
 from signoff.testing.vendor_server import served
 from signoff.testing.whatsapp_schema import MESSAGE
 
@@ -71,6 +71,7 @@ class FakeWhatsApp(Vendor):
     """One number of one account. Everybody has written just before it starts, but for those in `silent`."""
 
     kind: ClassVar[str] = "whatsapp"
+    troubles: ClassVar[Sequence[Trouble]] = HTTP_TROUBLES
     identities: ClassVar[tuple[str, str, str, str]] = (
         "15550000001",
         "US.13491208655302741918",
@@ -363,7 +364,7 @@ class FakeWhatsApp(Vendor):
 async def fake_whatsapp(*, template: bool = False) -> AsyncIterator[FakeWhatsApp]:
     """A number that is there while the block runs; with `template`, its options name the approved one."""
     whatsapp = FakeWhatsApp(template=template)
-    async with served(whatsapp.app()) as url:
+    async with served(whatsapp.app(), vendor=whatsapp) as url:
         whatsapp.url = url
         yield whatsapp
 

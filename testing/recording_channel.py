@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
-from signoff.channels.base import Channel, Forged, Malformed, Means, Options
+from signoff.channels.base import Channel, Means, Options
+from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.envelopes import Closed, Heard, Notice, Raw, Received, Reply, Sent, Status
 from signoff.contracts.clock import system_clock
 

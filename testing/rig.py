@@ -8,7 +8,8 @@ from sqlalchemy import update
 
 from signoff.approvals.card import render_card
 from signoff.approvals.notifications import RequestEventKind
-from signoff.channels.base import Channel, Forged, Malformed
+from signoff.channels.base import Channel
+from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.envelopes import Notice, Raw
 from signoff.channels.inbound.processor import Hearing
 from signoff.channels.inbound.receiver import Intake

@@ -4,7 +4,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from signoff.channels.envelopes import Raw
 from signoff.contracts.clock import Clock
@@ -12,6 +12,13 @@ from signoff.contracts.decision import Verdict
 
 Told: TypeAlias = Literal["delivered", "read", "failed"]
 """What vendors tell of cards that they took."""
+Trouble: TypeAlias = Literal["", "down", "busy", "limited", "fault", "garbage", "cut"]
+"""What a vendor does in place of its work. `down`: it answers nothing, or that it cannot. `busy`: it takes no more for
+now, and says for how long. The others are played by `vendor_server.served`: a bare 429, a 500, a success that is no
+answer, a connection that is cut.
+"""
+HTTP_TROUBLES: Final[Sequence[Trouble]] = ("limited", "fault", "garbage", "cut")
+"""Those of every vendor that is called over HTTP."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +39,9 @@ class Vendor(ABC):
     """How four people are known there. The last one is a stranger."""
     writes: ClassVar[bool] = True
     """Whether people can write what they like there, beside any card."""
-    trouble: Literal["", "down", "busy"] = ""
-    """`down`: it answers nothing, or that it cannot. `busy`: it takes no more for now, and says for how long."""
+    trouble: Trouble = ""
+    troubles: ClassVar[Sequence[Trouble]] = ()
+    """What else may befall a call of it; `HTTP_TROUBLES` where it is called over HTTP and its answers are read."""
     busy_seconds: ClassVar[float] = 0.0
     """For how long it says that it is busy; 0 where it does not say."""
     clock: Clock

@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Generator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import uvicorn
+
+from signoff.testing.vendor import Vendor
 
 
 class _Quiet(uvicorn.Server):
@@ -28,9 +30,48 @@ class _Quiet(uvicorn.Server):
         yield
 
 
+def _answer(status: int, body: bytes, *, promised: int = 0, **headers: str) -> list[dict[str, Any]]:
+    head = {"content-length": str(promised or len(body)), "content-type": "application/json", **headers}
+    named = [(name.replace("_", "-").encode(), value.encode()) for name, value in head.items()]
+    start = {"type": "http.response.start", "status": status, "headers": named}
+    return [start, {"type": "http.response.body", "body": body, "more_body": promised > len(body)}]
+
+
+_TROUBLES: Final[Mapping[str, list[dict[str, Any]]]] = {
+    "limited": _answer(429, b"", retry_after="7"),
+    "fault": _answer(500, b"<html>Internal Server Error</html>"),
+    "garbage": _answer(200, b"[" * 100_000),
+    # Less than it promised: uvicorn then closes the connection in the middle of the answer.
+    "cut": _answer(200, b'{"ok": true', promised=1_000),
+}
+
+
+def troubled(app: Any, vendor: Vendor) -> Any:
+    """Returns `app` (ASGI), which answers as the vendor's `trouble` says while it has one that is not its own."""
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        told = _TROUBLES.get(vendor.trouble) if scope["type"] == "http" else None
+        if told is None:
+            await app(scope, receive, send)
+            return
+        # Read to its end: else the next request on the connection would begin with the rest of this one.
+        while (await receive()).get("more_body"):
+            pass
+        for message in told:
+            await send(message)
+
+    return answer
+
+
 @asynccontextmanager
-async def served(app: Any, *, certificate: Path | None = None, key: Path | None = None) -> AsyncIterator[str]:
-    """`app` (ASGI) at the address that is given, such as `http://127.0.0.1:40123`, until the block ends."""
+async def served(
+    app: Any, *, vendor: Vendor | None = None, certificate: Path | None = None, key: Path | None = None
+) -> AsyncIterator[str]:
+    """Serves `app` (ASGI) at the address that is given, such as `http://127.0.0.1:40123`, until the block ends.
+
+    With a `vendor` it plays that vendor's troubles of HTTP.
+    """
+    app = app if vendor is None else troubled(app, vendor)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         config = uvicorn.Config(app, log_level="error", lifespan="off", ws="none", timeout_graceful_shutdown=1)
         if certificate is not None:

@@ -9,7 +9,8 @@ from pydantic_core import PydanticSerializationError
 
 from signoff.approvals.audit_events import act
 from signoff.audit.rate_limit import Sparing
-from signoff.channels.base import Channel, Forged, Malformed
+from signoff.channels.base import Channel
+from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.envelopes import Raw, Received
 from signoff.channels.inbound.answer_parser import READ_CHARS
 from signoff.contracts.audit import AuditEntry

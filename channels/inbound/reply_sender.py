@@ -5,7 +5,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from signoff.channels.base import Channel, NotDelivered
+from signoff.channels.base import Channel
+from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import Reply
 
 TOTAL_SECONDS: Final = 25.0

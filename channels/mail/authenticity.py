@@ -6,7 +6,7 @@ A forwarder and a mailing list break signatures; such a mail decides nothing, ho
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from signoff.channels.base import Malformed
+from signoff.channels.channel_errors import Malformed
 from signoff.channels.mail.authentication_results import Result, ResultsServer
 from signoff.channels.mail.body_hash import BodyHashes
 from signoff.channels.mail.dkim_signature import Signature, flaw, holds, signatures

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from email.message import Message
 from typing import Final
 
-from signoff.channels.base import Malformed
+from signoff.channels.channel_errors import Malformed
 from signoff.channels.mail.charsets import decoded
 from signoff.channels.mail.header import Header, part_header
 

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, unquote_to_bytes
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import FormParser, parse_options_header
 
-from signoff.channels.base import Malformed
+from signoff.channels.channel_errors import Malformed
 from signoff.channels.envelopes import Raw
 
 _MAX_FIELDS: Final = 100

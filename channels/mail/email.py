@@ -11,7 +11,8 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from signoff.channels.base import Channel, Forged, Malformed, Means, Options, Take
+from signoff.channels.base import Channel, Means, Options, Take
+from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.envelopes import Closed, Finding, Notice, Raw, Received, Reply, Sent
 from signoff.channels.mail.answer import Examined, MailEar
 from signoff.channels.mail.authentication_results import ResultsServer

@@ -10,7 +10,7 @@ from email.errors import MessageError
 from email.header import decode_header
 from typing import Final
 
-from signoff.channels.base import Malformed
+from signoff.channels.channel_errors import Malformed
 from signoff.channels.mail.charsets import decoded
 
 MAX_HEADER: Final = 128 * 1024

@@ -19,7 +19,7 @@ from typing import Final
 from imap_tools import BaseMailBox, MailBox, MailBoxStartTls, MailBoxUnencrypted, MailMessageFlags
 from imap_tools.errors import ImapToolsError
 
-from signoff.channels.base import Forged, Malformed
+from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.mail.header import only_sender, part_header
 from signoff.channels.mail.options import ImapOptions
 from signoff.contracts.errors import Unavailable

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from signoff.channels.base import NotDelivered
+from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import Closed, Notice, Reply, Sent
 from signoff.channels.mail.header import plain_address
 from signoff.channels.mail.quotes import END, MARK

@@ -8,7 +8,7 @@ from typing import Any, Final
 from aiosmtpd.lmtp import LMTP
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
-from signoff.channels.base import Forged, Malformed
+from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.mail.options import LmtpOptions
 from signoff.contracts.errors import Unavailable
 

@@ -7,7 +7,7 @@ either read or `Malformed`. Whether the mail comes from whom it claims is `mail_
 from dataclasses import dataclass, replace
 from typing import Final
 
-from signoff.channels.base import Malformed
+from signoff.channels.channel_errors import Malformed
 from signoff.channels.mail.auto_reply import automatic_sign
 from signoff.channels.mail.body import Body, written_body
 from signoff.channels.mail.header import Header, mailboxes, message_ids, only_sender, shown, split_mail

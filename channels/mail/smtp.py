@@ -4,7 +4,7 @@ from typing import Final
 
 import aiosmtplib
 
-from signoff.channels.base import NotDelivered
+from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.mail.letter import Letter
 from signoff.channels.mail.options import SmtpOptions
 

@@ -18,7 +18,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from signoff.channels.base import Forged, Malformed
+from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.mail.authenticity import ProviderVerdict
 from signoff.channels.mail.raw_mail import Arrived
 

@@ -12,7 +12,8 @@ from itertools import groupby
 from typing import Final, Literal
 
 from signoff.approvals.audit_events import carried
-from signoff.channels.base import Channel, NotDelivered
+from signoff.channels.base import Channel
+from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import PARTIAL, Closed, Notice, Sent
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.clock import Clock

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import parse_qs
 
-from signoff.channels.base import Malformed
+from signoff.channels.channel_errors import Malformed
 from signoff.channels.envelopes import Heard, Raw, Received
 from signoff.channels.slack.blocks import APPROVE, DENY, REASON
 from signoff.channels.slack.text import unescaped, written_text

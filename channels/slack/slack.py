@@ -4,39 +4,30 @@ Over HTTP, Slack brings what people do to `/channels/<name>`. With an `app_token
 which needs no address that Slack can reach.
 """
 
-import hashlib
-import hmac
 import json
 import logging
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
-import httpx
 from pydantic import Field
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
-from signoff.channels.base import Channel, Forged, Malformed, Means, NotDelivered, Options, Take
+from signoff.channels.base import Channel, Means, Options, Take
+from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.envelopes import Closed, Finding, Notice, Raw, Received, Reply, Sent
 from signoff.channels.outbound.card_text import card_words
-from signoff.channels.outbound_http import retry_after
+from signoff.channels.signature_check import HmacSignature
 from signoff.channels.slack.blocks import LIMITS, card_blocks, closed_blocks, escaped, reason_view
+from signoff.channels.slack.errors import ERRORS
 from signoff.channels.slack.payloads import event, interaction, read_payload
+from signoff.channels.vendor_http import VendorHttp
 from signoff.contracts.errors import ConfigError, StoreUnavailable
 from signoff.texts.catalogue import ENGLISH
-from signoff.texts.formatter import formatter_for
 
-TOLERANCE: Final = 300
-"""Seconds between Slack's clock and ours, as its documentation says."""
 _STAMP, _SIGNATURE = "x-slack-request-timestamp", "x-slack-signature"
-_SOCKET: Final = "x-signoff-socket"
 _SECONDS: Final = 10.0
-_TOO_MANY: Final = 429
-_PASSING: Final = frozenset(
-    ("ratelimited", "rate_limited", "internal_error", "fatal_error", "service_unavailable", "request_timeout")
-)
-"""Errors of Slack's that pass by themselves."""
 _log = logging.getLogger(__name__)
 
 
@@ -63,11 +54,14 @@ class Slack(Channel):
         self._options = SlackOptions.model_validate(means.options)
         if not (self._options.signing_secret or self._options.app_token):
             raise ConfigError("it needs a `signing_secret`, or an `app_token` for Socket Mode", field="signing_secret")
-        self._client: httpx.AsyncClient | None = None
+        self._http = self.attach(VendorHttp(ERRORS))
+        self._signature = HmacSignature(
+            _SIGNATURE, (self._options.signing_secret.encode(),), "v0=", time_header=_STAMP, before="v0:{time}:"
+        )
 
     async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
         """See `Channel`."""
-        words, blocks = card_blocks(notice, formatter_for(notice.person, self.means.clock()), self.means.public_url)
+        words, blocks = card_blocks(notice, self.formatter(notice.person), self.means.public_url)
         # A conversation with a person has a name of its own, which the answer tells, and only that can be edited.
         message: dict[str, Any] = {"channel": _user(notice.address), "text": words, "blocks": blocks}
         if before is not None:
@@ -80,12 +74,12 @@ class Slack(Channel):
 
     def draws_whole(self, notice: Notice) -> bool:
         """See `Channel`."""
-        formatter = formatter_for(notice.person, self.means.clock())
+        formatter = self.formatter(notice.person)
         return card_words(notice, formatter, how="buttons", limits=LIMITS).whole
 
     async def close(self, sent: Sent, closed: Closed) -> None:
         """See `Channel`."""
-        words, blocks = closed_blocks(closed, formatter_for(closed.person, self.means.clock()))
+        words, blocks = closed_blocks(closed, self.formatter(closed.person))
         where = {"channel": sent.handle["channel"], "ts": sent.handle["ts"]}
         await self._call("chat.update", {**where, "text": words, "blocks": blocks})
 
@@ -103,27 +97,12 @@ class Slack(Channel):
             await self._call("chat.postEphemeral", {**message, "user": where["user"]})
 
     def verify(self, raw: Raw) -> None:
-        """See `Channel`. The signature is Slack's `v0`; what came by our own socket carries our own."""
-        given = raw.headers.get(_SOCKET, "")
-        if given:
-            # The header says nothing by itself, as the door lets it in too: only the key behind the mark does.
-            _same(given, self._own(raw.body))
-            return
-        stamp, secret = raw.headers.get(_STAMP, ""), self._options.signing_secret
-        # With an empty secret anybody could sign. `int` takes blanks and digits of any script, and fails on the rest.
-        if not secret or not (stamp.isascii() and stamp.isdigit() and len(stamp) < 12):
-            raise Forged("it has no signature of Slack's")
-        if abs(self.means.clock().timestamp() - int(stamp)) > TOLERANCE:
-            raise Forged("its time is not now")
-        base = b"v0:" + stamp.encode() + b":" + raw.body
-        mark = hmac.new(secret.encode(), base, hashlib.sha256).hexdigest()
-        _same(raw.headers.get(_SIGNATURE, ""), f"v0={mark}")
+        """See `Channel`. The signature is Slack's `v0`."""
+        self._signature.check(raw, self.means.clock())
 
     def parse(self, raw: Raw) -> Received:
         """See `Channel`."""
-        if raw.headers.get(_SOCKET):
-            return _enveloped(raw.body)
-        return read_payload(raw)
+        return _enveloped(raw.body) if self.is_fetched(raw) else read_payload(raw)
 
     async def listen(self, take: Take) -> None:
         """See `Channel`: by Socket Mode, where there is an `app_token`."""
@@ -155,12 +134,6 @@ class Slack(Channel):
             findings.append(Finding(True, f"Slack is to call {address} (Interactivity and Event Subscriptions)"))
         return findings
 
-    async def close_down(self) -> None:
-        """See `Channel`."""
-        if self._client is not None:
-            await self._client.aclose()
-            self._client = None
-
     async def _hear(self, socket: ClientConnection, take: Take) -> None:
         async for frame in socket:
             try:
@@ -173,9 +146,8 @@ class Slack(Channel):
             name = envelope.get("envelope_id")
             if not isinstance(name, str):
                 continue
-            body = json.dumps(envelope).encode()
             try:
-                await take(Raw(body, headers={_SOCKET: self._own(body)}, at=self.means.clock()))
+                await take(self.fetched(json.dumps(envelope).encode()))
             except StoreUnavailable:
                 # Not acknowledged, so Slack brings it again.
                 _log.warning("what came by the socket of `%s` could not be kept", self.name)
@@ -190,7 +162,8 @@ class Slack(Channel):
         if not self._is_slacks(url):
             return False
         try:
-            await self._sent(url, {**told, "response_type": "ephemeral", "replace_original": False}, {})
+            said = {**told, "response_type": "ephemeral", "replace_original": False}
+            await self._http.call("POST", url, body=said, worded=True)
         except NotDelivered as error:
             # Slack as a whole is away then, and the other way would fail as well.
             if error.again:
@@ -212,34 +185,7 @@ class Slack(Channel):
     async def _call(self, method: str, body: Mapping[str, Any], *, token: str = "") -> Mapping[str, Any]:
         """Slack's answer. Raises `NotDelivered` with Slack's own code."""
         headers = {"authorization": f"Bearer {token or self._options.token}"}
-        told = await self._sent(f"{self._options.api_url}/{method}", body, headers)
-        # Slack answers 200 to what it refuses, too.
-        if told.get("ok") is True:
-            return told
-        code = str(told.get("error") or "no_answer")[:80]
-        raise NotDelivered(f"Slack says `{code}`", code=code, again=code in _PASSING)
-
-    async def _sent(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> Mapping[str, Any]:
-        if self._client is None:
-            self._client = httpx.AsyncClient(timeout=_SECONDS, follow_redirects=False)
-        try:
-            response = await self._client.post(url, json=body, headers=dict(headers))
-        except httpx.HTTPError as error:
-            why = f"Slack cannot be reached: {type(error).__name__}"
-            raise NotDelivered(why, code="connection", again=True) from None
-        if response.status_code == _TOO_MANY:
-            # Never 0: by a pause the whole channel is left alone, and not this one card.
-            after = retry_after(response.headers.get("retry-after", "")) or 1.0
-            raise NotDelivered("Slack takes no more for now", code="ratelimited", again=True, after=after)
-        if not response.is_success:
-            again = response.is_server_error
-            raise NotDelivered(f"Slack answered {response.status_code}", code=str(response.status_code), again=again)
-        try:
-            told = response.json()
-        except ValueError:
-            # A response address answers `ok`, in words.
-            return {}
-        return told if isinstance(told, dict) else {}
+        return await self._http.call("POST", f"{self._options.api_url}/{method}", body=body, headers=headers)
 
     def _is_slacks(self, url: str) -> bool:
         """Whether an address to answer at is one of Slack's own."""
@@ -247,9 +193,6 @@ class Slack(Channel):
         parts, api = urlsplit(url), urlsplit(self._options.api_url)
         host = parts.hostname or ""
         return parts[:2] == api[:2] or (parts.scheme == "https" and host.endswith(".slack.com"))
-
-    def _own(self, body: bytes) -> str:
-        return hmac.new(self.means.secret, body, hashlib.sha256).hexdigest()
 
 
 def _enveloped(body: bytes) -> Received:
@@ -265,12 +208,6 @@ def _enveloped(body: bytes) -> Received:
 
 def _user(address: str) -> str:
     return address.rpartition(":")[2]
-
-
-def _same(given: str, right: str) -> None:
-    # In bytes: of text beyond ASCII it raises a `TypeError`, and anybody may send such a header.
-    if not hmac.compare_digest(given.encode("utf-8", "replace"), right.encode()):
-        raise Forged("its signature is not right")
 
 
 CHANNEL = Slack

@@ -4,8 +4,6 @@ With a `webhook_secret` Telegram brings what people do to `/channels/<name>`, wh
 is fetched by long polling, which needs no address that Telegram can reach.
 """
 
-import hashlib
-import hmac
 import json
 import logging
 import re
@@ -14,8 +12,10 @@ from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
-from signoff.channels.base import Channel, Forged, Malformed, Means, NotDelivered, Options, Take
+from signoff.channels.base import Channel, Means, Options, Take
+from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.envelopes import Closed, Finding, Notice, Raw, Received, Reply, Sent
+from signoff.channels.signature_check import check_same
 from signoff.channels.telegram.bot import Bot
 from signoff.channels.telegram.cards import (
     ALERT_UNITS,
@@ -28,11 +28,10 @@ from signoff.channels.telegram.cards import (
 )
 from signoff.channels.telegram.updates import ALLOWED, read_update, vendor_id
 from signoff.formats.visible_text import one_line
-from signoff.texts.formatter import formatter_for
 
 POLL_SECONDS: Final = 50
 """For how long Telegram holds back its answer while there is nothing to fetch."""
-_GIVEN, _FETCHED = "x-telegram-bot-api-secret-token", "x-signoff-fetched"
+_GIVEN: Final = "x-telegram-bot-api-secret-token"
 # Telegram has one code, 400, for this and for real refusals, so that its words have to tell them apart.
 _SAME: Final = "message is not modified"
 # Groups have negative numbers: a card there would be everybody's. A person's own is that of the chat with them.
@@ -65,7 +64,7 @@ class Telegram(Channel):
     def __init__(self, means: Means) -> None:
         super().__init__(means)
         self._options = TelegramOptions.model_validate(means.options)
-        self._bot = Bot(self._options.token, self._options.api_url)
+        self._bot = self.attach(Bot(self._options.token, self._options.api_url))
 
     async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
         """See `Channel`."""
@@ -73,7 +72,7 @@ class Telegram(Channel):
             why = "an identity of Telegram is the number of a person's account, such as 123456789"
             raise NotDelivered(why, code="address", again=False)
         chat = int(notice.address)
-        message = card_message(notice, formatter_for(notice.person, self.means.clock()), self.assurance)
+        message = card_message(notice, self.formatter(notice.person), self.assurance)
         if before is not None:
             message |= below(before.handle["message"])
         told = await self._bot.call("sendMessage", {"chat_id": chat, **message})
@@ -84,13 +83,13 @@ class Telegram(Channel):
 
     def draws_whole(self, notice: Notice) -> bool:
         """See `Channel`."""
-        formatter = formatter_for(notice.person, self.means.clock())
+        formatter = self.formatter(notice.person)
         return fitting_words(notice, formatter, self.assurance).whole
 
     async def close(self, sent: Sent, closed: Closed) -> None:
         """See `Channel`. The message is edited, and its buttons go."""
         where = {"chat_id": sent.handle["chat"], "message_id": sent.handle["message"]}
-        message = closed_message(closed, formatter_for(closed.person, self.means.clock()))
+        message = closed_message(closed, self.formatter(closed.person))
         try:
             await self._bot.call("editMessageText", {**where, **message})
         except NotDelivered as error:
@@ -108,15 +107,8 @@ class Telegram(Channel):
         await self._bot.call("sendMessage", message)
 
     def verify(self, raw: Raw) -> None:
-        """See `Channel`. Telegram shows the secret that it was given; what was fetched carries our own signature."""
-        given = raw.headers.get(_FETCHED, "")
-        if given:
-            _same(given, self._own(raw.body))
-            return
-        # Else no secret at all would be the right one.
-        if not self._options.webhook_secret:
-            raise Forged("Telegram does not call this gateway")
-        _same(raw.headers.get(_GIVEN, ""), self._options.webhook_secret)
+        """See `Channel`. Telegram shows the secret that it was given."""
+        check_same(raw.headers.get(_GIVEN, ""), self._options.webhook_secret)
 
     def parse(self, raw: Raw) -> Received:
         """See `Channel`."""
@@ -162,10 +154,6 @@ class Telegram(Channel):
             findings.append(Finding(True, f"Telegram calls {url}" if url else "what people do is fetched"))
         return findings
 
-    async def close_down(self) -> None:
-        """See `Channel`."""
-        await self._bot.close()
-
     async def _alerted(self, query: str, words: str) -> bool:
         """Whether a press is answered with all of `words`. It waits for an answer only for a while."""
         shown = cut(words, ALERT_UNITS)
@@ -179,10 +167,8 @@ class Telegram(Channel):
 
     async def _take(self, update: Any, take: Take) -> None:
         """Hand in one update. Raises `StoreUnavailable`, and then it is fetched again."""
-        body = json.dumps(update).encode()
-        headers = {_FETCHED: self._own(body), "content-type": "application/json"}
         try:
-            await take(Raw(body, headers, at=self.means.clock()))
+            await take(self.fetched(json.dumps(update).encode()))
         except (Forged, Malformed) as error:
             _log.warning("an update of `%s` cannot be read: %r", self.name, error.message)
 
@@ -193,18 +179,10 @@ class Telegram(Channel):
             "allowed_updates": ALLOWED,
         }
 
-    def _own(self, body: bytes) -> str:
-        return hmac.new(self.means.secret, body, hashlib.sha256).hexdigest()
-
 
 def _told(of: Any, name: str) -> str:
     found = of.get(name) if isinstance(of, dict) else None
     return one_line(found, _TOLD_CHARS).text if isinstance(found, str) and found else ""
-
-
-def _same(given: str, right: str) -> None:
-    if not hmac.compare_digest(given.encode("utf-8", "replace"), right.encode()):
-        raise Forged("it does not come from Telegram")
 
 
 CHANNEL = Telegram

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from signoff.channels.base import Malformed
+from signoff.channels.channel_errors import Malformed
 from signoff.channels.envelopes import Heard, Raw, Received
 from signoff.channels.telegram.cards import pressed
 

@@ -7,15 +7,15 @@ dictionary`; codes are told apart, never messages.
 from collections.abc import Mapping
 from typing import Final
 
-from signoff.channels.base import NotDelivered
+from signoff.channels.vendor_http import Code, VendorAnswer, VendorErrors
 
 OUTSIDE: Final = 63016
 """On WhatsApp: they wrote last more than 24 hours ago, so that only an approved template reaches them."""
-_PAUSES: Final[Mapping[int, float]] = {14107: 5.0, 20429: 5.0, 30001: 30.0, 63018: 5.0, 63038: 600.0}
+_PAUSES: Final[Mapping[Code, float]] = {14107: 5.0, 20429: 5.0, 30001: 30.0, 63018: 5.0, 63038: 600.0}
 """Seconds to leave Twilio alone after it said that there was too much: of the account, a number, a day."""
-_PASSING: Final = frozenset((20500, 20503, 30008, 63017))
+_PASSING: Final[frozenset[Code]] = frozenset((20500, 20503, 30008, 63017))
 """Faults on Twilio's side, which pass."""
-_SAID: Final[Mapping[int, str]] = {
+_SAID: Final[Mapping[Code, str]] = {
     20003: "the credentials are not valid; check `account_sid` and `auth_token`, and that the account is active",
     20404: "there is no such account; check `account_sid`",
     21211: "it is no number that can be written to",
@@ -52,19 +52,10 @@ _SAID: Final[Mapping[int, str]] = {
 }
 
 
-def refused(code: int | None, status: int, after: float) -> NotDelivered:
-    """What a refusal means. `status` is that of HTTP; `after` how many seconds Twilio says itself, or 0."""
-    passing = status >= 500 or status == 429
-    if code is None:
-        return NotDelivered(f"Twilio answered {status}", code=str(status), again=passing, after=after if passing else 0)
-    # What is known to be final stays so, whatever the status says.
-    again = code in _PAUSES or code in _PASSING or (code not in _SAID and passing)
-    pause = max(after, _PAUSES.get(code, 0.0))
-    return NotDelivered(meaning(code), code=str(code), again=again, after=pause if again else 0.0)
+def _code(answer: VendorAnswer) -> int | None:
+    # A message that is taken may bring the code of its failure with it.
+    code = answer.told.get("error_code" if answer.succeeded else "code")
+    return code if isinstance(code, int) and code else None
 
 
-def meaning(code: int) -> str:
-    """A code in words, and what to do where something can be done."""
-    if code in _SAID:
-        return _SAID[code]
-    return "Twilio takes no more for now" if code in _PAUSES else f"Twilio refuses it with code {code}"
+ERRORS: Final = VendorErrors("Twilio", _code, said=_SAID, pauses=_PAUSES, passing=_PASSING)

@@ -3,16 +3,14 @@
 Fields come and go without notice, so whatever comes is signed over; what is new in it means nothing.
 """
 
-import base64
-import hashlib
-import hmac
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 from urllib.parse import parse_qsl, urlsplit
 
-from signoff.channels.base import Malformed
+from signoff.channels.channel_errors import Malformed
 from signoff.channels.envelopes import Heard, Raw, Received, Status
-from signoff.channels.twilio.errors import meaning
+from signoff.channels.signature_check import hmac_base64
+from signoff.channels.twilio.errors import ERRORS
 from signoff.channels.twilio.messages import PREFIX, Via, is_address
 from signoff.channels.whatsapp.messages import pressed
 from signoff.formats.visible_text import one_line
@@ -44,7 +42,7 @@ def signature(token: str, url: str, fields: Sequence[tuple[str, str]]) -> str:
     """What Twilio puts beside a form that it posts to `url`: fields by name, those of one name by value, each once."""
     signed = url + "".join(name + value for name, value in sorted(set(fields)))
     # SHA-1 is Twilio's choice. That others find collisions of it forges no HMAC.
-    return base64.b64encode(hmac.new(token.encode(), signed.encode(), hashlib.sha1).digest()).decode()
+    return hmac_base64(token.encode(), signed.encode(), "sha1")
 
 
 def spelled(url: str) -> tuple[str, ...]:
@@ -127,5 +125,5 @@ def _status(form: Mapping[str, str], key: str) -> Status:
         vendor_id=key,
         state=known or "unknown",
         code=str(code) if code else "" if known else new,
-        told=meaning(code) if code else "",
+        told=ERRORS.meaning(code) if code else "",
     )

@@ -4,7 +4,6 @@ One channel speaks one of the two: who writes by SMS is nobody's WhatsApp, thoug
 is sent can be edited: that a request is over is a message of its own.
 """
 
-import hmac
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -13,10 +12,11 @@ from typing import Annotated, Any, ClassVar, Final, Self
 import httpx
 from pydantic import Field, StringConstraints, model_validator
 
-from signoff.channels.base import Channel, Forged, Means, NotDelivered, Options
+from signoff.channels.base import Channel, Means, Options
+from signoff.channels.channel_errors import Forged, NotDelivered
 from signoff.channels.envelopes import Closed, Finding, Notice, Raw, Received, Reply, Sent
-from signoff.channels.outbound_http import retry_after
-from signoff.channels.twilio.errors import OUTSIDE, refused
+from signoff.channels.signature_check import check_same
+from signoff.channels.twilio.errors import ERRORS, OUTSIDE
 from signoff.channels.twilio.forms import form_fields, read_form, signature, spelled
 from signoff.channels.twilio.messages import (
     PREFIX,
@@ -30,14 +30,13 @@ from signoff.channels.twilio.messages import (
     text_fields,
 )
 from signoff.channels.twilio.templates import judged
+from signoff.channels.vendor_http import VendorHttp
 from signoff.channels.whatsapp.templates import template_language
 from signoff.contracts.limits import KIB
 from signoff.formats.visible_text import one_line
-from signoff.texts.formatter import formatter_for
 
 _SIGNATURE: Final = "x-twilio-signature"
 _JSON: Final = "bodySHA256"
-_SECONDS: Final = 10.0
 _NAME_CHARS: Final = 80
 _KEPT: Final = 10_000
 """So many answers are remembered, so that who gave one is not told twice."""
@@ -90,11 +89,12 @@ class Twilio(Channel):
             self.assurance = "link"
         self._address = f"{means.public_url}/channels/{means.name}"
         self._answered: OrderedDict[tuple[str, str], None] = OrderedDict()
-        self._client: httpx.AsyncClient | None = None
+        signed_in = httpx.BasicAuth(self._options.account_sid, self._options.auth_token)
+        self._http = self.attach(VendorHttp(ERRORS, auth=signed_in))
 
     async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
         """See `Channel`. A template always may be sent; a text on WhatsApp only to who wrote within 24 hours."""
-        formatter, options = formatter_for(notice.person, self.means.clock()), self._options
+        formatter, options = self.formatter(notice.person), self._options
         if options.content_sids:
             content = template_language(options.content_sids, notice.person.locale)
             fields = template_fields(notice, formatter, self.assurance, content)
@@ -105,7 +105,7 @@ class Twilio(Channel):
 
     def draws_whole(self, notice: Notice) -> bool:
         """See `Channel`."""
-        formatter = formatter_for(notice.person, self.means.clock())
+        formatter = self.formatter(notice.person)
         return fields_draw_whole(notice, formatter, self.assurance)
 
     async def close(self, sent: Sent, closed: Closed) -> None:
@@ -114,9 +114,7 @@ class Twilio(Channel):
         if (name, to) in self._answered and closed.request.decided_by == closed.person.id:
             return
         try:
-            await self._send(
-                to, closed_fields(closed, formatter_for(closed.person, self.means.clock()), self._options.via)
-            )
+            await self._send(to, closed_fields(closed, self.formatter(closed.person), self._options.via))
         except NotDelivered as error:
             if error.code != str(OUTSIDE):
                 raise
@@ -145,11 +143,9 @@ class Twilio(Channel):
             fields = form_fields(raw.body)
         except ValueError:
             raise Forged("it is no form") from None
-        given = raw.headers.get(_SIGNATURE, "").encode("utf-8", "replace")
         called = spelled(f"{self._address}?{query}" if query else self._address)
-        marks = [signature(self._options.auth_token, url, fields).encode() for url in called]
-        if not any(hmac.compare_digest(given, mark) for mark in marks):
-            raise Forged("it is not signed as it should be")
+        marks = (signature(self._options.auth_token, url, fields) for url in called)
+        check_same(raw.headers.get(_SIGNATURE, ""), *marks)
 
     def parse(self, raw: Raw) -> Received:
         """See `Channel`."""
@@ -167,12 +163,6 @@ class Twilio(Channel):
         )
         account = Finding(status == "active", f"the account `{name}` is {status}", "see Twilio's console")
         return [account, await self._called(), *await self._templates()]
-
-    async def close_down(self) -> None:
-        """See `Channel`."""
-        if self._client is not None:
-            await self._client.aclose()
-            self._client = None
 
     async def _called(self) -> Finding:
         """Whether Twilio calls us; of WhatsApp and of services it is not asked."""
@@ -223,25 +213,7 @@ class Twilio(Channel):
 
     async def _call(self, method: str, url: str, form: Fields | None = None, **query: str) -> Mapping[str, Any]:
         """Twilio's answer. Raises `NotDelivered` with Twilio's own code."""
-        if self._client is None:
-            signed_in = httpx.BasicAuth(self._options.account_sid, self._options.auth_token)
-            self._client = httpx.AsyncClient(auth=signed_in, timeout=_SECONDS, follow_redirects=False)
-        try:
-            response = await self._client.request(method, url, data=form, params=query or None)
-        except httpx.HTTPError as error:
-            why = f"Twilio cannot be reached: {type(error).__name__}"
-            raise NotDelivered(why, code="connection", again=True) from None
-        try:
-            read = response.json()
-        except ValueError:
-            read = {}
-        told: Mapping[str, Any] = read if isinstance(read, dict) else {}
-        # A message that is taken may bring the code of its failure with it.
-        code = told.get("error_code" if response.is_success else "code")
-        if response.is_success and not code:
-            return told
-        after = retry_after(response.headers.get("retry-after", ""))
-        raise refused(code if isinstance(code, int) else None, response.status_code, after)
+        return await self._http.call(method, url, form=form, query=query)
 
 
 CHANNEL = Twilio

@@ -6,18 +6,19 @@ Codes are told apart, never titles: Meta rewords those. Its list is the Cloud AP
 from collections.abc import Mapping
 from typing import Final
 
-from signoff.channels.base import NotDelivered
+from signoff.channels.vendor_http import Code, VendorAnswer, VendorErrors
 
 OUTSIDE: Final = 131047
 """They wrote last more than 24 hours ago, so that only an approved template reaches them."""
-_PAUSES: Final[Mapping[int, float]] = {4: 60.0, 80007: 60.0, 130429: 5.0, 131056: 6.0}
+_PAUSES: Final[Mapping[Code, float]] = {4: 60.0, 80007: 60.0, 130429: 5.0, 131056: 6.0}
 """Seconds to leave Meta alone after it said that there was too much: of the app, the account, the number, one pair."""
-_PASSING: Final = frozenset((1, 2, 131000, 131016, 131057, 133004))
+_PASSING: Final[frozenset[Code]] = frozenset((1, 2, 131000, 131016, 131057, 133004))
 """Faults of Meta's own, which pass."""
-_SAID: Final[Mapping[int, str]] = {
+_SAID: Final[Mapping[Code, str]] = {
     0: "the token is not valid; renew `token`",
     3: "the token lacks a permission; it needs whatsapp_business_messaging",
-    10: "the token lacks a permission; it needs whatsapp_business_messaging",
+    # Meta has a code for each permission.
+    **dict.fromkeys((10, *range(200, 300)), "the token lacks a permission; it needs whatsapp_business_messaging"),
     33: "there is no such number; check `phone_number_id`",
     100: "Meta finds the request wrong; check `phone_number_id` and `version`",
     190: "the token has expired or is not valid; renew `token`",
@@ -37,24 +38,14 @@ _SAID: Final[Mapping[int, str]] = {
     132015: "Meta has paused the template for its quality",
     132016: "Meta has disabled the template for its quality",
 }
-_PERMISSIONS: Final = range(200, 300)
+_UNNAMED: Final = -1
+"""An error that has no code of Meta's."""
 
 
-def refused(code: int | None, status: int, after: float) -> NotDelivered:
-    """What a refusal means. `status` is that of HTTP; `after` how many seconds Meta says itself, or 0."""
-    if code is None:
-        again = status >= 500 or status == 429
-        return NotDelivered(f"Meta answered {status}", code=str(status), again=again, after=after if again else 0.0)
-    pause = max(after, _PAUSES.get(code, 0.0))
-    # What is known to be final stays so, whatever the status says.
-    again = code in _PAUSES or code in _PASSING or (code not in _SAID and (status >= 500 or status == 429))
-    return NotDelivered(meaning(code), code=str(code), again=again, after=pause if again else 0.0)
+def _code(answer: VendorAnswer) -> int | None:
+    fault = answer.told.get("error")
+    code = fault.get("code") if isinstance(fault, dict) else None
+    return code if isinstance(code, int) else None if fault is None else _UNNAMED
 
 
-def meaning(code: int) -> str:
-    """A code in words, and what to do where something can be done."""
-    if code in _PERMISSIONS:
-        code = 10
-    if code in _SAID:
-        return _SAID[code]
-    return "Meta takes no more for now" if code in _PAUSES else f"Meta refuses it with code {code}"
+ERRORS: Final = VendorErrors("Meta", _code, said=_SAID, pauses=_PAUSES, passing=_PASSING)

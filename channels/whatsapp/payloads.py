@@ -8,9 +8,9 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
-from signoff.channels.base import Malformed
+from signoff.channels.channel_errors import Malformed
 from signoff.channels.envelopes import Heard, Raw, Received, Status
-from signoff.channels.whatsapp.errors import OUTSIDE, meaning
+from signoff.channels.whatsapp.errors import ERRORS, OUTSIDE
 from signoff.channels.whatsapp.messages import pressed
 from signoff.channels.whatsapp.window import Window
 from signoff.contracts.decision import Verdict
@@ -45,7 +45,7 @@ def read_payload(raw: Raw, number: str, window: Window) -> Received:
     statuses: list[Status] = []
     for value in _values(body, number):
         for error in _maps(value, "errors"):
-            _log.warning("WhatsApp reports an error: %s", meaning(_number(error, "code")))
+            _log.warning("WhatsApp reports an error: %s", ERRORS.meaning(_number(error, "code")))
         messages, contacts = _maps(value, "messages"), _maps(value, "contacts")
         # Of several with one number the first.
         # A table, as a body may be of 3 MB: to search the contacts for each message would take time in its square.
@@ -152,7 +152,7 @@ def _status(told: Mapping[str, Any], window: Window) -> Status | None:
         vendor_id=name,
         state=known or "unknown",
         code=str(errors[0]) if errors else "" if known else new,
-        told=meaning(errors[0]) if errors else "",
+        told=ERRORS.meaning(errors[0]) if errors else "",
     )
 
 

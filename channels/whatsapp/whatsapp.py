@@ -4,19 +4,18 @@ Whoever has written within 24 hours may be sent anything; everybody else only a 
 that is sent can be edited: that a request is over is a message of its own, to whom one may be sent.
 """
 
-import hashlib
-import hmac
 import logging
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-import httpx
 from pydantic import Field
 
-from signoff.channels.base import Channel, Forged, Means, NotDelivered, Options
+from signoff.channels.base import Channel, Means, Options
+from signoff.channels.channel_errors import Forged, NotDelivered
 from signoff.channels.envelopes import Closed, Finding, Notice, Raw, Received, Reply, Sent
-from signoff.channels.outbound_http import retry_after
-from signoff.channels.whatsapp.errors import OUTSIDE, refused
+from signoff.channels.signature_check import HmacSignature, check_same
+from signoff.channels.vendor_http import VendorHttp
+from signoff.channels.whatsapp.errors import ERRORS, OUTSIDE
 from signoff.channels.whatsapp.messages import (
     Message,
     card_message,
@@ -30,10 +29,8 @@ from signoff.channels.whatsapp.payloads import read_payload
 from signoff.channels.whatsapp.templates import judged, template_language
 from signoff.channels.whatsapp.window import Window
 from signoff.formats.visible_text import one_line
-from signoff.texts.formatter import formatter_for
 
 _SIGNATURE: Final = "x-hub-signature-256"
-_SECONDS: Final = 10.0
 _CHALLENGE_CHARS: Final = 200
 _NAME_CHARS: Final = 80
 _log = logging.getLogger(__name__)
@@ -74,11 +71,13 @@ class WhatsApp(Channel):
         super().__init__(means)
         self._options = WhatsAppOptions.model_validate(means.options)
         self._window = Window()
-        self._client: httpx.AsyncClient | None = None
+        bearer = {"authorization": f"Bearer {self._options.token}"}
+        self._http = self.attach(VendorHttp(ERRORS, headers=bearer))
+        self._signature = HmacSignature(_SIGNATURE, (self._options.app_secret.encode(),), "sha256=")
 
     async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
         """See `Channel`. To whom the window may be closed the template is sent, which always may be."""
-        formatter, template = formatter_for(notice.person, self.means.clock()), self._options.template
+        formatter, template = self.formatter(notice.person), self._options.template
         about = before.vendor_id if before is not None else ""
         sent: Sent | None = None
         # Without a template it is tried all the same: who wrote before this process began is not known here.
@@ -92,7 +91,7 @@ class WhatsApp(Channel):
 
     def draws_whole(self, notice: Notice) -> bool:
         """See `Channel`."""
-        formatter = formatter_for(notice.person, self.means.clock())
+        formatter = self.formatter(notice.person)
         return draws_whole(notice, formatter, self.assurance)
 
     async def close(self, sent: Sent, closed: Closed) -> None:
@@ -100,7 +99,7 @@ class WhatsApp(Channel):
         request = closed.request
         if (request.decided_channel, request.decided_by) == (self.kind, closed.person.id):
             return
-        message = closed_message(closed, formatter_for(closed.person, self.means.clock()))
+        message = closed_message(closed, self.formatter(closed.person))
         try:
             await self._send(str(sent.handle["to"]), message, sent.vendor_id)
         except NotDelivered as error:
@@ -115,12 +114,11 @@ class WhatsApp(Channel):
     def verify(self, raw: Raw) -> None:
         """See `Channel`. Meta signs what it brings, without a time; an address it tries by a word that we chose."""
         if raw.method == "GET":
-            _same(raw.query.get("hub.verify_token", ""), self._options.verify_token)
+            check_same(raw.query.get("hub.verify_token", ""), self._options.verify_token)
             if raw.query.get("hub.mode") != "subscribe":
                 raise Forged("Meta asks nothing else")
             return
-        mark = hmac.new(self._options.app_secret.encode(), raw.body, hashlib.sha256).hexdigest()
-        _same(raw.headers.get(_SIGNATURE, ""), f"sha256={mark}")
+        self._signature.check(raw, self.means.clock())
 
     def parse(self, raw: Raw) -> Received:
         """See `Channel`."""
@@ -146,12 +144,6 @@ class WhatsApp(Channel):
             Finding(True, f"Meta is to call {address} (the webhook field `messages`)"),
         ]
         return findings + await self._templates()
-
-    async def close_down(self) -> None:
-        """See `Channel`."""
-        if self._client is not None:
-            await self._client.aclose()
-            self._client = None
 
     async def _free(self, address: str, message: Message, about: str, template: str) -> Sent | None:
         """Send what only an open window lets pass; None where it is closed and there is a template instead."""
@@ -198,31 +190,8 @@ class WhatsApp(Channel):
         self, method: str, path: str, body: Mapping[str, Any] | None = None, **query: str
     ) -> Mapping[str, Any]:
         """Meta's answer. Raises `NotDelivered` with Meta's own code."""
-        if self._client is None:
-            self._client = httpx.AsyncClient(timeout=_SECONDS, follow_redirects=False)
         url = f"{self._options.graph_url}/{self._options.version}/{path}"
-        headers = {"authorization": f"Bearer {self._options.token}"}
-        try:
-            response = await self._client.request(method, url, json=body, params=query or None, headers=headers)
-        except httpx.HTTPError as error:
-            why = f"Meta cannot be reached: {type(error).__name__}"
-            raise NotDelivered(why, code="connection", again=True) from None
-        try:
-            read = response.json()
-        except ValueError:
-            read = {}
-        told: Mapping[str, Any] = read if isinstance(read, dict) else {}
-        if response.is_success and "error" not in told:
-            return told
-        fault = told.get("error")
-        code = fault.get("code") if isinstance(fault, dict) else None
-        after = retry_after(response.headers.get("retry-after", ""))
-        raise refused(code if isinstance(code, int) else None, response.status_code, after)
-
-
-def _same(given: str, right: str) -> None:
-    if not hmac.compare_digest(given.encode("utf-8", "replace"), right.encode()):
-        raise Forged("it is not signed as it should be")
+        return await self._http.call(method, url, body=body, query=query)
 
 
 CHANNEL = WhatsApp

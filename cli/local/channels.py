@@ -13,7 +13,8 @@ from rich.text import Text
 from signoff.approvals.argument_rows import plural
 from signoff.approvals.audit_events import act
 from signoff.audit.log import AuditLog
-from signoff.channels.base import Channel, NotDelivered
+from signoff.channels.base import Channel
+from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.channel_loader import Problem, open_channels
 from signoff.channels.envelopes import Finding, Notice
 from signoff.cli.local.installation import Workplace, account, find_workplace

@@ -1,7 +1,5 @@
 """Pigeon, held to what every channel must do, against a loft on this machine."""
 
-import hashlib
-import hmac
 import itertools
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -14,13 +12,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from signoff.channels.envelopes import Raw
-from signoff.contracts.decision import Verdict
-from signoff.testing.channels import ChannelSuite
-from signoff.testing.vendor import Seen, Vendor
-from signoff.testing.vendor_server import served
+from signoff.channels import HmacSignature, Raw, Verdict
+from signoff.testing import HTTP_TROUBLES, ChannelSuite, Seen, Vendor, served
 
 TOKEN, SECRET = "a token", "a secret"
+SIGNATURE = HmacSignature("x-pigeon-signature", [SECRET.encode()], time_header="x-pigeon-time", before="{time}.")
 
 
 @dataclass
@@ -30,6 +26,7 @@ class Loft(Vendor):
     kind = "post.pigeon"
     identities = ("@ana", "@bo", "@cy", "@nobody")
     busy_seconds = 20.0
+    troubles = HTTP_TROUBLES
     url: str = ""
     messages: dict[str, dict[str, Any]] = field(default_factory=dict)
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
@@ -48,7 +45,7 @@ class Loft(Vendor):
         """One message, new or changed."""
         if self.trouble:
             busy = self.trouble == "busy"
-            return Response(status_code=429 if busy else 503, headers={"retry-after": "20"} if busy else {})
+            return JSONResponse({"error": "loft_full"} if busy else {}, status_code=429 if busy else 503)
         message = await request.json()
         if request.headers.get("authorization") != f"Bearer {TOKEN}":
             return Response(status_code=401)
@@ -76,8 +73,7 @@ class Loft(Vendor):
 
     def sign(self, body: bytes) -> Raw:
         """Any body."""
-        mark = hmac.digest(SECRET.encode(), body, hashlib.sha256).hex()
-        return Raw(body, {"x-pigeon-signature": mark, "content-type": "application/json"}, at=self.clock())
+        return Raw(body, {**SIGNATURE.sign(body, self.clock()), "content-type": "application/json"}, at=self.clock())
 
     def send(self, kind: str, **event: str) -> Raw:
         """An event."""
@@ -110,7 +106,7 @@ class Loft(Vendor):
 async def loft() -> AsyncIterator[Loft]:
     """A loft that listens."""
     vendor = Loft()
-    async with served(vendor.app()) as vendor.url:
+    async with served(vendor.app(), vendor=vendor) as vendor.url:
         yield vendor
 
 

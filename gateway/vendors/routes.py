@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from signoff.channels.base import Forged, Malformed
+from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.envelopes import Raw
 from signoff.channels.inbound.receiver import Intake
 from signoff.contracts.errors import NotFound, Unavailable

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from signoff.channels.apprise import Apprise
-from signoff.channels.base import Forged, Malformed, Means, NotDelivered
+from signoff.channels.base import Means
+from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.envelopes import Raw, Reply
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import show_code

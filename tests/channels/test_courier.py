@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import update
 
-from signoff.channels.base import NotDelivered
+from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import Closed, Notice
 from signoff.channels.outbound.dispatcher import ASIDE, Courier
 from signoff.channels.outbound.sender import LONGEST_PAUSE, Supplies

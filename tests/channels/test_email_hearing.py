@@ -7,7 +7,7 @@ import pytest
 from mail_desk import APPROVALS, BO, NOW, OTHER, TOKEN, mail_desk
 from mail_kit import Delivered, judged, replied, signed, written
 
-from signoff.channels.base import Forged
+from signoff.channels.channel_errors import Forged
 from signoff.channels.envelopes import Heard, Raw, Received, Reply
 from signoff.channels.mail.answer import UNNAMED
 from signoff.channels.mail.reply_addresses import ReplyAddresses

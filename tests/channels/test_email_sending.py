@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from mail_kit import Relay, relay
 
-from signoff.channels.base import NotDelivered
+from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.mail.letter import Letter
 from signoff.channels.mail.options import SmtpOptions
 from signoff.channels.mail.smtp import knock, send

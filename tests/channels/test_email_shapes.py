@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 from mail_desk import BO, NOW, TOKEN, Desk, mail_desk
 from mail_kit import replied, signed
 
-from signoff.channels.base import Forged, Malformed
+from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.envelopes import Raw, Received
 from signoff.channels.mail import delivery_formats
 from signoff.channels.mail.options import MailWebhookOptions

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mail_desk import APPROVALS, BO, LINK, NOW, TOKEN, Desk, a_closing, a_notice, mail_desk
 from mail_kit import Delivered
 
-from signoff.channels.base import NotDelivered
+from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import Reply, Sent
 from signoff.channels.inbound.answer_parser import Sender, read
 from signoff.channels.mail.letter import Stationery

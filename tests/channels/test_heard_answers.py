@@ -14,7 +14,7 @@ from sqlalchemy import update
 
 from signoff.approvals.audit_events import carried
 from signoff.audit.log import AuditLog
-from signoff.channels.base import Forged, Malformed, NotDelivered
+from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.envelopes import Raw, Reply
 from signoff.channels.inbound.answer_parser import Sender, read
 from signoff.channels.inbound.processor import AT_ONCE, Hearing, backoff

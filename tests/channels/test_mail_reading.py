@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mail_corpus import MAILS, TO, Reply, comment, first_line, mail, parted, read_by, replies, work
 
-from signoff.channels.base import Malformed
+from signoff.channels.channel_errors import Malformed
 from signoff.channels.mail.quotes import newly_written
 from signoff.channels.mail.reply_reader import MAX_MAIL, MailSaid, read_mail
 

@@ -18,8 +18,9 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from signoff.channels.base import NotDelivered
-from signoff.channels.outbound_http import Outward, Resolve, is_public, read_date, read_networks, resolved, retry_after
+from signoff.channels.channel_errors import NotDelivered
+from signoff.channels.outbound_http import Outward, Resolve, is_public, read_date, read_networks, resolved
+from signoff.channels.vendor_http import retry_after
 from signoff.testing.vendor_server import served
 
 HOME = read_networks(["127.0.0.0/8"])

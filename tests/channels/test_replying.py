@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from signoff.channels.base import NotDelivered
+from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import Reply
 from signoff.channels.inbound import reply_sender
 from signoff.channels.inbound.processor import CLAIMED, Hearing

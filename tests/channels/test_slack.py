@@ -12,7 +12,8 @@ from slack_sdk.models.blocks import Block as SlackBlock
 from slack_sdk.models.views import View
 from websockets.asyncio.server import ServerConnection, serve
 
-from signoff.channels.base import Forged, Malformed, Means, NotDelivered
+from signoff.channels.base import Means
+from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.envelopes import Raw, Received
 from signoff.channels.slack.payloads import event, interaction, read_payload
 from signoff.channels.slack.slack import Slack
@@ -142,8 +143,8 @@ def test_slacks_own_example_of_a_signature_is_right() -> None:
         {"x-slack-request-timestamp": "١٥٣١٤٢٠٦١٨", "x-slack-signature": "v0=1"},
         {"x-slack-request-timestamp": "9" * 400, "x-slack-signature": "v0=1"},
         {"x-slack-request-timestamp": "1531420618", "x-slack-signature": "v0=ä\ud800"},
-        {"x-signoff-socket": "ä"},
-        {"x-signoff-socket": ""},
+        {"x-signoff-fetched": "ä"},
+        {"x-signoff-fetched": ""},
     ],
 )
 def test_what_no_signature_can_be_is_forged_and_nothing_worse(headers: dict[str, str]) -> None:

@@ -12,7 +12,8 @@ from starlette.routing import Route
 from test_courier import BO, request
 
 from signoff.approvals.card import render_card
-from signoff.channels.base import Means, NotDelivered
+from signoff.channels.base import Means
+from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import Notice, Reply
 from signoff.channels.slack.blocks import TEXT_CHARS, card_blocks
 from signoff.channels.slack.slack import Slack

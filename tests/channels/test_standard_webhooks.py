@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks.webhooks import Webhook
 
-from signoff.channels.base import Forged
+from signoff.channels.channel_errors import Forged
 from signoff.channels.standard_webhooks import read_secret, signed_headers, verified_id
 from signoff.contracts.errors import ConfigError
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from signoff.channels.base import Forged, Malformed, Means, NotDelivered, Take
+from signoff.channels.base import Means, Take
+from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.channel_loader import read_options
 from signoff.channels.envelopes import Closed, Raw, Received, Reply, Sent
 from signoff.channels.telegram.bot import Bot

@@ -12,13 +12,15 @@ import pytest
 from documents import page
 from pydantic import ValidationError
 
-from signoff.channels.base import Forged, Malformed, Means, NotDelivered
+from signoff.channels.base import Means
+from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.envelopes import Raw, Reply
-from signoff.channels.twilio.errors import meaning, refused
+from signoff.channels.twilio.errors import ERRORS
 from signoff.channels.twilio.forms import read_form, signature, spelled
 from signoff.channels.twilio.messages import is_address, text_fields
 from signoff.channels.twilio.templates import judged
 from signoff.channels.twilio.twilio import Twilio
+from signoff.channels.vendor_http import VendorAnswer
 from signoff.channels.whatsapp.messages import units
 from signoff.contracts.ids import show_code
 from signoff.testing.channels import ChannelSuite, played
@@ -175,7 +177,7 @@ class TestWhatsApp(ChannelSuite):
         assert (await rig.delivery(request, "bo")).state == "sent"
         await rig.hear(*fake(rig).late)
         row = await rig.delivery(request, "bo")
-        assert (row.state, row.code, row.told) == ("failed", "63016", meaning(63016))
+        assert (row.state, row.code, row.told) == ("failed", "63016", ERRORS.meaning(63016))
 
     @played
     async def test_the_same_refused_at_once(self, rig: Rig) -> None:
@@ -387,7 +389,7 @@ def test_what_is_about_no_message_is_malformed(fields: dict[str, str]) -> None:
     ("told", "code", "known"),
     [
         ("queued", "", ("sent", "", "")),
-        ("undelivered", "30005", ("failed", "30005", meaning(30005))),
+        ("undelivered", "30005", ("failed", "30005", ERRORS.meaning(30005))),
         ("failed", "odd", ("failed", "", "")),
         ("canceled", "", ("failed", "", "")),
         ("read", "", ("read", "", "")),
@@ -419,10 +421,14 @@ def test_each_state_is_told_once(told: str, code: str, known: tuple[str, str, st
 )
 def test_codes_are_told_apart(code: int | None, status: int, again: bool, after: float) -> None:
     """Who has to do something is told what; what passes is tried again, and a busy Twilio is left alone."""
-    error = refused(code, status, 0.0)
+    told = {} if code is None else {"code": code}
+    error = ERRORS.refusal(VendorAnswer(status, told))
+    assert error is not None
     assert (error.code, error.again, error.after) == (str(code or status), again, after)
     assert error.message
-    assert refused(code, status, 900.0).after == (900.0 if again else 0.0)
+    later = ERRORS.refusal(VendorAnswer(status, told, 900.0))
+    assert later is not None
+    assert later.after == (900.0 if again else 0.0)
 
 
 async def test_what_twilio_refuses_is_told_by_its_code() -> None:

@@ -14,7 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from signoff.channels.base import Forged, Malformed, Means, NotDelivered
+from signoff.channels.base import Means
+from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.envelopes import Closed, Notice, Raw
 from signoff.channels.outbound_http import Answered
 from signoff.channels.standard_webhooks import read_secret, signed_headers
@@ -24,7 +25,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Verdict
 from signoff.contracts.person import Person, Principal
 from signoff.testing.channels import ChannelSuite
-from signoff.testing.vendor import Seen, Vendor
+from signoff.testing.vendor import Seen, Trouble, Vendor
 from signoff.testing.vendor_server import served
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -37,6 +38,8 @@ class Receiver(Vendor):
 
     kind: ClassVar[str] = "webhook"
     identities: ClassVar[tuple[str, str, str, str]] = ("U-ana", "U-bo", "U-cy", "U-nobody")
+    # Of what a receiver answers the head alone is read.
+    troubles: ClassVar[Sequence[Trouble]] = ("limited", "fault")
     busy_seconds: ClassVar[float] = 30.0
 
     def __init__(self) -> None:
@@ -149,7 +152,7 @@ class Receiver(Vendor):
 async def receiving() -> AsyncIterator[Receiver]:
     """A receiver that listens."""
     receiver = Receiver()
-    async with served(receiver.app()) as url:
+    async with served(receiver.app(), vendor=receiver) as url:
         receiver.url = f"{url}/hook"
         yield receiver
 

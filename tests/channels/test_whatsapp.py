@@ -12,9 +12,11 @@ from documents import page
 from mail_corpus import work
 from pydantic import ValidationError
 
-from signoff.channels.base import Forged, Malformed, Means, NotDelivered
+from signoff.channels.base import Means
+from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.envelopes import Raw, Received, Reply
-from signoff.channels.whatsapp.errors import meaning, refused
+from signoff.channels.vendor_http import VendorAnswer
+from signoff.channels.whatsapp.errors import ERRORS
 from signoff.channels.whatsapp.messages import TITLE_CHARS, plain, pressed, recipient, text_message, units
 from signoff.channels.whatsapp.payloads import read_payload
 from signoff.channels.whatsapp.templates import judged, template_language
@@ -137,7 +139,7 @@ class TestWhatsApp(ChannelSuite):
         failed = fake(rig).reported(fake(rig).bubble(rig.card(rig.bo)), "failed", 131026)
         await rig.hear(fake(rig).brought(failed))
         row = await rig.delivery(request, "bo")
-        assert (row.state, row.code, row.told) == ("failed", "131026", meaning(131026))
+        assert (row.state, row.code, row.told) == ("failed", "131026", ERRORS.meaning(131026))
 
     @played
     async def test_all_of_a_batch_is_heard(self, rig: Rig) -> None:
@@ -394,15 +396,19 @@ def test_what_is_no_object_is_malformed(body: bytes) -> None:
         (999, 500, True, 0.0),
         (None, 503, True, 0.0),
         (None, 404, False, 0.0),
-        (None, 429, True, 0.0),
+        (None, 429, True, 1.0),
     ],
 )
 def test_codes_are_told_apart(code: int | None, status: int, again: bool, after: float) -> None:
     """Who has to do something is told what; what passes is tried again, and a busy Meta is left alone."""
-    error = refused(code, status, 0.0)
+    told = {} if code is None else {"error": {"code": code}}
+    error = ERRORS.refusal(VendorAnswer(status, told))
+    assert error is not None
     assert (error.code, error.again, error.after) == (str(code or (0 if code == 0 else status)), again, after)
     assert error.message
-    assert refused(code, status, 300.0).after == (300.0 if again else 0.0)
+    later = ERRORS.refusal(VendorAnswer(status, told, 300.0))
+    assert later is not None
+    assert later.after == (300.0 if again else 0.0)
 
 
 async def test_each_code_of_metas_is_the_deliverys() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from documents import ROOT, page
 
-from signoff.channels.base import NotDelivered
+from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import Closed, Notice, Raw, Received, Reply, Sent
 from signoff.registry.import_reference import extend_path
 
@@ -187,7 +187,7 @@ def test_the_guide_shows_the_example_to_the_letter() -> None:
     for name in ("post/pigeon.py", "test_pigeon.py"):
         text = (FOLDER / name).read_text(encoding="utf-8")
         assert f"```python\n# examples/pigeon/{name}\n{text}```" in guide
-    assert len((FOLDER / "post" / "pigeon.py").read_text(encoding="utf-8").splitlines()) < 110
+    assert len((FOLDER / "post" / "pigeon.py").read_text(encoding="utf-8").splitlines()) < 120
 
 
 def test_the_guide_names_every_test_of_the_suite() -> None:

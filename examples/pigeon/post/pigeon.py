@@ -1,21 +1,40 @@
 """Pigeon, a chat with buttons. This module, its test and its entry in the manifest are all that a channel is."""
 
-import hashlib
-import hmac
 from collections.abc import Mapping
 from typing import Any
 
-import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from signoff.channels.base import Channel, Forged, Malformed, Means, NotDelivered, Options
-from signoff.channels.envelopes import Closed, Heard, Notice, Raw, Received, Reply, Sent, Status
-from signoff.channels.outbound.card_text import Limits, card_words
-from signoff.channels.outbound.receipt_text import closing_text
-from signoff.channels.outbound_http import retry_after
-from signoff.texts.formatter import formatter_for
+from signoff.channels import (
+    CardWords,
+    Channel,
+    Closed,
+    Heard,
+    HmacSignature,
+    Limits,
+    Malformed,
+    Means,
+    Notice,
+    Options,
+    Raw,
+    Received,
+    Reply,
+    Sent,
+    Status,
+    VendorErrors,
+    VendorHttp,
+    card_words,
+    closing_text,
+)
 
 FIELDS = TypeAdapter(dict[str, str])
+ERRORS = VendorErrors(
+    "Pigeon",
+    lambda answer: answer.told.get("error"),
+    said={"no_such_bird": "nobody of that name has a pigeon; check the identity"},
+    pauses={"loft_full": 20.0},
+)
+"""Its error codes: which are final, and after which it is left alone. All else is told by the status of HTTP."""
 
 
 class PigeonOptions(Options):
@@ -36,12 +55,15 @@ class Pigeon(Channel):
 
     def __init__(self, means: Means) -> None:
         super().__init__(means)
-        self._options = PigeonOptions.model_validate(means.options)
+        options = self._options = PigeonOptions.model_validate(means.options)
+        self._http = self.attach(VendorHttp(ERRORS, headers={"authorization": f"Bearer {options.token}"}))
+        self._signature = HmacSignature(
+            "x-pigeon-signature", [options.secret.encode()], time_header="x-pigeon-time", before="{time}."
+        )
 
     async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
         """A card with two buttons. A reminder stands below it and has none: only one message is to be closed."""
-        formatter = formatter_for(notice.person, self.means.clock())
-        words = card_words(notice, formatter, how="buttons", assurance=self.assurance, limits=Limits(whole=4_000))
+        words = self._words(notice)
         message = {"to": notice.address, "text": words.text, "token": notice.token, "buttons": {}}
         if before is not None:
             message["below"] = before.vendor_id
@@ -53,13 +75,11 @@ class Pigeon(Channel):
 
     def draws_whole(self, notice: Notice) -> bool:
         """As `deliver` writes it: of a card that is not whole no yes is taken."""
-        formatter = formatter_for(notice.person, self.means.clock())
-        limits = Limits(whole=4_000)
-        return card_words(notice, formatter, how="buttons", assurance=self.assurance, limits=limits).whole
+        return self._words(notice).whole
 
     async def close(self, sent: Sent, closed: Closed) -> None:
         """The card says how it ended, and loses its buttons."""
-        words = closing_text(closed, formatter_for(closed.person, self.means.clock()))
+        words = closing_text(closed, self.formatter(closed.person))
         await self._ask("PATCH", f"/messages/{sent.vendor_id}", {"text": words, "buttons": {}})
 
     async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:
@@ -67,11 +87,8 @@ class Pigeon(Channel):
         await self._ask("POST", "/messages", {"to": where["to"], "text": reply.text, "token": "", "buttons": {}})
 
     def verify(self, raw: Raw) -> None:
-        """Over the bytes as they came, in constant time, and only of plain ASCII: anything else would raise."""
-        given, secret = raw.headers.get("x-pigeon-signature", ""), self._options.secret.encode()
-        wanted = hmac.digest(secret, raw.body, hashlib.sha256).hex()
-        if not given.isascii() or not hmac.compare_digest(given, wanted):
-            raise Forged("the signature is not the vendor's")
+        """Signed are the time and the body."""
+        self._signature.check(raw, self.means.clock())
 
     def parse(self, raw: Raw) -> Received:
         """What the vendor tells of: a button, a message, a state. What is new to us is left out."""
@@ -90,17 +107,12 @@ class Pigeon(Channel):
         except (ValidationError, KeyError):
             raise Malformed("not what a pigeon brings") from None
 
+    def _words(self, notice: Notice) -> CardWords:
+        formatter, limits = self.formatter(notice.person), Limits(whole=4_000)
+        return card_words(notice, formatter, how="buttons", assurance=self.assurance, limits=limits)
+
     async def _ask(self, method: str, path: str, message: Mapping[str, Any]) -> str:
-        token = {"authorization": f"Bearer {self._options.token}"}
-        try:
-            async with httpx.AsyncClient(base_url=self._options.url, headers=token, timeout=10) as http:
-                told = await http.request(method, path, json=message)
-        except httpx.TransportError as error:
-            raise NotDelivered(f"no pigeon flies: {type(error).__name__}", code="connection", again=True) from None
-        if told.status_code < 300:
-            return str(told.json()["id"])
-        again, after = told.status_code == 429 or told.status_code >= 500, told.headers.get("retry-after", "")
-        raise NotDelivered("refused", code=str(told.status_code), again=again, after=retry_after(after))
+        return str((await self._http.call(method, self._options.url + path, body=message))["id"])
 
 
 CHANNEL = Pigeon

@@ -1,0 +1,120 @@
+"""Checks of who sent a request: what is forged is refused whatever it holds, and nothing but `Forged` comes out."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from signoff.channels.base import FETCHED
+from signoff.channels.channel_errors import Forged
+from signoff.channels.envelopes import Raw
+from signoff.channels.signature_check import HmacSignature, check_same, check_time, hmac_base64, hmac_hex, is_same
+from signoff.testing.recording_channel import recording_channel
+
+NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
+TIMED = HmacSignature("x-mark", (b"new", b"old"), "v0=", time_header="x-time", before="v0:{time}:")
+BARE = HmacSignature("x-mark", (b"new",))
+
+
+def raw(signature: HmacSignature, body: bytes = b"{}", at: datetime = NOW, **headers: str) -> Raw:
+    """A request that is signed, with other headers over its own."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Raw(body, {**signature.sign(body, at), **named})
+
+
+def test_an_hmac_is_the_published_one() -> None:
+    """RFC 4231, test case 2, and RFC 2202, test case 2."""
+    key, content = b"Jefe", b"what do ya want for nothing?"
+    assert hmac_hex(key, content).startswith("5bdcc146bf60754e6a042426089575c7")
+    assert hmac_hex(key, content, "sha1") == "effcdf6ae5eb2fa2d27416d5f184df9c259a7c79"
+    assert hmac_base64(key, content, "sha1") == "7/zfauXrL6LSdBbV8YTfnCWafHk="
+
+
+@pytest.mark.parametrize("signature", [TIMED, BARE])
+def test_what_is_signed_is_taken_as_it_is_and_no_other(signature: HmacSignature) -> None:
+    """Not with a byte more, another header, another secret or none."""
+    signature.check(raw(signature), NOW)
+    others = HmacSignature(signature.header, (b"else",), signature.prefix, signature.time_header, signature.before)
+    for forged in (
+        Raw(b"{} ", raw(signature).headers),
+        Raw(b"{}"),
+        raw(signature, x_mark=""),
+        raw(signature, x_mark="ä" * 9),
+        raw(signature, x_mark=raw(signature).headers["x-mark"].upper()),
+        raw(others),
+    ):
+        with pytest.raises(Forged):
+            signature.check(forged, NOW)
+
+
+def test_an_old_secret_is_taken_while_it_is_known() -> None:
+    """Either signs while a secret is replaced."""
+    old = HmacSignature("x-mark", (b"old",), "v0=", time_header="x-time", before="v0:{time}:")
+    TIMED.check(raw(old), NOW)
+
+
+@pytest.mark.parametrize("secrets", [(), (b"",), (b"", b"")])
+def test_without_a_secret_everything_is_forged(secrets: tuple[bytes, ...]) -> None:
+    """With an empty one anybody could sign."""
+    empty = HmacSignature("x-mark", (b"",))
+    with pytest.raises(Forged):
+        HmacSignature("x-mark", secrets).check(raw(empty), NOW)
+
+
+@pytest.mark.parametrize(("seconds", "taken"), [(300, True), (301, False), (-300, True), (-301, False)])
+def test_what_is_too_old_or_too_new_is_forged(seconds: int, taken: bool) -> None:
+    """Though it is signed: it may be a repetition, either way."""
+    request = raw(TIMED, at=NOW - timedelta(seconds=seconds))
+    if taken:
+        TIMED.check(request, NOW)
+    else:
+        with pytest.raises(Forged):
+            TIMED.check(request, NOW)
+
+
+def test_a_time_that_was_not_signed_is_forged() -> None:
+    """Who has one message cannot date it anew."""
+    old = raw(TIMED, at=NOW - timedelta(hours=1))
+    with pytest.raises(Forged):
+        TIMED.check(Raw(old.body, {**old.headers, "x-time": str(int(NOW.timestamp()))}), NOW)
+
+
+@pytest.mark.parametrize("stamp", ["", " 1", "1 ", "+1", "1.0", "²", "١٢٣", "9" * 13, "9" * 5_000, "\udcff", b"\xff"])
+def test_a_time_that_is_none_is_forged(stamp: str | bytes) -> None:
+    """Blanks, signs, digits of any script, too many of them, half characters."""
+    with pytest.raises(Forged):
+        check_time(stamp, NOW)
+
+
+@given(st.text(), st.text())
+def test_any_texts_can_be_compared(given: str, right: str) -> None:
+    """Nothing raises, and nothing empty is right."""
+    assert is_same(given, right) == (
+        bool(right) and given.encode("utf-8", "replace") == right.encode("utf-8", "replace")
+    )
+
+
+def test_one_of_several_is_enough() -> None:
+    """And none is not."""
+    check_same("b", "a", "b")
+    with pytest.raises(Forged):
+        check_same("b")
+
+
+def test_what_a_channel_fetched_itself_is_known_by_its_mark() -> None:
+    """Its own alone: not another channel's, not of other words, and nobody's who only knows the header."""
+    ours, theirs = recording_channel("ours"), recording_channel("theirs")
+    fetched = ours.fetched(b'{"a": 1}')
+    assert ours.is_fetched(fetched)
+    assert not ours.is_fetched(Raw(fetched.body, {FETCHED: ""}))
+    for forged in (
+        Raw(b"{}", fetched.headers),
+        Raw(fetched.body, {FETCHED: "0" * 64}),
+        Raw(fetched.body, {FETCHED: hmac_hex(ours.means.secret, fetched.body)}),
+    ):
+        with pytest.raises(Forged):
+            ours.is_fetched(forged)
+    if theirs.means.secret != ours.means.secret:
+        with pytest.raises(Forged):
+            theirs.is_fetched(fetched)

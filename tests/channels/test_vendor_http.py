@@ -1,0 +1,166 @@
+"""The HTTP client of channels: whatever a vendor answers is an object, or one refusal that says what to do."""
+
+import asyncio
+import gzip
+from collections.abc import AsyncIterator
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from signoff.channels import vendor_http
+from signoff.channels.base import Channel
+from signoff.channels.channel_errors import NotDelivered
+from signoff.channels.vendor_http import VendorAnswer, VendorErrors, VendorHttp, retry_after
+from signoff.testing.recording_channel import recording_channel
+from signoff.testing.vendor_server import served
+
+ERRORS = VendorErrors(
+    "Acme",
+    lambda answer: answer.told.get("code"),
+    said={7: "correct the address"},
+    pauses={8: 20.0},
+    passing=frozenset((9,)),
+)
+
+
+async def place(request: Request) -> Response:
+    """Answers as the path says."""
+    kind = request.path_params["kind"]
+    if kind == "echo":
+        told = {"body": (await request.body()).decode(), "token": request.headers.get("authorization", "")}
+        return JSONResponse(told | {"path": request.url.path, "query": request.url.query})
+    if kind == "slow":
+        return StreamingResponse(drops())
+    if kind == "endless":
+        return Response(gzip.compress(b" " * 1_000_000), headers={"content-encoding": "gzip"})
+    if kind == "moved":
+        return Response(status_code=302, headers={"location": "/echo"})
+    told = {"list": b"[]", "words": b"ok", "deep": b"[" * 100_000, "empty": b""}
+    return Response(told[kind])
+
+
+async def drops() -> AsyncIterator[bytes]:
+    """A byte now and then, without end."""
+    while True:
+        yield b" "
+        await asyncio.sleep(0.02)
+
+
+APP = Starlette(routes=[Route("/{kind}", place, methods=["GET", "POST"])])
+
+
+async def refused(http: VendorHttp, url: str, **how: bool) -> NotDelivered:
+    """How a call is refused."""
+    with pytest.raises(NotDelivered) as caught:
+        await http.call("GET", url, **how)
+    await http.close()
+    return caught.value
+
+
+async def test_a_call_brings_what_it_is_given_and_what_is_answered() -> None:
+    """JSON, a form, a query, headers of the client and of the call, and a path that the address does not show."""
+    async with served(APP) as url:
+        http = VendorHttp(ERRORS, headers={"authorization": "Bearer a"})
+        told = await http.call("POST", f"{url}/echo", body={"a": 1}, query={"b": "2"})
+        assert (told["body"].replace(" ", ""), told["query"], told["token"]) == ('{"a":1}', "b=2", "Bearer a")
+        form = await http.call("POST", f"{url}/echo", form={"a": "1"}, headers={"authorization": "Bearer b"})
+        assert (form["body"], form["token"]) == ("a=1", "Bearer b")
+        assert (await http.call("GET", f"{url}/shown", target="/echo"))["path"] == "/echo"
+        await http.close()
+        assert (await http.call("GET", f"{url}/echo"))["body"] == ""
+        await http.close()
+
+
+@pytest.mark.parametrize("kind", ["list", "words", "deep", "empty", "endless"])
+async def test_a_success_that_is_no_object_is_tried_again(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is of something in between, such as a proxy; nothing of it may pass for what the vendor said."""
+    monkeypatch.setattr(vendor_http, "ANSWER_BYTES", 200_000)
+    async with served(APP) as url:
+        error = await refused(VendorHttp(ERRORS), f"{url}/{kind}")
+        assert (error.code, error.again) == ("no_answer", True)
+        # Unless it is asked for as words.
+        http = VendorHttp(ERRORS)
+        assert await http.call("GET", f"{url}/{kind}", worded=True) == {}
+        await http.close()
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    """It would take the token along."""
+    async with served(APP) as url:
+        error = await refused(VendorHttp(ERRORS), f"{url}/moved")
+    assert (error.code, error.again) == ("302", False)
+
+
+async def test_a_slow_vendor_is_left_when_its_time_is_over() -> None:
+    """Though a byte comes now and then; nobody there is told the same way, without the address."""
+    async with served(APP) as url:
+        late = await refused(VendorHttp(ERRORS, seconds=0.2), f"{url}/slow")
+    nobody = await refused(VendorHttp(ERRORS), "http://127.0.0.1:9/secret-path")
+    for error in (late, nobody):
+        assert (error.code, error.again) == ("connection", True)
+        assert error.message.startswith("Acme cannot be reached: ")
+        assert "secret-path" not in error.message
+
+
+@pytest.mark.parametrize(
+    ("status", "told", "after", "found"),
+    [
+        (200, {}, 0.0, None),
+        (200, {"code": 7}, 9.0, ("correct the address", "7", False, 0.0)),
+        (503, {"code": 7}, 9.0, ("correct the address", "7", False, 0.0)),
+        (429, {"code": 8}, 0.0, ("Acme takes no more for now", "8", True, 20.0)),
+        (429, {"code": 8}, 90.0, ("Acme takes no more for now", "8", True, 90.0)),
+        (200, {"code": 9}, 0.0, ("Acme refuses it with code 9", "9", True, 0.0)),
+        (400, {"code": 10}, 9.0, ("Acme refuses it with code 10", "10", False, 0.0)),
+        (500, {"code": 10}, 9.0, ("Acme refuses it with code 10", "10", True, 9.0)),
+        (429, {}, 0.0, ("Acme takes no more for now", "429", True, 1.0)),
+        (503, {}, 30.0, ("Acme answered 503", "503", True, 30.0)),
+        (404, {}, 30.0, ("Acme answered 404", "404", False, 0.0)),
+    ],
+)
+def test_a_refusal_is_what_the_table_says(
+    status: int, told: dict[str, int], after: float, found: tuple[str, str, bool, float] | None
+) -> None:
+    """What is final stays so; where there was too much nothing is asked for a while."""
+    error = ERRORS.refusal(VendorAnswer(status, told, after))
+    assert (None if error is None else (error.message, error.code, error.again, error.after)) == found
+
+
+def test_a_vendor_may_have_words_and_a_pause_of_its_own() -> None:
+    """Where its codes alone do not say enough."""
+    wordy = VendorErrors(
+        "Acme",
+        lambda answer: "odd",
+        words=lambda answer: f"Acme says {answer.told['why']}",
+        after_of=lambda answer: float(answer.told["wait"]),
+    )
+    error = wordy.refusal(VendorAnswer(500, {"why": "no", "wait": 5}))
+    assert error is not None
+    assert (error.message, error.code, error.again, error.after) == ("Acme says no", "odd", True, 5.0)
+
+
+@pytest.mark.parametrize(("written", "seconds"), [("30", 30.0), ("", 0.0), ("²", 0.0), ("-1", 0.0), ("9" * 8, 0.0)])
+def test_a_pause_is_read_where_it_is_one(written: str, seconds: float) -> None:
+    """Anything else says nothing."""
+    assert retry_after(written) == seconds
+
+
+async def test_a_channel_closes_what_it_attached() -> None:
+    """Each connection, whichever channel it is."""
+    closed: list[str] = []
+
+    class Held:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        async def close(self) -> None:
+            closed.append(self.name)
+
+    channel: Channel = recording_channel("chat")
+    assert channel.attach(Held("a")).name == "a"
+    channel.attach(Held("b"))
+    await channel.close_down()
+    assert closed == ["a", "b"]
