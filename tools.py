@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from signoff.registry.registry import ToolRegistry as ToolRegistry
     from signoff.registry.results.annotated_record import AnnotatedRecord as AnnotatedRecord
     from signoff.registry.results.annotated_record import Annotations as Annotations
-    from signoff.registry.results.annotated_record import Field as Field
+    from signoff.registry.results.annotated_record import RecordField as RecordField
     from signoff.registry.results.destinations import Delivery as Delivery
     from signoff.registry.results.destinations import Undelivered as Undelivered
     from signoff.registry.results.reducers import BUILT_IN as BUILT_IN
@@ -36,12 +36,12 @@ _MODULES = {
     "Correction": "signoff.registry.hooks",
     "Delivery": "signoff.registry.results.destinations",
     "DidNotHappen": "signoff.registry.hooks",
-    "Field": "signoff.registry.results.annotated_record",
     "Happened": "signoff.registry.hooks",
     "HookContext": "signoff.registry.hooks",
     "Permission": "signoff.registry.hooks",
     "ProbeAnswer": "signoff.registry.hooks",
     "ProposedCall": "signoff.policy.handler_verdict",
+    "RecordField": "signoff.registry.results.annotated_record",
     "ReducerInput": "signoff.registry.results.tool_result",
     "ReducerRegistry": "signoff.registry.results.reducers",
     "Result": "signoff.registry.results.tool_result",

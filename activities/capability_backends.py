@@ -13,7 +13,7 @@ from signoff.contracts.errors import SecretMissing, Unavailable
 from signoff.contracts.ids import is_id
 from signoff.contracts.limits import MIB
 from signoff.keys.secrets import SecretProvider, parts_of
-from signoff.registry.capabilities import Backend, Capabilities, CapabilityError, Granted, Reply
+from signoff.registry.capabilities import Backend, Capabilities, CapabilityError, GrantedCapabilities, NetworkResponse
 from signoff.registry.tool import Tool
 
 NETWORK_SECONDS: Final = 30.0
@@ -129,7 +129,7 @@ class _Hosts:
 
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, content: bytes | None = None
-    ) -> Reply:
+    ) -> NetworkResponse:
         target = self._target(url)
         if "host" in httpx.Headers(headers):
             # It could name another host to whatever stands before the declared one.
@@ -159,7 +159,7 @@ class _Hosts:
         return target
 
 
-async def _reply(response: httpx.Response, host: str) -> Reply:
+async def _reply(response: httpx.Response, host: str) -> NetworkResponse:
     body = bytearray()
     # Counted as it comes and unpacked: a small body may unpack to gigabytes, and its stated length proves nothing.
     async for piece in response.aiter_bytes():
@@ -167,7 +167,7 @@ async def _reply(response: httpx.Response, host: str) -> Reply:
         if len(body) > REPLY_BYTES:
             raise CapabilityError("REPLY_TOO_LARGE", f"{host} answered with more than {REPLY_BYTES} bytes")
     named = {name.lower(): value for name, value in response.headers.items()}
-    return Reply(response.status_code, named, bytes(body))
+    return NetworkResponse(response.status_code, named, bytes(body))
 
 
 def built_in_backends(storage: Path | None = None) -> dict[str, Backend]:
@@ -176,7 +176,7 @@ def built_in_backends(storage: Path | None = None) -> dict[str, Backend]:
     return backends if storage is None else {**backends, "storage": TenantStorage(storage)}
 
 
-def granted(backends: Mapping[str, Backend], secrets: SecretProvider, tool: Tool, tenant: str) -> Granted:
+def granted(backends: Mapping[str, Backend], secrets: SecretProvider, tool: Tool, tenant: str) -> GrantedCapabilities:
     """Returns the capabilities for the handler of `tool`: those it declares, as far as there are backends (gate 12
     checks first).
 
@@ -191,10 +191,10 @@ def granted(backends: Mapping[str, Backend], secrets: SecretProvider, tool: Tool
             found[kind] = backends[kind].resolve(tool.capabilities, tenant)
         except Exception as error:
             logger.warning("no %s for tool %s (%s)", kind, tool.name, type(error).__name__)
-    return Granted(found)
+    return GrantedCapabilities(found)
 
 
-def handed_out(given: Granted, secrets: SecretProvider) -> frozenset[str]:
+def handed_out(given: GrantedCapabilities, secrets: SecretProvider) -> frozenset[str]:
     """Returns the secrets that the handler got, and all that its worker read: none of them may stand in an output."""
     used = given.by_kind.get("secrets")
     return secrets.handed_out.union(used.used if isinstance(used, GrantedSecrets) else ())

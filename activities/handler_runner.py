@@ -6,7 +6,7 @@ from temporalio import activity
 
 from signoff.contracts.call import Permit
 from signoff.people.directory import Directory
-from signoff.registry.capabilities import NOTHING_GRANTED, Granted
+from signoff.registry.capabilities import NOTHING_GRANTED, GrantedCapabilities
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 
@@ -30,7 +30,7 @@ def context_of(
     budget_chars: int,
     *,
     people: Directory,
-    capabilities: Granted = NOTHING_GRANTED,
+    capabilities: GrantedCapabilities = NOTHING_GRANTED,
 ) -> ToolContext:
     """What the handler, or the probe, of a call is told in this activity; `key` is that of its ticket.
 

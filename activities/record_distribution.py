@@ -12,7 +12,7 @@ from signoff.activities.hook_timeout import bounded, called
 from signoff.activities.worker_deps import Room
 from signoff.approvals.redaction import HIDDEN
 from signoff.contracts.call import Permit
-from signoff.registry.results.annotated_record import AnnotatedRecord, Field, Filter, copied, read_by
+from signoff.registry.results.annotated_record import AnnotatedRecord, Filter, RecordField, copy_record, select_slots
 from signoff.registry.results.destinations import AUDIT, LLM_SESSION, Delivery, Destination, Undelivered
 from signoff.registry.tool import Tool
 
@@ -71,7 +71,7 @@ class Distributing:
         await to.sink(
             Delivery(
                 destination=to.name,
-                record=read_by(await _viewed(view, record), to.reads),
+                record=select_slots(await _viewed(view, record), to.reads),
                 tool=self._tool.name,
                 call_id=permit.call,
                 actor_name=ctx.actor,
@@ -106,15 +106,15 @@ class Distributing:
 
 async def _viewed(view: Filter, record: AnnotatedRecord) -> AnnotatedRecord:
     """Applies a filter to a copy of the record, so that nobody can change what others get. Raises what goes wrong."""
-    found: object = await called(view, copied(record))
+    found: object = await called(view, copy_record(record))
     if not isinstance(found, AnnotatedRecord):
         raise TypeError("a filter gives a record")
     # A filter may keep what it returned, and change it later.
-    return copied(found)
+    return copy_record(found)
 
 
 def _names(record: AnnotatedRecord) -> dict[str, Any]:
     """Returns all that is recorded where the filter for it failed: the names of the fields."""
     fields: object = record.fields
     names = [name for name in fields if isinstance(name, str)] if isinstance(fields, Mapping) else []
-    return AnnotatedRecord({name: Field(HIDDEN) for name in names}).values
+    return AnnotatedRecord({name: RecordField(HIDDEN) for name in names}).values

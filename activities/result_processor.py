@@ -19,22 +19,22 @@ from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey, completion_of
 from signoff.contracts.limits import MAX_NESTING, RESULT_BYTES
 from signoff.contracts.updates import UPDATE, UPDATE_FAILED
-from signoff.registry.results.annotated_record import AnnotatedRecord, copied
+from signoff.registry.results.annotated_record import AnnotatedRecord, copy_record
 from signoff.registry.results.output_check import output_problem
-from signoff.registry.results.reducers import reduced
+from signoff.registry.results.reducers import reduce_result
 from signoff.registry.results.tool_result import (
-    Handed,
+    HandOff,
     ReducerInput,
     Result,
     ToolFailure,
     ToolResult,
-    handed_result,
+    hand_off_result,
     jsonable,
     render_value,
     trim,
 )
-from signoff.registry.results.untrusted_text import fenced
-from signoff.registry.results.update_check import accepted
+from signoff.registry.results.untrusted_text import fence_text
+from signoff.registry.results.update_check import accept_updates
 from signoff.registry.tool import Tool
 from signoff.store.content_store import json_bytes, to_content
 from signoff.store.truncated_results import Rests
@@ -89,9 +89,9 @@ class Results:
         """
         hushed = secret_values(args, self._tool.masked_arguments).union(secrets)
         result = value if isinstance(value, ToolResult | ToolFailure) else ToolResult(value)
-        if isinstance(value, Handed):
+        if isinstance(value, HandOff):
             # Not what its output schema is about: that comes later.
-            result = handed_result(value, self._tool.name)
+            result = hand_off_result(value, self._tool.name)
             outcome = await self._shown(permit, args, result, "", budget_chars)
             return Made(outcome.model_copy(update={"handed": True}), self._kept(result.value))
         if isinstance(result, ToolFailure):
@@ -142,7 +142,7 @@ class Results:
         theirs.
         """
         try:
-            record = copied(record)
+            record = copy_record(record)
         except Exception as error:
             activity.logger.warning("%s returned no right record: %s", self._tool.name, type(error).__name__)
             return "", Views(None, {})
@@ -185,7 +185,7 @@ class Results:
         scopes = catalog.scopes.get(permit.ctx.actor)
         if not self._tool.updates or scopes is None or (data is None and context is None):
             return outcome.model_copy(update=wished)
-        found = accepted(self._tool, scopes, catalog.fields, permit.ctx, data or {}, context or {})
+        found = accept_updates(self._tool, scopes, catalog.fields, permit.ctx, data or {}, context or {})
         if found.ignored:
             names = ", ".join(found.ignored)[:_NAMES_CHARS]
             activity.logger.warning("an update of %s is left out, nothing declares it: %s", self._tool.name, names)
@@ -211,7 +211,7 @@ class Results:
         text = self._short(permit, args, result)
         cut = trim(text, budget_chars)
         # Fenced last: a fence that the cut takes away stays open, and what follows reads as the tool's output.
-        told = fenced(cut.text, tool.name) if tool.untrusted_output else cut.text
+        told = fence_text(cut.text, tool.name) if tool.untrusted_output else cut.text
         rest, note = await self._rest(permit, text, budget_chars) if cut.truncated else ("", "")
         return CallOutcome(
             call=permit.call,
@@ -233,7 +233,7 @@ class Results:
         else:
             plain = ToolResult(render_value(result.value), result.structured, result.cost)
         reducer = self._room.catalog.reducers.get(self._tool.name)
-        short = reduced(reducer, plain, ReducerInput(args, completion_of(permit.call)))
+        short = reduce_result(reducer, plain, ReducerInput(args, completion_of(permit.call)))
         return render_value(short.message if isinstance(short, ToolFailure) else short.value)
 
     async def _rest(self, permit: Permit, text: str, start: int) -> tuple[str, str]:

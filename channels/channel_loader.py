@@ -14,7 +14,7 @@ from signoff.contracts.clock import Clock
 from signoff.contracts.errors import ConfigError, SecretMissing, Unavailable
 from signoff.formats.nearest_name import did_you_mean, shown
 from signoff.keys.secrets import SecretProvider
-from signoff.registry.manifest.channel_sections import ChannelDeclared
+from signoff.registry.manifest.channel_sections import DeclaredChannel
 from signoff.store.store import Store
 
 KEY: Final = "channel/"
@@ -40,7 +40,7 @@ class Problem:
 
 
 async def open_channels(
-    declared: Iterable[ChannelDeclared],
+    declared: Iterable[DeclaredChannel],
     store: Store,
     *,
     public_url: str,

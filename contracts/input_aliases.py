@@ -7,7 +7,7 @@ REQUEST_WORDS: Final[Mapping[str, str]] = {"handler": "actor", "event": "turn"}
 ANSWER_WORDS: Final[Mapping[str, str]] = {"turnState": "state", "conversationState": "state", "pass_to": "passTo"}
 
 
-def in_our_words(given: Mapping[str, Any], words: Mapping[str, str]) -> dict[str, Any]:
+def resolve_aliases(given: Mapping[str, Any], words: Mapping[str, str]) -> dict[str, Any]:
     """Returns `given` with each key of `words` renamed.
 
     Raises `ValueError` where two keys of one meaning differ; nobody can tell which of them was meant.

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from signoff.contracts.decision import Assurance, Decision, Remember
 from signoff.contracts.ids import Id
-from signoff.contracts.input_aliases import REQUEST_WORDS, in_our_words
+from signoff.contracts.input_aliases import REQUEST_WORDS, resolve_aliases
 from signoff.contracts.limits import BATCH_DECISIONS, DELIVERY_CHARS, REASON_CHARS
 from signoff.contracts.names import DEFAULT_ASKER, DEFAULT_TENANT
 from signoff.contracts.person import Person
@@ -40,7 +40,7 @@ class RequestBody(BaseModel):
         if not isinstance(given, dict):
             return given
         words = {theirs: ours for theirs, ours in REQUEST_WORDS.items() if ours in cls.model_fields}
-        return cls._with_few_unknown(in_our_words(given, words) if words else given)
+        return cls._with_few_unknown(resolve_aliases(given, words) if words else given)
 
     @classmethod
     def _with_few_unknown(cls, given: dict[str, Any]) -> dict[str, Any]:

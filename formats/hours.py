@@ -20,7 +20,7 @@ _ONE_DAY: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True)
-class Window:
+class OpeningHours:
     """Some hours of some days, 0 is Monday, by the clocks of `zone`; `begin` and `end` are minutes of the day.
 
     The end is not in it. Hours that end before they begin go on into the next day, to which `days` need not name.
@@ -45,18 +45,18 @@ class Window:
 
 def is_open(hours: Iterable[str], at: datetime) -> bool:
     """Whether `at` is in one of these hours, which are right. Hours that nobody could read would be closed."""
-    return any(read_window(each).holds(at) for each in hours)
+    return any(parse_opening_hours(each).holds(at) for each in hours)
 
 
 # Without a bound: only declared texts come here, and a catalog has few of them.
 @cache
-def read_window(text: str) -> Window:
+def parse_opening_hours(text: str) -> OpeningHours:
     """The window that `text` means. Raises `ValueError` that names the mistake."""
     words = text.split()
     if len(words) != 3:
         raise ValueError(f"`{text}` is not made of days, hours and a time zone, such as {_FORM}")
     days, span, zone = words
-    return Window(_days(days), *_span(span), read_zone(zone))
+    return OpeningHours(_days(days), *_span(span), read_zone(zone))
 
 
 def _days(text: str) -> frozenset[int]:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from signoff.contracts.activity_messages import TurnLimits
 from signoff.registry.hooks import Select
 from signoff.registry.results.domain_data import DomainMerge
-from signoff.registry.scopes.route import Route, Shadowing, Use, uses
+from signoff.registry.scopes.route import Route, Shadowing, ToolUse, tool_uses
 from signoff.registry.tool import Tool
 
 
@@ -16,47 +16,57 @@ class Surface:
     """What an actor does without where people come by one channel; no other rule brings it back (E12)."""
 
     exclude: tuple[str, ...] = ()
+    """Names of tools that do not exist there."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Actor:
-    """A declared actor. `tools` None means every tool, `()` means none (N04); its order is what the model sees.
-
-    `toolset`, `allowed_plugins`, `allowed_mcp_servers` and `allowed_mcp_tools` (bare names by server) are its filters,
-    see registry/gates/actor_filters.py; None is no filter, empty lets nothing through. `surfaces` are by channel.
-    `read_rest` gives it the framework's own tool of that name, with which it reads what of a result was cut off. `mode`
-    `sequential` runs the calls of one completion one after the other; `on_failure` `abort_siblings` stops those beside
-    one that fails, as far as they can be (X17). `own_tools` are this actor's alone, `routes` where it may stand and
-    what it has there (registry/scopes/route.py); whatever they name must be in `tools` as well, if there is a list.
-    `shadowing` says whether one of them may have the name of another tool (Q3): a shadow never asks fewer people than
-    what it shadows. `select` is a function that chooses, for each completion, which of the tools that would be seen
-    are. `domain_data` is the JSON Schema of data that its answers may bring, `domain_merge` how they join those that
-    the turn began with (registry/results/domain_data.py). `model` names provider and model (`openai:gpt-5`,
-    `scripted:module:attr`); `model_settings` go to it as they are.
-    """
+    """A declared actor. It is checked when a catalog is built of it."""
 
     name: str
+    """The name by which turns ask for it; an id of at most 48 characters."""
     model: str
+    """Provider and model, `openai:gpt-5`, or `scripted:module:attribute`."""
     description: str = ""
+    """For people."""
     instructions: str = ""
+    """The model's system prompt."""
     tools: tuple[str, ...] | None = None
+    """Names, in the order the model sees. None means every tool, `()` means none (N04)."""
     toolset: str | None = None
+    """Only tools of this toolset; None is no filter (see registry/gates/actor_filters.py)."""
     allowed_plugins: tuple[str, ...] | None = None
+    """Only tools of these plugins, and those of no plugin; None is no filter, `()` lets none through."""
     allowed_mcp_servers: tuple[str, ...] | None = None
+    """Only tools of these MCP servers, and those of no server; None is no filter, `()` lets none through."""
     allowed_mcp_tools: Mapping[str, tuple[str, ...]] | None = None
+    """By MCP server, the bare names of its tools; a server that is not named keeps all of them."""
     surfaces: Mapping[str, Surface] = field(default_factory=dict)
+    """What is left out, by channel."""
     read_rest: bool = False
+    """Whether it has the framework's own tool that reads on in results that were cut."""
     mode: Literal["parallel", "sequential"] = "parallel"
+    """Whether the calls of one completion run beside each other, or one after the other."""
     on_failure: Literal["continue", "abort_siblings"] = "continue"
+    """Whether a call that fails stops those beside it, as far as they can be stopped (X17)."""
     limits: TurnLimits = field(default_factory=TurnLimits)
+    """Caps of one turn."""
     model_settings: Mapping[str, Any] = field(default_factory=dict)
+    """Passed to the model's provider as they are; secrets are references."""
     tags: tuple[str, ...] = ()
+    """Words for rules."""
     domain_data: Mapping[str, Any] | None = None
+    """JSON Schema of data that its answers may bring."""
     domain_merge: DomainMerge = "replace"
-    own_tools: tuple[Tool | Use, ...] = ()
+    """How such data join those that the turn began with (see registry/results/domain_data.py)."""
+    own_tools: tuple[Tool | ToolUse, ...] = ()
+    """Tools that it alone has; where it has `tools`, they are named there as well."""
     routes: tuple[Route, ...] = ()
+    """Where it may stand, and what it has there (see registry/scopes/route.py)."""
     shadowing: Shadowing = "forbid"
+    """Whether one of its own tools may have the name of another (Q3); a shadow never asks fewer people."""
     select: Select | None = field(default=None, repr=False, compare=False)
+    """Chooses, for each completion, among the tools that would be seen."""
 
     @property
     def own_names(self) -> frozenset[str]:
@@ -68,4 +78,4 @@ class Actor:
         """The tools that are its own, at whatever place; two of them may have one name."""
         steps = (step for route in self.routes for step in route.steps)
         listed = (self.own_tools, *(route.tools for route in self.routes), *(step.tools for step in steps))
-        return tuple(use.tool for each in listed for use in uses(each) if not isinstance(use.tool, str))
+        return tuple(use.tool for each in listed for use in tool_uses(each) if not isinstance(use.tool, str))

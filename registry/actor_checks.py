@@ -26,11 +26,11 @@ def check_actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, A
     for actor in actors:
         if not is_id(actor.name):
             # The pattern ends in `\Z`, as Python's `$` takes a line break at the end too; people know the `$`.
-            raise wrong_actor(actor, "name", actor.name, f"needs a name that matches `{ID_PATTERN[:-2]}$`")
+            raise actor_error(actor, "name", actor.name, f"needs a name that matches `{ID_PATTERN[:-2]}$`")
         if actor.name in known:
-            raise wrong_actor(actor, "name", actor.name, "is declared twice; give one of the two another name")
+            raise actor_error(actor, "name", actor.name, "is declared twice; give one of the two another name")
         if not actor.model.strip():
-            raise wrong_actor(actor, "model", actor.model, "has no model; write `model`, such as `openai:gpt-5`")
+            raise actor_error(actor, "model", actor.model, "has no model; write `model`, such as `openai:gpt-5`")
         _check_model(actor)
         _check_tools(actor, registry)
         _check_case(actor, spelled)
@@ -45,20 +45,20 @@ def check_actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, A
 def _check_model(actor: Actor) -> None:
     extra = extra_of_model(actor.model)
     if extra and (lacks := missing_extra(extra)):
-        raise wrong_actor(actor, "model", actor.model, f"has the model `{actor.model}`, which {lacks}")
+        raise actor_error(actor, "model", actor.model, f"has the model `{actor.model}`, which {lacks}")
 
 
 def _check_tools(actor: Actor, registry: ToolRegistry) -> None:
     for index, name in enumerate(actor.tools or ()):
         if name == RESPOND:
-            raise wrong_actor(actor, "tools", name, "lists `respond`; every actor has it by itself, leave it out")
+            raise actor_error(actor, "tools", name, "lists `respond`; every actor has it by itself, leave it out")
         if name == READ_REST:
-            raise wrong_actor(actor, "tools", name, f"lists `{READ_REST}`; write `read_rest: true` instead")
+            raise actor_error(actor, "tools", name, f"lists `{READ_REST}`; write `read_rest: true` instead")
         if registry.resolve(name) is None and name not in actor.own_names:
             near = did_you_mean(name, [*registry.list(), *actor.own_names])
-            raise wrong_actor(actor, "tools", name, f"lists the unknown tool `{name}`{near}")
+            raise actor_error(actor, "tools", name, f"lists the unknown tool `{name}`{near}")
         if name in (actor.tools or ())[:index]:
-            raise wrong_actor(actor, "tools", name, f"lists the tool `{name}` twice; keep one")
+            raise actor_error(actor, "tools", name, f"lists the tool `{name}` twice; keep one")
 
 
 def _check_case(actor: Actor, spelled: Mapping[str, str]) -> None:
@@ -69,13 +69,13 @@ def _check_case(actor: Actor, spelled: Mapping[str, str]) -> None:
         twin = next((each for each in (spelled.get(folded, name), own.setdefault(folded, name)) if each != name), "")
         if twin:
             why = f"has tools `{twin}` and `{name}`, which differ by case only; rename one of them"
-            raise wrong_actor(actor, "own_tools", name, why)
+            raise actor_error(actor, "own_tools", name, why)
 
 
 def _check_secrets(actor: Actor) -> None:
     for name in literal_secrets(actor.model_settings):
         why = f"has a secret in `model_settings.{name}`; write {FORMS} there and put it where that leads"
-        raise wrong_actor(actor, f"model_settings.{name}", "", why)
+        raise actor_error(actor, f"model_settings.{name}", "", why)
 
 
 def _check_domain_data(actor: Actor) -> None:
@@ -85,10 +85,10 @@ def _check_domain_data(actor: Actor) -> None:
         respond_form(data=schema_text(actor.domain_data))
     except ConfigError as error:
         field = str(error.context.get("field", "domain_data"))
-        raise wrong_actor(actor, field, error.context.get("value", ""), f"cannot have that: {error.message}") from error
+        raise actor_error(actor, field, error.context.get("value", ""), f"cannot have that: {error.message}") from error
 
 
-def wrong_actor(actor: Actor, field: str, value: object, why: str) -> ConfigError:
+def actor_error(actor: Actor, field: str, value: object, why: str) -> ConfigError:
     """The error about one field of an actor."""
     return ConfigError(f"actor `{actor.name}` {why}", actor=actor.name, field=field, value=value)
 

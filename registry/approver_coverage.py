@@ -17,7 +17,7 @@ from signoff.registry.catalog import Catalog
 from signoff.registry.gates.inventory import InventoryRow, inventory
 
 
-def check_deciders(catalog: Catalog, people: Directory, *, by_login: Collection[str] = ()) -> None:
+def check_approver_coverage(catalog: Catalog, people: Directory, *, by_login: Collection[str] = ()) -> None:
     """Raises `ConfigError` for a tool whose request no tenant's active people could ever approve.
 
     That is: it names a role that nobody has, asks or escalates to nobody there is, or asks more than are eligible.

@@ -1,4 +1,4 @@
-"""What a tool may reach beyond its arguments: declared on the tool, backed by the worker, handed to the handler (Q7).
+"""Capabilities: what a tool may reach beyond its arguments. Declared on the tool, backed by the worker (Q7).
 
 A capability is what a handler is *given*. It does not fence in Python code: a handler that opens a socket of its own is
 stopped by nothing here.
@@ -21,7 +21,7 @@ CapabilityCode = Literal[
 
 
 class CapabilityError(Exception):
-    """A handler reached further than it may; its words, `<CODE>: detail`, become `execution_failed` (E47)."""
+    """A handler reached further than it may; its message, `<CODE>: detail`, becomes `execution_failed` (E47)."""
 
     def __init__(self, code: CapabilityCode, detail: str) -> None:
         super().__init__(f"{code}: {detail}")
@@ -30,19 +30,23 @@ class CapabilityError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
-    """What a tool needs. `network` are hosts, `host` or `host:port`; `fs_reach` paths.
-
-    `secrets` are names of variables or references, `env:NAME`, `file:PATH` or `secret:NAME`.
+    """What a tool declares that its handler needs.
 
     A worker without a backend for one of them does not run the tool: the call is `not_available` (E16).
     """
 
     network: tuple[str, ...] = ()
+    """Hosts, `host` or `host:port`, in lower case."""
     secrets: tuple[str, ...] = ()
+    """Names of variables or references, `env:NAME`, `file:PATH` or `secret:NAME`."""
     storage: bool = False
+    """Files of its tenant."""
     process: bool = False
+    """Other programs."""
     fs_reach: tuple[str, ...] = ()
+    """Paths outside of its storage."""
     attachments: bool = False
+    """Files that people sent."""
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -67,7 +71,7 @@ class Secrets(Protocol):
     """Secrets by name."""
 
     async def get(self, name: str) -> str:
-        """The secret that the tool declares as `name`, read anew each time.
+        """Reads the secret that the tool declares as `name`, anew each time.
 
         Raises `CapabilityError` for one that is not declared or not set, `ConnectionError` where its source does not
         answer.
@@ -79,29 +83,32 @@ class Storage(Protocol):
     """Files of one tenant; paths are relative, with `/`."""
 
     async def read(self, path: str) -> bytes:
-        """A file's content. Raises `CapabilityError` out of bounds, `FileNotFoundError` where there is none."""
+        """Reads a file. Raises `CapabilityError` out of bounds, `FileNotFoundError` where there is none."""
         ...
 
     async def write(self, path: str, content: bytes) -> None:
-        """Write or replace a file as a whole. Raises `CapabilityError`."""
+        """Writes or replaces a whole file. Raises `CapabilityError`."""
         ...
 
     async def list(self) -> tuple[str, ...]:
-        """Every file's path, sorted."""
+        """Lists every file's path, sorted."""
         ...
 
     async def delete(self, path: str) -> None:
-        """Remove a file, if it is there. Raises `CapabilityError`."""
+        """Removes a file, if it is there. Raises `CapabilityError`."""
         ...
 
 
 @dataclass(frozen=True)
-class Reply:
-    """What a host answered; names of headers are lower case."""
+class NetworkResponse:
+    """A host's response."""
 
     status: int
+    """The HTTP status."""
     headers: Mapping[str, str]
+    """The headers; their names are lower case."""
     body: bytes
+    """The body, decompressed."""
 
     @property
     def text(self) -> str:
@@ -118,8 +125,8 @@ class Network(Protocol):
 
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, content: bytes | None = None
-    ) -> Reply:
-        """One exchange; redirects are not followed.
+    ) -> NetworkResponse:
+        """Sends one request and reads the response; redirects are not followed.
 
         Raises `CapabilityError` for any other host, `ConnectionError` where it cannot be reached or does not answer.
         """
@@ -127,21 +134,22 @@ class Network(Protocol):
 
 
 class Backend(Protocol):
-    """What a worker has for one kind of capability but `secrets`, which come from its provider of secrets.
+    """A worker's source of one kind of capability; `secrets` come from its provider of secrets instead.
 
     It is asked before every call, so it does no I/O here.
     """
 
     def resolve(self, declared: Capabilities, tenant: str) -> object:
-        """What the handler of a call is given."""
+        """Returns what the handler of a call of `tenant` is given."""
         ...
 
 
 @dataclass(frozen=True)
-class Granted:
-    """What a handler is given, `context.capabilities`: nothing that its tool does not declare."""
+class GrantedCapabilities:
+    """What a handler is given as `context.capabilities`: nothing that its tool does not declare."""
 
     by_kind: Mapping[str, Any] = field(default_factory=dict)
+    """What backends resolved, by kind."""
 
     @property
     def secrets(self) -> Secrets:
@@ -162,7 +170,10 @@ class Granted:
         return found
 
     def other(self, kind: str) -> Any:
-        """What a backend of your own gives for `process`, `fs_reach` or `attachments`. Raises `CapabilityError`."""
+        """Returns what a backend of your own gives for a kind without a property here.
+
+        Raises `CapabilityError` where the tool does not declare it.
+        """
         return self._of(kind, "NOT_DECLARED")
 
     def _of(self, kind: str, code: CapabilityCode) -> Any:
@@ -173,4 +184,4 @@ class Granted:
 
 
 NO_CAPABILITIES: Final = Capabilities()
-NOTHING_GRANTED: Final = Granted()
+NOTHING_GRANTED: Final = GrantedCapabilities()

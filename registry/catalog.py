@@ -38,8 +38,8 @@ from signoff.registry.gates.tool_view import Sight
 from signoff.registry.hooks import load_policy_handler
 from signoff.registry.manifest.channel_sections import (
     NO_CHANNELS,
-    ChannelDeclared,
     Channels,
+    DeclaredChannel,
     RoutingRules,
     build_channels,
 )
@@ -49,8 +49,8 @@ from signoff.registry.results.destinations import NOWHERE, Destination, Distribu
 from signoff.registry.results.domain_data import schema_text
 from signoff.registry.results.reducers import Reducer, ReducerRegistry
 from signoff.registry.results.update_check import check_updates
-from signoff.registry.scopes.actor_scopes import Scopes, policy_over
-from signoff.registry.scopes.position import Moment
+from signoff.registry.scopes.actor_scopes import ActorScopes, policy_over
+from signoff.registry.scopes.position import ResolutionContext
 from signoff.registry.scopes.scope_builder import build_scopes
 from signoff.registry.tool import Tool
 
@@ -78,7 +78,7 @@ class Catalog:
     part_types: tuple[str, ...] = PART_TYPES
     handlers: Mapping[str, PolicyHandler] = field(default_factory=dict, repr=False, compare=False)
     reducers: Mapping[str, Reducer] = field(default_factory=dict, repr=False, compare=False)
-    scopes: Mapping[str, Scopes] = field(default_factory=dict, repr=False, compare=False)
+    scopes: Mapping[str, ActorScopes] = field(default_factory=dict, repr=False, compare=False)
     distribution: Distribution = field(default=NOWHERE, repr=False, compare=False)
     channels: Channels = field(default=NO_CHANNELS, repr=False, compare=False)
     _rulings: dict[str, dict[str, RulesVerdict]] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -178,7 +178,7 @@ class Catalog:
             # No scopes, no position: an actor that this worker lacks sees nothing, rather than the whole registry.
             scopes = self.scopes.get(ctx.actor)
             if scopes is not None:
-                moment = Moment(scopes.have(ctx.extra), ctx.transient, found.actor_facts, cel)
+                moment = ResolutionContext(scopes.have(ctx.extra), ctx.transient, found.actor_facts, cel)
                 position = scopes.position(ctx.route, ctx.step)
                 found = dataclasses.replace(found, position=position, moment=moment, over=scopes.over)
             self._sights[key] = found
@@ -219,7 +219,7 @@ def build_catalog(
     reducers: ReducerRegistry | None = None,
     destinations: Iterable[Destination] = (),
     observer: Observer | None = None,
-    channels: Iterable[ChannelDeclared] = (),
+    channels: Iterable[DeclaredChannel] = (),
     routing: RoutingRules | None = None,
 ) -> Catalog:
     """Check everything against everything. Raises `ConfigError` that names the thing and the remedy.
@@ -296,13 +296,13 @@ def _reducers(given: ReducerRegistry | None, registry: ToolRegistry) -> Mapping[
     return found
 
 
-def _every_tool(registry: ToolRegistry, scopes: Mapping[str, Scopes]) -> Iterator[Tool]:
+def _every_tool(registry: ToolRegistry, scopes: Mapping[str, ActorScopes]) -> Iterator[Tool]:
     registered = (registry.resolve(name) for name in registry.list())
     yield from (tool for tool in registered if tool is not None)
     yield from (each.tool for of_actor in scopes.values() for each in of_actor.placed.values())
 
 
-def _handlers(registry: ToolRegistry, scopes: Mapping[str, Scopes]) -> dict[str, PolicyHandler]:
+def _handlers(registry: ToolRegistry, scopes: Mapping[str, ActorScopes]) -> dict[str, PolicyHandler]:
     found = {
         tool.activity: load_policy_handler(tool.name, tool.requires_approval) for tool in _every_tool(registry, scopes)
     }
@@ -310,7 +310,7 @@ def _handlers(registry: ToolRegistry, scopes: Mapping[str, Scopes]) -> dict[str,
 
 
 def _policies(
-    registry: ToolRegistry, scopes: Mapping[str, Scopes], fields: ContextFields, approvers: Sequence[str]
+    registry: ToolRegistry, scopes: Mapping[str, ActorScopes], fields: ContextFields, approvers: Sequence[str]
 ) -> dict[str, CompiledPolicy]:
     """One compiled policy a tool; that of a tool which shadows others stands over theirs."""
     tools = (registry.resolve(name) for name in registry.list())

@@ -24,7 +24,7 @@ _SIGNS: Final = {"added": "+", "removed": "-", "changed": "~"}
 _DEFINITION: Final = "definition"
 
 
-class Change(BaseModel):
+class CatalogChange(BaseModel):
     """One thing that differs. `fields` are those that changed, nested ones dotted.
 
     `stale`: the tool's definition is another, so approvals that were asked for or given before do not hold.
@@ -69,7 +69,7 @@ class CatalogDiff(BaseModel):
 
     old: str
     new: str
-    changes: tuple[Change, ...]
+    changes: tuple[CatalogChange, ...]
 
     @property
     def stale(self) -> tuple[str, ...]:
@@ -82,28 +82,28 @@ def catalog_diff(old: Catalog, new: Catalog) -> CatalogDiff:
     before, after = normal_form(old), normal_form(new)
     changes = [change for section, kind in _SECTIONS for change in _changes(kind, before[section], after[section])]
     changes += [
-        Change(kind="setting", name=name, what="changed") for name in _SETTINGS if _differs(name, before, after)
+        CatalogChange(kind="setting", name=name, what="changed") for name in _SETTINGS if _differs(name, before, after)
     ]
     return CatalogDiff(old=old.hash, new=new.hash, changes=tuple(changes))
 
 
-def _changes(kind: Kind, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
+def _changes(kind: Kind, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[CatalogChange]:
     for name in sorted({*before, *after}):
         if name not in before:
-            yield Change(kind=kind, name=name, what="added")
+            yield CatalogChange(kind=kind, name=name, what="added")
         elif name not in after:
-            yield Change(kind=kind, name=name, what="removed")
+            yield CatalogChange(kind=kind, name=name, what="removed")
         elif before[name] != after[name]:
             yield _changed(kind, name, before[name], after[name])
 
 
-def _changed(kind: Kind, name: str, before: Any, after: Any) -> Change:
+def _changed(kind: Kind, name: str, before: Any, after: Any) -> CatalogChange:
     # A field of the context is a JSON Schema: its keys are no fields of ours, and one of them alone tells nothing.
     if kind == "context" or not isinstance(before, Mapping) or not isinstance(after, Mapping):
-        return Change(kind=kind, name=name, what="changed")
+        return CatalogChange(kind=kind, name=name, what="changed")
     fields = tuple(field for field in _fields(before, after) if field != _DEFINITION)
     stale = before.get(_DEFINITION) != after.get(_DEFINITION)
-    return Change(kind=kind, name=name, what="changed", fields=fields, stale=stale)
+    return CatalogChange(kind=kind, name=name, what="changed", fields=fields, stale=stale)
 
 
 def _fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.policy.compiled_policy import CompiledPolicy, CompiledRules
 from signoff.registry.actor import Actor
-from signoff.registry.actor_checks import wrong_actor
+from signoff.registry.actor_checks import actor_error
 from signoff.registry.cel_context import ContextFields
 from signoff.registry.manifest.channel_sections import Channels
 from signoff.registry.registry import ToolRegistry, tool_content
 from signoff.registry.results.destinations import Distribution
-from signoff.registry.scopes.route import Level, Listed, Step, uses
+from signoff.registry.scopes.route import Level, ListedTool, Step, tool_uses
 
 
 def catalog_hash(
@@ -83,7 +83,7 @@ def _actor_content(actor: Actor) -> dict[str, object]:
         # Tried one by one, so that the error names the actor; its settings are the part that nothing else has checked.
         sha256_hex(content)
     except NotCanonical as error:
-        raise wrong_actor(actor, "model_settings", "", f"has settings that are not plain JSON: {error}") from None
+        raise actor_error(actor, "model_settings", "", f"has settings that are not plain JSON: {error}") from None
     return content
 
 
@@ -116,7 +116,7 @@ def _data(step: Step) -> dict[str, object]:
     return {"requires": step.requires, "collect": dict(step.collect)}
 
 
-def _contents(listed: Iterable[Listed]) -> list[dict[str, object]]:
+def _contents(listed: Iterable[ListedTool]) -> list[dict[str, object]]:
     return [
         {
             "tool": use.tool if isinstance(use.tool, str) else tool_content(use.tool),
@@ -124,5 +124,5 @@ def _contents(listed: Iterable[Listed]) -> list[dict[str, object]]:
             "min_step": use.min_step,
             "loosens": use.loosens,
         }
-        for use in uses(tuple(listed))
+        for use in tool_uses(tuple(listed))
     ]

@@ -28,7 +28,7 @@ from signoff.formats.nearest_name import cut
 from signoff.registry.hooks import Handler, InputCheck
 from signoff.registry.tool import UNDECLARED, Tool, ToolOptions, refuse_tool
 from signoff.registry.tool_context import ToolContext
-from signoff.registry.tool_fields import Flaw
+from signoff.registry.tool_fields import FieldProblem
 
 P = ParamSpec("P")
 ToolFunction: TypeAlias = Callable[..., Awaitable[Any]]
@@ -168,7 +168,7 @@ def _function_name(function: Any) -> str:
 
 
 def _refuse(name: str, field: str, why: str) -> RegistrationError:
-    return refuse_tool(name, Flaw(field, "", why))
+    return refuse_tool(name, FieldProblem(field, "", why))
 
 
 def _signature(function: Callable[..., Any], name: str, words: Mapping[str, str]) -> _Signature:

@@ -15,7 +15,7 @@ from signoff.people.people_file import FileDirectory
 from signoff.policy.approval_policy import GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
-from signoff.registry.manifest.channel_sections import ChannelDeclared
+from signoff.registry.manifest.channel_sections import DeclaredChannel
 from signoff.registry.tool import Tool
 
 _SITE: Final = "site"
@@ -71,7 +71,7 @@ def _people(catalog: Catalog) -> dict[str, Any]:
     return {f"{person.tenant}/{person.id}": _plain(person) for person in directory.all()}
 
 
-def _declared(thing: Tool | Actor | ChannelDeclared) -> dict[str, Any]:
+def _declared(thing: Tool | Actor | DeclaredChannel) -> dict[str, Any]:
     """The fields that differ from their defaults, by name, without the name."""
     return {name: value for name, value in _fields(thing).items() if name != "name"}
 

@@ -9,13 +9,13 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from signoff.contracts.activity_messages import Offered
 from signoff.contracts.errors import ConfigError
-from signoff.contracts.input_aliases import ANSWER_WORDS, in_our_words
+from signoff.contracts.input_aliases import ANSWER_WORDS, resolve_aliases
 from signoff.contracts.limits import MAX_PARTS
 from signoff.contracts.names import RESPOND
 from signoff.contracts.parts import PART_TYPES, RESERVED_PART_TYPES, part_types
 from signoff.formats.json_schema import CompiledSchema, compile_schema
 from signoff.registry.gates.argument_check import told_problems
-from signoff.registry.results.domain_data import DOMAIN_DATA, DomainMerge, merged
+from signoff.registry.results.domain_data import DOMAIN_DATA, DomainMerge, merge_data
 
 RespondState: TypeAlias = Literal["complete", "clarifying", "awaiting", "delegated", "passed"]
 
@@ -68,7 +68,7 @@ class RespondForm:
             return f"respond was not understood: {'; '.join(problems)}. Call respond again with a `text`."
         parts = tuple((part["type"], part["content"]) for part in args.get("parts", ()))
         if _DATA in args:
-            parts = ((DOMAIN_DATA, merged(before, args[_DATA], self.merge)), *parts)
+            parts = ((DOMAIN_DATA, merge_data(before, args[_DATA], self.merge)), *parts)
         state = cast(RespondState, args.get("state", "complete"))
         return Payload(state, args["text"], args.get("passTo", ""), parts)
 
@@ -86,7 +86,7 @@ def _in_our_words(args: Any) -> Any:
     """`args` as the schema has them, whichever words and places a model learnt elsewhere (X21, X22)."""
     if not isinstance(args, dict):
         return args
-    args = in_our_words(args, ANSWER_WORDS)
+    args = resolve_aliases(args, ANSWER_WORDS)
     parts = args.get("parts")
     return args | {"parts": [_part(part) for part in parts]} if isinstance(parts, list) else args
 
@@ -99,9 +99,9 @@ def _part(part: Any) -> Any:
     # Only where it says nothing else, which would be lost.
     if isinstance(metadata, dict) and set(metadata) == {"partType"}:
         part = {name: value for name, value in part.items() if name != "metadata"}
-        part = in_our_words(part, _PART_WORDS)
-        return in_our_words(part | metadata, _PART_WORDS)
-    return in_our_words(part, _PART_WORDS)
+        part = resolve_aliases(part, _PART_WORDS)
+        return resolve_aliases(part | metadata, _PART_WORDS)
+    return resolve_aliases(part, _PART_WORDS)
 
 
 def declared_part_types(declared: Iterable[str]) -> tuple[str, ...]:

@@ -29,10 +29,10 @@ def secret_paths(schema: Mapping[str, Any], *, whole: bool = False) -> frozenset
     found = frozenset(islice(_Reader(schema, levels).paths(schema, (), frozenset()), _MOST + 1))
     if len(found) > _MOST:
         found = frozenset(_Reader(schema, 1).paths(schema, (), frozenset()))
-    return uncovered(found)
+    return drop_covered(found)
 
 
-def uncovered(paths: Collection[_Path]) -> frozenset[_Path]:
+def drop_covered(paths: Collection[_Path]) -> frozenset[_Path]:
     """`paths` without those that lie in others of them."""
     return frozenset(path for path in paths if not any(path[:end] in paths for end in range(len(path))))
 

@@ -43,8 +43,8 @@ from signoff.registry.hooks import (
     Probe,
 )
 from signoff.registry.results.annotated_record import Filter
-from signoff.registry.secret_arguments import secret_paths, uncovered
-from signoff.registry.tool_fields import DEFINITION, IN_CODE, FieldSpec, Flaw, Names, flaw_of, tool_fields
+from signoff.registry.secret_arguments import drop_covered, secret_paths
+from signoff.registry.tool_fields import DEFINITION, IN_CODE, FieldProblem, FieldSpec, Names, field_problem, tool_fields
 
 Scope: TypeAlias = Literal["generalist", "specialist"]
 Routing: TypeAlias = Literal["routed", "bypass"]
@@ -264,7 +264,7 @@ class Tool(ToolOptions):
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
         given: Mapping[str, Any] = (data.kwargs or {}) if isinstance(data, ArgsKwargs) else {}
-        raise refuse_tool(str(given.get("name", "")), flaw_of(cls, first), str(given.get("site") or _call_site()))
+        raise refuse_tool(str(given.get("name", "")), field_problem(cls, first), str(given.get("site") or _call_site()))
 
     @cached_property
     def schema(self) -> CompiledSchema:
@@ -338,7 +338,7 @@ class Tool(ToolOptions):
             why = f"`input_schema` of tool `{self.name}` says `writeOnly` of arguments without a name of their own"
             why = f"{why}, which nothing can hide; name them in its `properties`"
             raise RegistrationError(why, tool_name=self.name, field="input_schema", value="writeOnly")
-        found = uncovered(paths | {(name,) for name in self.secrets})
+        found = drop_covered(paths | {(name,) for name in self.secrets})
         return tuple(sorted(".".join(path) for path in found))
 
     @property
@@ -349,7 +349,7 @@ class Tool(ToolOptions):
         return tuple(sorted({*self.secret_arguments, *masked}))
 
 
-def refuse_tool(name: str, flaw: Flaw, site: str = "") -> RegistrationError:
+def refuse_tool(name: str, flaw: FieldProblem, site: str = "") -> RegistrationError:
     """The error of a tool that is declared wrongly, with `tool_name`, `field` and `value` (B18)."""
     where = f" (declared at {site})" if site else ""
     message = f"tool `{name}` {flaw.why}{where}"

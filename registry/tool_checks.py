@@ -16,14 +16,14 @@ from signoff.contracts.ids import ID_PATTERN, TOOL_NAME_PATTERN, is_id, is_tool_
 from signoff.contracts.limits import MAX_FALLBACKS
 from signoff.contracts.names import RESPOND
 from signoff.contracts.updates import DATA
-from signoff.formats.hours import read_window
+from signoff.formats.hours import parse_opening_hours
 from signoff.formats.nearest_name import did_you_mean
 from signoff.keys.secret_references import FORMS, is_secret_name
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.capabilities import NO_CAPABILITIES, Capabilities
-from signoff.registry.results.destinations import filter_flaws
+from signoff.registry.results.destinations import filter_problems
 from signoff.registry.tool import Tool, refuse_tool
-from signoff.registry.tool_fields import Flaw
+from signoff.registry.tool_fields import FieldProblem
 
 logger = logging.getLogger("signoff.registry")
 
@@ -41,7 +41,7 @@ _FRAMEWORK: Final = "signoff."
 _IDENTITY: Final = "user"
 _REPEATABLE: Final = "is neither `read_only` nor `idempotent`"
 
-_Check: TypeAlias = Callable[[Tool], Iterator[Flaw]]
+_Check: TypeAlias = Callable[[Tool], Iterator[FieldProblem]]
 
 
 def is_placeholder(text: str) -> bool:
@@ -72,80 +72,80 @@ def check_fallbacks(tools: Mapping[str, Tool]) -> None:
                 )
 
 
-def _name(tool: Tool, taken: Collection[str]) -> Iterator[Flaw]:
+def _name(tool: Tool, taken: Collection[str]) -> Iterator[FieldProblem]:
     # In any case: names that differ by case only are one name to whoever reads them (X04). It may still be of any type,
     # as B17 wants this looked at before its shape.
     if str(tool.name).casefold() == RESPOND:
-        yield Flaw("name", tool.name, "has a reserved name: `respond` is given to every actor by itself")
+        yield FieldProblem("name", tool.name, "has a reserved name: `respond` is given to every actor by itself")
     if tool.name in taken:
-        yield Flaw("name", tool.name, "is already registered; give one of the two another name")
+        yield FieldProblem("name", tool.name, "is already registered; give one of the two another name")
     if not isinstance(tool.name, str) or not is_tool_name(tool.name):
-        yield Flaw("name", tool.name, f"needs a name that matches `{TOOL_NAME_PATTERN[:-2]}$`")
+        yield FieldProblem("name", tool.name, f"needs a name that matches `{TOOL_NAME_PATTERN[:-2]}$`")
 
 
-def _place(tool: Tool) -> Iterator[Flaw]:
+def _place(tool: Tool) -> Iterator[FieldProblem]:
     if tool.place:
         why = "has a `place`; leave it out and declare the tool where it belongs, in an actor, route or step"
-        yield Flaw("place", tool.place, why)
+        yield FieldProblem("place", tool.place, why)
 
 
-def _scope(tool: Tool) -> Iterator[Flaw]:
+def _scope(tool: Tool) -> Iterator[FieldProblem]:
     if tool.scope not in _SCOPES:
         said = f"has scope `{tool.scope}`" if tool.scope else "has no `scope`; say whose calls they are"
         near = did_you_mean(str(tool.scope), _SCOPES)
-        yield Flaw("scope", tool.scope, f"{said}; allowed: `generalist`, `specialist`{near}")
+        yield FieldProblem("scope", tool.scope, f"{said}; allowed: `generalist`, `specialist`{near}")
     if tool.routing not in _ROUTINGS:
-        yield Flaw("routing", tool.routing, f"has routing `{tool.routing}`; allowed: `routed`, `bypass`")
+        yield FieldProblem("routing", tool.routing, f"has routing `{tool.routing}`; allowed: `routed`, `bypass`")
     if tool.scope == "generalist" and tool.routing == "bypass":
         why = "is a generalist and may not bypass routing; use `routed` or make it a specialist"
-        yield Flaw("routing", tool.routing, why)
+        yield FieldProblem("routing", tool.routing, why)
 
 
-def _justification(tool: Tool) -> Iterator[Flaw]:
+def _justification(tool: Tool) -> Iterator[FieldProblem]:
     if tool.scope == "specialist" and is_placeholder(tool.justification):
         why = "is a specialist and needs a real `justification`: why one actor alone"
-        yield Flaw("justification", tool.justification, why)
+        yield FieldProblem("justification", tool.justification, why)
 
 
-def _bypass(tool: Tool) -> Iterator[Flaw]:
+def _bypass(tool: Tool) -> Iterator[FieldProblem]:
     reason = tool.bypass_routing.reason if tool.bypass_routing is not None else ""
     if tool.routing == "bypass" and is_placeholder(reason):
-        yield Flaw("bypass_routing", reason, "bypasses routing and needs a real `bypass_routing` reason")
+        yield FieldProblem("bypass_routing", reason, "bypasses routing and needs a real `bypass_routing` reason")
     if tool.routing == "routed" and tool.bypass_routing is not None:
         why = "gives a `bypass_routing` reason but is `routed`; drop one of them"
-        yield Flaw("bypass_routing", reason, why)
+        yield FieldProblem("bypass_routing", reason, why)
 
 
-def _peer_exposed(tool: Tool) -> Iterator[Flaw]:
+def _peer_exposed(tool: Tool) -> Iterator[FieldProblem]:
     if tool.peer_exposed and tool.scope != "generalist":
-        yield Flaw("peer_exposed", True, "is a specialist and may not be peer exposed; only generalists may")
+        yield FieldProblem("peer_exposed", True, "is a specialist and may not be peer exposed; only generalists may")
 
 
-def _words(tool: Tool) -> Iterator[Flaw]:
+def _words(tool: Tool) -> Iterator[FieldProblem]:
     if not tool.description.strip():
-        yield Flaw("description", tool.description, "needs a `description`: it is what the model reads")
+        yield FieldProblem("description", tool.description, "needs a `description`: it is what the model reads")
     if not tool.version.strip():
-        yield Flaw("version", tool.version, "needs a `version`, such as `1`")
+        yield FieldProblem("version", tool.version, "needs a `version`, such as `1`")
     if not all(tool.tags):
-        yield Flaw("tags", tool.tags, "has a tag that is not a word")
+        yield FieldProblem("tags", tool.tags, "has a tag that is not a word")
 
 
-def _probe(tool: Tool) -> Iterator[Flaw]:
+def _probe(tool: Tool) -> Iterator[FieldProblem]:
     if tool.probe is not None and tool.read_only:
-        yield Flaw("probe", tool.probe, "has a `probe` but is `read_only`: it is never in doubt; drop one")
+        yield FieldProblem("probe", tool.probe, "has a `probe` but is `read_only`: it is never in doubt; drop one")
 
 
-def _schemas(tool: Tool) -> Iterator[Flaw]:
+def _schemas(tool: Tool) -> Iterator[FieldProblem]:
     schema = tool.schema
     output = None if tool.output is None else tool.output.schema
     try:
         # What approvals are bound to is a hash of it. The registry's own hash would fail as well, but name no tool.
         canonical_json([schema.schema, output])
     except NotCanonical as error:
-        yield Flaw("input_schema", None, f"has a schema that cannot be written as canonical JSON: {error}")
+        yield FieldProblem("input_schema", None, f"has a schema that cannot be written as canonical JSON: {error}")
 
 
-def _arguments_named(tool: Tool) -> Iterator[Flaw]:
+def _arguments_named(tool: Tool) -> Iterator[FieldProblem]:
     properties = tool.schema.schema.get("properties", {})
     # A misspelt secret would mask nothing, and nobody would see that before the value stood on a card.
     yield from _unknown("secrets", tool.secrets, properties)
@@ -157,46 +157,48 @@ def _arguments_named(tool: Tool) -> Iterator[Flaw]:
         # Only the parser of Python's format strings: cards fill the places themselves, without attributes and widths.
         parts = [(name, form, how) for _, name, form, how in string.Formatter().parse(tool.effect) if name is not None]
     except ValueError as error:
-        yield Flaw("effect", tool.effect, f"has an `effect` that cannot be read: {error}")
+        yield FieldProblem("effect", tool.effect, f"has an `effect` that cannot be read: {error}")
         return
     if any(not name or form or how for name, form, how in parts):
-        yield Flaw("effect", tool.effect, "may use plain `{argument}` places only in its `effect`")
+        yield FieldProblem("effect", tool.effect, "may use plain `{argument}` places only in its `effect`")
     names = [name for name, _, _ in parts]
     yield from _unknown("effect", names, properties)
     for name in names:
         # The card would say `hidden` in the middle of its sentence, the one line of it that everybody reads.
         if name in tool.masked_arguments:
-            yield Flaw("effect", name, f"names the secret argument `{name}` in its `effect`; leave it out")
+            yield FieldProblem("effect", name, f"names the secret argument `{name}` in its `effect`; leave it out")
 
 
-def _unknown(field: str, names: Collection[str], properties: Mapping[str, object]) -> Iterator[Flaw]:
+def _unknown(field: str, names: Collection[str], properties: Mapping[str, object]) -> Iterator[FieldProblem]:
     for name in names:
         if name not in properties:
             known = f"; it has {', '.join(f'`{each}`' for each in properties) or 'none'}"
             near = did_you_mean(name, properties) or known
-            yield Flaw(field, name, f"has no argument `{name}` as `{field}` says{near}")
+            yield FieldProblem(field, name, f"has no argument `{name}` as `{field}` says{near}")
 
 
-def _return_direct(tool: Tool) -> Iterator[Flaw]:
+def _return_direct(tool: Tool) -> Iterator[FieldProblem]:
     if tool.return_direct and tool.untrusted_output:
         why = "text from outside would stand as the actor's own words"
-        yield Flaw("return_direct", True, f"has `return_direct` and `untrusted_output`: {why}; drop one of them")
+        yield FieldProblem(
+            "return_direct", True, f"has `return_direct` and `untrusted_output`: {why}; drop one of them"
+        )
 
 
-def _validation(tool: Tool) -> Iterator[Flaw]:
+def _validation(tool: Tool) -> Iterator[FieldProblem]:
     mode, asks = tool.validation, tool.requires_approval
     if mode == "off" and not (tool.read_only and asks is False):
         why = "nobody would have looked at what people approve and what has effects"
-        yield Flaw(
+        yield FieldProblem(
             "validation", mode, f"has `validation: off`, but is not `read_only` without approval: {why}; use `strict`"
         )
     # With `true` it may stand: a person is asked in any case, and reads of the misfit on the card.
     elif mode == "warn" and isinstance(asks, ApprovalPolicy):
         why = "has `validation: warn` and a policy, whose rules read arguments as the schema says; use `strict`"
-        yield Flaw("validation", mode, why)
+        yield FieldProblem("validation", mode, why)
 
 
-def _capabilities(tool: Tool) -> Iterator[Flaw]:
+def _capabilities(tool: Tool) -> Iterator[FieldProblem]:
     declared = tool.capabilities
     # Most tools declare none, and this is asked of each tool of a catalog that may have ten thousand.
     if declared is NO_CAPABILITIES:
@@ -205,77 +207,77 @@ def _capabilities(tool: Tool) -> Iterator[Flaw]:
         name, value = f"capabilities.{each.name}", vars(declared)[each.name]
         if each.name not in _LISTS:
             if not isinstance(value, bool):
-                yield Flaw(name, value, f"needs `{name}` to be true or false")
+                yield FieldProblem(name, value, f"needs `{name}` to be true or false")
         elif not isinstance(value, tuple) or not all(isinstance(item, str) and item for item in value):
-            yield Flaw(name, value, f"needs `{name}` to be a list of names")
+            yield FieldProblem(name, value, f"needs `{name}` to be a list of names")
     yield from _reach(declared)
 
 
-def _reach(declared: Capabilities) -> Iterator[Flaw]:
+def _reach(declared: Capabilities) -> Iterator[FieldProblem]:
     for host in declared.network:
         if _HOST.match(host) is None:
             why = "a host in lower case, such as `api.example.com` or `localhost:8080`: no scheme, path or `*`"
-            yield Flaw("capabilities.network", host, f"may reach `{host}`, which is not {why}")
+            yield FieldProblem("capabilities.network", host, f"may reach `{host}`, which is not {why}")
     for secret in declared.secrets:
         if not is_secret_name(secret):
             why = f"which is no variable's name, nor {FORMS}"
-            yield Flaw("capabilities.secrets", secret, f"needs the secret `{secret}`, {why}")
+            yield FieldProblem("capabilities.secrets", secret, f"needs the secret `{secret}`, {why}")
 
 
-def _always_include(tool: Tool) -> Iterator[Flaw]:
+def _always_include(tool: Tool) -> Iterator[FieldProblem]:
     # It passes every actor's list, which is the boundary of what that actor can do (B45): no author may set it.
     if tool.always_include and not tool.handler.__module__.startswith(_FRAMEWORK):
         why = "sets `always_include`, which is for the framework's own tools; name it in the `tools` of each actor"
-        yield Flaw("always_include", True, why)
+        yield FieldProblem("always_include", True, why)
 
 
-def _tenants(tool: Tool) -> Iterator[Flaw]:
+def _tenants(tool: Tool) -> Iterator[FieldProblem]:
     for each in tool.tenants or ():
         if not is_id(each):
             why = f"is for `{each}`, which is no tenant's name: it must match `{ID_PATTERN[:-2]}$`"
-            yield Flaw("tenants", each, why)
+            yield FieldProblem("tenants", each, why)
 
 
-def _updates(tool: Tool) -> Iterator[Flaw]:
+def _updates(tool: Tool) -> Iterator[FieldProblem]:
     for name in tool.updates:
         if not name:
-            yield Flaw("updates", tool.updates, "needs `updates` to be a list of names")
+            yield FieldProblem("updates", tool.updates, "needs `updates` to be a list of names")
         elif name == DATA:
-            yield Flaw("updates", name, f"updates all of `{DATA}`; name the fields that it changes")
+            yield FieldProblem("updates", name, f"updates all of `{DATA}`; name the fields that it changes")
         elif name.split(".")[0] == _IDENTITY:
             # Who somebody is comes from those who vouch for them, and from no tool (P18).
-            yield Flaw("updates", name, f"updates `{name}`; no tool may change who the user is")
+            yield FieldProblem("updates", name, f"updates `{name}`; no tool may change who the user is")
 
 
-def _hours(tool: Tool) -> Iterator[Flaw]:
+def _hours(tool: Tool) -> Iterator[FieldProblem]:
     for each in tool.hours:
         try:
-            read_window(each)
+            parse_opening_hours(each)
         except ValueError as error:
-            yield Flaw("hours", each, f"has `hours` that cannot be read: {error}")
+            yield FieldProblem("hours", each, f"has `hours` that cannot be read: {error}")
 
 
-def _usage_limit(tool: Tool) -> Iterator[Flaw]:
+def _usage_limit(tool: Tool) -> Iterator[FieldProblem]:
     limit = tool.usage_limit
     if limit is not None and limit.problem:
-        yield Flaw("usage_limit", limit, f"has a `usage_limit` that cannot be kept: {limit.problem}")
+        yield FieldProblem("usage_limit", limit, f"has a `usage_limit` that cannot be kept: {limit.problem}")
 
 
-def _repeats(tool: Tool) -> Iterator[Flaw]:
+def _repeats(tool: Tool) -> Iterator[FieldProblem]:
     attempts, fallbacks = tool.attempts, tool.fallbacks
     repeatable = tool.read_only or tool.idempotent
     if attempts is not None and attempts > 1 and not repeatable:
         why = f"has `attempts` {attempts}, but {_REPEATABLE}: a second try could do it twice; declare one, or 1 attempt"
-        yield Flaw("attempts", attempts, why)
+        yield FieldProblem("attempts", attempts, why)
     if fallbacks and not repeatable:
         why = f"has `fallbacks`, but {_REPEATABLE}: it may have happened although it failed; drop them"
-        yield Flaw("fallbacks", fallbacks, why)
+        yield FieldProblem("fallbacks", fallbacks, why)
     if len(fallbacks) > MAX_FALLBACKS:
-        yield Flaw("fallbacks", fallbacks, f"has more than {MAX_FALLBACKS} `fallbacks`")
+        yield FieldProblem("fallbacks", fallbacks, f"has more than {MAX_FALLBACKS} `fallbacks`")
     if tool.name in fallbacks:
-        yield Flaw("fallbacks", tool.name, "is its own fallback; `attempts` says how often it is tried itself")
+        yield FieldProblem("fallbacks", tool.name, "is its own fallback; `attempts` says how often it is tried itself")
     if len(set(fallbacks)) < len(fallbacks):
-        yield Flaw("fallbacks", fallbacks, "lists a fallback twice; keep one")
+        yield FieldProblem("fallbacks", fallbacks, "lists a fallback twice; keep one")
 
 
 # In the order of B17, and each may rely on those before it: schemas are sound before arguments are looked up in them.
@@ -298,5 +300,5 @@ _CHECKS: Final[tuple[_Check, ...]] = (
     _hours,
     _usage_limit,
     _repeats,
-    filter_flaws,
+    filter_problems,
 )

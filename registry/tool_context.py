@@ -1,4 +1,4 @@
-"""What a handler is told about the call it serves."""
+"""The context of a call, as its handler is given it."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,45 +6,54 @@ from typing import Literal
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.contracts.person import Principal
-from signoff.registry.capabilities import NOTHING_GRANTED, Granted
-from signoff.registry.results.tool_result import Handed
+from signoff.registry.capabilities import NOTHING_GRANTED, GrantedCapabilities
+from signoff.registry.results.tool_result import HandOff
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolContext:
-    """The second argument of every handler (B76).
-
-    `user` is who asked for the turn, as the gateway knew them when the call was proposed.
-    `person_id` is the human behind `user_id`, the same whatever entry or login they asked by.
-    `idempotency_key` is the same for every attempt of one call, also after a crash, a reset or a redeploy.
-    `approval_decision` is `approved` or nothing: a denied call never reaches a handler (N21).
-    `attempt` counts from 1; `result_budget_chars` is how much of the result the model will read (E18).
-    `capabilities` is what the tool declares that it needs, and nothing else (E19).
-    """
+    """The second argument of every handler and probe: the call it serves (B76)."""
 
     actor_name: str
+    """The actor that calls."""
     session_id: str
+    """The session of the turn."""
     turn_id: str
+    """The turn."""
     call_id: str
+    """The call within its turn, such as `c1.2`."""
     tenant_id: str
+    """The tenant of the turn."""
     user_id: str
+    """The id of who asked for the turn."""
     user: Principal
+    """Who asked for the turn, as the gateway knew them when the call was proposed."""
     idempotency_key: str
+    """The same for every attempt of one call, also after a crash, a reset or a redeploy."""
     person_id: str = ""
+    """The human behind `user_id`, the same whatever entry or login they asked by."""
     approval_decision: Literal["approved"] | None = None
+    """`approved` where people were asked; a denied call never reaches a handler (N21)."""
     approval_reason: str = ""
+    """The reason that the last who decided gave."""
     decided_by: str = ""
+    """Who decided last."""
     attempt: int = 1
+    """Which attempt this is, from 1."""
     result_budget_chars: int = RESULT_CHARS_PER_BATCH
+    """How many characters of the result the model will read (E18)."""
     route: str = ""
+    """The actor's route; empty where it has none."""
     step: str = ""
-    capabilities: Granted = NOTHING_GRANTED
+    """The route's step; empty where it has none."""
+    capabilities: GrantedCapabilities = NOTHING_GRANTED
+    """What the tool declares that it needs, and nothing else (E19)."""
 
     @property
     def event_id(self) -> str:
-        """What names this very call everywhere: `<tenant>.<session>.<turn>.<call>`, for every attempt the same."""
+        """The id of this call everywhere, `<tenant>.<session>.<turn>.<call>`; the same for every attempt."""
         return ApprovalKey(TurnKey(self.tenant_id, self.session_id, self.turn_id), self.call_id).id
 
-    def hand_off(self) -> Handed:
-        """What a handler returns that gave the work away under `event_id`, by which its result is brought later."""
-        return Handed(self.event_id)
+    def hand_off(self) -> HandOff:
+        """Returns what a handler answers that gave the work away; its result is brought later under `event_id`."""
+        return HandOff(self.event_id)

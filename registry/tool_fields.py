@@ -54,7 +54,7 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
 """Texts, given as a tuple or a list."""
 
 
-class Flaw(NamedTuple):
+class FieldProblem(NamedTuple):
     """What is wrong with a declaration."""
 
     field: str
@@ -148,27 +148,29 @@ def _plain(value: Any) -> Any:
     return [_plain(each) for each in value] if isinstance(value, tuple) else value
 
 
-def flaw_of(cls: type, error: ErrorDetails) -> Flaw:
+def field_problem(cls: type, error: ErrorDetails) -> FieldProblem:
     """Says in Signoff's words what pydantic found wrong with the fields given to `cls`."""
     loc = [str(each) for each in error["loc"]]
     name = loc[0] if loc else ""
     fields, kind = tool_fields(cls), error["type"]
     if name not in fields:
         near = did_you_mean(name, fields)
-        return Flaw(
+        return FieldProblem(
             name, error["input"], f"has no field `{name}`{near}; fields are {', '.join(f'`{f}`' for f in fields)}"
         )
     field = fields[name]
     if kind in ("missing", "missing_argument", "missing_keyword_only_argument"):
-        return Flaw(name, None, f"needs `{name}`: {field.summary[:1].lower()}{field.summary[1:]}")
+        return FieldProblem(name, None, f"needs `{name}`: {field.summary[:1].lower()}{field.summary[1:]}")
     if kind == "hook":
-        return Flaw(name, error["input"], error["msg"])
+        return FieldProblem(name, error["input"], error["msg"])
     value = error["input"]
     allowed = [str(each) for each in _literals(field.info.annotation)]
     if allowed:
         listed = ", ".join(f"`{each}`" for each in allowed)
-        return Flaw(name, value, f"has `{name}` `{value}`; allowed: {listed}{did_you_mean(str(value), allowed)}")
-    return Flaw(name, value, f"needs `{name}` to be {field.spec.form or _form(field.info.annotation)}")
+        return FieldProblem(
+            name, value, f"has `{name}` `{value}`; allowed: {listed}{did_you_mean(str(value), allowed)}"
+        )
+    return FieldProblem(name, value, f"needs `{name}` to be {field.spec.form or _form(field.info.annotation)}")
 
 
 def _literals(annotation: Any) -> Iterator[object]:

@@ -27,7 +27,7 @@ from signoff.channels.channel_loader import open_channels
 from signoff.channels.envelopes import Closed, Raw
 from signoff.contracts.ids import show_code
 from signoff.keys.secrets import SecretProvider
-from signoff.registry.manifest.channel_sections import ChannelDeclared
+from signoff.registry.manifest.channel_sections import DeclaredChannel
 from signoff.store.store import open_store
 from signoff.testing.rig import Rig, Time
 from signoff.testing.vendor import Told, Vendor
@@ -78,7 +78,7 @@ async def rigged(suite: "ChannelSuite", folder: Path, locale: str = "en") -> Asy
     time = Time()
     async with suite.vendor() as vendor, open_store(f"sqlite:///{folder}/signoff.db") as store:
         vendor.clock = time.now
-        declared = ChannelDeclared("channel", vendor.kind, vendor.options)
+        declared = DeclaredChannel("channel", vendor.kind, vendor.options)
         opened, problems = await open_channels(
             [declared],
             store,

@@ -31,7 +31,7 @@ from signoff.keys.key_files import read_private, read_public
 from signoff.keys.signatures import Signer
 from signoff.people.directory import declared_people
 from signoff.people.login import OIDC
-from signoff.registry.approver_coverage import check_deciders
+from signoff.registry.approver_coverage import check_approver_coverage
 from signoff.settings import Settings, load_settings, login_roles, require_ready
 from signoff.store.refusal_counts import refusals_since
 from signoff.temporal.embedded_server import check_server, ensure_search_attributes, find_temporal
@@ -147,7 +147,7 @@ async def _program(settings: Settings) -> str:
 async def _manifest(manifest: Path | None) -> str:
     place = find_workplace(manifest)
     await build_drivers(place.catalog, place.secrets)
-    check_deciders(place.catalog, place.people, by_login=login_roles(place.settings))
+    check_approver_coverage(place.catalog, place.people, by_login=login_roles(place.settings))
     return f"{place.settings.manifest}: {counted(place.catalog)}"
 
 

@@ -23,7 +23,7 @@ from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.manifest.schema_export import ManifestPart, manifest_schema
 from signoff.registry.normal_form import normal_text
 from signoff.registry.peer_view import PeerTool, peer_view
-from signoff.registry.scopes.route import Level, uses
+from signoff.registry.scopes.route import Level, tool_uses
 
 app = typer.Typer(
     help="Check, show and compare manifests, and print their schema.", no_args_is_help=True, rich_markup_mode=None
@@ -207,6 +207,6 @@ def _tree(name: str, catalog: Catalog, rows: tuple[InventoryRow, ...]) -> Tree:
 
 def _level(kind: str, level: Level) -> Text:
     """A route or step with the tools that it names."""
-    names = ", ".join(use.name for use in uses(level.tools))
+    names = ", ".join(use.name for use in tool_uses(level.tools))
     only = "(no tools but these)" if level.mode == "only" else ""
     return Text("  ".join(filter(None, (f"{kind} {level.name}", names, only))))

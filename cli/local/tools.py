@@ -29,8 +29,8 @@ from signoff.registry.gates.gate_trace import GateSays, gate_trace
 from signoff.registry.gates.inventory import InventoryRow, inventory
 from signoff.registry.gates.pipeline import Judgement, judge
 from signoff.registry.registry import definition_hash
-from signoff.registry.scopes.position import Traced, home
-from signoff.registry.scopes.scope_selector import in_scope
+from signoff.registry.scopes.position import LayerTrace, home
+from signoff.registry.scopes.scope_selector import tools_in_scope
 from signoff.registry.tool import Tool
 
 app = typer.Typer(help="List and explain the tools of a manifest.", no_args_is_help=True, rich_markup_mode=None)
@@ -54,7 +54,7 @@ def list_tools(
 
     async def body(out: Output) -> int:
         catalog = find_workplace(manifest).catalog
-        wanted = in_scope(catalog, scope, actor=actor, route=route, step=step)
+        wanted = tools_in_scope(catalog, scope, actor=actor, route=route, step=step)
         rows = tuple(row for row in inventory(catalog) if row.tool in wanted)
         out.show(rows, inventory_table(rows))
         return 0
@@ -192,7 +192,7 @@ def _gates_table(gates: tuple[GateSays, ...]) -> Table:
     return table
 
 
-def _layers_table(layers: tuple[Traced, ...]) -> Table:
+def _layers_table(layers: tuple[LayerTrace, ...]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("Layer", "Where", "Its tool", "Why"):
         table.add_column(column, no_wrap=column != "Why", overflow="fold")

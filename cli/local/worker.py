@@ -19,7 +19,7 @@ from signoff.cli.terminal.options import Address, AsJson, Manifest, Model
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
 from signoff.keys.key_files import FileVerifier
-from signoff.registry.approver_coverage import check_deciders
+from signoff.registry.approver_coverage import check_approver_coverage
 from signoff.registry.gates.inventory import inventory
 from signoff.settings import login_roles, require_ready
 from signoff.store.roles import StoreRole
@@ -51,7 +51,7 @@ async def running_worker(
     # The public file alone: whoever takes a worker over must not be able to sign.
     verifier = FileVerifier(settings.public_keys)
     require_ready(settings, people=place.peopled, public_keys=bool(verifier.key_ids))
-    check_deciders(place.catalog, place.people, by_login=login_roles(settings))
+    check_approver_coverage(place.catalog, place.people, by_login=login_roles(settings))
     room = await furnish(
         place.catalog,
         store,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.people.directory import Directory
-from signoff.registry.manifest.channel_sections import ChannelDeclared
+from signoff.registry.manifest.channel_sections import DeclaredChannel
 from signoff.store.delivery_queue import DeliveryRow
 from signoff.texts.catalogue import text
 
@@ -22,13 +22,13 @@ class ToldLine:
 
 
 def told_lines(
-    rows: Iterable[DeliveryRow], declared: Mapping[str, ChannelDeclared], people: Directory, language: str
+    rows: Iterable[DeliveryRow], declared: Mapping[str, DeclaredChannel], people: Directory, language: str
 ) -> tuple[ToldLine, ...]:
     """The cards of a request, in the order in which they were planned; those that nobody needed any more left out."""
     return tuple(_line(row, declared, people, language) for row in rows if row.state != "dropped")
 
 
-def _line(row: DeliveryRow, declared: Mapping[str, ChannelDeclared], people: Directory, language: str) -> ToldLine:
+def _line(row: DeliveryRow, declared: Mapping[str, DeclaredChannel], people: Directory, language: str) -> ToldLine:
     kind = declared[row.channel].kind if row.channel in declared else ""
     failed = row.state == "failed" or (row.state == "planned" and bool(row.code))
     return ToldLine(

@@ -11,7 +11,7 @@ from signoff.policy.compiled_policy import CompiledPolicy, CompiledRules, Policy
 from signoff.registry.actor import Actor
 from signoff.registry.gates.actor_filters import excluded, permitted
 from signoff.registry.registry import ToolRegistry
-from signoff.registry.scopes.position import NO_MOMENT, Moment, Position, Resolution
+from signoff.registry.scopes.position import NO_RESOLUTION_CONTEXT, Position, Resolution, ResolutionContext
 from signoff.registry.tool import Tool
 
 _VERDICTS_KEPT: Final = 100
@@ -41,7 +41,7 @@ class Sight:
     unavailable: frozenset[str] = _NONE
     verdicts: dict[tuple[str, str, str], PolicyVerdict] = field(default_factory=dict, repr=False, compare=False)
     position: Position | None = field(default=None, repr=False, compare=False)
-    moment: Moment = field(default=NO_MOMENT, repr=False, compare=False)
+    moment: ResolutionContext = field(default=NO_RESOLUTION_CONTEXT, repr=False, compare=False)
     over: Mapping[str, tuple[Tool, ...]] = field(default_factory=dict, repr=False, compare=False)
     filtered: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
     passing: dict[str, tuple[Tool, ...]] = field(default_factory=dict, repr=False, compare=False)

@@ -23,7 +23,7 @@ _KIND: Final = re.compile(r"[a-z][a-z0-9_]*\Z|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z"
 
 
 @dataclass(frozen=True)
-class ChannelDeclared:
+class DeclaredChannel:
     """One channel. `kind` is `email`, `slack` and the like, or a module; `options` are for the channel to read.
 
     Secrets among them are references, `env:NAME`.
@@ -52,7 +52,7 @@ class RoutingRules:
 class Channels:
     """The channels of a catalog by name, and the rules of routing."""
 
-    declared: Mapping[str, ChannelDeclared] = field(default_factory=dict)
+    declared: Mapping[str, DeclaredChannel] = field(default_factory=dict)
     routing: RoutingRules = RoutingRules()
 
     def notified(self, wanted: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ NO_CHANNELS: Final = Channels()
 class ChannelFields(TypedDict):
     """What of a catalog is said here."""
 
-    channels: list[ChannelDeclared]
+    channels: list[DeclaredChannel]
     routing: RoutingRules
 
 
@@ -85,10 +85,10 @@ def read_channels(file: YamlFile, top: Top) -> ChannelFields:
 
 
 def build_channels(
-    declared: Iterable[ChannelDeclared], routing: RoutingRules | None, policies: Mapping[str, CompiledPolicy]
+    declared: Iterable[DeclaredChannel], routing: RoutingRules | None, policies: Mapping[str, CompiledPolicy]
 ) -> Channels:
     """Check channels against themselves and against who names them. Raises `ConfigError`."""
-    known: dict[str, ChannelDeclared] = {}
+    known: dict[str, DeclaredChannel] = {}
     for each in declared:
         if each.name in known:
             raise _refuse(each.name, "", "is declared twice; keep one")
@@ -103,16 +103,16 @@ def build_channels(
     return Channels(MappingProxyType(known), rules)
 
 
-def _channel(file: YamlFile, name: str, data: Any) -> ChannelDeclared:
+def _channel(file: YamlFile, name: str, data: Any) -> DeclaredChannel:
     place: Place = ("channels", name)
     if not isinstance(data, Mapping):
         raise file.error(place, f"channel `{name}` must be a mapping with a `kind` and the options of that kind")
     if "kind" not in data:
         raise file.error(place, f"`kind` of channel `{name}` is missing", field=f"channels.{name}.kind")
-    return ChannelDeclared(name, data["kind"], {key: value for key, value in data.items() if key != "kind"})
+    return DeclaredChannel(name, data["kind"], {key: value for key, value in data.items() if key != "kind"})
 
 
-def _check(given: ChannelDeclared) -> None:
+def _check(given: DeclaredChannel) -> None:
     if not is_id(given.name):
         raise _refuse(given.name, "", "has no name such as `mail`: letters, digits, `_`, `-`, at most 48")
     if given.name == INBOX:

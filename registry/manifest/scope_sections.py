@@ -16,7 +16,7 @@ from signoff.registry.manifest.sections import (
     UseSection,
 )
 from signoff.registry.manifest.tool_section import OwnToolSection
-from signoff.registry.scopes.route import LayerMode, Listed, Route, Step, Use
+from signoff.registry.scopes.route import LayerMode, ListedTool, Route, Step, ToolUse
 from signoff.registry.tool import Tool
 
 ReadTool = Callable[[Place, str, Any], Tool]
@@ -29,7 +29,7 @@ _OF_USE = ("loosens", "min_step", "minStep")
 class ScopeFields(TypedDict):
     """What of an `Actor` is said here."""
 
-    own_tools: tuple[Use, ...]
+    own_tools: tuple[ToolUse, ...]
     routes: tuple[Route, ...]
     select: Select | None
 
@@ -37,7 +37,7 @@ class ScopeFields(TypedDict):
 class _Level(TypedDict):
     name: str
     description: str
-    tools: tuple[Listed, ...]
+    tools: tuple[ListedTool, ...]
     mode: LayerMode
     tool_filter: str
     select: Select | None
@@ -90,19 +90,19 @@ def _select(file: YamlFile, place: Place, reference: str | None) -> Select | Non
     return found
 
 
-def _use(file: YamlFile, place: Place, data: Any) -> Listed:
+def _use(file: YamlFile, place: Place, data: Any) -> ListedTool:
     if isinstance(data, str):
         return data
     section = read_section(file, place, UseSection, data, "an entry of `tools`")
-    return Use(tool=section.name, optional=section.optional, min_step=section.min_step, loosens=section.loosens)
+    return ToolUse(tool=section.name, optional=section.optional, min_step=section.min_step, loosens=section.loosens)
 
 
-def _own(file: YamlFile, place: Place, given: Mapping[str, Any], tool: ReadTool) -> tuple[Use, ...]:
+def _own(file: YamlFile, place: Place, given: Mapping[str, Any], tool: ReadTool) -> tuple[ToolUse, ...]:
     return tuple(_own_tool(file, (*place, name), name, data, tool) for name, data in given.items())
 
 
-def _own_tool(file: YamlFile, place: Place, name: str, data: Any, tool: ReadTool) -> Use:
-    """One own tool: a tool's section, and beside it what a `Use` says of it."""
+def _own_tool(file: YamlFile, place: Place, name: str, data: Any, tool: ReadTool) -> ToolUse:
+    """One own tool: a tool's section, and beside it what a `ToolUse` says of it."""
     if not isinstance(data, Mapping):
         raise file.error(place, f"tool `{name}` must be a mapping of keys and values")
     # Reducers are kept by the name of a registered tool: it would shorten another tool's results, or nobody's.
@@ -111,4 +111,4 @@ def _own_tool(file: YamlFile, place: Place, name: str, data: Any, tool: ReadTool
     said = dict(read_section(file, place, OwnToolSection, data, f"tool `{name}`"))
     # The tool's section is closed, and would refuse what is said of its use.
     declared = tool(place, name, {key: value for key, value in data.items() if key not in _OF_USE})
-    return Use(tool=declared, min_step=said["min_step"], loosens=said["loosens"])
+    return ToolUse(tool=declared, min_step=said["min_step"], loosens=said["loosens"])

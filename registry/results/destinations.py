@@ -1,4 +1,4 @@
-"""Where records of tools go, and what each place gets of them; checked when the catalog is built (B33)."""
+"""Destinations of tools' records, and the filter of each; checked when the catalog is built (B33)."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ from signoff.registry.hooks import Hook
 from signoff.registry.import_reference import load_reference
 from signoff.registry.results.annotated_record import AnnotatedRecord, Filter, for_model, for_record, identity
 from signoff.registry.tool import Tool
-from signoff.registry.tool_fields import Flaw
+from signoff.registry.tool_fields import FieldProblem
 
 LLM_SESSION: Final = "llm-session"
 AUDIT: Final = "audit"
@@ -33,30 +33,45 @@ _OURS: Final[Mapping[str, Filter]] = MappingProxyType({LLM_SESSION: for_model, A
 class Delivery:
     """What a sink is given: its view of the record of one call.
 
-    It may be given the same one again, after a worker was lost: then `idempotency_key` is the same.
+    It may be given the same one again after a worker was lost, under the same `idempotency_key`.
     """
 
     destination: str
+    """The destination's name."""
     record: AnnotatedRecord
+    """What its filter left of the record."""
     tool: str
+    """The tool's name."""
     call_id: str
+    """The call within its turn."""
     actor_name: str
+    """The actor that called."""
     tenant_id: str
+    """The tenant of the turn."""
     session_id: str
+    """The session of the turn."""
     turn_id: str
+    """The turn."""
     idempotency_key: str
+    """The key of the call, the same for each of its attempts."""
 
 
 @dataclass(frozen=True)
 class Undelivered:
-    """What an observer is told: a destination did not get its view. `why` holds no value of the record."""
+    """What an observer is given: a destination did not get its view."""
 
     destination: str
+    """The destination's name."""
     tool: str
+    """The tool's name."""
     call_id: str
+    """The call within its turn."""
     tenant_id: str
+    """The tenant of the turn."""
     turn_id: str
+    """The turn."""
     why: str
+    """Why; without any value of the record."""
 
 
 Sink: TypeAlias = Callable[[Delivery], Awaitable[None]]
@@ -65,28 +80,29 @@ Observer: TypeAlias = Callable[[Undelivered], Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Destination:
-    """One place that records go to.
-
-    `name` is `llm-session`, `ui-streaming`, `cache`, `audit`, `peer-response` or `formatter:<name>`. `filter` says what
-    it gets of every tool's record; a tool's own filter for it goes before. `sink` is `async (delivery)`; `llm-session`
-    and `audit` have none, they are Signoff's own. `reads` are the namespaces of the slots that it is given.
-    """
+    """One place that records go to."""
 
     name: str
+    """`llm-session`, `ui-streaming`, `cache`, `audit`, `peer-response` or `formatter:<name>`."""
     filter: Filter | None = None
+    """What it gets of every tool's record; a tool's own filter for it goes before."""
     sink: Sink | None = None
+    """`async (delivery)`; `llm-session` and `audit` have none, they are Signoff's own."""
     reads: tuple[str, ...] = ()
+    """The namespaces of the slots that it is given."""
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """The destinations of a catalog by name; `observer` is told what did not arrive, None: the log is."""
+    """The destinations of a catalog."""
 
     destinations: Mapping[str, Destination] = field(default_factory=dict)
+    """The destinations by name."""
     observer: Observer | None = None
+    """Is given what did not arrive; None: the log alone says it."""
 
     def view(self, tool: Tool, name: str) -> Filter | None:
-        """The filter of a destination for records of `tool`; None: they do not go there."""
+        """Returns the filter of a destination for records of `tool`; None: they do not go there."""
         declared = self.destinations.get(name)
         # Before any filter: what an actor has as its own is nobody else's to see, whatever a destination declares.
         if name == PEER_RESPONSE and not tool.for_peers:
@@ -95,13 +111,13 @@ class Distribution:
         return tool.filters.get(name) or (declared.filter if declared is not None else None) or _OURS.get(name)
 
     def sinks(self, tool: Tool) -> tuple[Destination, ...]:
-        """The destinations with a sink that records of `tool` go to."""
+        """Returns the destinations with a sink that records of `tool` go to."""
         every = self.destinations.values()
         return tuple(each for each in every if each.sink is not None and self.view(tool, each.name) is not None)
 
     @property
     def content(self) -> dict[str, Any]:
-        """What a catalog's hash holds of it: everything but its functions."""
+        """What a catalog's hash covers of it: everything but its functions."""
         return {
             # A function has nothing that is the same in every process; that there is one is all that can be hashed.
             name: {"reads": sorted(each.reads), "filters": each.filter is not None}
@@ -115,7 +131,7 @@ NOWHERE: Final = Distribution()
 def build_distribution(
     destinations: Iterable[Destination], observer: Observer | None, tools: Iterable[Tool]
 ) -> Distribution:
-    """Check destinations against themselves and against the filters of `tools`. Raises `ConfigError`."""
+    """Checks destinations against themselves and against the filters of `tools`. Raises `ConfigError`."""
     known: dict[str, Destination] = {}
     for each in destinations:
         if each.name in known:
@@ -142,7 +158,7 @@ def build_distribution(
 
 
 def named_filter(name: str) -> Filter:
-    """What the manifest means by `name`: `identity`, or `module:function`. Raises `ConfigError`."""
+    """Returns the filter that the manifest calls `name`: `identity`, or `module:function`. Raises `ConfigError`."""
     if name == identity.__name__:
         return identity
     if ":" not in name:
@@ -151,15 +167,17 @@ def named_filter(name: str) -> Filter:
     return found  # type: ignore[no-any-return]
 
 
-def filter_flaws(tool: Tool) -> Iterator[Flaw]:
-    """Says which filters of `tool` are wrong by themselves."""
+def filter_problems(tool: Tool) -> Iterator[FieldProblem]:
+    """Yields what is wrong with the filters of `tool` by themselves."""
     for name, given in tool.filters.items():
         field_name = f"filters.{name}"
         why = _wrong_name(name) or _wrong_view(name, given)
         if why:
-            yield Flaw(field_name, name, f"has in `filters` a destination `{name}` that {why}")
+            yield FieldProblem(field_name, name, f"has in `filters` a destination `{name}` that {why}")
         elif name == PEER_RESPONSE and not tool.peer_exposed:
-            yield Flaw(field_name, name, f"has a filter for `{name}` but is not `peer_exposed`; drop one of them")
+            yield FieldProblem(
+                field_name, name, f"has a filter for `{name}` but is not `peer_exposed`; drop one of them"
+            )
 
 
 def _check(given: Destination) -> None:

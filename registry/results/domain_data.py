@@ -14,7 +14,7 @@ DOMAIN_DATA: Final = "domain-data"
 _MERGES: Final = get_args(DomainMerge)
 
 
-def merged(before: Any, new: Any, how: DomainMerge) -> Any:
+def merge_data(before: Any, new: Any, how: DomainMerge) -> Any:
     """The data after an answer. Neither is changed.
 
     `replace`: the new ones. `append`: lists are joined, of objects those under one name. `deep-merge`: objects become
@@ -32,7 +32,7 @@ def _field(before: Mapping[str, Any], name: str, new: Any, how: DomainMerge) -> 
         return new
     # Of `append` only lists join here, so that objects are gone through one level deep; further is `deep-merge`.
     joins = isinstance(new, list if how == "append" else Mapping)
-    return merged(before[name], new, how) if joins else new
+    return merge_data(before[name], new, how) if joins else new
 
 
 def schema_text(schema: Mapping[str, Any] | None) -> str:

@@ -72,7 +72,7 @@ class ReducerRegistry:
         return MappingProxyType({name: entry.reducer for name, entry in self._entries.items()})
 
 
-def reduced(reducer: Reducer | None, result: Result, given: ReducerInput) -> Result:
+def reduce_result(reducer: Reducer | None, result: Result, given: ReducerInput) -> Result:
     """`result` with the text that the reducer makes of it; what fails or answers otherwise changes nothing. Total."""
     if reducer is None:
         return result

@@ -1,4 +1,4 @@
-"""What a handler returns, and how the model gets to read it."""
+"""Results of handlers, and the text that the model reads of them."""
 
 import json
 from collections.abc import Mapping
@@ -10,17 +10,18 @@ from pydantic_core import to_jsonable_python
 
 @dataclass(frozen=True)
 class ToolResult:
-    """An explicit success (N13): `value` for the model, `structured` JSON for programs, `cost` in USD.
-
-    `data_update` and `context_update` are JSON objects: what the tool's `updates` name of them is merged into the data
-    and the context of the conversation. What is no such object is left out.
-    """
+    """An explicit success (N13)."""
 
     value: Any
+    """What the model reads."""
     structured: Any = None
+    """JSON for programs."""
     cost: float = 0.0
+    """What the call cost, in USD."""
     data_update: Any = None
+    """A JSON object: what the tool's `updates` name of it is merged into the conversation's data."""
     context_update: Any = None
+    """A JSON object: what the tool's `updates` name of it is merged into the conversation's context."""
 
 
 FailureCode: TypeAlias = Literal["execution_failed", "input_invalid", "not_available"]
@@ -28,24 +29,27 @@ FailureCode: TypeAlias = Literal["execution_failed", "input_invalid", "not_avail
 
 @dataclass(frozen=True)
 class ToolFailure:
-    """An explicit failure: `code` becomes the call's code and the model reads `message` (E08)."""
+    """An explicit failure (E08)."""
 
     message: str
+    """What the model reads."""
     code: FailureCode = "execution_failed"
+    """The code of the call."""
 
 
 @dataclass(frozen=True)
-class Handed:
-    """The work was handed off, and goes on elsewhere: the call succeeds with that (B43).
+class HandOff:
+    """A result that says that the work goes on elsewhere: the call succeeds with that (B43).
 
-    Its real result comes later, under `event_id`, and is told to the turn, or to the one that goes on in its place.
+    Its real result comes later and is told to the turn, or to the one that goes on in its place.
     """
 
     event_id: str
+    """The id under which the result will come."""
 
 
-def handed_result(handed: Handed, tool: str) -> ToolResult:
-    """What the model and programs are told of work that was handed off."""
+def hand_off_result(handed: HandOff, tool: str) -> ToolResult:
+    """Returns the result that the model and programs read of work that was handed off."""
     words = (
         f"`{tool}` handed the work off as `{handed.event_id}`. Its result is not there yet: it will reach you as a "
         "message that names this id. Do not call it again for that; answer `awaiting` if you have nothing else to do."
@@ -58,25 +62,27 @@ Result: TypeAlias = ToolResult | ToolFailure
 
 @dataclass(frozen=True)
 class ReducerInput:
-    """What a reducer is told beside the result: the call's arguments, and in which completion it was proposed.
-
-    `turn_count` counts from 1; 0 where that is not known.
-    """
+    """What a reducer is given beside the result."""
 
     args: Mapping[str, Any]
+    """The call's arguments."""
     turn_count: int = 0
+    """The number of the completion that proposed the call, from 1; 0 where that is not known."""
 
 
-class Trimmed(NamedTuple):
-    """A text cut to a budget; `original_chars` is its full length in code points."""
+class TrimmedText(NamedTuple):
+    """A text cut to a budget."""
 
     text: str
+    """What is left, with a marker where it was cut."""
     truncated: bool
+    """Whether it was cut."""
     original_chars: int
+    """The full length in code points."""
 
 
 def jsonable(value: Any) -> Any:
-    """`value` as plain JSON data: models, dates, sets and the like converted. Never raises.
+    """Converts `value` to plain JSON data: models, dates, sets and the like. Never raises.
 
     What has no JSON form becomes `<TypeName>`: the side effect has happened, so its result must not turn into an error.
     """
@@ -90,18 +96,18 @@ def jsonable(value: Any) -> Any:
 
 
 def render_value(value: Any) -> str:
-    """The text the model reads: a string as it is, anything else as compact JSON. Never raises."""
+    """Returns the text the model reads: a string as it is, anything else as compact JSON. Never raises."""
     if isinstance(value, str):
         return _encodable(value)
     return json.dumps(jsonable(value), ensure_ascii=False, separators=(",", ":"))
 
 
-def trim(text: str, budget: int) -> Trimmed:
-    """The first `budget` characters and the marker of E22; the result is longer than the budget by the marker (E23)."""
+def trim(text: str, budget: int) -> TrimmedText:
+    """Cuts `text` to `budget` characters and adds the marker of E22, by which it is longer than the budget (E23)."""
     total = len(text)
     if total <= budget:
-        return Trimmed(text, False, total)
-    return Trimmed(f"{text[: max(budget, 0)]}\n[truncated — {total} chars total]", True, total)
+        return TrimmedText(text, False, total)
+    return TrimmedText(f"{text[: max(budget, 0)]}\n[truncated — {total} chars total]", True, total)
 
 
 def _type_name(value: Any) -> str:

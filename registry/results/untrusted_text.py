@@ -40,7 +40,7 @@ def few_marks(text: str) -> str:
     return "".join(kept)
 
 
-def fenced(text: str, tool: str) -> str:
+def fence_text(text: str, tool: str) -> str:
     """`text` of `tool` as the model reads it: all of it, between two lines that `text` does not hold.
 
     The same text has the same fences in every process. Longer than `text` by less than 500 characters.

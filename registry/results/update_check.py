@@ -11,11 +11,11 @@ from signoff.formats.bounds import out_of_bounds
 from signoff.formats.json_schema import CompiledSchema
 from signoff.formats.nearest_name import did_you_mean
 from signoff.registry.cel_context import ContextFields
-from signoff.registry.scopes.actor_scopes import Scopes
+from signoff.registry.scopes.actor_scopes import ActorScopes
 from signoff.registry.tool import Tool
 
 
-class Accepted(NamedTuple):
+class AcceptedUpdates(NamedTuple):
     """What may be applied; `ignored` are names that nobody declared, `problem` is why nothing may be, or empty."""
 
     updates: Updates = NO_UPDATES
@@ -23,14 +23,14 @@ class Accepted(NamedTuple):
     problem: str = ""
 
 
-def accepted(
+def accept_updates(
     tool: Tool,
-    scopes: Scopes,
+    scopes: ActorScopes,
     fields: ContextFields,
     ctx: Pinned,
     data: Mapping[str, Any],
     context: Mapping[str, Any],
-) -> Accepted:
+) -> AcceptedUpdates:
     """What counts of the `data` and `context` that a call in `ctx` wishes to change; both are plain JSON. Pure.
 
     Names count that the tool declares in `updates`: of data those that a step of its actor collects, of the context
@@ -43,10 +43,10 @@ def accepted(
     wished = Updates(data=dict(data), context=dict(context))
     ignored = tuple(name for name in wished.names if name not in mine.names)
     problem = next(_problems(mine, scopes, fields, ctx), "")
-    return Accepted(NO_UPDATES, ignored, problem) if problem else Accepted(mine, ignored)
+    return AcceptedUpdates(NO_UPDATES, ignored, problem) if problem else AcceptedUpdates(mine, ignored)
 
 
-def check_updates(tools: Iterable[Tool], scopes: Iterable[Scopes], fields: ContextFields) -> None:
+def check_updates(tools: Iterable[Tool], scopes: Iterable[ActorScopes], fields: ContextFields) -> None:
     """Raise `ConfigError` where one of `tools` would update what no step of any actor collects and nobody declares."""
     known = {*fields.schemas, *(name for each in scopes for name in each.collected)}
     for tool, name in ((each, name) for each in tools for name in each.updates):
@@ -56,7 +56,7 @@ def check_updates(tools: Iterable[Tool], scopes: Iterable[Scopes], fields: Conte
             raise ConfigError(message, tool_name=tool.name, field="updates", value=name)
 
 
-def _problems(mine: Updates, scopes: Scopes, fields: ContextFields, ctx: Pinned) -> Iterator[str]:
+def _problems(mine: Updates, scopes: ActorScopes, fields: ContextFields, ctx: Pinned) -> Iterator[str]:
     for name, value in mine.data.items():
         yield from _misfits(f"{DATA}.{name}", scopes.schemas.get(name), value)
     for name, value in mine.context.items():

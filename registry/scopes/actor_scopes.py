@@ -10,11 +10,11 @@ from signoff.formats.json_schema import CompiledSchema
 from signoff.formats.nearest_name import shown
 from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.policy.policy_stack import Below, incomparable, stacked
-from signoff.registry.scopes.position import Moment, Position
+from signoff.registry.scopes.position import Position, ResolutionContext
 from signoff.registry.tool import Tool
 
 
-class Placed(NamedTuple):
+class ScopedTool(NamedTuple):
     """A tool that is an actor's own, or stands over others of its name: those, and why they need not be obeyed."""
 
     tool: Tool
@@ -28,7 +28,7 @@ class Placed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scopes:
+class ActorScopes:
     """Where one actor may stand, by route and step; ("", "") is outside of all routes.
 
     `placed` are the tools beside those of the registry, by their activity. `schemas` are those of collected data
@@ -37,7 +37,7 @@ class Scopes:
 
     actor: str
     positions: Mapping[tuple[str, str], Position]
-    placed: Mapping[str, Placed] = field(default_factory=dict)
+    placed: Mapping[str, ScopedTool] = field(default_factory=dict)
     schemas: Mapping[str, CompiledSchema] = field(default_factory=dict)
     fields: frozenset[str] = frozenset()
     collected: frozenset[str] = frozenset()
@@ -66,7 +66,7 @@ class Scopes:
             raise ConfigError(message, actor=self.actor, field="route", value=route)
         for name in transient:
             # The turn's own layer is the nearest: a name that it does not own is unknown, or shadows what it may not.
-            if position.resolve(name, Moment(transient=(name,))).at != 0:
+            if position.resolve(name, ResolutionContext(transient=(name,))).at != 0:
                 message = (
                     f"actor `{self.actor}` can have no tool {shown(name)} for one turn: none, or it may not shadow"
                 )
@@ -87,7 +87,7 @@ class Scopes:
         return schema is None or not schema.check(value)
 
 
-def policy_over(placed: Placed, own: Mapping[str, CompiledPolicy], approvers: Sequence[str]) -> CompiledPolicy:
+def policy_over(placed: ScopedTool, own: Mapping[str, CompiledPolicy], approvers: Sequence[str]) -> CompiledPolicy:
     """The policy of a tool with those of all that it shadows, unless it says why not. `own` are they by activity.
 
     Raises `ConfigError` where nobody can say which of them is the stricter.

@@ -15,7 +15,7 @@ from signoff.registry.registry import ToolRegistry
 from signoff.registry.tool import Tool
 
 LayerName: TypeAlias = Literal["transient", "step_inline", "step_reference", "route", "agent", "registry"]
-Outcome: TypeAlias = Literal["won", "lost", "absent"]
+LayerOutcome: TypeAlias = Literal["won", "lost", "absent"]
 
 TURN: Final = "*"
 """The last part of the place of a tool that a turn's own layer brings forward over a nearer one."""
@@ -23,12 +23,12 @@ _NOT_NAMED: Final = "does not name it"
 
 
 @dataclass(frozen=True)
-class Traced:
+class LayerTrace:
     """One layer's part in a resolution: whether its tool won, lost to a nearer one, or is not to be had there."""
 
     layer: LayerName
     where: str
-    outcome: Outcome
+    outcome: LayerOutcome
     why: str
 
 
@@ -59,7 +59,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Filtering:
+class ToolFilter:
     """The `tool_filter` of a step or route."""
 
     where: str
@@ -67,7 +67,7 @@ class Filtering:
 
 
 @dataclass(frozen=True)
-class Moment:
+class ResolutionContext:
     """What a resolution hangs on beside the position: the data fields that are there, and the turn's own tools."""
 
     have: frozenset[str] = frozenset()
@@ -76,7 +76,7 @@ class Moment:
     ctx: Mapping[str, Any] = field(default_factory=dict)
 
 
-NO_MOMENT: Final = Moment()
+NO_RESOLUTION_CONTEXT: Final = ResolutionContext()
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,11 @@ class Position:
     step: str
     registry: ToolRegistry = field(repr=False)
     layers: tuple[Layer, ...] = ()
-    filters: tuple[Filtering, ...] = ()
+    filters: tuple[ToolFilter, ...] = ()
     selects: tuple[Select, ...] = field(default=(), repr=False, compare=False)
     transient: Mapping[str, Tool | None] = field(default_factory=dict)
 
-    def resolve(self, name: str, moment: Moment, filtered: dict[str, str] | None = None) -> "Resolution":
+    def resolve(self, name: str, moment: ResolutionContext, filtered: dict[str, str] | None = None) -> "Resolution":
         """The tool that `name` means here and now, whether it is seen, and the trace.
 
         `filtered` keeps what the filters say, by activity: of this position at this moment, and no other.
@@ -113,7 +113,7 @@ class Position:
                 return Resolution(name, layers, index, tool, why)
         return Resolution(name, layers, len(layers), None, "no layer names it")
 
-    def names(self, moment: Moment, listed: tuple[str, ...] | None) -> Iterator[str]:
+    def names(self, moment: ResolutionContext, listed: tuple[str, ...] | None) -> Iterator[str]:
         """Every name that may be seen here, once, nearest first; `listed` orders the registry's own (N23)."""
         layers = (_transient(self, moment), *self.layers[:-1]) if moment.transient else self.layers[:-1]
         told: set[str] = set()
@@ -123,7 +123,7 @@ class Position:
                     told.add(name)
                     yield name
 
-    def _filtered(self, tool: Tool, moment: Moment, known: dict[str, str]) -> str:
+    def _filtered(self, tool: Tool, moment: ResolutionContext, known: dict[str, str]) -> str:
         if tool.always_include or not self.filters:
             return ""
         found = known.get(tool.activity)
@@ -131,7 +131,7 @@ class Position:
             found = known[tool.activity] = self._kept_by_filter(tool, moment)
         return found
 
-    def _kept_by_filter(self, tool: Tool, moment: Moment) -> str:
+    def _kept_by_filter(self, tool: Tool, moment: ResolutionContext) -> str:
         for each in self.filters:
             problem = each.filter.problem(actor=moment.actor, tool=tool.facts, ctx=moment.ctx)
             if problem:
@@ -155,20 +155,20 @@ class Resolution:
         return None if self.why else self.tool
 
     @cached_property
-    def trace(self) -> tuple[Traced, ...]:
+    def trace(self) -> tuple[LayerTrace, ...]:
         """Every layer's part, nearest first."""
         return tuple(self._traced(index, layer) for index, layer in enumerate(self.layers))
 
-    def _traced(self, index: int, layer: Layer) -> Traced:
+    def _traced(self, index: int, layer: Layer) -> LayerTrace:
         if index == self.at:
-            outcome: Outcome = "absent" if self.why else "won"
-            return Traced(layer.name, layer.where, outcome, self.why or "is the nearest that names it")
+            outcome: LayerOutcome = "absent" if self.why else "won"
+            return LayerTrace(layer.name, layer.where, outcome, self.why or "is the nearest that names it")
         if self.name not in layer.tools:
             why = "refers to it, but it is optional and not there" if self.name in layer.missing else _NOT_NAMED
-            return Traced(layer.name, layer.where, "absent", why)
+            return LayerTrace(layer.name, layer.where, "absent", why)
         nearer = self.layers[self.at].where
         kept = f"; {nearer} keeps the name, which {self.why}" if self.why else ""
-        return Traced(layer.name, layer.where, "lost", f"{nearer} is nearer{kept}")
+        return LayerTrace(layer.name, layer.where, "lost", f"{nearer} is nearer{kept}")
 
 
 class RegistryTools(Mapping[str, Tool]):
@@ -203,7 +203,7 @@ def home(tool: Tool) -> tuple[str, str, str]:
     return actor, route, step
 
 
-def _transient(position: Position, moment: Moment) -> Layer:
+def _transient(position: Position, moment: ResolutionContext) -> Layer:
     tools, missing = {}, []
     for name in moment.transient:
         # Not `get`: None there means that the name may not be brought forward, and must not lead to the registry's

@@ -12,7 +12,7 @@ Shadowing: TypeAlias = Literal["allow", "warn", "forbid"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Use:
+class ToolUse:
     """One tool of an actor, route or step, with more to say than its name or itself.
 
     `tool` is a name (a reference: resolved in the registry, then the route, then the actor) or a tool of one's own.
@@ -31,8 +31,8 @@ class Use:
         return self.tool if isinstance(self.tool, str) else self.tool.name
 
 
-Listed: TypeAlias = str | Tool | Use
-"""How a tool may be listed: by its name, as a tool of one's own, or as a `Use` of either."""
+ListedTool: TypeAlias = str | Tool | ToolUse
+"""How a tool may be listed: by its name, as a tool of one's own, or as a `ToolUse` of either."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Level:
 
     name: str
     description: str = ""
-    tools: tuple[Listed, ...] = ()
+    tools: tuple[ListedTool, ...] = ()
     mode: LayerMode = "inherit"
     tool_filter: str = ""
     select: Select | None = field(default=None, repr=False, compare=False)
@@ -71,6 +71,6 @@ class Route(Level):
     steps: tuple[Step, ...] = ()
 
 
-def uses(listed: tuple[Listed, ...]) -> tuple[Use, ...]:
+def tool_uses(listed: tuple[ListedTool, ...]) -> tuple[ToolUse, ...]:
     """`listed` in one form."""
-    return tuple(each if isinstance(each, Use) else Use(tool=each) for each in listed)
+    return tuple(each if isinstance(each, ToolUse) else ToolUse(tool=each) for each in listed)

@@ -15,9 +15,9 @@ from signoff.registry.actor import Actor
 from signoff.registry.cel_context import ContextFields
 from signoff.registry.hooks import SELECT, Select
 from signoff.registry.registry import ToolRegistry
-from signoff.registry.scopes.actor_scopes import Placed, Scopes, dropped_gate
-from signoff.registry.scopes.position import TURN, Filtering, Layer, LayerName, Position, RegistryTools
-from signoff.registry.scopes.route import Listed, Route, Step, Use, uses
+from signoff.registry.scopes.actor_scopes import ActorScopes, ScopedTool, dropped_gate
+from signoff.registry.scopes.position import TURN, Layer, LayerName, Position, RegistryTools, ToolFilter
+from signoff.registry.scopes.route import ListedTool, Route, Step, ToolUse, tool_uses
 from signoff.registry.tool import Tool
 from signoff.registry.tool_checks import check_declaration, is_placeholder
 
@@ -28,7 +28,7 @@ _SHADOWING: Final = ("allow", "warn", "forbid")
 _RESERVED: Final = (RESPOND, READ_REST)
 
 
-def build_scopes(actor: Actor, registry: ToolRegistry, fields: ContextFields) -> Scopes:
+def build_scopes(actor: Actor, registry: ToolRegistry, fields: ContextFields) -> ActorScopes:
     """The layers of one actor. Raises `ConfigError` that names the actor, the place and the remedy."""
     return _Build(actor, registry, fields).scopes()
 
@@ -38,11 +38,11 @@ class _Build:
 
     def __init__(self, actor: Actor, registry: ToolRegistry, fields: ContextFields) -> None:
         self._actor, self._registry, self._fields = actor, registry, fields
-        self._placed: dict[str, Placed] = {}
+        self._placed: dict[str, ScopedTool] = {}
         self._schemas: dict[str, CompiledSchema] = {}
         self._collected: set[str] = set()
 
-    def scopes(self) -> Scopes:
+    def scopes(self) -> ActorScopes:
         actor = self._actor
         if actor.shadowing not in _SHADOWING:
             allowed = ", ".join(f"`{each}`" for each in _SHADOWING)
@@ -62,7 +62,7 @@ class _Build:
             positions |= self._route(route, own, outer)
         known = frozenset(self._fields.schemas)
         schemas = self._schemas | {name: self._fields.schemas[name] for name in known}
-        return Scopes(
+        return ActorScopes(
             actor.name, positions, self._placed, schemas, known, frozenset(self._collected), routed=bool(routes)
         )
 
@@ -122,7 +122,7 @@ class _Build:
         route: Route,
         step: Step,
         outer: tuple[Layer, ...],
-        filters: tuple[Filtering, ...],
+        filters: tuple[ToolFilter, ...],
         own: Mapping[str, Tool],
         of_route: Mapping[str, Tool],
     ) -> Position:
@@ -154,7 +154,7 @@ class _Build:
         return self._position(route.name, step.name, layers, narrowed, inline, selects)
 
     def _resolved(
-        self, where: str, use: Use, place: str, enclosing: Sequence[Mapping[str, Tool]], beaten: bool = False
+        self, where: str, use: ToolUse, place: str, enclosing: Sequence[Mapping[str, Tool]], beaten: bool = False
     ) -> Tool | None:
         """The tool of one entry at `place`: inline, or what a reference resolves to (X06).
 
@@ -186,7 +186,7 @@ class _Build:
         # It comes forward over one of the actor's own, so it stands there as a shadow and obeys that one (X03).
         return self._place(where, use, registered, place, around)
 
-    def _place(self, where: str, use: Use, tool: Tool, place: str, behind: Sequence[Tool | None]) -> Tool:
+    def _place(self, where: str, use: ToolUse, tool: Tool, place: str, behind: Sequence[Tool | None]) -> Tool:
         """`tool` as the actor's own at `place`, which shadows those `behind` it."""
         if not isinstance(use.tool, str):
             try:
@@ -203,10 +203,10 @@ class _Build:
         # Before it is placed and hashed: what is masked is part of the definition that an approval is bound to.
         masking = tool if use.loosens.strip() else _masking(tool, over)
         placed = dataclasses.replace(masking, place=f"{self._actor.name}.{place}" if place else self._actor.name)
-        self._keep(where, Placed(placed, tuple(over), use.loosens.strip()))
+        self._keep(where, ScopedTool(placed, tuple(over), use.loosens.strip()))
         return placed
 
-    def _keep(self, where: str, placed: Placed) -> None:
+    def _keep(self, where: str, placed: ScopedTool) -> None:
         # Policy, handler and what is obeyed are looked up by activity: a second one would be taken for the first.
         tool = placed.tool
         if tool.activity in self._placed:
@@ -221,7 +221,7 @@ class _Build:
                 why = f"has in `{where}` the tool `{tool.name}` with the unknown fallback `{name}`{near}"
                 raise self._wrong(where, name, why)
 
-    def _check_shadow(self, where: str, use: Use, tool: Tool, over: Sequence[Tool]) -> None:
+    def _check_shadow(self, where: str, use: ToolUse, tool: Tool, over: Sequence[Tool]) -> None:
         if not over:
             return
         if self._actor.shadowing == "forbid":
@@ -240,7 +240,7 @@ class _Build:
         if self._actor.shadowing == "warn":
             logger.warning("actor `%s` has a tool `%s` in `%s` that shadows another", self._actor.name, use.name, where)
 
-    def _check_loosens(self, where: str, use: Use, over: Sequence[Tool]) -> None:
+    def _check_loosens(self, where: str, use: ToolUse, over: Sequence[Tool]) -> None:
         if not use.loosens:
             return
         if is_placeholder(use.loosens):
@@ -248,7 +248,7 @@ class _Build:
         if not over:
             raise self._wrong(where, use.name, f"says that `{use.name}` in `{where}` loosens, but it shadows nothing")
 
-    def _check_listed(self, where: str, use: Use) -> None:
+    def _check_listed(self, where: str, use: ToolUse) -> None:
         if use.name in _RESERVED:
             raise self._wrong(where, use.name, f"lists `{use.name}` in `{where}`, which is a reserved name")
         if self._actor.tools is not None and use.name not in self._actor.tools:
@@ -260,7 +260,7 @@ class _Build:
         route: str,
         step: str,
         layers: tuple[Layer, ...],
-        filters: tuple[Filtering, ...],
+        filters: tuple[ToolFilter, ...],
         inline: Mapping[str, Tool],
         selects: Iterable[Select | None],
     ) -> Position:
@@ -281,10 +281,10 @@ class _Build:
         if self._actor.shadowing == "forbid" or private or dropped_gate(registered, over):
             return None
         placed = dataclasses.replace(_masking(registered, over), place=place)
-        self._keep("transient", Placed(placed, over))
+        self._keep("transient", ScopedTool(placed, over))
         return placed
 
-    def _filters(self, where: str, place: str, source: str) -> tuple[Filtering, ...]:
+    def _filters(self, where: str, place: str, source: str) -> tuple[ToolFilter, ...]:
         if not source.strip():
             return ()
         owner = f"actor `{self._actor.name}`: {place}"
@@ -295,7 +295,7 @@ class _Build:
             raise ConfigError(
                 error.message, **{name: each for name, each in context.items() if name != "tool_name"}
             ) from None
-        return (Filtering(place, found),)
+        return (ToolFilter(place, found),)
 
     def _collects(self, route: Route) -> None:
         for step in route.steps:
@@ -327,14 +327,14 @@ class _Build:
         if objection:
             raise self._wrong(where, select, objection)
 
-    def _no_min_step(self, where: str, use: Use) -> None:
+    def _no_min_step(self, where: str, use: ToolUse) -> None:
         if use.min_step:
             raise self._wrong(where, use.min_step, f"has a `min_step` in `{where}`; only a route's tools have one")
 
-    def _once(self, where: str, listed: Iterable[Listed], *, per_kind: bool = False) -> tuple[Use, ...]:
+    def _once(self, where: str, listed: Iterable[ListedTool], *, per_kind: bool = False) -> tuple[ToolUse, ...]:
         """`listed`, none of them twice; a step may list a name and a tool of that name (F27)."""
         told: set[tuple[str, bool]] = set()
-        found = uses(tuple(listed))
+        found = tool_uses(tuple(listed))
         for use in found:
             key = (use.name, per_kind and isinstance(use.tool, str))
             if key in told:

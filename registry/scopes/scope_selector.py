@@ -19,7 +19,7 @@ SCOPES: Final[Mapping[str, tuple[LayerName, ...]]] = {
 """The layers that each scope stands for."""
 
 
-def in_scope(catalog: Catalog, scope: str, *, actor: str = "", route: str = "", step: str = "") -> frozenset[str]:
+def tools_in_scope(catalog: Catalog, scope: str, *, actor: str = "", route: str = "", step: str = "") -> frozenset[str]:
     """The activities of the tools that a scope names, of one actor, route or step, or of all where none is given.
 
     What a layer names counts, whether or not it is seen from there. Raises `ConfigError` for an unknown scope, route or

@@ -25,7 +25,15 @@ from signoff.contracts.activity_messages import OutcomeTask, ToolReply
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import OUTCOME
 from signoff.keys.secrets import SecretProvider
-from signoff.registry.capabilities import KINDS, Backend, Capabilities, CapabilityError, Granted, Network, Storage
+from signoff.registry.capabilities import (
+    KINDS,
+    Backend,
+    Capabilities,
+    CapabilityError,
+    GrantedCapabilities,
+    Network,
+    Storage,
+)
 from signoff.registry.hooks import Happened
 from signoff.registry.results.tool_result import ToolFailure
 from signoff.registry.tool import Handler, Tool
@@ -103,7 +111,7 @@ async def test_a_backend_of_ones_own_is_used(store: Store) -> None:
 def reach_for(kind: str) -> Any:
     """Something that reaches for a kind of capability."""
 
-    async def reach(given: Granted) -> Any:
+    async def reach(given: GrantedCapabilities) -> Any:
         return given.network if kind == "network" else given.storage if kind == "storage" else given.other(kind)
 
     return reach
@@ -260,7 +268,7 @@ LONG = f"https://{'a.' * 110}example/"
 def reach_for(kind: str) -> Any:
     """Something that reaches for a kind of capability."""
 
-    async def reach(given: Granted) -> Any:
+    async def reach(given: GrantedCapabilities) -> Any:
         return given.network if kind == "network" else given.storage if kind == "storage" else given.other(kind)
 
     return reach
@@ -314,7 +322,7 @@ async def test_a_redirect_is_told_and_not_followed(monkeypatch: pytest.MonkeyPat
 
 async def test_secrets_are_read_when_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new value needs no new worker."""
-    given: Granted = granted({}, SecretProvider(), tool(secrets=("TOKEN",)), "main")
+    given: GrantedCapabilities = granted({}, SecretProvider(), tool(secrets=("TOKEN",)), "main")
     with contextlib.suppress(KeyError):
         monkeypatch.delenv("TOKEN")
     with pytest.raises(CapabilityError, match="SECRET_NOT_SET: TOKEN"):

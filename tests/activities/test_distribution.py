@@ -13,7 +13,7 @@ from signoff.approvals.redaction import HIDDEN
 from signoff.audit.log import AuditLog
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
-from signoff.registry.results.annotated_record import AnnotatedRecord, Annotations, Field, identity
+from signoff.registry.results.annotated_record import AnnotatedRecord, Annotations, RecordField, identity
 from signoff.registry.results.destinations import Delivery, Destination, Undelivered
 from signoff.registry.results.reducers import ReducerRegistry
 from signoff.registry.results.tool_result import ToolResult
@@ -24,9 +24,9 @@ from signoff.store.store import Store
 PRIVATE, SECRET = Annotations(privacy="private"), Annotations(privacy="secret")
 RECORD = AnnotatedRecord(
     {
-        "fare": Field(120, Annotations(tier="anchored", slots={"acme.icon": "bus", "other.x": 1})),
-        "margin": Field(0.3, PRIVATE),
-        "passport": Field("X1234567", SECRET),
+        "fare": RecordField(120, Annotations(tier="anchored", slots={"acme.icon": "bus", "other.x": 1})),
+        "margin": RecordField(0.3, PRIVATE),
+        "passport": RecordField("X1234567", SECRET),
     }
 )
 OWN: dict[str, Any] = {"scope": "specialist", "justification": "only the desk pays"}
@@ -223,7 +223,7 @@ async def test_an_observer_that_fails_harms_nobody(store: Store, caplog: pytest.
 async def test_no_filter_changes_what_others_get(store: Store) -> None:
     """Each works on a copy."""
     stage = Stage()
-    record = AnnotatedRecord({"seats": Field([1, 2])})
+    record = AnnotatedRecord({"seats": RecordField([1, 2])})
     spoilt = [stage.to("formatter:a", spoiling), stage.to("cache"), stage.to("formatter:b", spoiling)]
     _, outcome = await called(store, record, *spoilt)
     assert {name: each.record.values["seats"] for name, each in stage.got.items()} == {
@@ -258,7 +258,7 @@ async def test_structured_data_beside_a_record_are_the_handlers_own(store: Store
     assert (outcome.value.inline, outcome.structured) == ('{"fare":120}', Content(inline={"seat": 7}))
 
 
-@pytest.mark.parametrize("fields", [None, {"a": 1}, {1: Field(1)}])
+@pytest.mark.parametrize("fields", [None, {"a": 1}, {1: RecordField(1)}])
 async def test_a_record_that_is_made_wrongly_goes_nowhere(
     store: Store, fields: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

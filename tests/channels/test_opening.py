@@ -12,7 +12,7 @@ from signoff.channels.channel_loader import Problem, channel_class, known_kinds,
 from signoff.channels.webhook import Webhook
 from signoff.contracts.errors import ConfigError
 from signoff.keys.secrets import SecretProvider
-from signoff.registry.manifest.channel_sections import ChannelDeclared
+from signoff.registry.manifest.channel_sections import DeclaredChannel
 from signoff.store.store import Store
 from signoff.testing.recording_channel import RecordingChannel
 
@@ -22,7 +22,7 @@ HOOK = {"url": "https://desk.example.com/hook", "secret": "env:HOOK"}
 
 
 async def opened(
-    store: Store, *declared: ChannelDeclared, **environment: str
+    store: Store, *declared: DeclaredChannel, **environment: str
 ) -> tuple[dict[str, Channel], list[Problem]]:
     """What opening these gives."""
     url = "https://signoff.example.com"
@@ -47,9 +47,9 @@ async def test_a_channel_gets_its_name_its_options_and_a_key_of_its_own(store: S
     """Secrets are read where the manifest refers to them; no two channels share a key."""
     made, problems = await opened(
         store,
-        ChannelDeclared("desk", "webhook", HOOK),
-        ChannelDeclared("book", RECORDING),
-        ChannelDeclared("other", RECORDING),
+        DeclaredChannel("desk", "webhook", HOOK),
+        DeclaredChannel("book", RECORDING),
+        DeclaredChannel("other", RECORDING),
         HOOK=SECRET,
     )
     assert problems == []
@@ -58,13 +58,13 @@ async def test_a_channel_gets_its_name_its_options_and_a_key_of_its_own(store: S
     assert (means.name, means.options["secret"]) == ("desk", SECRET)
     assert means.public_url == "https://signoff.example.com"
     assert len({channel.means.secret for channel in made.values()}) == 3
-    again, _ = await opened(store, ChannelDeclared("book", RECORDING))
+    again, _ = await opened(store, DeclaredChannel("book", RECORDING))
     assert again["book"].means.secret == made["book"].means.secret
 
 
 async def test_one_that_lacks_something_leaves_the_others_running(store: Store) -> None:
     """It says what, without any value."""
-    made, problems = await opened(store, ChannelDeclared("desk", "webhook", HOOK), ChannelDeclared("book", RECORDING))
+    made, problems = await opened(store, DeclaredChannel("desk", "webhook", HOOK), DeclaredChannel("book", RECORDING))
     assert list(made) == ["book"]
     assert problems == [Problem("desk", "it needs the environment variable `HOOK`, which is not set")]
 
@@ -82,7 +82,7 @@ async def test_one_that_lacks_something_leaves_the_others_running(store: Store) 
 )
 async def test_options_that_do_not_fit_are_told_by_name(store: Store, options: dict[str, Any], said: str) -> None:
     """What is missing, unknown or wrong, and never a secret."""
-    made, problems = await opened(store, ChannelDeclared("desk", "webhook", options), HOOK=SECRET, SHORT="hunter2")
+    made, problems = await opened(store, DeclaredChannel("desk", "webhook", options), HOOK=SECRET, SHORT="hunter2")
     assert made == {}
     assert problems[0].what.startswith(said)
     assert SECRET not in problems[0].what
@@ -145,6 +145,6 @@ async def test_one_that_fails_in_its_own_way_is_a_problem_and_says_nothing_secre
                 raise RuntimeError("the password is hunter2")
         """
     module(tmp_path, monkeypatch, "failing", text)
-    made, problems = await opened(store, ChannelDeclared("a", "desks.failing"), ChannelDeclared("b", RECORDING))
+    made, problems = await opened(store, DeclaredChannel("a", "desks.failing"), DeclaredChannel("b", RECORDING))
     assert list(made) == ["b"]
     assert problems == [Problem("a", "it cannot be made: RuntimeError")]

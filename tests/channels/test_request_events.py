@@ -17,7 +17,7 @@ from signoff.contracts.decision import Decision, Verdict
 from signoff.contracts.errors import StoreUnavailable
 from signoff.keys.signatures import Verifier
 from signoff.policy.approval_policy import ApprovalPolicy
-from signoff.registry.manifest.channel_sections import ChannelDeclared
+from signoff.registry.manifest.channel_sections import DeclaredChannel
 from signoff.store.questions import Questions
 from signoff.store.request_reader import LoadedRequest, RequestReader
 from signoff.store.store import Store
@@ -38,7 +38,7 @@ class Asking:
         """Ask about the payment `number` of that amount."""
         given = {"notify": ROUTED, "approvers": ("role:approvers",)} | policy
         tool = pay_tool(Ledger(), ApprovalPolicy(**given))
-        chat = ChannelDeclared("chat", "signoff.testing.recording_channel")
+        chat = DeclaredChannel("chat", "signoff.testing.recording_channel")
         catalog = catalog_of([tool], channels=[chat])
         room = Room(catalog=catalog, store=self.store, people=catalog.people, drivers={}, mark_key=b"k" * 32)
         ctx = Pinned(actor="desk", session="s", turn="t", tenant="main", user=GUEST)

@@ -23,7 +23,7 @@ from signoff.gateway.vendors.channel_tasks import channels_running
 from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import development_directory
 from signoff.registry.catalog import Catalog
-from signoff.registry.manifest.channel_sections import ChannelDeclared, Channels, RoutingRules
+from signoff.registry.manifest.channel_sections import Channels, DeclaredChannel, RoutingRules
 from signoff.store.store import open_store
 from signoff.testing.vendor import Seen
 
@@ -64,7 +64,7 @@ async def until(seen: Callable[[], bool], seconds: float = 30) -> None:
 def hooked(ledger: Ledger) -> Catalog:
     """The desk's catalog, whose people a webhook reaches under their own ids."""
     people = [each.model_copy(update={"identities": {"webhook": (each.id,)}}) for each in PEOPLE]
-    channels = Channels({"hook": ChannelDeclared("hook", "webhook")}, RULES)
+    channels = Channels({"hook": DeclaredChannel("hook", "webhook")}, RULES)
     return dataclasses.replace(desk_catalog(ledger), people=development_directory(people), channels=channels)
 
 
@@ -77,7 +77,7 @@ async def line(client: Client, tmp_path: Path) -> AsyncIterator[Line]:
         gateway_desk(client, store, f"hook-{uuid.uuid4().hex[:12]}", catalog_of_ledger=hooked) as desk,
     ):
         receiver.clock = lambda: datetime.now(UTC)
-        declared = [ChannelDeclared("hook", "webhook", receiver.options)]
+        declared = [DeclaredChannel("hook", "webhook", receiver.options)]
         opened, problems = await open_channels(
             declared,
             store,

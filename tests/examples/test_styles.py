@@ -16,7 +16,7 @@ from signoff.contracts.message import CallPart
 from signoff.people.directory import principal_of
 from signoff.registry.gates.pipeline import Judgement, judge
 from signoff.registry.manifest.loader import load_manifest
-from signoff.registry.results.reducers import reduced
+from signoff.registry.results.reducers import reduce_result
 from signoff.registry.results.tool_result import ReducerInput, ToolResult
 from signoff.store.store import Store
 
@@ -135,4 +135,7 @@ def test_an_ethos_desk_has_a_budget_a_toolset_and_a_reducer() -> None:
     search = catalog.registry.resolve("flight_search")
     assert search is not None
     assert (catalog.actors["desk"].toolset, search.toolset, search.max_result_chars) == ("travel", "travel", 2_000)
-    assert reduced(catalog.reducers["flight_search"], ToolResult("[1, 2, 3, 4]"), ReducerInput({})).value == "[1, 2, 3]"
+    assert (
+        reduce_result(catalog.reducers["flight_search"], ToolResult("[1, 2, 3, 4]"), ReducerInput({})).value
+        == "[1, 2, 3]"
+    )

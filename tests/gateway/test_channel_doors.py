@@ -30,7 +30,7 @@ from signoff.gateway.server import serve
 from signoff.gateway.vendors.channel_tasks import channels_running, kept_going
 from signoff.people.directory import development_directory
 from signoff.registry.catalog import Catalog
-from signoff.registry.manifest.channel_sections import ChannelDeclared, Channels, RoutingRules
+from signoff.registry.manifest.channel_sections import Channels, DeclaredChannel, RoutingRules
 from signoff.settings import Settings
 from signoff.store.delivery_queue import Deliveries, DeliveryRow
 from signoff.store.inbound_queue import Arrivals
@@ -55,7 +55,7 @@ def reached(person: Person) -> Person:
 def channel_catalog(ledger: Ledger) -> Catalog:
     """The desk's, with people whom the channel reaches, and told by it of every request."""
     people = development_directory([*map(reached, PEOPLE), *CROWD])
-    chat = ChannelDeclared("chat", "signoff.testing.recording_channel")
+    chat = DeclaredChannel("chat", "signoff.testing.recording_channel")
     channels = Channels({"chat": chat}, RoutingRules(default=("chat",)))
     return dataclasses.replace(desk_catalog(ledger), people=people, channels=channels)
 

@@ -8,12 +8,12 @@ from channel_kit import a_request
 from signoff.contracts.person import Person
 from signoff.gateway.pages.delivery_view import told_lines
 from signoff.people.directory import FixedDirectory
-from signoff.registry.manifest.channel_sections import ChannelDeclared
+from signoff.registry.manifest.channel_sections import DeclaredChannel
 from signoff.store.delivery_queue import DeliveryRow
 
 NOW = datetime(2026, 11, 22, 14, 0, tzinfo=UTC)
 PEOPLE = FixedDirectory([Person(id="ana", name="Ana Sousa")])
-DECLARED = {"chat": ChannelDeclared("chat", "slack"), "email": ChannelDeclared("email", "email")}
+DECLARED = {"chat": DeclaredChannel("chat", "slack"), "email": DeclaredChannel("email", "email")}
 
 
 def row(**given: Any) -> DeliveryRow:

@@ -29,7 +29,7 @@ from signoff.contracts.turn import TurnView
 from signoff.people.directory import Directory, development_directory
 from signoff.registry.actor import Actor
 from signoff.registry.hooks import HookContext, Permission
-from signoff.registry.manifest.channel_sections import ChannelDeclared, RoutingRules
+from signoff.registry.manifest.channel_sections import DeclaredChannel, RoutingRules
 from signoff.registry.results.tool_result import ToolFailure, ToolResult
 from signoff.registry.scopes.route import Route, Step
 from signoff.registry.tool import Tool
@@ -406,7 +406,7 @@ async def notified(client: Client, store: Store) -> TurnKey:
     """Two calls whose people are told by a channel: one is asked anew after an edit, one is reminded of and denied."""
     policy = ApprovalPolicy(edit="approve", quorum=2, timeout=60.0, remind_after=1.0)
     tools = [pay_tool(Ledger(), policy), pay_tool(Ledger(), policy, name="buy")]
-    catalog = catalog_of(tools, channels=[ChannelDeclared("chat", "slack")], routing=RoutingRules(("chat",)))
+    catalog = catalog_of(tools, channels=[DeclaredChannel("chat", "slack")], routing=RoutingRules(("chat",)))
     people = development_directory([Person(id=name, roles=("approvers",)) for name in ("ana", "bo")])
     script = [calls(PAY, ("buy", PAY[1])), respond("done")]
     async with bench(client, store, "recording", catalog, script, people=people) as desk:

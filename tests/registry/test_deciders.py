@@ -9,7 +9,7 @@ from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Person
 from signoff.people.directory import FixedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy, RequiresApproval
-from signoff.registry.approver_coverage import check_deciders
+from signoff.registry.approver_coverage import check_approver_coverage
 
 PEOPLE = FixedDirectory(
     [
@@ -24,7 +24,7 @@ PEOPLE = FixedDirectory(
 def check(people: FixedDirectory = PEOPLE, **policy: Any) -> None:
     """Check one tool with this policy."""
     asks: RequiresApproval = ApprovalPolicy(**policy)
-    check_deciders(catalog_of([pay_tool(Ledger(), asks)]), people)
+    check_approver_coverage(catalog_of([pay_tool(Ledger(), asks)]), people)
 
 
 @pytest.mark.parametrize(
@@ -128,18 +128,18 @@ def test_without_any_people_nobody_can_decide() -> None:
 
 def test_a_tool_that_never_asks_needs_nobody() -> None:
     """Nobody is needed for what runs by itself."""
-    check_deciders(catalog_of([pay_tool(Ledger(), False)]), FixedDirectory([]))
+    check_approver_coverage(catalog_of([pay_tool(Ledger(), False)]), FixedDirectory([]))
 
 
 def test_roles_that_come_by_login_are_somebody_s() -> None:
     """How many have them is not known before they sign in; what no login gives must be somebody's all the same."""
     asks = ApprovalPolicy(approvers=("role:finance",), quorum=3, escalate_after=60, escalate_to=("role:board",))
     catalog = catalog_of([pay_tool(Ledger(), asks)])
-    check_deciders(catalog, FixedDirectory([]), by_login=("finance", "board"))
+    check_approver_coverage(catalog, FixedDirectory([]), by_login=("finance", "board"))
     with pytest.raises(ConfigError, match="names the role `board`"):
-        check_deciders(catalog, FixedDirectory([]), by_login=("finance",))
+        check_approver_coverage(catalog, FixedDirectory([]), by_login=("finance",))
     with pytest.raises(ConfigError, match="no active person is one of them"):
-        check_deciders(catalog, FixedDirectory([]), by_login=("sales",))
+        check_approver_coverage(catalog, FixedDirectory([]), by_login=("sales",))
 
 
 def test_two_entries_of_one_human_are_no_quorum() -> None:
@@ -147,5 +147,5 @@ def test_two_entries_of_one_human_are_no_quorum() -> None:
     catalog = catalog_of([pay_tool(Ledger(), ApprovalPolicy(approvers=("role:finance",), quorum=2))])
     ana, bo = (Person(id=name, roles=("finance",)) for name in ("ana", "bo"))
     with pytest.raises(ConfigError, match="at most 1 of one tenant"):
-        check_deciders(catalog, FixedDirectory([ana, bo.model_copy(update={"person_id": "ana"})]))
-    check_deciders(catalog, FixedDirectory([ana, bo]))
+        check_approver_coverage(catalog, FixedDirectory([ana, bo.model_copy(update={"person_id": "ana"})]))
+    check_approver_coverage(catalog, FixedDirectory([ana, bo]))

@@ -12,7 +12,7 @@ from signoff.contracts.person import Person
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.catalog_variant import derive
-from signoff.registry.manifest.channel_sections import NO_CHANNELS, ChannelDeclared, RoutingRules
+from signoff.registry.manifest.channel_sections import NO_CHANNELS, DeclaredChannel, RoutingRules
 from signoff.registry.normal_form import normal_text
 from signoff.registry.results.annotated_record import identity
 from signoff.registry.results.destinations import NOWHERE, Destination
@@ -51,7 +51,7 @@ def a_catalog() -> Catalog:
         reducers=reducers,
         destinations=[Destination(name="cache", filter=identity, sink=shown)],
         observer=print,
-        channels=[ChannelDeclared("mail", "email", {"sender": "a@example.com"})],
+        channels=[DeclaredChannel("mail", "email", {"sender": "a@example.com"})],
         routing=RoutingRules(("mail",), digest_over=2),
     )
 

@@ -14,7 +14,7 @@ from temporalio.client import Client
 from signoff.contracts.errors import ConfigError
 from signoff.registry.catalog import build_catalog
 from signoff.registry.manifest.loader import load_manifest
-from signoff.registry.results.domain_data import DomainMerge, merged
+from signoff.registry.results.domain_data import DomainMerge, merge_data
 from signoff.store.store import Store
 from signoff.testing.scripted import calls
 
@@ -49,15 +49,15 @@ JSON = st.recursive(
 def test_data_join_what_was_there_as_the_actor_says(how: DomainMerge, before: Any, new: Any, expected: Any) -> None:
     """The new ones alone, lists joined, or objects made one at every depth; neither side is changed."""
     kept = copy.deepcopy((before, new))
-    assert merged(before, new, how) == expected
+    assert merge_data(before, new, how) == expected
     assert (before, new) == kept
 
 
 @given(JSON, JSON, st.sampled_from(MERGES))
 def test_nothing_of_an_answer_is_lost(before: Any, new: Any, how: DomainMerge) -> None:
     """With nothing before, the new stays; its fields are there after, and others unless they are replaced."""
-    assert merged(None, new, how) == new
-    after = merged(before, new, how)
+    assert merge_data(None, new, how) == new
+    after = merge_data(before, new, how)
     if isinstance(new, dict):
         assert isinstance(after, dict)
         assert after.keys() == (

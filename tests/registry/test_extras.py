@@ -11,7 +11,7 @@ from signoff.contracts.errors import ConfigError
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import build_catalog
 from signoff.registry.extras import CHANNEL_EXTRAS, EXTRAS, extra_of_model, missing_extra
-from signoff.registry.manifest.channel_sections import ChannelDeclared
+from signoff.registry.manifest.channel_sections import DeclaredChannel
 
 
 def without(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
@@ -22,7 +22,7 @@ def without(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
 @pytest.mark.parametrize("kind", sorted(CHANNEL_EXTRAS))
 def test_a_channel_without_its_extra_is_refused_with_the_command(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each module of the extra is looked for; a kind that needs none is taken."""
-    declared = [ChannelDeclared("post", kind)]
+    declared = [DeclaredChannel("post", kind)]
     build_catalog(channels=declared)
     for module in EXTRAS[CHANNEL_EXTRAS[kind]]:
         with monkeypatch.context() as patch:
@@ -31,7 +31,7 @@ def test_a_channel_without_its_extra_is_refused_with_the_command(kind: str, monk
                 build_catalog(channels=declared)
             sentence = f"channel `post` is of kind `{kind}`, which needs an extra of Signoff: "
             assert caught.value.message == sentence + f"pip install 'signoff[{CHANNEL_EXTRAS[kind]}]'"
-            build_catalog(channels=[ChannelDeclared("hook", "webhook")])
+            build_catalog(channels=[DeclaredChannel("hook", "webhook")])
 
 
 def test_an_actor_without_the_extra_of_its_model_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

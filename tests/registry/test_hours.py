@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from signoff.formats.hours import is_open, read_window
+from signoff.formats.hours import is_open, parse_opening_hours
 
 OFFICE = "Mo-Fr 08:00-18:00 Europe/Lisbon"
 
@@ -42,7 +42,7 @@ def at(text: str) -> datetime:
 )
 def test_a_window_is_read_by_the_clocks_of_its_zone(hours: str, moment: str, open_then: bool) -> None:
     """Its first minute is in it, its end is not; days go round the week, nights into the next day."""
-    assert read_window(hours).holds(at(moment)) is open_then
+    assert parse_opening_hours(hours).holds(at(moment)) is open_then
 
 
 def test_one_of_several_windows_is_enough() -> None:
@@ -76,5 +76,5 @@ def test_one_of_several_windows_is_enough() -> None:
 def test_a_mistake_is_named(hours: str, mistake: str) -> None:
     """Whoever wrote it reads which part is wrong and what would be right."""
     with pytest.raises(ValueError, match=r".") as found:
-        read_window(hours)
+        parse_opening_hours(hours)
     assert mistake in str(found.value)

@@ -7,7 +7,7 @@ from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError
 from signoff.people.directory import FixedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
-from signoff.registry.approver_coverage import check_deciders
+from signoff.registry.approver_coverage import check_approver_coverage
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.inventory import InventoryRow, inventory
 from signoff.registry.gates.pipeline import judge
@@ -80,8 +80,8 @@ def test_a_tool_that_only_a_global_rule_asks_about_needs_deciders_too() -> None:
     """The worker does not start when nobody could answer; the message names the tool and the remedy."""
     catalog = catalog_with("ctx.user.tier == 'standard'", "require_approval")
     with pytest.raises(ConfigError, match=r"tool `book_flight` asks `role:approvers`.*add one to `people`"):
-        check_deciders(catalog, FixedDirectory([]))
-    check_deciders(catalog_with(), FixedDirectory([]))
+        check_approver_coverage(catalog, FixedDirectory([]))
+    check_approver_coverage(catalog_with(), FixedDirectory([]))
 
 
 async def watch(call: object, context: object) -> str:

@@ -12,12 +12,12 @@ from signoff.people.people_file import load_people
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.catalog_diff import catalog_diff
-from signoff.registry.manifest.channel_sections import ChannelDeclared, RoutingRules
+from signoff.registry.manifest.channel_sections import DeclaredChannel, RoutingRules
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.normal_form import normal_form
 
-MAIL = ChannelDeclared("mail", "email", {"host": "mx", "smtp": {"password": "env:MAIL"}})
-CHAT = ChannelDeclared("chat", "slack")
+MAIL = DeclaredChannel("mail", "email", {"host": "mx", "smtp": {"password": "env:MAIL"}})
+CHAT = DeclaredChannel("chat", "slack")
 GOOD = """\
 version: 1
 channels:
@@ -27,7 +27,7 @@ routing: {default: [own-1, mail], fallbackAfter: 15m, all: true, digest_over: 2}
 """
 
 
-def a_catalog(*channels: ChannelDeclared, notify: Any = None, default: tuple[str, ...] = ()) -> Catalog:
+def a_catalog(*channels: DeclaredChannel, notify: Any = None, default: tuple[str, ...] = ()) -> Catalog:
     """A catalog with one tool that asks."""
     tool = a_tool("pay", requires_approval=ApprovalPolicy(notify=notify))
     return build_catalog(tools=[tool], channels=channels, routing=RoutingRules(default))
@@ -43,7 +43,7 @@ def written(folder: Path, text: str) -> Path:
 def test_a_manifest_declares_channels_and_routing(tmp_path: Path) -> None:
     """Each with its kind and the options of that kind, as they are; secrets stay references."""
     found = load_manifest(written(tmp_path, GOOD)).channels
-    assert dict(found.declared) == {"mail": MAIL, "own-1": ChannelDeclared("own-1", "pager.of_ours")}
+    assert dict(found.declared) == {"mail": MAIL, "own-1": DeclaredChannel("own-1", "pager.of_ours")}
     assert found.routing == RoutingRules(("own-1", "mail"), 900.0, all=True, digest_over=2)
 
 
@@ -118,13 +118,13 @@ def test_a_policy_names_channels_that_are_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("channel", "words"),
     [
-        (ChannelDeclared("mail", "email", {"at": float("nan")}), "has options that are not plain JSON"),
-        (ChannelDeclared("mail", "email", {"keys": ["x"], "api_key": ["abc"]}), "has a secret in `api_key`"),
-        (ChannelDeclared("mail", ""), "has the kind"),
-        (ChannelDeclared("", "email"), "has no name such as"),
+        (DeclaredChannel("mail", "email", {"at": float("nan")}), "has options that are not plain JSON"),
+        (DeclaredChannel("mail", "email", {"keys": ["x"], "api_key": ["abc"]}), "has a secret in `api_key`"),
+        (DeclaredChannel("mail", ""), "has the kind"),
+        (DeclaredChannel("", "email"), "has no name such as"),
     ],
 )
-def test_what_code_declares_is_checked_too(channel: ChannelDeclared, words: str) -> None:
+def test_what_code_declares_is_checked_too(channel: DeclaredChannel, words: str) -> None:
     """By the same rules."""
     with pytest.raises(ConfigError, match=words) as caught:
         build_catalog(channels=[channel])
@@ -135,7 +135,7 @@ def test_what_code_declares_is_checked_too(channel: ChannelDeclared, words: str)
 
 def test_a_channel_is_part_of_what_a_catalog_is() -> None:
     """Its hash, its normal form and its differences; what a secret is, is nowhere."""
-    one, other = a_catalog(MAIL), a_catalog(ChannelDeclared("mail", "email", {**MAIL.options, "host": "mx2"}), CHAT)
+    one, other = a_catalog(MAIL), a_catalog(DeclaredChannel("mail", "email", {**MAIL.options, "host": "mx2"}), CHAT)
     assert len({a_catalog().hash, one.hash, other.hash, a_catalog(MAIL, default=("mail",)).hash}) == 4
     assert normal_form(one)["channels"] == {"mail": {"kind": "email", "options": dict(MAIL.options)}}
     assert [change.words for change in catalog_diff(one, other).changes] == [

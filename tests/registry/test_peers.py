@@ -7,7 +7,7 @@ from registry_kit import SCHEMA, a_tool, an_actor
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import build_catalog
 from signoff.registry.peer_view import peer_view
-from signoff.registry.scopes.route import Use
+from signoff.registry.scopes.route import ToolUse
 
 OUTPUT = {"type": "object", "properties": {"seat": {"type": "string"}}}
 OWN = {"scope": "specialist", "justification": "only the desk does this"}
@@ -47,7 +47,7 @@ def test_a_rule_that_may_ask_is_told() -> None:
 
 def test_an_actors_own_tools_are_nobody_elses() -> None:
     """Wherever they are declared, and whatever they say."""
-    own = an_actor(own_tools=(Use(tool=a_tool("mine", peer_exposed=True)),))
+    own = an_actor(own_tools=(ToolUse(tool=a_tool("mine", peer_exposed=True)),))
     assert peer_view(build_catalog(tools=[a_tool("plain")], actors=[own])) == ()
 
 

@@ -10,20 +10,22 @@ from signoff.approvals.redaction import HIDDEN
 from signoff.registry.results.annotated_record import (
     AnnotatedRecord,
     Annotations,
-    Field,
-    copied,
+    RecordField,
+    copy_record,
     for_model,
     for_record,
-    read_by,
+    select_slots,
 )
 from signoff.registry.results.output_check import declared_value
 from signoff.registry.results.tool_result import ToolResult
 
 RECORD = AnnotatedRecord(
     {
-        "fare": Field(120, Annotations(tier="anchored", temporal="local", slots={"acme.icon": "bus", "other.x": 1})),
-        "margin": Field(0.3, Annotations(privacy="private")),
-        "passport": Field("X123", Annotations(privacy="secret")),
+        "fare": RecordField(
+            120, Annotations(tier="anchored", temporal="local", slots={"acme.icon": "bus", "other.x": 1})
+        ),
+        "margin": RecordField(0.3, Annotations(privacy="private")),
+        "passport": RecordField("X123", Annotations(privacy="secret")),
     }
 )
 PRIVACY = st.sampled_from(["public", "private", "secret", "Public", "", "hidden"])
@@ -34,10 +36,10 @@ def test_a_field_has_a_value_and_what_is_to_be_known_of_it() -> None:
     """Tier, temporal hint and namespaced slots, each reader its own namespaces."""
     fare = RECORD.fields["fare"]
     assert (fare.value, fare.annotations.tier, fare.annotations.temporal) == (120, "anchored", "local")
-    assert read_by(RECORD, ("acme",)).fields["fare"].annotations.slots == {"acme.icon": "bus"}
-    assert read_by(RECORD, ()).fields["fare"].annotations.slots == {}
-    assert read_by(RECORD, ()).fields["fare"].annotations.tier == "anchored"
-    assert Field(1).annotations == Annotations()
+    assert select_slots(RECORD, ("acme",)).fields["fare"].annotations.slots == {"acme.icon": "bus"}
+    assert select_slots(RECORD, ()).fields["fare"].annotations.slots == {}
+    assert select_slots(RECORD, ()).fields["fare"].annotations.tier == "anchored"
+    assert RecordField(1).annotations == Annotations()
 
 
 def test_the_model_reads_public_fields_and_the_record_hides_secret_ones() -> None:
@@ -49,7 +51,7 @@ def test_the_model_reads_public_fields_and_the_record_hides_secret_ones() -> Non
 @given(st.dictionaries(st.text(), st.tuples(st.text(min_size=9), PRIVACY)))
 def test_what_is_not_known_to_be_public_is_kept_back(fields: dict[str, tuple[str, Any]]) -> None:
     """A privacy that nobody knows is the strictest."""
-    record = AnnotatedRecord({n: Field(v, Annotations(privacy=p)) for n, (v, p) in fields.items()})
+    record = AnnotatedRecord({n: RecordField(v, Annotations(privacy=p)) for n, (v, p) in fields.items()})
     assert set(for_model(record).fields) == {name for name, (_, privacy) in fields.items() if privacy == "public"}
     recorded = for_record(record).values
     assert {name for name in recorded if recorded[name] != HIDDEN} == {
@@ -69,19 +71,19 @@ def test_fields_are_kept_left_out_and_hidden_by_name() -> None:
 def test_a_copy_shares_nothing_that_can_be_changed() -> None:
     """Values and slots are plain JSON of its own."""
     seats, slot = [1, 2], {"deep": [1]}
-    record = AnnotatedRecord({"seats": Field(seats, Annotations(slots={"acme.x": slot}))})
-    other = copied(record)
+    record = AnnotatedRecord({"seats": RecordField(seats, Annotations(slots={"acme.x": slot}))})
+    other = copy_record(record)
     seats.append(3)
     slot["deep"].append(2)
     assert other.values == {"seats": [1, 2]}
     assert other.fields["seats"].annotations.slots == {"acme.x": {"deep": [1]}}
 
 
-@pytest.mark.parametrize("fields", [None, [1], {"a": 1}, {1: Field(1)}, {"a": Field(1, None)}])
+@pytest.mark.parametrize("fields", [None, [1], {"a": 1}, {1: RecordField(1)}, {"a": RecordField(1, None)}])
 def test_what_is_no_record_is_not_copied(fields: Any) -> None:
     """A handler can make anything; nobody is given it."""
     with pytest.raises(TypeError):
-        copied(AnnotatedRecord(fields))
+        copy_record(AnnotatedRecord(fields))
 
 
 def test_the_output_schema_is_about_the_whole_record() -> None:

@@ -11,7 +11,7 @@ from registry_kit import a_tool, an_actor
 from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.manifest.loader import load_manifest
-from signoff.registry.results.reducers import BUILT_IN, ReducerRegistry, reduced
+from signoff.registry.results.reducers import BUILT_IN, ReducerRegistry, reduce_result
 from signoff.registry.results.tool_result import ReducerInput, Result, ToolFailure, ToolResult
 
 NOTHING = ReducerInput({})
@@ -99,10 +99,12 @@ def test_a_catalog_keeps_the_reducers_it_was_built_with() -> None:
 def test_a_reducer_changes_the_text_and_nothing_else() -> None:
     """It is told arguments and completion; data, cost and the code of a failure stay what they were (N11)."""
     given = ReducerInput({"b": 1, "a": 2}, 3)
-    assert reduced(shout, ToolResult("abc", {"n": 1}, 0.5), given) == ToolResult("ABC 3 ['a', 'b']", {"n": 1}, 0.5)
+    assert reduce_result(shout, ToolResult("abc", {"n": 1}, 0.5), given) == ToolResult(
+        "ABC 3 ['a', 'b']", {"n": 1}, 0.5
+    )
     failure = ToolFailure("no such row", "input_invalid")
-    assert reduced(shout, failure, given) == ToolFailure("NO SUCH ROW", "input_invalid")
-    assert reduced(None, failure, given) is failure
+    assert reduce_result(shout, failure, given) == ToolFailure("NO SUCH ROW", "input_invalid")
+    assert reduce_result(None, failure, given) is failure
     assert NOTHING.turn_count == 0
 
 
@@ -123,15 +125,15 @@ def test_a_reducer_that_fails_leaves_the_result_as_it_was(
             raise answer
         return answer
 
-    assert reduced(wrong, result, NOTHING) is result
+    assert reduce_result(wrong, result, NOTHING) is result
     assert len(caplog.messages) == 1
 
 
 def test_a_failure_is_never_made_a_success() -> None:
     """Nor the other way round: what happened is for the tool to say."""
     failure, result = ToolFailure("it broke"), ToolResult("it is done")
-    assert reduced(lambda *_: result, failure, NOTHING) is failure
-    assert reduced(lambda *_: failure, result, NOTHING) is result
+    assert reduce_result(lambda *_: result, failure, NOTHING) is failure
+    assert reduce_result(lambda *_: failure, result, NOTHING) is result
 
 
 def _terminal(text: str, command: Any) -> str:

@@ -16,7 +16,7 @@ from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.cel_context import context_fields
 from signoff.registry.gates.pipeline import Judgement, judge
 from signoff.registry.registry import ToolRegistry
-from signoff.registry.scopes.route import Route, Step, Use
+from signoff.registry.scopes.route import Route, Step, ToolUse
 from signoff.registry.scopes.scope_builder import _Build
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
@@ -148,7 +148,7 @@ def test_a_reference_is_looked_up_in_the_registry_then_the_route_then_the_actor(
     ]
     with pytest.raises(ConfigError, match=r"unknown tool `serach` in `routes.r.steps.s.tools`.*did you mean `search`"):
         desk(Route(name="r", steps=(Step(name="s", tools=("serach",)),)))
-    optional = Step(name="s", tools=(Use(tool="serach", optional=True), "pay"), mode="only")
+    optional = Step(name="s", tools=(ToolUse(tool="serach", optional=True), "pay"), mode="only")
     catalog = desk(Route(name="r", steps=(optional,)))
     assert told(catalog, "r", "s") == ["pay"]
     found = catalog.sight(pinned(route="r", step="s")).resolution("serach").trace[1]
@@ -237,7 +237,7 @@ def test_steps_wait_for_data_and_tools_for_steps() -> None:
     """A tool that is waited for does not come forward from behind, though the actor has it anyway."""
     collect = {"city": {"type": "string", "minLength": 2}, "note": None}
     steps = (Step(name="ask", collect=collect), Step(name="buy", tools=("pay",), requires=("city",)), Step(name="end"))
-    catalog = desk(Route(name="r", tools=(Use(tool="note", min_step="end"),), steps=steps))
+    catalog = desk(Route(name="r", tools=(ToolUse(tool="note", min_step="end"),), steps=steps))
     assert told(catalog, "r", "ask") == ["pay", "search"]
     assert told(catalog, "r", "end") == ["note", "pay", "search"]
     for data in ({}, {"city": None}, {"city": 7}, {"city": "x"}, None, "city"):
@@ -316,14 +316,14 @@ def test_a_place_that_is_not_there_is_an_error_at_the_start_and_nothing_to_the_g
         ({"routes": (Route(name="r", steps=(Step(name="s"), Step(name="s"))),)}, "twice in `routes.r.steps`"),
         ({"routes": (Route(name="r", tools=("pay", "pay")),)}, "lists `pay` twice in `routes.r.tools`"),
         ({"routes": (Route(name="r", mode="alone"),)}, "`mode` `alone`"),  # type: ignore[arg-type]
-        ({"routes": (Route(name="r", tools=(Use(tool="pay", min_step="x"),)),)}, "unknown step `x`"),
+        ({"routes": (Route(name="r", tools=(ToolUse(tool="pay", min_step="x"),)),)}, "unknown step `x`"),
         (
-            {"routes": (Route(name="r", steps=(Step(name="s", tools=(Use(tool="pay", min_step="s"),)),)),)},
+            {"routes": (Route(name="r", steps=(Step(name="s", tools=(ToolUse(tool="pay", min_step="s"),)),)),)},
             "only a route",
         ),
         ({"routes": (Route(name="r", steps=(Step(name="s", requires=("x",)),)),)}, "requires `x`"),
         ({"routes": (Route(name="r", tools=("respond",)),)}, "reserved name"),
-        ({"routes": (Route(name="r", tools=(Use(tool=own("x"), optional=True),)),)}, "only names are"),
+        ({"routes": (Route(name="r", tools=(ToolUse(tool=own("x"), optional=True),)),)}, "only names are"),
         ({"routes": (Route(name="r", tools=("pay",)),), "tools": ("note",)}, "not in its `tools`"),
         ({"routes": (Route(name="r", tools=(own("x", version=" "),)),)}, "needs a `version`"),
         ({"routes": (Route(name="r", tools=(own("x", place="y"),)),)}, "has a `place`"),
@@ -389,9 +389,9 @@ def scoped(draw: st.DrawFn) -> tuple[Catalog, dict[str, Any]]:
 
     def layer(optional: bool = True) -> tuple[Any, ...]:
         entries = [
-            Use(tool=own(name, tags=draw(st.sampled_from([(), ("a",)]))))
+            ToolUse(tool=own(name, tags=draw(st.sampled_from([(), ("a",)]))))
             if draw(st.booleans())
-            else Use(tool=name, optional=True)
+            else ToolUse(tool=name, optional=True)
             for name in draw(listed)
         ]
         return tuple(entries)

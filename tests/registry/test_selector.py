@@ -6,14 +6,17 @@ from registry_kit import a_tool
 from signoff.contracts.errors import ConfigError, NotFound
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.scopes.route import Route, Step, Use
-from signoff.registry.scopes.scope_selector import in_scope
+from signoff.registry.scopes.route import Route, Step, ToolUse
+from signoff.registry.scopes.scope_selector import tools_in_scope
 
 
 def catalog() -> Catalog:
     """`desk` with tools of its own at every level, `plain` with none."""
-    steps = (Step(name="buy", tools=(a_tool("card"), Use(tool="search"))), Step(name="ask", tools=(Use(tool="quote"),)))
-    trip = Route(name="trip", tools=(a_tool("quote"), Use(tool="search")), steps=steps)
+    steps = (
+        Step(name="buy", tools=(a_tool("card"), ToolUse(tool="search"))),
+        Step(name="ask", tools=(ToolUse(tool="quote"),)),
+    )
+    trip = Route(name="trip", tools=(a_tool("quote"), ToolUse(tool="search")), steps=steps)
     desk = Actor(name="desk", model="m", own_tools=(a_tool("mine"),), routes=(trip, Route(name="other")))
     return build_catalog(tools=[a_tool("search"), a_tool("free")], actors=[desk, Actor(name="plain", model="m")])
 
@@ -37,14 +40,14 @@ def catalog() -> Catalog:
 )
 def test_a_scope_has_the_tools_that_its_layers_name(scope: str, where: dict[str, str], tools: set[str]) -> None:
     """Of an actor, a route, a step, the registry, or all; what a route refers to is the route's as well."""
-    assert in_scope(catalog(), scope, **where) == tools
+    assert tools_in_scope(catalog(), scope, **where) == tools
 
 
 def test_a_catalog_without_actors_has_its_registry() -> None:
     """Nobody needs to have a tool for it to be registered."""
     lone = build_catalog(tools=[a_tool("search")], actors=[])
-    assert in_scope(lone, "all") == in_scope(lone, "registered") == {"search"}
-    assert in_scope(lone, "agent") == frozenset()
+    assert tools_in_scope(lone, "all") == tools_in_scope(lone, "registered") == {"search"}
+    assert tools_in_scope(lone, "agent") == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -59,4 +62,4 @@ def test_a_catalog_without_actors_has_its_registry() -> None:
 def test_an_unknown_name_is_an_error(scope: str, where: dict[str, str], kind: type[Exception], told: str) -> None:
     """An empty list would look like an answer."""
     with pytest.raises(kind, match=told):
-        in_scope(catalog(), scope, **where)
+        tools_in_scope(catalog(), scope, **where)

@@ -17,7 +17,7 @@ from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.inventory import inventory
 from signoff.registry.gates.pipeline import Judgement, judge
 from signoff.registry.hooks import HookContext, Permission
-from signoff.registry.scopes.route import Route, Step, Use
+from signoff.registry.scopes.route import Route, Step, ToolUse
 from signoff.registry.tool import Tool
 
 CHEAP = ApprovalPolicy(auto_approve_if="args.totalCost < 50.0")
@@ -25,7 +25,7 @@ WIDE = {"type": "object", "properties": {name: {"type": "string"} for name in ("
 REASON = "The route's desk has a limit of its own with the bank."
 
 
-def over(near: Tool | Use, far: Tool, shadowing: str = "allow", **fields: Any) -> Catalog:
+def over(near: Tool | ToolUse, far: Tool, shadowing: str = "allow", **fields: Any) -> Catalog:
     """`near` on a route, over `far` in the registry."""
     actor = an_actor(routes=(Route(name="r", tools=(near,)),), shadowing=shadowing)
     return build_catalog(tools=[far], actors=[actor], **fields)
@@ -75,7 +75,7 @@ def test_a_shadow_masks_what_the_tool_beneath_masks() -> None:
     """By its declaration or its policy, whether or not its own schema names it; not where it need not obey."""
     hides = ApprovalPolicy(show=Show(secret=("totalCost",)))
     far = asks(hides, input_schema=WIDE, secrets=("pin",))
-    for near, masked in ((a_tool(), ("pin", "totalCost")), (Use(tool=a_tool(), loosens=REASON), ())):
+    for near, masked in ((a_tool(), ("pin", "totalCost")), (ToolUse(tool=a_tool(), loosens=REASON), ())):
         catalog = over(near, far)
         found = catalog.tool("book_flight@desk.r")
         assert found is not None
@@ -108,12 +108,12 @@ def test_a_shadow_inherits_the_approval_of_what_it_shadows() -> None:
 @pytest.mark.row("X03")
 def test_a_reason_that_people_review_loosens() -> None:
     """Filler is no reason, and there has to be something to loosen."""
-    catalog = over(Use(tool=asks(False), loosens=REASON), asks(True))
+    catalog = over(ToolUse(tool=asks(False), loosens=REASON), asks(True))
     assert [ruled(catalog, route=route).kind for route in ("r", "")] == ["run", "ask"]
     with pytest.raises(ConfigError, match="no real reason"):
-        over(Use(tool=asks(False), loosens="TODO"), asks(True))
+        over(ToolUse(tool=asks(False), loosens="TODO"), asks(True))
     with pytest.raises(ConfigError, match="it shadows nothing"):
-        over(Use(tool=a_tool("other"), loosens=REASON), asks(True))
+        over(ToolUse(tool=a_tool("other"), loosens=REASON), asks(True))
 
 
 @pytest.mark.row("X03")
@@ -122,7 +122,7 @@ def test_a_specialist_may_not_shadow_a_generalist_unless_it_says_why() -> None:
     private = a_tool(scope="specialist", justification="One desk alone has this.")
     with pytest.raises(ConfigError, match="shadows a generalist; say why in `loosens`"):
         over(private, a_tool())
-    assert ruled(over(Use(tool=private, loosens=REASON), a_tool())).kind == "run"
+    assert ruled(over(ToolUse(tool=private, loosens=REASON), a_tool())).kind == "run"
     assert ruled(over(a_tool(), private)).kind == "run"
 
 
@@ -135,7 +135,7 @@ def test_rules_over_the_tags_of_what_is_shadowed_count_as_well(effect: Any, gate
     rule = GlobalRule(name="money", rule="'money' in tool.tags", effect=effect)
     found = ruled(over(a_tool(), a_tool(tags=("money",)), policies=[rule]))
     assert (found.gate, found.kind) == (gate, "ask" if effect == "require_approval" else "settled")
-    loosened = over(Use(tool=a_tool(), loosens=REASON), a_tool(tags=("money",)), policies=[rule])
+    loosened = over(ToolUse(tool=a_tool(), loosens=REASON), a_tool(tags=("money",)), policies=[rule])
     assert ruled(loosened).kind == "run"
 
 
@@ -165,7 +165,7 @@ def test_a_shadow_stands_behind_the_same_gates(gate: dict[str, Any], fewer: dict
         over(a_tool(), a_tool(**gate))
     assert over(a_tool(**gate), a_tool(**gate)).every_tool
     assert over(a_tool(**(fewer or gate)), a_tool(**gate)).every_tool
-    assert over(Use(tool=a_tool(), loosens=REASON), a_tool(**gate)).every_tool
+    assert over(ToolUse(tool=a_tool(), loosens=REASON), a_tool(**gate)).every_tool
     step = Step(name="s", tools=("book_flight",))
     actor = an_actor(routes=(Route(name="r", tools=(a_tool(**gate),), steps=(step,)),), shadowing="allow")
     with pytest.raises(ConfigError, match=rf"`routes.r.steps.s.tools` .* not with its `{name}`"):

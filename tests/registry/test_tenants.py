@@ -10,7 +10,7 @@ from signoff.contracts.errors import RegistrationError
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.inventory import inventory
 from signoff.registry.gates.pipeline import judge
-from signoff.registry.scopes.route import Route, Use
+from signoff.registry.scopes.route import Route, ToolUse
 from signoff.registry.tool import Tool
 
 GOOD = {"flight": "TP 9", "totalCost": 1}
@@ -50,7 +50,10 @@ def test_a_tool_exists_for_its_tenants_only() -> None:
 def test_a_shadow_does_not_bring_it_to_others() -> None:
     """Unless it says why."""
     far = a_tool(tenants=("lab",))
-    for near, code in ((a_tool(), "not_available"), (Use(tool=a_tool(), loosens="Everybody may on this route."), "ok")):
+    for near, code in (
+        (a_tool(), "not_available"),
+        (ToolUse(tool=a_tool(), loosens="Everybody may on this route."), "ok"),
+    ):
         known = of(far, routes=(Route(name="r", tools=(near,)),), shadowing="allow")
         assert [gate(known, tenant, "r")[1] for tenant in ("lab", "main")] == ["ok", code]
 

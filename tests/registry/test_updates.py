@@ -12,7 +12,7 @@ from signoff.contracts.limits import SESSION_UPDATES_BYTES
 from signoff.contracts.updates import NO_UPDATES, Updates, applied
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.cel_context import pinned_cel
-from signoff.registry.results.update_check import Accepted, accepted
+from signoff.registry.results.update_check import AcceptedUpdates, accept_updates
 from signoff.registry.scopes.route import Route, Step
 
 CITY = {"type": "string", "maxLength": 9}
@@ -28,11 +28,13 @@ def desk(*updates: str, context: dict[str, Any] | None = None, **fields: Any) ->
     return build_catalog(tools=[a_tool(updates=updates, **fields)], actors=actors, context=declared)
 
 
-def asked(catalog: Catalog, data: Any = None, context: Any = None, actor: str = "desk", **fields: Any) -> Accepted:
+def asked(
+    catalog: Catalog, data: Any = None, context: Any = None, actor: str = "desk", **fields: Any
+) -> AcceptedUpdates:
     """What counts of these wishes."""
     (tool,) = catalog.tools()
     ctx = pinned(actor, **fields)
-    return accepted(tool, catalog.scopes[actor], catalog.fields, ctx, data or {}, context or {})
+    return accept_updates(tool, catalog.scopes[actor], catalog.fields, ctx, data or {}, context or {})
 
 
 @pytest.mark.row("F44")
@@ -42,9 +44,9 @@ def test_what_a_tool_declares_counts_and_nothing_else() -> None:
     found = asked(known, {"city": "Porto", "date": 1, "project": "x"}, {"project": "x", "city": "y", "actor": "boss"})
     assert found.updates == Updates(data={"city": "Porto"}, context={"project": "x"})
     assert (found.ignored, found.problem) == (("data.date", "data.project", "city", "actor"), "")
-    assert asked(desk(), {"city": "Porto"}) == Accepted(NO_UPDATES, ("data.city",))
-    assert asked(desk("city"), {}, {"project": "x"}) == Accepted(NO_UPDATES, ("project",))
-    assert asked(known, {"city": "Porto"}, actor="other") == Accepted(NO_UPDATES, ("data.city",))
+    assert asked(desk(), {"city": "Porto"}) == AcceptedUpdates(NO_UPDATES, ("data.city",))
+    assert asked(desk("city"), {}, {"project": "x"}) == AcceptedUpdates(NO_UPDATES, ("project",))
+    assert asked(known, {"city": "Porto"}, actor="other") == AcceptedUpdates(NO_UPDATES, ("data.city",))
 
 
 @pytest.mark.row("F44")

@@ -10,14 +10,14 @@ from signoff.audit.export import exported
 from signoff.audit.log import AuditLog
 from signoff.audit.timeline import timeline
 from signoff.policy.approval_policy import GlobalRule
-from signoff.registry.results.annotated_record import AnnotatedRecord, Annotations, Field, identity
+from signoff.registry.results.annotated_record import AnnotatedRecord, Annotations, RecordField, identity
 from signoff.registry.results.destinations import Delivery, Destination
 from signoff.registry.tool import BypassRouting, Tool
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
 
 ONE = {"amount": 1, "to": "Lisbon"}
-RECORD = AnnotatedRecord({"fare": Field(120), "margin": Field("thirty", Annotations(privacy="private"))})
+RECORD = AnnotatedRecord({"fare": RecordField(120), "margin": RecordField("thirty", Annotations(privacy="private"))})
 OWN: dict[str, Any] = {"scope": "specialist", "justification": "only the desk does this"}
 BYPASS: dict[str, Any] = {**OWN, "routing": "bypass", "bypass_routing": BypassRouting("nobody else may hear of it")}
 
