@@ -1,9 +1,9 @@
 """The gateway: the HTTP API, and the inbox."""
 
-from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
@@ -23,6 +23,7 @@ from signoff.gateway.auth.dependencies import VendorAccess
 from signoff.gateway.auth.middleware import Answer, Authentication
 from signoff.gateway.auth.provider_people import Logins, knowing_logins
 from signoff.gateway.auth.route_table import RouteTable
+from signoff.gateway.auth.sign_in import SignIn
 from signoff.gateway.auth.streams import Streams
 from signoff.gateway.body_limit import BodyLimit
 from signoff.gateway.deps import GatewayDeps
@@ -30,25 +31,21 @@ from signoff.gateway.error_middleware import Failing
 from signoff.gateway.errors import BadRequest, fault_of, sentence, status_of
 from signoff.gateway.live import Live
 from signoff.gateway.middleware import Guard
-from signoff.gateway.pages.audit import RecordPages
-from signoff.gateway.pages.batch import BatchPages
-from signoff.gateway.pages.edit import EditPages
-from signoff.gateway.pages.freezes import FreezePages
-from signoff.gateway.pages.grants import GrantsPages
-from signoff.gateway.pages.inbox import WaitingPages
-from signoff.gateway.pages.link import LinkPages
-from signoff.gateway.pages.renderer import STATIC, Pages
-from signoff.gateway.pages.session_list import SessionListPage
-from signoff.gateway.pages.sessions import SessionPages
-from signoff.gateway.pages.sign_in import LoginPages, to_login
-from signoff.gateway.pages.site import SitePages
-from signoff.gateway.pages.tools import ToolPages
-from signoff.gateway.pages.turns import TalkPages
+from signoff.gateway.pages import audit as record_pages
+from signoff.gateway.pages import batch, edit, inbox, link, session_list, sign_in, site
+from signoff.gateway.pages import freezes as freeze_pages
+from signoff.gateway.pages import grants as grant_pages
+from signoff.gateway.pages import sessions as session_pages
+from signoff.gateway.pages import tools as tool_pages
+from signoff.gateway.pages import turns as turn_pages
+from signoff.gateway.pages.dependencies import Site
+from signoff.gateway.pages.renderer import STATIC, PageRenderer
+from signoff.gateway.pages.sign_in import to_login
 from signoff.gateway.pages.visitor import Visitors, language_for
 from signoff.gateway.vendors import routes as vendor_routes
 from signoff.settings import login_roles, require_ready
 
-API: Final = (
+ROUTERS: Final = (
     turns.router,
     sessions.router,
     approvals.router,
@@ -60,17 +57,26 @@ API: Final = (
     health.router,
     description.router,
     vendor_routes.router,
+    inbox.router,
+    edit.router,
+    batch.router,
+    grant_pages.router,
+    freeze_pages.router,
+    session_list.router,
+    turn_pages.router,
+    session_pages.router,
+    record_pages.router,
+    tool_pages.router,
+    site.router,
+    sign_in.router,
+    link.router,
 )
-"""The routes that answer programs."""
+"""Every route of a gateway: the API's, what vendors bring, and the pages."""
 CHANNELS: Final = "/channels/"
 _DESCRIPTION: Final = (
     "Start agents' turns, follow them, and decide the calls that wait for a person. Errors are "
     "`{code, message}`, one sentence; every decision is answered by a receipt."
 )
-
-
-class _Page(Protocol):
-    def router(self) -> APIRouter: ...
 
 
 def build_app(deps: GatewayDeps, intake: Intake | None = None) -> FastAPI:
@@ -92,40 +98,22 @@ def build_app(deps: GatewayDeps, intake: Intake | None = None) -> FastAPI:
         openapi_url=None,
     )
     logins, live, visitors = Logins(deps), Live(), Visitors(deps)
-    authenticator, pages = Authenticator(deps, logins), Pages(deps, visitors)
+    authenticator, renderer = Authenticator(deps, logins), PageRenderer(deps, visitors)
     app.state.deps, app.state.live, app.state.intake = deps, live, intake
+    app.state.site = Site(deps, visitors, renderer, live, SignIn(deps, visitors, logins))
     app.state.authenticator, app.state.readiness = authenticator, Readiness(deps)
     app.state.streams = Streams(authenticator, deps.clock)
-    routers = (*API, *(each.router() for each in _pages(deps, visitors, pages, live, logins)))
-    for router in routers:
+    for router in ROUTERS:
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC))
-    routes = RouteTable(route for router in routers for route in router.routes)
+    routes = RouteTable(route for router in ROUTERS for route in router.routes)
     app.openapi = lambda: description.describe(app, routes)  # type: ignore[method-assign]
     # Each stands around the ones before it: what is forbidden is refused before anybody is asked for, who is nobody
     # before a body is read, and a body is whole and small before it is parsed.
     app.add_middleware(BodyLimit, allowed=_body_bytes(routes, intake), refused=deps.store.count_refusal)
-    _answer_errors(app, visitors, pages, routes)
+    _answer_errors(app, visitors, renderer, routes)
     app.add_middleware(Guard, settings=deps.settings)
     return app
-
-
-def _pages(deps: GatewayDeps, visitors: Visitors, pages: Pages, live: Live, logins: Logins) -> Iterable[_Page]:
-    return (
-        WaitingPages(deps, visitors, pages, live),
-        EditPages(deps, visitors, pages),
-        BatchPages(deps, visitors, pages),
-        GrantsPages(deps, visitors, pages),
-        FreezePages(deps, visitors, pages),
-        SessionListPage(deps, visitors, pages),
-        TalkPages(deps, visitors, pages, live),
-        SessionPages(deps, visitors, pages, live),
-        RecordPages(deps, visitors, pages),
-        ToolPages(deps, visitors, pages),
-        SitePages(deps, visitors, pages),
-        LoginPages(deps, visitors, pages, logins),
-        LinkPages(deps, visitors, pages),
-    )
 
 
 def _body_bytes(routes: RouteTable, intake: Intake | None) -> Callable[[Scope], int | None]:
@@ -143,12 +131,12 @@ def _body_bytes(routes: RouteTable, intake: Intake | None) -> Callable[[Scope], 
     return allowed
 
 
-def _answer_errors(app: FastAPI, visitors: Visitors, pages: Pages, routes: RouteTable) -> None:
+def _answer_errors(app: FastAPI, visitors: Visitors, renderer: PageRenderer, routes: RouteTable) -> None:
     async def answer(request: Request, fault: Fault, status: int) -> Response:
         if _wants_json(request.url.path):
             headers = {"www-authenticate": "Bearer"} if status == 401 else {}
             return JSONResponse(fault.model_dump(), status_code=status, headers=headers)
-        return await _error_page(request, fault, status, visitors, pages)
+        return await _error_page(request, fault, status, visitors, renderer)
 
     @app.exception_handler(SignoffError)
     async def ours(request: Request, error: SignoffError) -> Response:
@@ -172,12 +160,14 @@ def _answer_errors(app: FastAPI, visitors: Visitors, pages: Pages, routes: Route
     app.add_middleware(Failing, answer=answer)
 
 
-async def _error_page(request: Request, fault: Fault, status: int, visitors: Visitors, pages: Pages) -> Response:
+async def _error_page(
+    request: Request, fault: Fault, status: int, visitors: Visitors, renderer: PageRenderer
+) -> Response:
     try:
         visitor = await visitors.visitor(request)
     except SignoffError:
         visitor = None
-    return pages.page(
+    return renderer.page(
         "error.html", visitor, status=status, fault=fault, status_code=status, spoken=language_for(request, "")
     )
 

@@ -16,13 +16,12 @@ from signoff.contracts.errors import SignoffError
 from signoff.contracts.receipt import Receipt
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.decision_service import decide, refused
-from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.error_middleware import unexpected
 from signoff.gateway.pages.card_view import CardPage
 from signoff.gateway.pages.decision_form import author_of, draft_in
+from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
-from signoff.gateway.pages.renderer import Pages
-from signoff.gateway.pages.visitor import Visitor, Visitors
+from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.request_loader import note_of, open_card, own_approval
 from signoff.texts.catalogue import text
 from signoff.texts.formatter import Formatter
@@ -52,100 +51,91 @@ class BatchReceipt:
     note: str
 
 
-class BatchPages:
-    """Handlers of `/batch`: looking shows the requests, only the form of that page decides."""
+router = APIRouter(include_in_schema=False)
 
-    def __init__(self, deps: GatewayDeps, visitors: Visitors, pages: Pages) -> None:
-        self._deps = deps
-        self._visitors = visitors
-        self._pages = pages
 
-    def router(self) -> APIRouter:
-        """The routes."""
-        router = APIRouter(include_in_schema=False)
-        router.add_api_route("/batch", self.show, methods=["GET", "HEAD"], dependencies=[PAGE_READ])
-        router.add_api_route("/batch", self.decide, methods=["POST"], dependencies=[PAGE_DECIDE])
-        return router
+@router.api_route("/batch", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
+async def show_batch(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """The requests that were picked, each as a card."""
+    return await _page(site, visitor, request.query_params.getlist("pick"))
 
-    async def show(self, request: Request) -> Response:
-        """The requests that were picked, each as a card."""
-        visitor = await self._visitors.visitor(request)
-        return await self._page(visitor, request.query_params.getlist("pick"))
 
-    async def decide(self, request: Request) -> Response:
-        """One verdict for every request that was ticked on the page, as it was shown there."""
-        visitor = await self._visitors.visitor(request)
-        language = visitor.formatter.language
-        sent = await read_form(request)
-        shown = [str(value) for value in sent.getlist("shown")][:MOST]
-        ticked = [name for name in shown if name in {str(value) for value in sent.getlist("pick")}]
-        form = {name: str(value) for name, value in sent.items()}
-        if not visitor.opened(form.get("token", ""), _purpose(shown)):
-            return await self._page(visitor, shown, note=text("note.out_of_date", language), status=403)
-        if form.get("verdict") not in ("approved", "denied"):
-            return await self._page(visitor, shown, note=text("note.no_verdict", language), status=422)
-        if not ticked:
-            return await self._page(visitor, shown, note=text("batch.nobody", language), status=422)
-        receipts = [
-            found
-            for start in range(0, len(ticked), _AT_ONCE)
-            for found in await asyncio.gather(
-                *(self._one(visitor, name, shown.index(name), form) for name in ticked[start : start + _AT_ONCE])
-            )
-        ]
-        return self._pages.page("batch_done.html", visitor, nav="waiting", receipts=receipts)
-
-    async def _one(self, visitor: Visitor, approval: str, number: int, form: Mapping[str, str]) -> BatchReceipt:
-        language = visitor.formatter.language
-        card: CardPage | None = None
-        try:
-            card = await open_card(self._deps, approval, visitor)
-            alone = _alone(card) if card.request.state == "pending" else ""
-            plain = {
-                "reason": form.get("reason", ""),
-                "revision": form.get(f"revision-{number}", ""),
-                "question_hash": form.get(f"question_hash-{number}", ""),
-                "delivery": form.get("delivery", ""),
-            }
-            verdict: Verdict = "approved" if form["verdict"] == "approved" else "denied"
-            draft = draft_in(plain, approval, verdict, language)
-            if alone:
-                receipt = refused("not_allowed", approval, text(alone, language))
-            else:
-                receipt = await decide(self._deps, draft, author_of(visitor))
-        except SignoffError as error:
-            receipt = refused("unavailable", approval, error.message)
-        # Those beside it have counted, and must be told so.
-        except Exception as error:
-            receipt = unexpected(approval, error)
-        good = receipt.status != "refused"
-        return BatchReceipt(
-            card=card,
-            approval=approval,
-            state=receipt.verdict if receipt.status == "accepted" else "wait" if good else "bad",
-            told=text(_told(receipt), language),
-            note="" if good else _why(receipt, visitor.formatter),
+@router.post("/batch", dependencies=[PAGE_DECIDE])
+async def decide_batch(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """One verdict for every request that was ticked on the page, as it was shown there."""
+    language = visitor.formatter.language
+    sent = await read_form(request)
+    shown = [str(value) for value in sent.getlist("shown")][:MOST]
+    ticked = [name for name in shown if name in {str(value) for value in sent.getlist("pick")}]
+    form = {name: str(value) for name, value in sent.items()}
+    if not visitor.opened(form.get("token", ""), _purpose(shown)):
+        return await _page(site, visitor, shown, note=text("note.out_of_date", language), status=403)
+    if form.get("verdict") not in ("approved", "denied"):
+        return await _page(site, visitor, shown, note=text("note.no_verdict", language), status=422)
+    if not ticked:
+        return await _page(site, visitor, shown, note=text("batch.nobody", language), status=422)
+    receipts = [
+        found
+        for start in range(0, len(ticked), _AT_ONCE)
+        for found in await asyncio.gather(
+            *(_one(site, visitor, name, shown.index(name), form) for name in ticked[start : start + _AT_ONCE])
         )
+    ]
+    return site.renderer.page("batch_done.html", visitor, nav="waiting", receipts=receipts)
 
-    async def _page(self, visitor: Visitor, picked: list[str], *, note: str = "", status: int = 200) -> Response:
-        names = list(dict.fromkeys(picked))
-        for name in names:
-            own_approval(visitor, name)
-        opened = [await open_card(self._deps, name, visitor) for name in names[:MOST]]
-        cards = [
-            BatchCard(number, card, text(why, visitor.formatter.language) if (why := _alone(card)) else "")
-            for number, card in enumerate(opened)
-        ]
-        shown = [each.card.request.id for each in cards]
-        context: dict[str, Any] = {
-            "cards": cards,
-            "some": any(not each.alone for each in cards),
-            "more": MOST if len(names) > MOST else 0,
-            "note": note,
-            "token": visitor.token(_purpose(shown)),
-            "delivery": secrets.token_hex(16),
+
+async def _one(site: Site, visitor: Visitor, approval: str, number: int, form: Mapping[str, str]) -> BatchReceipt:
+    language = visitor.formatter.language
+    card: CardPage | None = None
+    try:
+        card = await open_card(site.deps, approval, visitor)
+        alone = _alone(card) if card.request.state == "pending" else ""
+        plain = {
+            "reason": form.get("reason", ""),
+            "revision": form.get(f"revision-{number}", ""),
+            "question_hash": form.get(f"question_hash-{number}", ""),
+            "delivery": form.get("delivery", ""),
         }
-        return self._pages.page("batch.html", visitor, status=status, nav="waiting", **context)
+        verdict: Verdict = "approved" if form["verdict"] == "approved" else "denied"
+        draft = draft_in(plain, approval, verdict, language)
+        if alone:
+            receipt = refused("not_allowed", approval, text(alone, language))
+        else:
+            receipt = await decide(site.deps, draft, author_of(visitor))
+    except SignoffError as error:
+        receipt = refused("unavailable", approval, error.message)
+    # Those beside it have counted, and must be told so.
+    except Exception as error:
+        receipt = unexpected(approval, error)
+    good = receipt.status != "refused"
+    return BatchReceipt(
+        card=card,
+        approval=approval,
+        state=receipt.verdict if receipt.status == "accepted" else "wait" if good else "bad",
+        told=text(_told(receipt), language),
+        note="" if good else _why(receipt, visitor.formatter),
+    )
+
+
+async def _page(site: Site, visitor: Visitor, picked: list[str], *, note: str = "", status: int = 200) -> Response:
+    names = list(dict.fromkeys(picked))
+    for name in names:
+        own_approval(visitor, name)
+    opened = [await open_card(site.deps, name, visitor) for name in names[:MOST]]
+    cards = [
+        BatchCard(number, card, text(why, visitor.formatter.language) if (why := _alone(card)) else "")
+        for number, card in enumerate(opened)
+    ]
+    shown = [each.card.request.id for each in cards]
+    context: dict[str, Any] = {
+        "cards": cards,
+        "some": any(not each.alone for each in cards),
+        "more": MOST if len(names) > MOST else 0,
+        "note": note,
+        "token": visitor.token(_purpose(shown)),
+        "delivery": secrets.token_hex(16),
+    }
+    return site.renderer.page("batch.html", visitor, status=status, nav="waiting", **context)
 
 
 def _alone(card: CardPage) -> str:

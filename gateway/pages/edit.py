@@ -14,15 +14,14 @@ from signoff.gateway.argument_form import Field, fields_of
 from signoff.gateway.argument_parser import Typed, read_fields
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.decision_service import decide
-from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.edited_card import as_edited
 from signoff.gateway.errors import BadRequest, receipt_status
 from signoff.gateway.pages.card_view import why_no_edit, word_to_type
 from signoff.gateway.pages.decision_form import author_of, draft_in, typing_note
+from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
-from signoff.gateway.pages.renderer import Pages
 from signoff.gateway.pages.timeline_view import diff_lines
-from signoff.gateway.pages.visitor import Visitor, Visitors
+from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.request_loader import Opened, note_of, open_request
 from signoff.registry.tool import Tool
 from signoff.texts.catalogue import text
@@ -31,123 +30,122 @@ from signoff.texts.formatter import Formatter
 STEPS: Final = ("write", "review", "approve")
 
 
-class EditPages:
-    """Handlers of `/approvals/.../edit`. Each step is a form of its own, so that nothing needs a script."""
+router = APIRouter(include_in_schema=False)
 
-    def __init__(self, deps: GatewayDeps, visitors: Visitors, pages: Pages) -> None:
-        self._deps = deps
-        self._visitors = visitors
-        self._pages = pages
 
-    def router(self) -> APIRouter:
-        """The routes; only the second can decide."""
-        router = APIRouter(include_in_schema=False)
-        router.add_api_route("/approvals/{approval}/edit", self.show, methods=["GET", "HEAD"], dependencies=[PAGE_READ])
-        router.add_api_route("/approvals/{approval}/edit", self.send, methods=["POST"], dependencies=[PAGE_DECIDE])
-        return router
+@router.api_route("/approvals/{approval}/edit", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
+async def show_edit(approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """A field for every argument."""
+    opened = await open_request(site.deps, approval, visitor)
+    why = _why_not(opened, visitor)
+    if why:
+        raise BadRequest(text("edit.not_now", visitor.formatter.language, why=why), status=409)
+    return _write(site, opened, visitor, _read(site, opened, {}))
 
-    async def show(self, request: Request, approval: str) -> Response:
-        """A field for every argument."""
-        visitor = await self._visitors.visitor(request)
-        opened = await open_request(self._deps, approval, visitor)
-        why = self._why_not(opened, visitor)
-        if why:
-            raise BadRequest(text("edit.not_now", visitor.formatter.language, why=why), status=409)
-        return self._write(opened, visitor, self._read(opened, {}))
 
-    async def send(self, request: Request, approval: str) -> Response:
-        """What was written: back to the fields, on to the review, or decided."""
-        visitor = await self._visitors.visitor(request)
-        language = visitor.formatter.language
-        form = {name: str(value) for name, value in (await read_form(request)).items()}
-        opened = await open_request(self._deps, approval, visitor)
-        if not visitor.opened(form.get("token", ""), _purpose(opened.request)):
-            return self._over(opened, visitor, note=text("note.out_of_date", language), status=403)
-        why = self._why_not(opened, visitor)
-        if why:
-            return self._over(opened, visitor, note=text("edit.not_now", language, why=why), status=409)
-        shown = (form.get("revision"), form.get("question_hash"))
-        if shown != (str(opened.request.revision), opened.request.question_hash):
-            return self._over(opened, visitor, note=text("receipt.stale", language), status=409)
-        typed = self._read(opened, form)
-        step = form.get("step") if form.get("step") in STEPS else "review"
-        if step == "write":
-            return self._write(opened, visitor, typed)
-        if not typed.good:
-            return self._write(opened, visitor, typed, note=_wrong(typed, language), status=422)
-        if not typed.changed:
-            return self._write(opened, visitor, typed, note=text("edit.same", language), status=422)
-        return await (self._approve if step == "approve" else self._review)(opened, visitor, typed, form)
+@router.post("/approvals/{approval}/edit", dependencies=[PAGE_DECIDE])
+async def send_edit(request: Request, approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """What was written: back to the fields, on to the review, or decided."""
+    language = visitor.formatter.language
+    form = {name: str(value) for name, value in (await read_form(request)).items()}
+    opened = await open_request(site.deps, approval, visitor)
+    if not visitor.opened(form.get("token", ""), _purpose(opened.request)):
+        return _over(site, opened, visitor, note=text("note.out_of_date", language), status=403)
+    why = _why_not(opened, visitor)
+    if why:
+        return _over(site, opened, visitor, note=text("edit.not_now", language, why=why), status=409)
+    shown = (form.get("revision"), form.get("question_hash"))
+    if shown != (str(opened.request.revision), opened.request.question_hash):
+        return _over(site, opened, visitor, note=text("receipt.stale", language), status=409)
+    typed = _read(site, opened, form)
+    step = form.get("step") if form.get("step") in STEPS else "review"
+    if step == "write":
+        return _write(site, opened, visitor, typed)
+    if not typed.good:
+        return _write(site, opened, visitor, typed, note=_wrong(typed, language), status=422)
+    if not typed.changed:
+        return _write(site, opened, visitor, typed, note=text("edit.same", language), status=422)
+    return await (_approve if step == "approve" else _review)(site, opened, visitor, typed, form)
 
-    async def _review(
-        self, opened: Opened, visitor: Visitor, typed: Typed, form: Mapping[str, str], *, note: str = ""
-    ) -> Response:
-        changed = as_edited(opened.request, typed.written, self._deps.catalog)
-        context = {
-            **self._context(opened, visitor),
-            "note": note,
-            "typed": word_to_type(changed, visitor),
-            "effect": changed.card.effect,
-            "lines": diff_lines(opened.request.card.rows, changed.card.rows, visitor.formatter),
-            "sent": [(field.key, form[field.key]) for field in typed.fields if field.key in form],
-            "delivery": secrets.token_hex(16),
-        }
-        status = 422 if note else 200
-        return self._pages.page("edit_review.html", visitor, status=status, nav="waiting", **context)
 
-    async def _approve(self, opened: Opened, visitor: Visitor, typed: Typed, form: Mapping[str, str]) -> Response:
-        language = visitor.formatter.language
-        plain = {name: form.get(name, "") for name in ("revision", "question_hash", "delivery", "reason", "typed")}
-        draft = draft_in(plain, opened.request.id, "approved", language)
-        changed = as_edited(opened.request, typed.written, self._deps.catalog)
-        if note := typing_note(changed, draft, visitor):
-            return await self._review(opened, visitor, typed, form, note=note)
-        edited = draft.model_copy(update={"edited_args": typed.args})
-        receipt = await decide(self._deps, edited, author_of(visitor))
-        if receipt.status in ("accepted", "counted"):
-            return RedirectResponse(f"/approvals/{opened.request.id}", status_code=303)
-        note = note_of(receipt, visitor.formatter)
-        if receipt.code in ("malformed", "not_allowed", "unavailable"):
-            return self._write(opened, visitor, typed, note=note, status=receipt_status(receipt))
-        return self._over(opened, visitor, note=note, status=receipt_status(receipt))
+async def _review(
+    site: Site, opened: Opened, visitor: Visitor, typed: Typed, form: Mapping[str, str], *, note: str = ""
+) -> Response:
+    changed = as_edited(opened.request, typed.written, site.deps.catalog)
+    context = {
+        **_context(opened, visitor),
+        "note": note,
+        "typed": word_to_type(changed, visitor),
+        "effect": changed.card.effect,
+        "lines": diff_lines(opened.request.card.rows, changed.card.rows, visitor.formatter),
+        "sent": [(field.key, form[field.key]) for field in typed.fields if field.key in form],
+        "delivery": secrets.token_hex(16),
+    }
+    status = 422 if note else 200
+    return site.renderer.page("edit_review.html", visitor, status=status, nav="waiting", **context)
 
-    def _read(self, opened: Opened, form: Mapping[str, str]) -> Typed:
-        request, tool = opened.request, self._tool(opened.request)
-        schema = tool.schema if tool is not None else None
-        fields = fields_of(opened.args, schema.schema if schema is not None else {}, request.secrets)
-        return read_fields(fields, form, opened.args, schema if form else None, request.secrets)
 
-    def _tool(self, request: ApprovalRequest) -> Tool | None:
-        return self._deps.catalog.defined(request.tool, request.definition)
+async def _approve(site: Site, opened: Opened, visitor: Visitor, typed: Typed, form: Mapping[str, str]) -> Response:
+    language = visitor.formatter.language
+    plain = {name: form.get(name, "") for name in ("revision", "question_hash", "delivery", "reason", "typed")}
+    draft = draft_in(plain, opened.request.id, "approved", language)
+    changed = as_edited(opened.request, typed.written, site.deps.catalog)
+    if note := typing_note(changed, draft, visitor):
+        return await _review(site, opened, visitor, typed, form, note=note)
+    edited = draft.model_copy(update={"edited_args": typed.args})
+    receipt = await decide(site.deps, edited, author_of(visitor))
+    if receipt.status in ("accepted", "counted"):
+        return RedirectResponse(f"/approvals/{opened.request.id}", status_code=303)
+    note = note_of(receipt, visitor.formatter)
+    if receipt.code in ("malformed", "not_allowed", "unavailable"):
+        return _write(site, opened, visitor, typed, note=note, status=receipt_status(receipt))
+    return _over(site, opened, visitor, note=note, status=receipt_status(receipt))
 
-    def _why_not(self, opened: Opened, visitor: Visitor) -> str:
-        why = why_no_edit(opened.request, opened.args) or ("" if opened.page.decides else "edit.why.you")
-        return text(why, visitor.formatter.language) if why else ""
 
-    def _write(self, opened: Opened, visitor: Visitor, typed: Typed, *, note: str = "", status: int = 200) -> Response:
-        context = {
-            **self._context(opened, visitor),
-            "note": note,
-            "fields": typed.fields,
-            "problems": typed.problems,
-            "hints": lambda field: _hints(field, visitor.formatter),
-            "rows": lambda field: min(12, max(2, field.shown.count("\n") + 1)),
-            "tool_known": self._tool(opened.request) is not None,
-        }
-        return self._pages.page("edit.html", visitor, status=status, nav="waiting", **context)
+def _read(site: Site, opened: Opened, form: Mapping[str, str]) -> Typed:
+    request, tool = opened.request, _tool(site, opened.request)
+    schema = tool.schema if tool is not None else None
+    fields = fields_of(opened.args, schema.schema if schema is not None else {}, request.secrets)
+    return read_fields(fields, form, opened.args, schema if form else None, request.secrets)
 
-    def _over(self, opened: Opened, visitor: Visitor, *, note: str, status: int) -> Response:
-        """Nothing was decided, and nothing can be from here."""
-        context = {**self._context(opened, visitor), "note": note}
-        return self._pages.page("edit_over.html", visitor, status=status, nav="waiting", **context)
 
-    def _context(self, opened: Opened, visitor: Visitor) -> dict[str, Any]:
-        return {
-            "request": opened.request,
-            "card": opened.page,
-            "token": visitor.token(_purpose(opened.request)),
-            "action": f"/approvals/{opened.request.id}/edit",
-        }
+def _tool(site: Site, request: ApprovalRequest) -> Tool | None:
+    return site.deps.catalog.defined(request.tool, request.definition)
+
+
+def _why_not(opened: Opened, visitor: Visitor) -> str:
+    why = why_no_edit(opened.request, opened.args) or ("" if opened.page.decides else "edit.why.you")
+    return text(why, visitor.formatter.language) if why else ""
+
+
+def _write(
+    site: Site, opened: Opened, visitor: Visitor, typed: Typed, *, note: str = "", status: int = 200
+) -> Response:
+    context = {
+        **_context(opened, visitor),
+        "note": note,
+        "fields": typed.fields,
+        "problems": typed.problems,
+        "hints": lambda field: _hints(field, visitor.formatter),
+        "rows": lambda field: min(12, max(2, field.shown.count("\n") + 1)),
+        "tool_known": _tool(site, opened.request) is not None,
+    }
+    return site.renderer.page("edit.html", visitor, status=status, nav="waiting", **context)
+
+
+def _over(site: Site, opened: Opened, visitor: Visitor, *, note: str, status: int) -> Response:
+    """Nothing was decided, and nothing can be from here."""
+    context = {**_context(opened, visitor), "note": note}
+    return site.renderer.page("edit_over.html", visitor, status=status, nav="waiting", **context)
+
+
+def _context(opened: Opened, visitor: Visitor) -> dict[str, Any]:
+    return {
+        "request": opened.request,
+        "card": opened.page,
+        "token": visitor.token(_purpose(opened.request)),
+        "action": f"/approvals/{opened.request.id}/edit",
+    }
 
 
 def _purpose(request: ApprovalRequest) -> str:

@@ -9,92 +9,81 @@ from starlette.responses import RedirectResponse, Response
 from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
 from signoff.contracts.limits import REASON_CHARS
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
-from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.freeze_service import freeze, operates, thaw
+from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
-from signoff.gateway.pages.renderer import Pages
-from signoff.gateway.pages.visitor import Visitor, Visitors
+from signoff.gateway.pages.visitor import Visitor
 from signoff.texts.catalogue import text
 
 _FREEZE: Final = "freeze"
 _THAW: Final = "thaw"
 
 
-class FreezePages:
-    """Handlers of `/freeze` and `/thaw`."""
+router = APIRouter(include_in_schema=False)
 
-    def __init__(self, deps: GatewayDeps, visitors: Visitors, pages: Pages) -> None:
-        self._deps = deps
-        self._visitors = visitors
-        self._pages = pages
 
-    def router(self) -> APIRouter:
-        """The routes."""
-        router = APIRouter(include_in_schema=False)
-        router.add_api_route("/freeze", self.look, methods=["GET", "HEAD"], dependencies=[PAGE_READ])
-        router.add_api_route("/freeze", self.freeze, methods=["POST"], dependencies=[PAGE_DECIDE])
-        router.add_api_route("/thaw", self.thaw, methods=["POST"], dependencies=[PAGE_DECIDE])
-        return router
+@router.api_route("/freeze", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
+async def show_freeze(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """How the tenant stands. Everybody may see it; only an operator is offered to change it."""
+    note = text("freeze.thawed", visitor.formatter.language) if request.query_params.get("thawed") else ""
+    return _page(site, visitor, note=note)
 
-    async def look(self, request: Request) -> Response:
-        """How the tenant stands. Everybody may see it; only an operator is offered to change it."""
-        visitor = await self._visitors.visitor(request)
-        note = text("freeze.thawed", visitor.formatter.language) if request.query_params.get("thawed") else ""
-        return self._page(visitor, note=note)
 
-    async def freeze(self, request: Request) -> Response:
-        """Freeze the visitor's tenant, or sweep a frozen one again."""
-        visitor = await self._visitors.visitor(request)
-        language = visitor.formatter.language
-        form = await read_form(request)
-        reason = str(form.get("reason", "")).strip()
-        if not visitor.opened(str(form.get("token", "")), _FREEZE):
-            return self._page(visitor, note=text("note.out_of_date", language), status=403, reason=reason)
-        again = visitor.freeze is not None
-        if not again and not (form.get("sure") and 0 < len(reason) <= REASON_CHARS):
-            note = text("freeze.unsure", language, n=REASON_CHARS)
-            return self._page(visitor, note=note, status=422, reason=reason)
-        words = visitor.freeze.reason if visitor.freeze is not None else reason
-        try:
-            swept = (await freeze(self._deps, visitor.person, reason=words, channel="inbox")).swept
-        except ServerUnavailable as error:
-            note = text("freeze.unswept", language, why=error.message)
-            return self._page(await self._visitors.visitor(request), note=note, status=503)
-        except Refused as error:
-            return self._page(visitor, note=text("freeze.refused", language, why=error.message), status=403)
-        told = text("freeze.withdrawn", language, n=swept.withdrawn)
-        if swept.waiting:
-            told = f"{told} {text('freeze.left', language, n=len(swept.waiting))}"
-        return self._page(await self._visitors.visitor(request), note=told, status=200, good=not swept.waiting)
+@router.post("/freeze", dependencies=[PAGE_DECIDE])
+async def freeze_tenant(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """Freeze the visitor's tenant, or sweep a frozen one again."""
+    language = visitor.formatter.language
+    form = await read_form(request)
+    reason = str(form.get("reason", "")).strip()
+    if not visitor.opened(str(form.get("token", "")), _FREEZE):
+        return _page(site, visitor, note=text("note.out_of_date", language), status=403, reason=reason)
+    again = visitor.freeze is not None
+    if not again and not (form.get("sure") and 0 < len(reason) <= REASON_CHARS):
+        note = text("freeze.unsure", language, n=REASON_CHARS)
+        return _page(site, visitor, note=note, status=422, reason=reason)
+    words = visitor.freeze.reason if visitor.freeze is not None else reason
+    try:
+        swept = (await freeze(site.deps, visitor.person, reason=words, channel="inbox")).swept
+    except ServerUnavailable as error:
+        note = text("freeze.unswept", language, why=error.message)
+        return _page(site, await site.visitors.visitor(request), note=note, status=503)
+    except Refused as error:
+        return _page(site, visitor, note=text("freeze.refused", language, why=error.message), status=403)
+    told = text("freeze.withdrawn", language, n=swept.withdrawn)
+    if swept.waiting:
+        told = f"{told} {text('freeze.left', language, n=len(swept.waiting))}"
+    return _page(site, await site.visitors.visitor(request), note=told, status=200, good=not swept.waiting)
 
-    async def thaw(self, request: Request) -> Response:
-        """Lift the freeze of the visitor's tenant."""
-        visitor = await self._visitors.visitor(request)
-        language = visitor.formatter.language
-        if not visitor.opened(str((await read_form(request)).get("token", "")), _THAW):
-            return self._page(visitor, note=text("note.out_of_date", language), status=403)
-        try:
-            await thaw(self._deps, visitor.person, channel="inbox")
-        except NotFound:
-            # Somebody else was quicker: it is as they wanted it.
-            pass
-        except Refused as error:
-            return self._page(visitor, note=text("freeze.refused", language, why=error.message), status=403)
-        return RedirectResponse("/freeze?thawed=1", status_code=303)
 
-    def _page(
-        self, visitor: Visitor, *, note: str = "", status: int = 200, reason: str = "", good: bool | None = None
-    ) -> Response:
-        return self._pages.page(
-            "freeze.html",
-            visitor,
-            status=status,
-            nav="freeze",
-            note=note,
-            bad=status != 200 or good is False,
-            may=operates(self._deps, visitor.person),
-            reason=reason,
-            limit=REASON_CHARS,
-            freezing=visitor.token(_FREEZE),
-            thawing=visitor.token(_THAW),
-        )
+@router.post("/thaw", dependencies=[PAGE_DECIDE])
+async def thaw_tenant(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """Lift the freeze of the visitor's tenant."""
+    language = visitor.formatter.language
+    if not visitor.opened(str((await read_form(request)).get("token", "")), _THAW):
+        return _page(site, visitor, note=text("note.out_of_date", language), status=403)
+    try:
+        await thaw(site.deps, visitor.person, channel="inbox")
+    except NotFound:
+        # Somebody else was quicker: it is as they wanted it.
+        pass
+    except Refused as error:
+        return _page(site, visitor, note=text("freeze.refused", language, why=error.message), status=403)
+    return RedirectResponse("/freeze?thawed=1", status_code=303)
+
+
+def _page(
+    site: Site, visitor: Visitor, *, note: str = "", status: int = 200, reason: str = "", good: bool | None = None
+) -> Response:
+    return site.renderer.page(
+        "freeze.html",
+        visitor,
+        status=status,
+        nav="freeze",
+        note=note,
+        bad=status != 200 or good is False,
+        may=operates(site.deps, visitor.person),
+        reason=reason,
+        limit=REASON_CHARS,
+        freezing=visitor.token(_FREEZE),
+        thawing=visitor.token(_THAW),
+    )

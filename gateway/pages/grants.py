@@ -10,11 +10,10 @@ from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.grant import Grant
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.auth.person_lookup import display_name
-from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.grant_service import readable_grants, take_back
+from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
-from signoff.gateway.pages.renderer import Pages
-from signoff.gateway.pages.visitor import Visitor, Visitors
+from signoff.gateway.pages.visitor import Visitor
 from signoff.texts.catalogue import text
 from signoff.texts.formatter import Moment
 
@@ -31,57 +30,48 @@ class GrantRow:
     token: str
 
 
-class GrantsPages:
-    """Handlers of `/grants`."""
+router = APIRouter(include_in_schema=False)
 
-    def __init__(self, deps: GatewayDeps, visitors: Visitors, pages: Pages) -> None:
-        self._deps = deps
-        self._visitors = visitors
-        self._pages = pages
 
-    def router(self) -> APIRouter:
-        """The routes."""
-        router = APIRouter(include_in_schema=False)
-        router.add_api_route("/grants", self.index, methods=["GET", "HEAD"], dependencies=[PAGE_READ])
-        router.add_api_route("/grants/{grant}/revoke", self.revoke, methods=["POST"], dependencies=[PAGE_DECIDE])
-        return router
+@router.api_route("/grants", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
+async def list_grants(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """What is remembered in the visitor's tenant and concerns them, newest first."""
+    done = text("grants.revoked", visitor.formatter.language) if request.query_params.get("revoked") else ""
+    return await _page(site, visitor, note=done)
 
-    async def index(self, request: Request) -> Response:
-        """What is remembered in the visitor's tenant and concerns them, newest first."""
-        visitor = await self._visitors.visitor(request)
-        done = text("grants.revoked", visitor.formatter.language) if request.query_params.get("revoked") else ""
-        return await self._page(visitor, note=done)
 
-    async def revoke(self, request: Request, grant: str) -> Response:
-        """Take one back; only whose answer it is, or an operator, can."""
-        visitor = await self._visitors.visitor(request)
-        language = visitor.formatter.language
-        token = str((await read_form(request)).get("token", ""))
-        if not visitor.opened(token, _purpose(grant)):
-            return await self._page(visitor, note=text("note.out_of_date", language), bad=True, status=403)
-        try:
-            await take_back(self._deps, grant, visitor.person, visitor.person.tenant)
-        except Refused as error:
-            note = text("grants.not_revoked", language, why=error.message)
-            status = 404 if isinstance(error, NotFound) else 403
-            return await self._page(visitor, note=note, bad=True, status=status)
-        return RedirectResponse("/grants?revoked=1", status_code=303)
+@router.post("/grants/{grant}/revoke", dependencies=[PAGE_DECIDE])
+async def revoke_grant(request: Request, grant: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """Take one back; only whose answer it is, or an operator, can."""
+    language = visitor.formatter.language
+    token = str((await read_form(request)).get("token", ""))
+    if not visitor.opened(token, _purpose(grant)):
+        return await _page(site, visitor, note=text("note.out_of_date", language), bad=True, status=403)
+    try:
+        await take_back(site.deps, grant, visitor.person, visitor.person.tenant)
+    except Refused as error:
+        note = text("grants.not_revoked", language, why=error.message)
+        status = 404 if isinstance(error, NotFound) else 403
+        return await _page(site, visitor, note=note, bad=True, status=status)
+    return RedirectResponse("/grants?revoked=1", status_code=303)
 
-    async def _page(self, visitor: Visitor, *, note: str = "", bad: bool = False, status: int = 200) -> Response:
-        found = await readable_grants(self._deps, visitor.person, visitor.person.tenant)
-        rows = [self._row(grant, visitor) for grant in found]
-        return self._pages.page("grants.html", visitor, status=status, nav="grants", rows=rows, note=note, bad=bad)
 
-    def _row(self, grant: Grant, visitor: Visitor) -> GrantRow:
-        tool = self._deps.catalog.registry.resolve(grant.like.tool)
-        return GrantRow(
-            grant=grant,
-            tool=(tool.title if tool is not None else "") or grant.like.tool,
-            people=", ".join(display_name(self._deps.people, each, grant.like.tenant) for each in grant.people),
-            until=visitor.formatter.moment(grant.expires_at),
-            until_in=visitor.formatter.until(grant.expires_at),
-            token=visitor.token(_purpose(grant.id)),
-        )
+async def _page(site: Site, visitor: Visitor, *, note: str = "", bad: bool = False, status: int = 200) -> Response:
+    found = await readable_grants(site.deps, visitor.person, visitor.person.tenant)
+    rows = [_row(site, grant, visitor) for grant in found]
+    return site.renderer.page("grants.html", visitor, status=status, nav="grants", rows=rows, note=note, bad=bad)
+
+
+def _row(site: Site, grant: Grant, visitor: Visitor) -> GrantRow:
+    tool = site.deps.catalog.registry.resolve(grant.like.tool)
+    return GrantRow(
+        grant=grant,
+        tool=(tool.title if tool is not None else "") or grant.like.tool,
+        people=", ".join(display_name(site.deps.people, each, grant.like.tenant) for each in grant.people),
+        until=visitor.formatter.moment(grant.expires_at),
+        until_in=visitor.formatter.until(grant.expires_at),
+        token=visitor.token(_purpose(grant.id)),
+    )
 
 
 def _purpose(grant: str) -> str:

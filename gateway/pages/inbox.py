@@ -18,18 +18,16 @@ from signoff.contracts.receipt import Receipt
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.auth.streams import streamed
-from signoff.gateway.conversations import Conversations
 from signoff.gateway.decision_service import decide, withdraw
-from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest, receipt_status
-from signoff.gateway.live import Live, event
+from signoff.gateway.live import event
 from signoff.gateway.pages.card_view import CardPage
 from signoff.gateway.pages.decision_form import SPANS, USES, author_of, draft_in, typing_note, verbs_of, verdict_in
+from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.first_run import first_run
 from signoff.gateway.pages.form_fields import read_form
-from signoff.gateway.pages.renderer import Pages
 from signoff.gateway.pages.values import open_values
-from signoff.gateway.pages.visitor import Visitor, Visitors
+from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.request_loader import note_of, open_card, own_approval
 from signoff.texts.catalogue import text
 from signoff.texts.formatter import Moment
@@ -66,199 +64,189 @@ class Choice:
         return bool(self.actor or self.tool or self.team)
 
 
-class WaitingPages:
-    """Handlers of `/`, `/approvals/...` and their live updates."""
+router = APIRouter(include_in_schema=False)
 
-    def __init__(self, deps: GatewayDeps, visitors: Visitors, pages: Pages, live: Live) -> None:
-        self._deps = deps
-        self._visitors = visitors
-        self._pages = pages
-        self._live = live
-        self._conversations = Conversations(deps)
 
-    def router(self) -> APIRouter:
-        """The routes; none of those that read decides anything."""
-        router = APIRouter(include_in_schema=False)
-        router.add_api_route("/", self.home, methods=["GET", "HEAD"], dependencies=[PAGE_READ])
-        router.add_api_route("/approvals/{approval}", self.card, methods=["GET", "HEAD"], dependencies=[PAGE_READ])
-        router.add_api_route("/approvals/{approval}/values", self.values, methods=["GET"], dependencies=[PAGE_READ])
-        router.add_api_route("/approvals/{approval}/decide", self.decide, methods=["POST"], dependencies=[PAGE_DECIDE])
-        router.add_api_route(
-            "/approvals/{approval}/withdraw", self.withdraw, methods=["POST"], dependencies=[PAGE_DECIDE]
+@router.api_route("/", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
+async def show_waiting(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """The list alone."""
+    choice = _choice(request)
+    rows = await _rows(site, visitor)
+    template = "_list.html" if request.query_params.get("part") == "list" else "waiting.html"
+    return site.renderer.page(template, visitor, nav="waiting", **_list(site, rows, visitor, choice, ""))
+
+
+@router.api_route("/approvals/{approval}", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
+async def show_card(request: Request, approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """One request, beside the list where there is room."""
+    approval_id = await site.conversations.approval_id(approval, visitor.person, visitor.person.tenant)
+    if approval_id != approval:
+        return RedirectResponse(f"/approvals/{approval_id}", status_code=303)
+    if request.query_params.get("part") == "card":
+        card = await open_card(site.deps, approval_id, visitor)
+        return site.renderer.page("_card.html", visitor, **_card_context(card, visitor))
+    return await _card_page(site, visitor, approval_id, _choice(request))
+
+
+@router.get("/approvals/{approval}/values", dependencies=[PAGE_READ])
+async def show_values(request: Request, approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """A page of every value of a request; who opened all of them may approve what its card does not show whole."""
+    own_approval(visitor, approval)
+    loaded = await site.conversations.loaded(approval, visitor.person)
+    context = await open_values(site.deps, loaded, visitor, request)
+    return site.renderer.page("values.html", visitor, nav="waiting", back=f"/approvals/{approval}", **context)
+
+
+@router.post("/approvals/{approval}/decide", dependencies=[PAGE_DECIDE])
+async def decide_card(request: Request, approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """The form of a card. Only a page that this visitor opened, of this request, can decide it."""
+    own_approval(visitor, approval)
+    form = {name: str(value) for name, value in (await read_form(request)).items()}
+    language = visitor.formatter.language
+    verdict = verdict_in(form)
+    if not visitor.opened(form.get("token", ""), f"decide {approval}"):
+        return await _card_page(site, visitor, approval, note=text("note.out_of_date", language), status=403)
+    if verdict is None:
+        return await _card_page(site, visitor, approval, note=text("note.no_verdict", language), status=422)
+    try:
+        draft = draft_in(form, approval, verdict, language)
+    except BadRequest as error:
+        return await _card_page(site, visitor, approval, note=error.message, status=422)
+    if verdict == "approved":
+        note = typing_note(await site.conversations.request(approval, visitor.person), draft, visitor)
+        if note:
+            return await _card_page(site, visitor, approval, note=note, status=422)
+    return await _answered(site, visitor, approval, await decide(site.deps, draft, author_of(visitor)))
+
+
+@router.post("/approvals/{approval}/withdraw", dependencies=[PAGE_DECIDE])
+async def withdraw_card(request: Request, approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """Who asked takes the request back, or an operator does."""
+    own_approval(visitor, approval)
+    form = await read_form(request)
+    if not visitor.opened(str(form.get("token", "")), f"withdraw {approval}"):
+        note = text("note.out_of_date", visitor.formatter.language)
+        return await _card_page(site, visitor, approval, note=note, status=403)
+    return await _answered(site, visitor, approval, await withdraw(site.deps, approval, visitor.person, ""))
+
+
+@router.get("/live/waiting", dependencies=[PAGE_READ])
+async def follow_waiting(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """Events `waiting` with how many requests wait for this person, whenever the list changed."""
+    entries, tenant = site.deps.rights(visitor.person), visitor.person.tenant
+    stream = site.live.follow(f"waiting {tenant} {entries}", lambda: _looks(site, tenant, entries))
+    return streamed(request, stream)
+
+
+async def _looks(site: Site, tenant: str, approvers: Sequence[str]) -> AsyncGenerator[str, None]:
+    last: list[str] | None = None
+    while True:
+        try:
+            found = await site.deps.requests.waiting(tenant, approvers=approvers, limit=LISTED)
+        except SignoffError:
+            return
+        now = [f"{card.id}/{card.revision}/{card.reminded}/{card.escalated}" for card in found]
+        if now != last:
+            yield event("waiting", {"count": len(found), "version": _version(found)})
+            last = now
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _answered(site: Site, visitor: Visitor, approval: str, receipt: Receipt) -> Response:
+    if receipt.status in ("accepted", "counted"):
+        response = RedirectResponse(f"/approvals/{approval}", status_code=303)
+        site.visitors.remember(visitor, response)
+        return response
+    status = receipt_status(receipt)
+    note = note_of(receipt, visitor.formatter)
+    try:
+        return await _card_page(site, visitor, approval, note=note, status=status, refused=receipt.status != "pending")
+    except (ServerUnavailable, NotFound):
+        return site.renderer.page("receipt.html", visitor, status=status, nav="waiting", note=note, receipt=receipt)
+
+
+async def _card_page(
+    site: Site,
+    visitor: Visitor,
+    approval: str,
+    choice: Choice | None = None,
+    *,
+    note: str = "",
+    status: int = 200,
+    refused: bool = True,
+) -> Response:
+    rows, card = await asyncio.gather(_rows(site, visitor), open_card(site.deps, approval, visitor))
+    context = {
+        **_list(site, rows, visitor, choice or Choice(), approval),
+        **_card_context(card, visitor),
+        "note": note,
+        "refused": refused,
+    }
+    return site.renderer.page("approval.html", visitor, status=status, nav="waiting", **context)
+
+
+def _card_context(card: CardPage, visitor: Visitor) -> dict[str, Any]:
+    request = card.request
+    key = parse_approval_id(request.id)
+    return {
+        "card": card,
+        "note": "",
+        "refused": True,
+        "token": visitor.token(f"decide {request.id}"),
+        "action": f"/approvals/{request.id}/decide",
+        "values": f"/approvals/{request.id}/values",
+        "verbs": verbs_of(request),
+        "by_link": False,
+        "spans": tuple(SPANS),
+        "uses": USES,
+        "withdraw_token": visitor.token(f"withdraw {request.id}"),
+        # Sent twice by one page, an answer is one answer.
+        "delivery": secrets.token_hex(16),
+        "talk": ".".join(key.turn) if key is not None else "",
+    }
+
+
+async def _rows(site: Site, visitor: Visitor) -> list[WaitingRow]:
+    person, formatter = visitor.person, visitor.formatter
+    entries = site.deps.rights(person)
+    found = await site.deps.requests.waiting(person.tenant, approvers=entries, limit=LISTED)
+    return [
+        WaitingRow(
+            card=card,
+            requester=display_name(site.deps.people, card.requester, person.tenant),
+            due=formatter.moment(card.expires_at) if card.expires_at else None,
+            due_in=formatter.until(card.expires_at) if card.expires_at else "",
+            soon=formatter.soon(card.expires_at) if card.expires_at else False,
+            together=card.kind == "approval" and _together(site, card.tool),
         )
-        router.add_api_route("/live/waiting", self.changes, methods=["GET"], dependencies=[PAGE_READ])
-        return router
+        for card in found
+    ]
 
-    async def home(self, request: Request) -> Response:
-        """The list alone."""
-        visitor = await self._visitors.visitor(request)
-        choice = _choice(request)
-        rows = await self._rows(visitor)
-        template = "_list.html" if request.query_params.get("part") == "list" else "waiting.html"
-        return self._pages.page(template, visitor, nav="waiting", **self._list(rows, visitor, choice, ""))
 
-    async def card(self, request: Request, approval: str) -> Response:
-        """One request, beside the list where there is room."""
-        visitor = await self._visitors.visitor(request)
-        approval_id = await self._conversations.approval_id(approval, visitor.person, visitor.person.tenant)
-        if approval_id != approval:
-            return RedirectResponse(f"/approvals/{approval_id}", status_code=303)
-        if request.query_params.get("part") == "card":
-            card = await open_card(self._deps, approval_id, visitor)
-            return self._pages.page("_card.html", visitor, **self._card_context(card, visitor))
-        return await self._card_page(visitor, approval_id, _choice(request))
+def _together(site: Site, tool: str) -> bool:
+    """Whether calls of a tool may be decided with others, by its policy; the batch's page asks the request."""
+    catalog = site.deps.catalog
+    policies = [policy for each in catalog.named(tool) if (policy := catalog.policy(each.activity).policy)]
+    return all(each.confirm == "" and not at_least(each.min_assurance, "mfa") for each in policies)
 
-    async def values(self, request: Request, approval: str) -> Response:
-        """A page of every value of a request; who opened all of them may approve what its card does not show whole."""
-        visitor = await self._visitors.visitor(request)
-        own_approval(visitor, approval)
-        loaded = await self._conversations.loaded(approval, visitor.person)
-        context = await open_values(self._deps, loaded, visitor, request)
-        return self._pages.page("values.html", visitor, nav="waiting", back=f"/approvals/{approval}", **context)
 
-    async def decide(self, request: Request, approval: str) -> Response:
-        """The form of a card. Only a page that this visitor opened, of this request, can decide it."""
-        visitor = await self._visitors.visitor(request)
-        own_approval(visitor, approval)
-        form = {name: str(value) for name, value in (await read_form(request)).items()}
-        language = visitor.formatter.language
-        verdict = verdict_in(form)
-        if not visitor.opened(form.get("token", ""), f"decide {approval}"):
-            return await self._card_page(visitor, approval, note=text("note.out_of_date", language), status=403)
-        if verdict is None:
-            return await self._card_page(visitor, approval, note=text("note.no_verdict", language), status=422)
-        try:
-            draft = draft_in(form, approval, verdict, language)
-        except BadRequest as error:
-            return await self._card_page(visitor, approval, note=error.message, status=422)
-        if verdict == "approved":
-            note = typing_note(await self._conversations.request(approval, visitor.person), draft, visitor)
-            if note:
-                return await self._card_page(visitor, approval, note=note, status=422)
-        return await self._answered(visitor, approval, await decide(self._deps, draft, author_of(visitor)))
-
-    async def withdraw(self, request: Request, approval: str) -> Response:
-        """Who asked takes the request back, or an operator does."""
-        visitor = await self._visitors.visitor(request)
-        own_approval(visitor, approval)
-        form = await read_form(request)
-        if not visitor.opened(str(form.get("token", "")), f"withdraw {approval}"):
-            note = text("note.out_of_date", visitor.formatter.language)
-            return await self._card_page(visitor, approval, note=note, status=403)
-        return await self._answered(visitor, approval, await withdraw(self._deps, approval, visitor.person, ""))
-
-    async def changes(self, request: Request) -> Response:
-        """Events `waiting` with how many requests wait for this person, whenever the list changed."""
-        visitor = await self._visitors.visitor(request)
-        entries, tenant = self._deps.rights(visitor.person), visitor.person.tenant
-        stream = self._live.follow(f"waiting {tenant} {entries}", lambda: self._looks(tenant, entries))
-        return streamed(request, stream)
-
-    async def _looks(self, tenant: str, approvers: Sequence[str]) -> AsyncGenerator[str, None]:
-        last: list[str] | None = None
-        while True:
-            try:
-                found = await self._deps.requests.waiting(tenant, approvers=approvers, limit=LISTED)
-            except SignoffError:
-                return
-            now = [f"{card.id}/{card.revision}/{card.reminded}/{card.escalated}" for card in found]
-            if now != last:
-                yield event("waiting", {"count": len(found), "version": _version(found)})
-                last = now
-            await asyncio.sleep(LOOK_SECONDS)
-
-    async def _answered(self, visitor: Visitor, approval: str, receipt: Receipt) -> Response:
-        if receipt.status in ("accepted", "counted"):
-            response = RedirectResponse(f"/approvals/{approval}", status_code=303)
-            self._visitors.remember(visitor, response)
-            return response
-        status = receipt_status(receipt)
-        note = note_of(receipt, visitor.formatter)
-        try:
-            return await self._card_page(
-                visitor, approval, note=note, status=status, refused=receipt.status != "pending"
-            )
-        except (ServerUnavailable, NotFound):
-            return self._pages.page("receipt.html", visitor, status=status, nav="waiting", note=note, receipt=receipt)
-
-    async def _card_page(
-        self,
-        visitor: Visitor,
-        approval: str,
-        choice: Choice | None = None,
-        *,
-        note: str = "",
-        status: int = 200,
-        refused: bool = True,
-    ) -> Response:
-        rows, card = await asyncio.gather(self._rows(visitor), open_card(self._deps, approval, visitor))
-        context = {
-            **self._list(rows, visitor, choice or Choice(), approval),
-            **self._card_context(card, visitor),
-            "note": note,
-            "refused": refused,
-        }
-        return self._pages.page("approval.html", visitor, status=status, nav="waiting", **context)
-
-    def _card_context(self, card: CardPage, visitor: Visitor) -> dict[str, Any]:
-        request = card.request
-        key = parse_approval_id(request.id)
-        return {
-            "card": card,
-            "note": "",
-            "refused": True,
-            "token": visitor.token(f"decide {request.id}"),
-            "action": f"/approvals/{request.id}/decide",
-            "values": f"/approvals/{request.id}/values",
-            "verbs": verbs_of(request),
-            "by_link": False,
-            "spans": tuple(SPANS),
-            "uses": USES,
-            "withdraw_token": visitor.token(f"withdraw {request.id}"),
-            # Sent twice by one page, an answer is one answer.
-            "delivery": secrets.token_hex(16),
-            "talk": ".".join(key.turn) if key is not None else "",
-        }
-
-    async def _rows(self, visitor: Visitor) -> list[WaitingRow]:
-        person, formatter = visitor.person, visitor.formatter
-        entries = self._deps.rights(person)
-        found = await self._deps.requests.waiting(person.tenant, approvers=entries, limit=LISTED)
-        return [
-            WaitingRow(
-                card=card,
-                requester=display_name(self._deps.people, card.requester, person.tenant),
-                due=formatter.moment(card.expires_at) if card.expires_at else None,
-                due_in=formatter.until(card.expires_at) if card.expires_at else "",
-                soon=formatter.soon(card.expires_at) if card.expires_at else False,
-                together=card.kind == "approval" and self._together(card.tool),
-            )
-            for card in found
-        ]
-
-    def _together(self, tool: str) -> bool:
-        """Whether calls of a tool may be decided with others, by its policy; the batch's page asks the request."""
-        catalog = self._deps.catalog
-        policies = [policy for each in catalog.named(tool) if (policy := catalog.policy(each.activity).policy)]
-        return all(each.confirm == "" and not at_least(each.min_assurance, "mfa") for each in policies)
-
-    def _list(self, rows: list[WaitingRow], visitor: Visitor, choice: Choice, selected: str) -> dict[str, Any]:
-        shown = [row for row in rows if _passes(row.card, choice)]
-        return {
-            "rows": shown,
-            "count": len(rows),
-            "limit": LISTED,
-            "several": sum(row.together for row in shown) > 1,
-            "choice": choice,
-            "selected": selected,
-            "version": _version([row.card for row in rows]),
-            "actors": sorted(self._deps.catalog.actors),
-            "tools": list(
-                {tool.name: (tool.name, tool.title or tool.name) for tool in self._deps.catalog.every_tool}.values()
-            ),
-            "teams": visitor.person.roles,
-            "first_run": None if rows else first_run(self._deps, visitor.person),
-        }
+def _list(site: Site, rows: list[WaitingRow], visitor: Visitor, choice: Choice, selected: str) -> dict[str, Any]:
+    shown = [row for row in rows if _passes(row.card, choice)]
+    return {
+        "rows": shown,
+        "count": len(rows),
+        "limit": LISTED,
+        "several": sum(row.together for row in shown) > 1,
+        "choice": choice,
+        "selected": selected,
+        "version": _version([row.card for row in rows]),
+        "actors": sorted(site.deps.catalog.actors),
+        "tools": list(
+            {tool.name: (tool.name, tool.title or tool.name) for tool in site.deps.catalog.every_tool}.values()
+        ),
+        "teams": visitor.person.roles,
+        "first_run": None if rows else first_run(site.deps, visitor.person),
+    }
 
 
 def _choice(request: Request) -> Choice:

@@ -19,14 +19,13 @@ from signoff.gateway.approval_links import LINK_KEY, Link, delivery_of, read_lin
 from signoff.gateway.audit_writer import record
 from signoff.gateway.auth.dependencies import OPEN_PAGE
 from signoff.gateway.decision_service import decide
-from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest, receipt_status
 from signoff.gateway.pages.card_view import CardPage
 from signoff.gateway.pages.decision_form import author_of, draft_in, typing_note
+from signoff.gateway.pages.dependencies import CurrentSite, Site
 from signoff.gateway.pages.form_fields import read_form
-from signoff.gateway.pages.renderer import Pages
 from signoff.gateway.pages.values import open_values
-from signoff.gateway.pages.visitor import Visitor, Visitors
+from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.request_loader import note_of, open_card
 from signoff.texts.catalogue import text
 
@@ -48,124 +47,122 @@ class Opened:
         return f"link {delivery_of(self.written)}"
 
 
-class LinkPages:
-    """Handlers of `/link/...`. Whoever comes needs no sign-in: the link says who it was sent to."""
+router = APIRouter(include_in_schema=False)
 
-    def __init__(self, deps: GatewayDeps, visitors: Visitors, pages: Pages) -> None:
-        self._deps = deps
-        self._visitors = visitors
-        self._pages = pages
 
-    def router(self) -> APIRouter:
-        """The routes; only the second can decide."""
-        router = APIRouter(include_in_schema=False)
-        router.add_api_route("/link/{written}", self.show, methods=["GET", "HEAD"], dependencies=[OPEN_PAGE])
-        router.add_api_route("/link/{written}", self.decide, methods=["POST"], dependencies=[OPEN_PAGE])
-        router.add_api_route("/link/{written}/values", self.values, methods=["GET"], dependencies=[OPEN_PAGE])
-        return router
+@router.api_route("/link/{written}", methods=["GET", "HEAD"], dependencies=[OPEN_PAGE])
+async def show_link(request: Request, written: str, site: CurrentSite) -> Response:
+    """The request, with the form to answer it where the link is enough for that."""
+    found = await _opened(site, request, written)
+    link = found.link
+    seen = opened(link.approval, link.person, link.channel, site.deps.clock(), link=delivery_of(written))
+    await record(site.deps.store, seen)
+    return await _page(site, found)
 
-    async def show(self, request: Request, written: str) -> Response:
-        """The request, with the form to answer it where the link is enough for that."""
-        found = await self._opened(request, written)
-        link = found.link
-        seen = opened(link.approval, link.person, link.channel, self._deps.clock(), link=delivery_of(written))
-        await record(self._deps.store, seen)
-        return await self._page(found)
 
-    async def decide(self, request: Request, written: str) -> Response:
-        """An answer, with the value that only the page has: not what a scanner of mail or a preview sends."""
-        opened = await self._opened(request, written)
-        link, visitor = opened.link, opened.visitor
-        form = {name: str(value) for name, value in (await read_form(request)).items()}
-        language = visitor.formatter.language
-        if not visitor.opened(form.get("token", ""), opened.purpose):
-            return await self._page(opened, note=text("note.out_of_date", language), status=403)
-        verdict = next((each for each in _verbs(link) if each == form.get("verdict")), None)
-        if verdict is None:
-            return await self._page(opened, note=text("note.no_verdict", language), status=422)
-        card = await self._card(opened)
-        if card.request.state == "pending" and not card.decides:
-            return await self._page(opened, note=card.why_not, status=403)
-        # What else a card's form may say is not asked by a link: its page remembers nothing.
-        plain = {name: form.get(name, "") for name in ("question_hash", "reason", "typed")}
-        plain |= {"revision": str(link.revision), "delivery": delivery_of(written)}
-        draft = draft_in(plain, link.approval, verdict, language)
-        if verdict == "approved" and (note := typing_note(card.request, draft, visitor)):
-            return await self._page(opened, note=note, status=422)
-        receipt = await decide(self._deps, draft, author_of(visitor, link.channel))
-        if receipt.status in ("accepted", "counted"):
-            return RedirectResponse(f"/link/{written}", status_code=303)
-        return await self._page(
-            opened,
-            note=note_of(receipt, visitor.formatter),
-            status=receipt_status(receipt),
-            bad=receipt.status == "refused",
-        )
+@router.post("/link/{written}", dependencies=[OPEN_PAGE])
+async def decide_by_link(request: Request, written: str, site: CurrentSite) -> Response:
+    """An answer, with the value that only the page has: not what a scanner of mail or a preview sends."""
+    opened = await _opened(site, request, written)
+    link, visitor = opened.link, opened.visitor
+    form = {name: str(value) for name, value in (await read_form(request)).items()}
+    language = visitor.formatter.language
+    if not visitor.opened(form.get("token", ""), opened.purpose):
+        return await _page(site, opened, note=text("note.out_of_date", language), status=403)
+    verdict = next((each for each in _verbs(link) if each == form.get("verdict")), None)
+    if verdict is None:
+        return await _page(site, opened, note=text("note.no_verdict", language), status=422)
+    card = await _card(site, opened)
+    if card.request.state == "pending" and not card.decides:
+        return await _page(site, opened, note=card.why_not, status=403)
+    # What else a card's form may say is not asked by a link: its page remembers nothing.
+    plain = {name: form.get(name, "") for name in ("question_hash", "reason", "typed")}
+    plain |= {"revision": str(link.revision), "delivery": delivery_of(written)}
+    draft = draft_in(plain, link.approval, verdict, language)
+    if verdict == "approved" and (note := typing_note(card.request, draft, visitor)):
+        return await _page(site, opened, note=note, status=422)
+    receipt = await decide(site.deps, draft, author_of(visitor, link.channel))
+    if receipt.status in ("accepted", "counted"):
+        return RedirectResponse(f"/link/{written}", status_code=303)
+    return await _page(
+        site,
+        opened,
+        note=note_of(receipt, visitor.formatter),
+        status=receipt_status(receipt),
+        bad=receipt.status == "refused",
+    )
 
-    async def values(self, request: Request, written: str) -> Response:
-        """A page of every value of the request, which counts as opened by whom the link was sent to."""
-        opened = await self._opened(request, written)
-        await self._card(opened)
-        loaded = await self._deps.requests.load(opened.link.approval)
-        context = await open_values(self._deps, loaded, opened.visitor, request)
-        browser = opened.visitor.browser
-        return self._pages.page("values.html", browser, nav="link", back=f"/link/{written}", **context)
 
-    async def _opened(self, request: Request, written: str) -> Opened:
-        key = await self._deps.store.secret_key(LINK_KEY)
-        try:
-            link = read_link(key, written, self._deps.clock())
-        except Refused as error:
-            self._deps.store.count_refusal("late" if error.code == "expired" else "forged")
-            raise BadRequest(error.message, status=410 if error.code == "expired" else 404, code=error.code) from None
-        person = self._recipient(link)
-        return Opened(link, written, await self._visitors.visitor_as(request, person, ASSURANCE, signed_in=False))
+@router.get("/link/{written}/values", dependencies=[OPEN_PAGE])
+async def show_link_values(request: Request, written: str, site: CurrentSite) -> Response:
+    """A page of every value of the request, which counts as opened by whom the link was sent to."""
+    opened = await _opened(site, request, written)
+    await _card(site, opened)
+    loaded = await site.deps.requests.load(opened.link.approval)
+    context = await open_values(site.deps, loaded, opened.visitor, request)
+    browser = opened.visitor.browser
+    return site.renderer.page("values.html", browser, nav="link", back=f"/link/{written}", **context)
 
-    def _recipient(self, link: Link) -> Person:
-        named = parse_approval_id(link.approval)
-        person = None if named is None else self._deps.people.find(link.person, named.turn.tenant)
-        if person is None or not person.active:
-            raise BadRequest("whoever this link was sent to is not in the directory any more", status=403)
-        return person
 
-    async def _card(self, opened: Opened) -> CardPage:
-        """The card, with the form only where a link may answer: what was sent, and no question of what happened."""
-        card = await open_card(self._deps, opened.link.approval, opened.visitor)
-        self._require_lately(card)
-        language = opened.visitor.formatter.language
-        if card.request.kind == "in_doubt":
-            return dataclasses.replace(card, decides=False, why_not=text("link.doubt", language))
-        if card.request.revision != opened.link.revision:
-            return dataclasses.replace(card, decides=False, why_not=text("link.stale", language))
-        return card
+async def _opened(site: Site, request: Request, written: str) -> Opened:
+    key = await site.deps.store.secret_key(LINK_KEY)
+    try:
+        link = read_link(key, written, site.deps.clock())
+    except Refused as error:
+        site.deps.store.count_refusal("late" if error.code == "expired" else "forged")
+        raise BadRequest(error.message, status=410 if error.code == "expired" else 404, code=error.code) from None
+    person = _recipient(site, link)
+    return Opened(link, written, await site.visitors.visitor_as(request, person, ASSURANCE, signed_in=False))
 
-    def _require_lately(self, card: CardPage) -> None:
-        """Raise `BadRequest` where the request has been over for a day: a link may lie in a mailbox for years."""
-        ended = card.request.decided_at
-        if ended is not None and self._deps.clock() >= ended + timedelta(seconds=LINK_SECONDS):
-            self._deps.store.count_refusal("late")
-            told = "the request of this link is over; sign in and find it there"
-            raise BadRequest(told, status=410, code="expired")
 
-    async def _page(self, opened: Opened, *, note: str = "", status: int = 200, bad: bool = True) -> Response:
-        link, visitor = opened.link, opened.visitor
-        card = await self._card(opened)
-        context: dict[str, Any] = {
-            "card": card,
-            "note": note,
-            "bad": bad,
-            "person": visitor.person,
-            "verbs": _verbs(link),
-            "action": f"/link/{opened.written}",
-            "values": f"/link/{opened.written}/values",
-            "by_link": True,
-            "token": visitor.token(opened.purpose),
-            "withdraw_token": "",
-            "delivery": "",
-            "talk": "",
-        }
-        # The page greets nobody: it leads nowhere that needs a sign-in without asking for one.
-        return self._pages.page("link.html", visitor.browser, status=status, nav="link", **context)
+def _recipient(site: Site, link: Link) -> Person:
+    named = parse_approval_id(link.approval)
+    person = None if named is None else site.deps.people.find(link.person, named.turn.tenant)
+    if person is None or not person.active:
+        raise BadRequest("whoever this link was sent to is not in the directory any more", status=403)
+    return person
+
+
+async def _card(site: Site, opened: Opened) -> CardPage:
+    """The card, with the form only where a link may answer: what was sent, and no question of what happened."""
+    card = await open_card(site.deps, opened.link.approval, opened.visitor)
+    _require_lately(site, card)
+    language = opened.visitor.formatter.language
+    if card.request.kind == "in_doubt":
+        return dataclasses.replace(card, decides=False, why_not=text("link.doubt", language))
+    if card.request.revision != opened.link.revision:
+        return dataclasses.replace(card, decides=False, why_not=text("link.stale", language))
+    return card
+
+
+def _require_lately(site: Site, card: CardPage) -> None:
+    """Raise `BadRequest` where the request has been over for a day: a link may lie in a mailbox for years."""
+    ended = card.request.decided_at
+    if ended is not None and site.deps.clock() >= ended + timedelta(seconds=LINK_SECONDS):
+        site.deps.store.count_refusal("late")
+        told = "the request of this link is over; sign in and find it there"
+        raise BadRequest(told, status=410, code="expired")
+
+
+async def _page(site: Site, opened: Opened, *, note: str = "", status: int = 200, bad: bool = True) -> Response:
+    link, visitor = opened.link, opened.visitor
+    card = await _card(site, opened)
+    context: dict[str, Any] = {
+        "card": card,
+        "note": note,
+        "bad": bad,
+        "person": visitor.person,
+        "verbs": _verbs(link),
+        "action": f"/link/{opened.written}",
+        "values": f"/link/{opened.written}/values",
+        "by_link": True,
+        "token": visitor.token(opened.purpose),
+        "withdraw_token": "",
+        "delivery": "",
+        "talk": "",
+    }
+    # The page greets nobody: it leads nowhere that needs a sign-in without asking for one.
+    return site.renderer.page("link.html", visitor.browser, status=status, nav="link", **context)
 
 
 def _verbs(link: Link) -> tuple[Verdict, ...]:

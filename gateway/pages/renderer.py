@@ -29,7 +29,7 @@ _TEMPLATES.globals.update(has_text=has_text, show_code=show_code)
 _TEMPLATES.filters["path"] = lambda value: quote(str(value), safe="")
 
 
-class Pages:
+class PageRenderer:
     """Renders templates for visitors."""
 
     def __init__(self, deps: GatewayDeps, visitors: Visitors) -> None:

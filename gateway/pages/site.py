@@ -9,11 +9,10 @@ from starlette.responses import RedirectResponse, Response
 from signoff.gateway.auth.browser_session import local_path
 from signoff.gateway.auth.dependencies import OPEN_PAGE, PAGE_DECIDE
 from signoff.gateway.auth.person_lookup import known_person
-from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest
+from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor
 from signoff.gateway.pages.form_fields import read_form
-from signoff.gateway.pages.renderer import Pages
-from signoff.gateway.pages.visitor import LANGUAGE, Visitors
+from signoff.gateway.pages.visitor import LANGUAGE
 from signoff.texts.catalogue import is_spoken
 
 _ICON: Final = (
@@ -27,46 +26,37 @@ _BADGE: Final = (
 )
 
 
-class SitePages:
-    """Handlers of `/person`, `/language` and `/icon.svg`."""
+router = APIRouter(include_in_schema=False)
 
-    def __init__(self, deps: GatewayDeps, visitors: Visitors, pages: Pages) -> None:
-        self._deps = deps
-        self._visitors = visitors
-        self._pages = pages
 
-    def router(self) -> APIRouter:
-        """The routes."""
-        router = APIRouter(include_in_schema=False)
-        router.add_api_route("/person", self.switch, methods=["POST"], dependencies=[PAGE_DECIDE])
-        router.add_api_route("/language", self.speak, methods=["POST"], dependencies=[OPEN_PAGE])
-        router.add_api_route("/icon.svg", self.icon, methods=["GET", "HEAD"], dependencies=[OPEN_PAGE])
-        return router
+@router.post("/person", dependencies=[PAGE_DECIDE])
+async def switch_person(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """Become another person, in the development profile."""
+    if visitor.signed_in:
+        raise BadRequest("whoever signed in is who they are; sign out first", status=403)
+    form = await read_form(request)
+    if not visitor.opened(str(form.get("token", "")), "person"):
+        raise BadRequest("this page was out of date; open it again and switch once more", status=403)
+    person = known_person(site.deps.people, str(form.get("person", "")), visitor.person.tenant)
+    response = RedirectResponse("/", status_code=303)
+    site.visitors.switch(person, response)
+    return response
 
-    async def switch(self, request: Request) -> Response:
-        """Become another person, in the development profile."""
-        visitor = await self._visitors.visitor(request)
-        if visitor.signed_in:
-            raise BadRequest("whoever signed in is who they are; sign out first", status=403)
-        form = await read_form(request)
-        if not visitor.opened(str(form.get("token", "")), "person"):
-            raise BadRequest("this page was out of date; open it again and switch once more", status=403)
-        person = known_person(self._deps.people, str(form.get("person", "")), visitor.person.tenant)
-        response = RedirectResponse("/", status_code=303)
-        self._visitors.switch(person, response)
-        return response
 
-    async def speak(self, request: Request) -> Response:
-        """Have pages written in another language from now on, for this browser."""
-        form = await read_form(request)
-        browser = await self._visitors.browser(request)
-        response = RedirectResponse(local_path(str(form.get("next", ""))), status_code=303)
-        language = str(form.get("language", ""))
-        if browser.opened(str(form.get("token", "")), "language") and is_spoken(language):
-            self._visitors.set_cookie(response, LANGUAGE, language)
-        return response
+@router.post("/language", dependencies=[OPEN_PAGE])
+async def set_language(request: Request, site: CurrentSite) -> Response:
+    """Have pages written in another language from now on, for this browser."""
+    form = await read_form(request)
+    browser = await site.visitors.browser(request)
+    response = RedirectResponse(local_path(str(form.get("next", ""))), status_code=303)
+    language = str(form.get("language", ""))
+    if browser.opened(str(form.get("token", "")), "language") and is_spoken(language):
+        site.visitors.set_cookie(response, LANGUAGE, language)
+    return response
 
-    async def icon(self, n: int = 0) -> Response:
-        """The icon, with how many wait."""
-        badge = _BADGE.format(count=n if n < 100 else "99") if n > 0 else ""
-        return Response(_ICON.format(badge=badge), media_type="image/svg+xml")
+
+@router.api_route("/icon.svg", methods=["GET", "HEAD"], dependencies=[OPEN_PAGE])
+async def show_icon(n: int = 0) -> Response:
+    """The icon, with how many wait."""
+    badge = _BADGE.format(count=n if n < 100 else "99") if n > 0 else ""
+    return Response(_ICON.format(badge=badge), media_type="image/svg+xml")

@@ -19,10 +19,9 @@ from signoff.contracts.person import Person
 from signoff.formats.nearest_name import did_you_mean, shown
 from signoff.gateway.auth.dependencies import PAGE_READ
 from signoff.gateway.auth.person_lookup import known_person
-from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
-from signoff.gateway.pages.renderer import Pages
-from signoff.gateway.pages.visitor import Visitor, Visitors
+from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.turn_starter import chosen_actor
 from signoff.people.directory import principal_of
 from signoff.policy.answer import EngineAnswer
@@ -49,128 +48,122 @@ class Explained:
     engines: tuple[EngineAnswer, ...]
 
 
-class ToolPages:
-    """Handlers of `/tools` and `/tools/...`."""
+router = APIRouter(include_in_schema=False)
 
-    def __init__(self, deps: GatewayDeps, visitors: Visitors, pages: Pages) -> None:
-        self._deps = deps
-        self._visitors = visitors
-        self._pages = pages
 
-    def router(self) -> APIRouter:
-        """The routes."""
-        router = APIRouter(include_in_schema=False)
-        router.add_api_route("/tools", self.index, methods=["GET", "HEAD"], dependencies=[PAGE_READ])
-        router.add_api_route("/tools/{tool}", self.form, methods=["GET", "HEAD"], dependencies=[PAGE_READ])
-        router.add_api_route("/tools/{tool}", self.explain, methods=["POST"], dependencies=[PAGE_READ])
-        return router
+@router.api_route("/tools", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
+async def list_tools(site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """Every tool of the visitor's tenant and what it needs."""
+    found = inventory(site.deps.catalog, visitor.person.tenant)
+    rows = [(row, _tool(site, visitor, row.tool).description, row.needs.split(", ")) for row in found]
+    return site.renderer.page("tools.html", visitor, nav="tools", rows=rows)
 
-    async def index(self, request: Request) -> Response:
-        """Every tool of the visitor's tenant and what it needs."""
-        visitor = await self._visitors.visitor(request)
-        found = inventory(self._deps.catalog, visitor.person.tenant)
-        rows = [(row, self._tool(visitor, row.tool).description, row.needs.split(", ")) for row in found]
-        return self._pages.page("tools.html", visitor, nav="tools", rows=rows)
 
-    async def form(self, request: Request, tool: str) -> Response:
-        """The form to try a tool's gates."""
-        visitor = await self._visitors.visitor(request)
-        return self._form(visitor, self._tool(visitor, tool), {})
+@router.api_route("/tools/{tool}", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
+async def show_tool(tool: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """The form to try a tool's gates."""
+    return _form(site, visitor, _tool(site, visitor, tool), {})
 
-    async def explain(self, request: Request, tool: str) -> Response:
-        """Judge a call with the given arguments; nothing runs and nobody is asked."""
-        visitor = await self._visitors.visitor(request)
-        declared = self._tool(visitor, tool)
-        form = {name: str(value) for name, value in (await read_form(request)).items()}
-        language = visitor.formatter.language
-        if not visitor.opened(form.get("token", ""), f"try {declared.name}"):
-            return self._form(visitor, declared, form, note=text("try.out_of_date", language), status=403)
-        try:
-            args = _arguments(form.get("args", ""))
-        except ValueError as error:
-            note = text("try.not_json", language, why=str(error))
-            return self._form(visitor, declared, form, note=note, status=422)
-        try:
-            found = await self._judge(visitor, declared, form, args)
-        except SignoffError as error:
-            return self._form(visitor, declared, form, note=error.message, status=422)
-        return self._form(visitor, declared, form, explained=self._explained(found, language))
 
-    async def _judge(self, visitor: Visitor, tool: Tool, form: dict[str, str], args: dict[str, Any]) -> Judgement:
-        tenant = visitor.person.tenant
-        actor, route, step = home(tool)
-        ctx = Pinned(
-            actor=actor or chosen_actor(self._deps, form.get("actor") or None),
-            route=route,
-            step=step,
-            session="try",
-            turn="try",
-            tenant=tenant,
-            channel="inbox",
-            user=principal_of(self._asker(visitor, form.get("user", ""))),
-        )
-        call = CallPart(call="c1.1", tool=tool.name, args=Content(inline=args))
-        catalog, known = self._deps.catalog, Known(backends=frozenset(KINDS), spent={})
-        return await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
+@router.post("/tools/{tool}", dependencies=[PAGE_READ])
+async def explain_call(request: Request, tool: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """Judge a call with the given arguments; nothing runs and nobody is asked."""
+    declared = _tool(site, visitor, tool)
+    form = {name: str(value) for name, value in (await read_form(request)).items()}
+    language = visitor.formatter.language
+    if not visitor.opened(form.get("token", ""), f"try {declared.name}"):
+        return _form(site, visitor, declared, form, note=text("try.out_of_date", language), status=403)
+    try:
+        args = _arguments(form.get("args", ""))
+    except ValueError as error:
+        note = text("try.not_json", language, why=str(error))
+        return _form(site, visitor, declared, form, note=note, status=422)
+    try:
+        found = await _judge(site, visitor, declared, form, args)
+    except SignoffError as error:
+        return _form(site, visitor, declared, form, note=error.message, status=422)
+    return _form(site, visitor, declared, form, explained=_explained(site, found, language))
 
-    def _asker(self, visitor: Visitor, named: str) -> Person:
-        """In whose name a call is tried: outside the development profile nobody is told who else is there."""
-        if not self._deps.development:
-            return visitor.person
-        return known_person(self._deps.people, named or DEFAULT_ASKER, visitor.person.tenant)
 
-    def _explained(self, found: Judgement, language: str) -> Explained:
-        verdict = found.verdict
-        who = ""
-        if found.kind == "ask" and found.tool is not None:
-            approvers = self._deps.catalog.approvers(found.tool.activity, verdict)
-            who = ", ".join(each.partition(":")[2] for each in approvers)
-        rule = f"{verdict.rule}: {verdict.rule_text}" if verdict is not None and verdict.rule_text else ""
-        return Explained(
-            kind=found.kind,
-            headline=text(f"try.{found.kind}", language, who=who),
-            why=verdict.why if verdict is not None else found.message,
-            gate=found.gate,
-            rule=rule,
-            engines=verdict.engines if verdict is not None else (),
-        )
+async def _judge(site: Site, visitor: Visitor, tool: Tool, form: dict[str, str], args: dict[str, Any]) -> Judgement:
+    tenant = visitor.person.tenant
+    actor, route, step = home(tool)
+    ctx = Pinned(
+        actor=actor or chosen_actor(site.deps, form.get("actor") or None),
+        route=route,
+        step=step,
+        session="try",
+        turn="try",
+        tenant=tenant,
+        channel="inbox",
+        user=principal_of(_asker(site, visitor, form.get("user", ""))),
+    )
+    call = CallPart(call="c1.1", tool=tool.name, args=Content(inline=args))
+    catalog, known = site.deps.catalog, Known(backends=frozenset(KINDS), spent={})
+    return await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
 
-    def _form(
-        self,
-        visitor: Visitor,
-        tool: Tool,
-        form: dict[str, str],
-        *,
-        note: str = "",
-        status: int = 200,
-        explained: Explained | None = None,
-    ) -> Response:
-        owner, _, _ = home(tool)
-        actors = [name for name, actor in self._deps.catalog.actors.items() if _uses(actor.tools, tool.name)]
-        actors = [owner] if owner else actors
-        return self._pages.page(
-            "try.html",
-            visitor,
-            status=status,
-            nav="tools",
-            tool=tool,
-            token=visitor.token(f"try {tool.name}"),
-            actors=actors or list(self._deps.catalog.actors),
-            actor=form.get("actor", ""),
-            user=(form.get("user", "") or DEFAULT_ASKER) if self._deps.development else visitor.person.id,
-            askers=None if self._deps.development else [visitor.person],
-            args=form.get("args") or json.dumps(_sample(tool), indent=2, ensure_ascii=False),
-            note=note,
-            explained=explained,
-        )
 
-    def _tool(self, visitor: Visitor, name: str) -> Tool:
-        catalog, tenant = self._deps.catalog, visitor.person.tenant
-        found = catalog.tool(name)
-        if found is None or not exists_for(catalog, found, tenant):
-            known = (tool.name for tool in catalog.tools() if exists_for(catalog, tool, tenant))
-            raise NotFound(f"there is no tool {shown(name)}{did_you_mean(name, known)}")
-        return found
+def _asker(site: Site, visitor: Visitor, named: str) -> Person:
+    """In whose name a call is tried: outside the development profile nobody is told who else is there."""
+    if not site.deps.development:
+        return visitor.person
+    return known_person(site.deps.people, named or DEFAULT_ASKER, visitor.person.tenant)
+
+
+def _explained(site: Site, found: Judgement, language: str) -> Explained:
+    verdict = found.verdict
+    who = ""
+    if found.kind == "ask" and found.tool is not None:
+        approvers = site.deps.catalog.approvers(found.tool.activity, verdict)
+        who = ", ".join(each.partition(":")[2] for each in approvers)
+    rule = f"{verdict.rule}: {verdict.rule_text}" if verdict is not None and verdict.rule_text else ""
+    return Explained(
+        kind=found.kind,
+        headline=text(f"try.{found.kind}", language, who=who),
+        why=verdict.why if verdict is not None else found.message,
+        gate=found.gate,
+        rule=rule,
+        engines=verdict.engines if verdict is not None else (),
+    )
+
+
+def _form(
+    site: Site,
+    visitor: Visitor,
+    tool: Tool,
+    form: dict[str, str],
+    *,
+    note: str = "",
+    status: int = 200,
+    explained: Explained | None = None,
+) -> Response:
+    owner, _, _ = home(tool)
+    actors = [name for name, actor in site.deps.catalog.actors.items() if _uses(actor.tools, tool.name)]
+    actors = [owner] if owner else actors
+    return site.renderer.page(
+        "try.html",
+        visitor,
+        status=status,
+        nav="tools",
+        tool=tool,
+        token=visitor.token(f"try {tool.name}"),
+        actors=actors or list(site.deps.catalog.actors),
+        actor=form.get("actor", ""),
+        user=(form.get("user", "") or DEFAULT_ASKER) if site.deps.development else visitor.person.id,
+        askers=None if site.deps.development else [visitor.person],
+        args=form.get("args") or json.dumps(_sample(tool), indent=2, ensure_ascii=False),
+        note=note,
+        explained=explained,
+    )
+
+
+def _tool(site: Site, visitor: Visitor, name: str) -> Tool:
+    catalog, tenant = site.deps.catalog, visitor.person.tenant
+    found = catalog.tool(name)
+    if found is None or not exists_for(catalog, found, tenant):
+        known = (tool.name for tool in catalog.tools() if exists_for(catalog, tool, tenant))
+        raise NotFound(f"there is no tool {shown(name)}{did_you_mean(name, known)}")
+    return found
 
 
 def _uses(tools: tuple[str, ...] | None, name: str) -> bool:

@@ -1,0 +1,38 @@
+"""What signing in needs: tokens, the provider, browsers' sessions, and the record of what was refused."""
+
+from typing import TYPE_CHECKING
+
+from signoff.contracts.errors import NotFound
+from signoff.gateway.auth.browser_session import Entrance
+from signoff.gateway.auth.failed_sign_ins import Refusals
+from signoff.gateway.auth.oidc import provider_of
+from signoff.gateway.auth.provider_people import Logins
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.pages.visitor import Visitors
+from signoff.store.tokens import Tokens
+
+if TYPE_CHECKING:
+    from signoff.gateway.auth.oidc_provider import Provider
+
+
+class SignIn:
+    """The ways in of one gateway. Raises `ConfigError` for half a provider."""
+
+    def __init__(self, deps: GatewayDeps, visitors: Visitors, logins: Logins) -> None:
+        self.tokens = Tokens(deps.store)
+        self.entrance = Entrance(deps, visitors)
+        self.refusals = Refusals(deps, "inbox")
+        self.logins = logins
+        self._provider = provider_of(deps.settings, deps.clock, deps.secrets)
+
+    @property
+    def provider(self) -> "Provider":
+        """The provider of the settings. Raises `NotFound` where they name none."""
+        if self._provider is None:
+            raise NotFound("nobody signs in with a provider here")
+        return self._provider
+
+    @property
+    def provider_name(self) -> str:
+        """What the provider is called; "" without one."""
+        return "" if self._provider is None else self._provider.name

@@ -1,0 +1,48 @@
+"""What pages' functions are given: what they share, and who looks at them."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated
+
+from fastapi import Depends
+from starlette.requests import Request
+
+from signoff.gateway.auth.sign_in import SignIn
+from signoff.gateway.conversations import Conversations
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.live import Live
+from signoff.gateway.pages.renderer import PageRenderer
+from signoff.gateway.pages.visitor import Visitor, Visitors
+
+
+@dataclass(frozen=True)
+class Site:
+    """What all pages of one gateway share."""
+
+    deps: GatewayDeps
+    visitors: Visitors
+    renderer: PageRenderer
+    live: Live
+    sign_in: SignIn
+
+    @cached_property
+    def conversations(self) -> Conversations:
+        """Turns and sessions for those who may read them."""
+        return Conversations(self.deps)
+
+
+def _site(request: Request) -> Site:
+    site: Site = request.app.state.site
+    return site
+
+
+CurrentSite = Annotated[Site, Depends(_site)]
+"""The gateway's pages."""
+
+
+async def _visitor(request: Request, site: CurrentSite) -> Visitor:
+    return await site.visitors.visitor(request)
+
+
+CurrentVisitor = Annotated[Visitor, Depends(_visitor)]
+"""The person at the browser that asks. Raises as `Visitors.visitor`."""
