@@ -13,7 +13,7 @@ from signoff.registry.tool import Tool
 
 @dataclass(frozen=True, kw_only=True)
 class Surface:
-    """What an actor does without where people come by one channel; no other rule brings it back (E12)."""
+    """A channel by which people come to an actor, and the tools it lacks there; no rule brings them back (E12)."""
 
     exclude: tuple[str, ...] = ()
     """Names of tools that do not exist there."""

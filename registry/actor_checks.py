@@ -1,4 +1,4 @@
-"""What is wrong with declared actors, found when the catalog is built."""
+"""Checks declared actors when the catalog is built."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -20,7 +20,10 @@ _ON_FAILURE: Final = ("continue", "abort_siblings")
 
 
 def check_actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, Actor]:
-    """The actors by name, each checked against itself and the tools. Raises `ConfigError` that names the remedy."""
+    """Checks each actor against itself and the tools; returns them by name.
+
+    Raises `ConfigError` that names the remedy.
+    """
     known: dict[str, Actor] = {}
     spelled = {name.casefold(): name for name in registry.list()}
     for actor in actors:

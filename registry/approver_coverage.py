@@ -1,4 +1,4 @@
-"""Whether the people there are could ever decide what a catalog asks of them."""
+"""Checks that the people there are could decide what a catalog asks of them."""
 
 from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -30,7 +30,7 @@ def check_approver_coverage(catalog: Catalog, people: Directory, *, by_login: Co
 
 
 def approvers_without_login(catalog: Catalog, people: Directory, issuer: str) -> tuple[str, ...]:
-    """The ids of active people whom a tool asks and who have no login at the provider `issuer` written down.
+    """Returns the ids of active people whom a tool asks and who have no login at the provider `issuer` written down.
 
     Where groups of that provider give roles, such a login may count as another person beside them.
     """

@@ -1,4 +1,4 @@
-"""The framework's own tool with which an actor reads what of a long result was cut off; never registered by hand."""
+"""The framework's own tool that reads on in a result that was cut; nobody registers it."""
 
 from typing import Any, Final
 

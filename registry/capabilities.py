@@ -30,7 +30,7 @@ class CapabilityError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
-    """What a tool declares that its handler needs.
+    """The needs of a handler, declared on its tool.
 
     A worker without a backend for one of them does not run the tool: the call is `not_available` (E16).
     """
@@ -146,7 +146,7 @@ class Backend(Protocol):
 
 @dataclass(frozen=True)
 class GrantedCapabilities:
-    """What a handler is given as `context.capabilities`: nothing that its tool does not declare."""
+    """The `context.capabilities` of a handler: nothing that its tool does not declare."""
 
     by_kind: Mapping[str, Any] = field(default_factory=dict)
     """What backends resolved, by kind."""

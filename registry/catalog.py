@@ -1,4 +1,4 @@
-"""The catalog: everything declared, compiled, checked against itself and hashed. One a process, never changed."""
+"""The catalog: all declarations of a process, compiled, checked against each other and hashed. It never changes."""
 
 import copy
 import dataclasses
@@ -60,32 +60,41 @@ _SIGHTS_KEPT: Final = 200
 
 @dataclass(frozen=True)
 class Catalog:
-    """What one worker knows. Made by `build_catalog` only; `hash` is the same in every process.
-
-    `policies` has one compiled policy a tool, by its `activity`, `handlers` the function of each policy that names one;
-    `fields` the context fields that the manifest adds; `scopes` where each actor may stand; `distribution` where
-    records of tools go; `channels` how people are reached.
-    """
+    """All declarations that one worker works by. `build_catalog` makes it, nothing changes it."""
 
     registry: ToolRegistry
+    """The tools that are not an actor's own."""
     actors: Mapping[str, Actor]
+    """The actors by name."""
     policies: Mapping[str, CompiledPolicy]
+    """The compiled policy of each tool, by its `activity`."""
     rules: CompiledRules
+    """The global rules."""
     default_approvers: tuple[str, ...]
+    """Who decides where a policy names nobody."""
     people: Directory
+    """The directory, with the built-in people of the development profile."""
     fields: ContextFields
+    """The context fields that the manifest adds."""
     hash: str
+    """sha-256 over all that decides what the catalog does; the same in every process."""
     part_types: tuple[str, ...] = PART_TYPES
+    """The types that parts of answers may have."""
     handlers: Mapping[str, PolicyHandler] = field(default_factory=dict, repr=False, compare=False)
+    """The function of each policy that names a `handler`, by the tool's `activity`."""
     reducers: Mapping[str, Reducer] = field(default_factory=dict, repr=False, compare=False)
+    """The reducers by the name of their tool."""
     scopes: Mapping[str, ActorScopes] = field(default_factory=dict, repr=False, compare=False)
+    """Where each actor may stand, by its name."""
     distribution: Distribution = field(default=NOWHERE, repr=False, compare=False)
+    """Where records of tools go."""
     channels: Channels = field(default=NO_CHANNELS, repr=False, compare=False)
+    """How people are reached beside the inbox."""
     _rulings: dict[str, dict[str, RulesVerdict]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _sights: dict[str, Sight] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def actor(self, name: str) -> Actor:
-        """The actor of this name. Raises `ConfigError` that offers the nearest names."""
+        """Returns the actor of this name. Raises `ConfigError` that offers the nearest names."""
         found = self.actors.get(name)
         if found is None:
             near = (
@@ -96,7 +105,7 @@ class Catalog:
         return found
 
     def tools(self) -> tuple[Tool, ...]:
-        """Every tool, sorted by name."""
+        """Returns every tool of the registry, sorted by name."""
         found = (self.registry.resolve(name) for name in self.registry.list())
         return tuple(tool for tool in found if tool is not None)
 
@@ -108,7 +117,7 @@ class Catalog:
 
     @cached_property
     def may_block(self) -> bool:
-        """Whether a rule is among all these that is evaluated in a process of its own, for which its caller waits."""
+        """Whether some rule is evaluated in a process of its own, for which its caller waits."""
         rules = [expression for _, expression in self.rules.rules]
         rules += [each for policy in self.policies.values() for each in policy.expressions.values()]
         places = (place for scopes in self.scopes.values() for place in scopes.positions.values())
@@ -116,25 +125,25 @@ class Catalog:
         return any(each.bounded for each in rules)
 
     def tool(self, activity: str) -> Tool | None:
-        """The tool of this activity, which for all but an actor's own is its name; or None."""
+        """Returns the tool of this activity, which for all but an actor's own is its name; or None."""
         found = self.registry.resolve(activity)
         # A `place` brings an `@` into an activity, which no name in the registry can have: never do both answer.
         placed = () if found is not None else self.every_tool[self.registry.size :]
         return next((tool for tool in placed if tool.activity == activity), found)
 
     def named(self, name: str) -> tuple[Tool, ...]:
-        """The tools of exactly this name, whoever has them; that of the registry first."""
+        """Returns the tools of exactly this name, whoever has them; that of the registry first."""
         registered = self.registry.resolve(name)
         placed = () if not self.scopes else self.every_tool[self.registry.size :]
         return (*(() if registered is None else (registered,)), *(tool for tool in placed if tool.name == name))
 
     def defined(self, name: str, definition: str) -> Tool | None:
-        """The tool of this name that has this definition, else the nearest to it: that of the registry; or None."""
+        """Returns the tool of this name and definition, else that of the registry by this name; or None."""
         found = self.named(name)
         return next((tool for tool in found if tool.definition == definition), found[0] if found else None)
 
     def policy(self, tool: str) -> CompiledPolicy:
-        """The compiled policy of a tool, by its `activity`. Raises `ConfigError` for one that no tool has."""
+        """Returns the compiled policy of a tool, by its `activity`. Raises `ConfigError` for one that no tool has."""
         found = self.policies.get(tool)
         if found is None:
             raise ConfigError(
@@ -146,7 +155,7 @@ class Catalog:
         return found
 
     def approvers(self, tool: str, verdict: PolicyVerdict | None = None) -> tuple[str, ...]:
-        """Who may decide a call: as the verdict routed it, else as the policy names them, else the default ones."""
+        """Returns who may decide a call: as the verdict routed it, else as the policy names them, else the default."""
         if verdict is not None and verdict.approvers:
             return verdict.approvers
         policy = self.policy(tool).policy
@@ -154,11 +163,11 @@ class Catalog:
         return (policy.named_approvers if policy is not None else ()) or self.default_approvers
 
     def terms(self, tool: str, verdict: PolicyVerdict | None = None) -> Terms:
-        """On which terms people are asked about a call."""
+        """Returns the terms on which people are asked about a call."""
         return terms_of(self.policy(tool).policy or ApprovalPolicy(), self.approvers(tool, verdict))
 
     def sight(self, ctx: Pinned) -> Sight:
-        """What the actor of `ctx` can see; an actor this catalog lacks sees nothing.
+        """Returns the tools that the actor of `ctx` can see; an actor this catalog lacks sees nothing.
 
         The sights of recent contexts are kept: one turn asks at least four times.
         """
@@ -190,7 +199,7 @@ class Catalog:
         return tuple(tool for tool in self.tools() if needs_no_list(tool))
 
     def offered(self, actor: str, ctx: Pinned, withheld: frozenset[str] = frozenset()) -> tuple[Offered, ...]:
-        """The tools the model is told of, `respond` last; not those that are `withheld`, as they are not available.
+        """Returns the tools that are offered to the model, `respond` last, without those that are `withheld`.
 
         Raises `ConfigError` for an unknown actor, and for a route, step or tool of the turn's own that it lacks.
         """
@@ -200,7 +209,7 @@ class Catalog:
         return (*(_offer(tool) for tool in sight.visible()), self.respond(actor).offer)
 
     def respond(self, actor: str) -> RespondForm:
-        """How this actor ends a turn; it may pass on to every other one."""
+        """Returns the form by which this actor ends a turn; it may pass on to every other one."""
         peers, asked = tuple(name for name in self.actors if name != actor), self.actors.get(actor)
         if asked is None or asked.domain_data is None:
             return respond_form(peers, self.part_types)
@@ -222,7 +231,7 @@ def build_catalog(
     channels: Iterable[DeclaredChannel] = (),
     routing: RoutingRules | None = None,
 ) -> Catalog:
-    """Check everything against everything. Raises `ConfigError` that names the thing and the remedy.
+    """Compiles and checks all that is declared. Raises `ConfigError` that names the thing and the remedy.
 
     `people` are added to the built-in ones of the development profile; `context` is JSON Schema by dotted name.
     `part_types` are those of answers beside the ones of contracts/parts.py. `reducers` shorten results; registering

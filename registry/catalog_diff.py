@@ -1,4 +1,4 @@
-"""What differs between two catalogs, and what that means for calls that wait."""
+"""The difference between two catalogs, and what it means for calls that wait."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
@@ -25,22 +25,24 @@ _DEFINITION: Final = "definition"
 
 
 class CatalogChange(BaseModel):
-    """One thing that differs. `fields` are those that changed, nested ones dotted.
-
-    `stale`: the tool's definition is another, so approvals that were asked for or given before do not hold.
-    """
+    """One thing that differs."""
 
     model_config = ConfigDict(frozen=True)
 
     kind: Kind
+    """What kind of thing."""
     name: str
+    """Its name; of a tool its activity."""
     what: Literal["added", "removed", "changed"]
+    """What became of it."""
     fields: tuple[str, ...] = ()
+    """The fields that changed, nested ones dotted."""
     stale: bool = False
+    """Whether a tool's definition is another, so that approvals asked for or given before do not hold."""
 
     @property
     def words(self) -> str:
-        """The change on one line."""
+        """The change as one line of text."""
         line = f"{_SIGNS[self.what]} {self.kind} `{self.name}`"
         if self.fields:
             line += f": {', '.join(self.fields)}"
@@ -60,7 +62,7 @@ class CatalogChange(BaseModel):
 
 
 class CatalogDiff(BaseModel):
-    """Every change from one catalog to another, by section and name; `old` and `new` are the hashes.
+    """Every change from one catalog to another, by section and name.
 
     The hashes are equal where people alone differ, or functions of the same declaration.
     """
@@ -68,8 +70,11 @@ class CatalogDiff(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     old: str
+    """The hash of the one."""
     new: str
+    """The hash of the other."""
     changes: tuple[CatalogChange, ...]
+    """What differs."""
 
     @property
     def stale(self) -> tuple[str, ...]:
@@ -78,7 +83,7 @@ class CatalogDiff(BaseModel):
 
 
 def catalog_diff(old: Catalog, new: Catalog) -> CatalogDiff:
-    """Compare two catalogs by what they declare (`normal_form`): a function is its name here, not its code."""
+    """Compares two catalogs by what they declare (`normal_form`): a function is its name here, not its code."""
     before, after = normal_form(old), normal_form(new)
     changes = [change for section, kind in _SECTIONS for change in _changes(kind, before[section], after[section])]
     changes += [

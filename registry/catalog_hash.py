@@ -1,4 +1,4 @@
-"""The hash of a catalog: one text for all that decides what it does."""
+"""The hash of a catalog, over all that decides what it does."""
 
 from collections.abc import Iterable, Mapping
 
@@ -24,7 +24,7 @@ def catalog_hash(
     distribution: Distribution,
     channels: Channels,
 ) -> str:
-    """The hash of all that decides what a catalog does, the same in every process."""
+    """Hashes all that decides what a catalog does; the same in every process."""
     return sha256_hex(
         {
             "tools": registry.hash,
@@ -43,7 +43,7 @@ def catalog_hash(
 
 
 def _filters(actor: Actor) -> dict[str, object]:
-    """What the hash of an actor holds of its filters, where it has some: an empty one is not the same as none."""
+    """Returns what the hash of an actor covers of its filters: an empty one is not the same as none."""
     given = {
         "toolset": actor.toolset,
         "allowed_plugins": actor.allowed_plugins,
@@ -88,7 +88,7 @@ def _actor_content(actor: Actor) -> dict[str, object]:
 
 
 def _scope_content(actor: Actor) -> dict[str, object]:
-    """What the hash of an actor holds of its own tools and routes, where it has some."""
+    """Returns what the hash of an actor covers of its own tools and routes."""
     given = {
         "own_tools": _contents(actor.own_tools),
         "routes": [

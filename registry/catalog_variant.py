@@ -1,4 +1,4 @@
-"""Another catalog out of one that is there: tools added, replaced, removed; the old one stays what it is (X01)."""
+"""Derives a catalog from another: tools added, replaced, removed; the old one stays as it is (X01)."""
 
 from collections.abc import Iterable, Mapping
 
@@ -21,7 +21,7 @@ def derive(
     remove: Iterable[str] = (),
     actors: Iterable[Actor] | None = None,
 ) -> Catalog:
-    """A new catalog with these tools added, put in the place of those of their names, and taken out.
+    """Returns a new catalog with these tools added, replaced and removed.
 
     `actors` are all actors of the new one; None keeps them. Everything is checked as by `build_catalog`: one mistake,
     and there is no new catalog at all. Raises `ConfigError` with `tool_name` for a name that is taken (`add`), or that

@@ -1,4 +1,4 @@
-"""The pinned context as policies see it, and the fields a manifest adds to it."""
+"""The `ctx` of CEL expressions, and the fields that a manifest adds to it."""
 
 import copy
 from collections.abc import Mapping
@@ -17,9 +17,10 @@ _STANDARD: Final = {
 
 @dataclass(frozen=True)
 class ContextFields:
-    """Declared extra fields by dotted name, such as `user.costCentre` or `project`, each with its schema."""
+    """The context fields that a manifest declares."""
 
     schemas: Mapping[str, CompiledSchema]
+    """The schema of each by its dotted name, such as `user.costCentre` or `project`."""
 
     @property
     def declared(self) -> dict[str, Mapping[str, Any]]:
@@ -31,7 +32,7 @@ NO_FIELDS: Final = ContextFields({})
 
 
 def context_fields(declared: Mapping[str, Mapping[str, Any]] | None) -> ContextFields:
-    """Check and compile the manifest's `context`. Raises `ConfigError` with `field` naming the dotted name."""
+    """Checks and compiles the manifest's `context`. Raises `ConfigError` with `field` naming the dotted name."""
     schemas: dict[str, CompiledSchema] = {}
     for name, schema in (declared or {}).items():
         _check_name(name, declared or {})
@@ -40,7 +41,7 @@ def context_fields(declared: Mapping[str, Mapping[str, Any]] | None) -> ContextF
 
 
 def pinned_cel(ctx: Pinned, fields: ContextFields = NO_FIELDS) -> dict[str, Any]:
-    """The `ctx` mapping of CEL expressions.
+    """Returns the `ctx` mapping of CEL expressions.
 
     Of `ctx.extra` only declared names with valid values are merged, never over a standard field (P18);
     what is left out is absent, so that an expression over it is an error and a person is asked.

@@ -1,4 +1,4 @@
-"""The extras of the distribution: what each brings, and what to say where one is needed that is not installed."""
+"""The extras of the distribution: the modules of each, and the message where one is needed that is not installed."""
 
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -22,14 +22,14 @@ CHANNEL_EXTRAS: Final[Mapping[str, str]] = {"email": "mail", "slack": "slack", "
 
 
 def missing_extra(extra: str) -> str:
-    """The end of a sentence that says how to install `extra`; empty where it is installed."""
+    """Returns the end of a sentence that says how to install `extra`; empty where it is installed."""
     if all(map(_is_installed, EXTRAS[extra])):
         return ""
     return f"needs an extra of Signoff: pip install 'signoff[{extra}]'"
 
 
 def extra_of_model(model: str) -> str:
-    """The extra that the model `provider:name` needs; empty for a scripted one.
+    """Returns the extra that the model `provider:name` needs; empty for a scripted one.
 
     Where no extra has the provider's name it is that of OpenAI, whose protocol most others speak.
     """

@@ -1,4 +1,4 @@
-"""Handlers written for other designs, each taken over by a function that is chosen, never recognised (X14, X19)."""
+"""Adapters for handlers of other designs; an author chooses one, nothing recognises them (X14, X19)."""
 
 import functools
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,7 +12,7 @@ _CODES: Final = get_args(FailureCode)
 
 
 def context_first(handler: Callable[[ToolContext, dict[str, Any]], Awaitable[Any]]) -> Handler:
-    """A handler `(context, args)` as one `(args, context)` (X19)."""
+    """Adapts a handler `(context, args)` to `(args, context)` (X19)."""
 
     @functools.wraps(handler)
     async def run(args: dict[str, Any], context: ToolContext) -> Any:
@@ -22,7 +22,7 @@ def context_first(handler: Callable[[ToolContext, dict[str, Any]], Awaitable[Any
 
 
 def ok_results(handler: Handler) -> Handler:
-    """A handler that returns `{ok: true, value, structured?, cost_usd?}` or `{ok: false, code, error}` (E08)."""
+    """Adapts a handler that returns `{ok: true, value, structured?, cost_usd?}` or `{ok: false, code, error}` (E08)."""
 
     @functools.wraps(handler)
     async def run(args: dict[str, Any], context: ToolContext) -> Result:
@@ -32,7 +32,7 @@ def ok_results(handler: Handler) -> Handler:
 
 
 def success_results(handler: Handler) -> Handler:
-    """A handler that returns `{data?, success?, error?, dataUpdate?, contextUpdate?}`; see `from_success`."""
+    """Adapts a handler that returns `{data?, success?, error?, dataUpdate?, contextUpdate?}`; see `from_success`."""
 
     @functools.wraps(handler)
     async def run(args: dict[str, Any], context: ToolContext) -> Result:
@@ -42,7 +42,7 @@ def success_results(handler: Handler) -> Handler:
 
 
 def from_ok(value: Any) -> Result:
-    """What an `{ok, ...}` result means. One without `ok` is a failure: the handler is not what it was said to be."""
+    """Converts an `{ok, ...}` result. One without `ok` is a failure: the handler is not what it was declared to be."""
     # Only a boolean: the text `false` is true to Python, and a failure would pass for success.
     if not isinstance(value, Mapping) or not isinstance(value.get("ok"), bool):
         return ToolFailure("the tool returned no `{ok, ...}` result, though it had run")
@@ -54,7 +54,7 @@ def from_ok(value: Any) -> Result:
 
 
 def from_success(value: Any) -> Result:
-    """What a `{data, success, error, ...}` result means; anything but a mapping is data.
+    """Converts a `{data, success, error, ...}` result; anything but a mapping is data.
 
     `success` is true unless it is exactly false; a call that failed updates nothing.
     """

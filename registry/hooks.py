@@ -32,7 +32,7 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, kw_only=True)
 class HookContext:
-    """Who asks, where and by which actor, as it stood when the call was proposed."""
+    """The context of a call for its hooks: who asks, where and by which actor, as proposed."""
 
     tenant: str
     """The tenant of the turn."""
@@ -89,7 +89,7 @@ class Hook(Generic[A]):
 
     @property
     def form(self) -> str:
-        """How such a function begins, such as `async def (args, context)`."""
+        """The head of such a function, such as `async def (args, context)`."""
         arguments = f"({', '.join(self.takes)})"
         return arguments if self.style == "any" else f"{'async ' if self.style == 'async' else ''}def {arguments}"
 
@@ -132,7 +132,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 @dataclass(frozen=True)
 class Permission:
-    """What a permission check answers. Make it with `allow` or `deny`."""
+    """A permission check's answer. Make it with `allow` or `deny`."""
 
     allowed: bool
     """Whether the call may go on to the next gates."""

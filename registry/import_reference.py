@@ -11,7 +11,7 @@ from signoff.formats.nearest_name import did_you_mean
 
 
 def extend_path(folders: Iterable[Path]) -> None:
-    """Make the folders importable, after everything installed, so that they cannot shadow it."""
+    """Makes the folders importable, after everything installed, so that they cannot shadow it."""
     for folder in folders:
         if not folder.is_dir():
             raise ConfigError(f"there is no folder `{folder}` to import handlers from", field="path", value=str(folder))
@@ -20,7 +20,7 @@ def extend_path(folders: Iterable[Path]) -> None:
 
 
 def load_reference(reference: str) -> Any:
-    """The object a reference names. Raises `ConfigError` of one sentence, whatever the import does."""
+    """Imports the object that a reference names. Raises `ConfigError` of one sentence, whatever the import does."""
     module_name, colon, attribute = reference.partition(":")
     if not colon or not module_name or not attribute:
         raise ConfigError(f"`{reference}` is not `module:attribute`", field="handler", value=reference)

@@ -23,8 +23,7 @@ _SITE: Final = "site"
 
 
 def normal_form(catalog: Catalog) -> dict[str, Any]:
-    """`hash`, and by name tools, actors, policies, context fields and people; the default approvers, the part types;
-    where records go, and who is told of those that did not arrive; channels by name, and how people are reached.
+    """Returns all declarations of a catalog as plain data, by section and name.
 
     A tool of an actor's own is called by its `activity`, `<name>@<actor>.<route>.<step>`.
     Of each, what differs from its default. A function is written `module:function`: what it does is not looked at.
@@ -49,7 +48,7 @@ def normal_form(catalog: Catalog) -> dict[str, Any]:
 
 
 def normal_text(catalog: Catalog) -> str:
-    """The normal form as JSON: sorted, indented, numbers as RFC 8785 writes them, one newline at the end."""
+    """Returns the normal form as JSON: sorted, indented, numbers as RFC 8785 writes them, one newline at the end."""
     form = json.loads(canonical_json(normal_form(catalog)))
     return json.dumps(form, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
 

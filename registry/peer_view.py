@@ -1,4 +1,4 @@
-"""What another agent would be told of a catalog: what is meant for peers and nothing else (B14, B27)."""
+"""The tools of a catalog that other agents may see (B14, B27)."""
 
 from typing import Any, Literal
 
@@ -25,7 +25,7 @@ class PeerTool(BaseModel):
 
 
 def peer_view(catalog: Catalog) -> tuple[PeerTool, ...]:
-    """Generalists of the registry that are `peer_exposed`, sorted by name; nothing publishes them yet.
+    """Returns the generalists of the registry that are `peer_exposed`, sorted by name; nothing publishes them yet.
 
     Where a global rule may have people asked, a tool that asks nobody by itself is `maybe`.
     """

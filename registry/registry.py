@@ -40,16 +40,16 @@ class ToolRegistry:
         self._hash = _hash(known[name] for name in self._names)
 
     def resolve(self, name: str) -> Tool | None:
-        """The tool of exactly this name, or None."""
+        """Returns the tool of exactly this name, or None."""
         return self._tools.get(name)
 
     def list(self) -> tuple[str, ...]:
-        """All names, sorted; for displays and tests."""
+        """Returns all names, sorted; for displays and tests."""
         return self._names
 
     @property
     def size(self) -> int:
-        """How many tools there are."""
+        """The number of tools."""
         return len(self._tools)
 
     @property
@@ -64,12 +64,12 @@ def _hash(tools: Iterable[Tool]) -> str:
 
 
 def create_tool_registry(tools: Iterable[Tool]) -> ToolRegistry:
-    """`ToolRegistry(tools)` as a function (P01)."""
+    """Makes `ToolRegistry(tools)` (P01)."""
     return ToolRegistry(tools)
 
 
 def definition_hash(tool: Tool) -> str:
-    """What an approval is bound to: sha-256 over what the tool does and takes, not its policy or words (contracts.md).
+    """Returns what an approval is bound to: sha-256 over what the tool does and takes, not its policy or words.
 
     Raises `RegistrationError` or `NotCanonical` for a tool no registry would take.
     """
@@ -77,5 +77,5 @@ def definition_hash(tool: Tool) -> str:
 
 
 def tool_content(tool: Tool) -> dict[str, object]:
-    """Everything of a tool that a hash covers: its declaration, and which functions it has."""
+    """Returns all of a tool that the registry's hash covers: its declaration, and which functions it has."""
     return {"definition": definition_hash(tool), **hashed_content(tool)}

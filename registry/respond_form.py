@@ -1,4 +1,4 @@
-"""`respond`: how a model ends its turn. Given to every actor, never registered (B46)."""
+"""`respond`, the tool by which a model ends its turn: every actor has it, nobody registers it (B46)."""
 
 import json
 import re
@@ -32,28 +32,33 @@ _PART_TYPE: Final = re.compile(r"^[a-z][a-z0-9-]{0,39}\Z")
 
 
 class Payload(NamedTuple):
-    """What a model answers. `pass_to` is set exactly where `state` is `passed`; `parts` are types and contents."""
+    """The answer of a model."""
 
     state: RespondState
+    """The state of the turn."""
     text: str
+    """What the user reads."""
     pass_to: str = ""
+    """The actor that goes on; set exactly where `state` is `passed`."""
     parts: tuple[tuple[str, Any], ...] = ()
+    """Types and contents of what goes with the text."""
 
 
 @dataclass(frozen=True)
 class RespondForm:
-    """`respond` as one actor has it: what the model is told, and what is made of what it sends.
-
-    `merge` is how the data of an answer join those that were there.
-    """
+    """`respond` of one actor: its offer to the model, and the parser of answers."""
 
     offer: Offered
+    """The tool as it is offered to the model."""
     schema: CompiledSchema
+    """The schema of its arguments."""
     peers: tuple[str, ...]
+    """The actors that it may pass to."""
     merge: DomainMerge = "replace"
+    """How the data of an answer join those that were there."""
 
     def parse(self, args: Any, before: Any = None) -> Payload | str:
-        """The payload, or the sentence that tells the model what is wrong with it. `before`: the data that were there.
+        """Parses an answer: the payload, or a sentence for the model on what is wrong. `before`: the data so far.
 
         Data that the answer brings are its first part.
         """
@@ -83,7 +88,7 @@ class RespondForm:
 
 
 def _in_our_words(args: Any) -> Any:
-    """`args` as the schema has them, whichever words and places a model learnt elsewhere (X21, X22)."""
+    """Returns `args` under the names and places of the schema, also where a model uses others (X21, X22)."""
     if not isinstance(args, dict):
         return args
     args = resolve_aliases(args, ANSWER_WORDS)
@@ -105,7 +110,7 @@ def _part(part: Any) -> Any:
 
 
 def declared_part_types(declared: Iterable[str]) -> tuple[str, ...]:
-    """The part types of an installation that declares some of its own. Raises `ConfigError`."""
+    """Returns all part types of an installation that declares some of its own. Raises `ConfigError`."""
     more = tuple(declared)
     for place, name in enumerate(more):
         if not isinstance(name, str) or _PART_TYPE.match(name) is None:
@@ -123,7 +128,7 @@ def declared_part_types(declared: Iterable[str]) -> tuple[str, ...]:
 def respond_form(
     peers: tuple[str, ...] = (), types: tuple[str, ...] = PART_TYPES, data: str = "", merge: DomainMerge = "replace"
 ) -> RespondForm:
-    """`respond` for an actor that may pass to `peers`, where answers may have parts of `types`.
+    """Makes `respond` for an actor that may pass to `peers`, where answers may have parts of `types`.
 
     `data` is the text of a JSON Schema for data that answers may bring, or "". Raises `RegistrationError` for one that
     does not hold within another schema.

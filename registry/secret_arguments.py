@@ -1,4 +1,4 @@
-"""Which arguments are secret by a tool's schema, wherever in it that is said."""
+"""Finds the arguments that a tool's schema declares secret, wherever in it."""
 
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
@@ -19,7 +19,7 @@ _Path: TypeAlias = tuple[str, ...]
 
 
 def secret_paths(schema: Mapping[str, Any], *, whole: bool = False) -> frozenset[_Path]:
-    """The least that is sure to hold what a checked schema says is `writeOnly`; `()` is arguments without a name.
+    """Returns the paths that hold all that a checked schema says is `writeOnly`; `()` is arguments without a name.
 
     References, alternatives and items are followed; what has no name of its own is secret with what it lies in.
     `whole`: arguments need not have the shape that the schema says, so nothing smaller than a whole one is sure.
@@ -33,7 +33,7 @@ def secret_paths(schema: Mapping[str, Any], *, whole: bool = False) -> frozenset
 
 
 def drop_covered(paths: Collection[_Path]) -> frozenset[_Path]:
-    """`paths` without those that lie in others of them."""
+    """Returns `paths` without those that lie in others of them."""
     return frozenset(path for path in paths if not any(path[:end] in paths for end in range(len(path))))
 
 
@@ -48,7 +48,7 @@ class _Reader:
         self._levels = levels
 
     def paths(self, schema: Any, path: _Path, through: frozenset[str]) -> Iterator[_Path]:
-        """What is secret of the value at `path` that `schema` is about; `through` are the references followed."""
+        """Returns the secret paths of the value at `path` by `schema`; `through` are the references followed."""
         if not self._holds(schema):
             return
         if schema.get("writeOnly") or len(path) >= self._levels:

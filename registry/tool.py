@@ -72,7 +72,7 @@ class BypassRouting:
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class ToolOptions:
-    """What an author says of a tool beside its function: the keywords of `@tool`.
+    """The fields of a tool that its function does not give: the keywords of `@tool`.
 
     Each field is declared here and nowhere else, see `tool_fields`.
     """
@@ -158,14 +158,18 @@ class ToolOptions:
         Names,
         BeforeValidator(lambda given: (given,) if isinstance(given, str) else given),
         FieldSpec(
-            key=str | list[str], form="a list of texts such as `Mo-Fr 08:00-18:00 Europe/Lisbon`", unset="always"
+            key=str | list[str],
+            form="a list of texts such as `Mo-Fr 08:00-18:00 Europe/Lisbon`",
+            shadow="subset",
+            unset="always",
         ),
     ] = ()
     """When the tool is there: `Mo-Fr 08:00-18:00 Europe/Lisbon`, or a list of such windows.
 
     [Below](#hours-and-limits).
     """
-    usage_limit: Annotated[UsageLimit | None, FieldSpec(unset="any number")] = None
+    # Another limit need not be a looser one, but counts by user, session and tenant have no common order.
+    usage_limit: Annotated[UsageLimit | None, FieldSpec(unset="any number", shadow="same")] = None
     """How often it may be used: `{count: 3, per: user, period: 1d}`, `per` `user`, `session` or `tenant`.
 
     [Below](#hours-and-limits).
@@ -201,15 +205,15 @@ class ToolOptions:
 
     [distribution.md](distribution.md#filters).
     """
-    available: Annotated[Available | None, AVAILABLE, FieldSpec(unset="always")] = field(
+    available: Annotated[Available | None, AVAILABLE, FieldSpec(unset="always", shadow="same")] = field(
         default=None, repr=False, compare=False
     )
     """`module:function`: whether the tool is there now.
 
     [Below](#availability-and-permission).
     """
-    check_permissions: Annotated[PermissionCheck | None, CHECK_PERMISSIONS, FieldSpec(unset="yes")] = field(
-        default=None, repr=False, compare=False
+    check_permissions: Annotated[PermissionCheck | None, CHECK_PERMISSIONS, FieldSpec(unset="yes", shadow="same")] = (
+        field(default=None, repr=False, compare=False)
     )
     """`module:function`: whether this call is permitted.
 
@@ -262,7 +266,9 @@ class Tool(ToolOptions):
         try:
             return handler(data)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
+            found = error.errors(include_url=False)
+        # A misspelt name is the reason why the right one is missing.
+        first = next((each for each in found if each["type"].startswith("unexpected")), found[0])
         given: Mapping[str, Any] = (data.kwargs or {}) if isinstance(data, ArgsKwargs) else {}
         raise refuse_tool(str(given.get("name", "")), field_problem(cls, first), str(given.get("site") or _call_site()))
 
@@ -285,7 +291,7 @@ class Tool(ToolOptions):
 
     @cached_property
     def declaration(self) -> dict[str, Any]:
-        """What the definition hash covers, and all that a card is drawn from beside a question and its arguments."""
+        """The part of a tool that its definition hash covers; cards are drawn from it, a question and its arguments."""
         # Only what a tool does and takes: with its description or its policy in it, correcting a typo would make what
         # waits stale.
         values, fields = vars(self), tool_fields(type(self))
@@ -299,7 +305,7 @@ class Tool(ToolOptions):
 
     @property
     def activity(self) -> str:
-        """What no other tool of a catalog is called: its name, or `<name>@<actor>.<route>.<step>` of an actor's own."""
+        """The unique name within a catalog: its name, or `<name>@<actor>.<route>.<step>` for an actor's own."""
         return f"{self.name}@{self.place}" if self.place else self.name
 
     @property
@@ -309,7 +315,7 @@ class Tool(ToolOptions):
 
     @property
     def tries(self) -> int:
-        """How often it is tried: 3 times where it only reads or is idempotent, once where it has effects (X18)."""
+        """The number of attempts: 3 where it only reads or is idempotent, 1 where it has effects (X18)."""
         if self.attempts is not None:
             return self.attempts
         return REPEATABLE_TRIES if self.read_only or self.idempotent else 1
@@ -352,7 +358,7 @@ class Tool(ToolOptions):
 def refuse_tool(name: str, flaw: FieldProblem, site: str = "") -> RegistrationError:
     """The error of a tool that is declared wrongly, with `tool_name`, `field` and `value` (B18)."""
     where = f" (declared at {site})" if site else ""
-    message = f"tool `{name}` {flaw.why}{where}"
+    message = f"{f'tool `{name}`' if name else 'a tool'} {flaw.why}{where}"
     return RegistrationError(message, tool_name=name, field=flaw.field, value=flaw.value, site=where)
 
 

@@ -5,7 +5,7 @@ and JSON Schema, the hashes, the normal form and the table of docs/manifest.md a
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, NamedTuple, get_args
 
@@ -24,13 +24,15 @@ Hashed = Literal["definition", "catalog", "no"]
 
 @dataclass(frozen=True)
 class FieldSpec:
-    """What is to be known of a field of `Tool` beside its type, its default and its description."""
+    """The properties of a field of `Tool` beside its type, its default and its description."""
 
     hashed: Hashed = "catalog"
     """`definition`: a change makes approvals stale. `catalog`: a change is another catalog. `no`: neither.
 
     Of a function only that there is one is covered: its code has nothing that is the same in every process.
     """
+    shadow: Literal["", "same", "subset"] = ""
+    """What a tool that shadows one with it must have here (X03): the same, or some of the same and no others."""
     key: Any = None
     """The type of its key in the manifest, where that is not the field's own; `IN_CODE`: it has no key."""
     aliases: tuple[str, ...] = ()
@@ -55,7 +57,7 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
 
 
 class FieldProblem(NamedTuple):
-    """What is wrong with a declaration."""
+    """A mistake in a declaration."""
 
     field: str
     """The field, nested ones dotted."""
@@ -118,7 +120,7 @@ def _description(cls: type, name: str) -> str:
 
 
 def hashed_content(tool: Any) -> dict[str, object]:
-    """What a catalog's hash covers of a tool beside its definition: the fields that differ from their defaults.
+    """Returns the part of a tool that a catalog's hash covers beside its definition: what differs from defaults.
 
     So a field that a later version adds changes the hash of no tool that does not use it.
     """
@@ -128,6 +130,24 @@ def hashed_content(tool: Any) -> dict[str, object]:
         for name, field in tool_fields(type(tool)).items()
         if field.spec.hashed == "catalog" and values[name] is not field.default and values[name] != field.default
     }
+
+
+def dropped_gate(tool: Any, over: Iterable[Any]) -> str:
+    """Returns the first field that is a gate of a tool of `over`, and that `tool` would stand there without; or "".
+
+    Functions are the same or not: what another one says cannot be compared.
+    """
+    gates = [field for field in tool_fields(type(tool)).values() if field.spec.shadow]
+    dropped = (field.name for each in over for field in gates if not _keeps(field, vars(tool), vars(each)))
+    return next(dropped, "")
+
+
+def _keeps(field: ToolField, own: Mapping[str, Any], shadowed: Mapping[str, Any]) -> bool:
+    mine, theirs = own[field.name], shadowed[field.name]
+    if theirs == field.default or mine == theirs:
+        return True
+    # Compared as they are written: two that mean the same are refused, none that is wider gets through.
+    return field.spec.shadow == "subset" and bool(mine) and set(mine) <= set(theirs)
 
 
 def _plain(value: Any) -> Any:
@@ -153,6 +173,8 @@ def field_problem(cls: type, error: ErrorDetails) -> FieldProblem:
     loc = [str(each) for each in error["loc"]]
     name = loc[0] if loc else ""
     fields, kind = tool_fields(cls), error["type"]
+    if kind == "unexpected_positional_argument":
+        return FieldProblem("", error["input"], "takes its fields by name, such as `Tool(name=..., ...)`")
     if name not in fields:
         near = did_you_mean(name, fields)
         return FieldProblem(
@@ -160,7 +182,7 @@ def field_problem(cls: type, error: ErrorDetails) -> FieldProblem:
         )
     field = fields[name]
     if kind in ("missing", "missing_argument", "missing_keyword_only_argument"):
-        return FieldProblem(name, None, f"needs `{name}`: {field.summary[:1].lower()}{field.summary[1:]}")
+        return FieldProblem(name, None, f"is declared without `{name}`, which every tool has")
     if kind == "hook":
         return FieldProblem(name, error["input"], error["msg"])
     value = error["input"]

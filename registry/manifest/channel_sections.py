@@ -1,4 +1,4 @@
-"""Channels as a manifest declares them: their names, their kinds, and who is reached by which first."""
+"""The sections of channels and routing in the manifest, and the channels of a catalog."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -24,44 +24,46 @@ _KIND: Final = re.compile(r"[a-z][a-z0-9_]*\Z|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z"
 
 @dataclass(frozen=True)
 class DeclaredChannel:
-    """One channel. `kind` is `email`, `slack` and the like, or a module; `options` are for the channel to read.
-
-    Secrets among them are references, `env:NAME`.
-    """
+    """One declared channel."""
 
     name: str
+    """Its name."""
     kind: str
+    """`email`, `slack` and the like, or a module."""
     options: Mapping[str, Any] = field(default_factory=dict)
+    """For the channel to read; secrets among them are references."""
 
 
 @dataclass(frozen=True)
 class RoutingRules:
-    """How people are reached where neither a policy nor they themselves say more. `fallback_after` in seconds.
-
-    `default` names channels in order: the next one is tried where a card was not read in time, or all at once with
-    `all`. More than `digest_over` cards for one person on one channel that are due together become one.
-    """
+    """The routing of cards where neither a policy nor the people themselves say more."""
 
     default: tuple[str, ...] = ()
+    """Names of channels in order; the next one is tried where a card was not read in time."""
     fallback_after: float = 900.0
+    """How many seconds a card is left unread before that."""
     all: bool = False
+    """Whether all channels are tried at once."""
     digest_over: int = 5
+    """More cards than this for one person on one channel that are due together become one."""
 
 
 @dataclass(frozen=True)
 class Channels:
-    """The channels of a catalog by name, and the rules of routing."""
+    """The channels of a catalog."""
 
     declared: Mapping[str, DeclaredChannel] = field(default_factory=dict)
+    """The channels by name."""
     routing: RoutingRules = RoutingRules()
+    """How people are reached."""
 
     def notified(self, wanted: tuple[str, ...] | None) -> tuple[str, ...]:
-        """The channels of a request whose policy wants these; None leaves it to the rules."""
+        """Returns the channels of a request whose policy wants these; None leaves it to the rules."""
         return self.routing.default if wanted is None else wanted
 
     @property
     def content(self) -> dict[str, Any]:
-        """What a catalog's hash holds of it; there is no secret in it."""
+        """The part that a catalog's hash covers; there is no secret in it."""
         declared = {each.name: {"kind": each.kind, "options": each.options} for each in self.declared.values()}
         return {"declared": declared, "routing": vars(self.routing)}
 
@@ -70,14 +72,14 @@ NO_CHANNELS: Final = Channels()
 
 
 class ChannelFields(TypedDict):
-    """What of a catalog is said here."""
+    """The fields of a catalog that this module reads."""
 
     channels: list[DeclaredChannel]
     routing: RoutingRules
 
 
 def read_channels(file: YamlFile, top: Top) -> ChannelFields:
-    """Channels and routing. Raises `ConfigError` with file and line."""
+    """Reads channels and routing. Raises `ConfigError` with file and line."""
     routing = read_section(file, ("routing",), RoutingSection, top.routing, "`routing`")
     given = {name: value for name, value in routing if value is not None}
     rules = RoutingRules(**given | ({"default": tuple(given["default"])} if "default" in given else {}))
@@ -87,7 +89,7 @@ def read_channels(file: YamlFile, top: Top) -> ChannelFields:
 def build_channels(
     declared: Iterable[DeclaredChannel], routing: RoutingRules | None, policies: Mapping[str, CompiledPolicy]
 ) -> Channels:
-    """Check channels against themselves and against who names them. Raises `ConfigError`."""
+    """Checks channels against themselves and against what names them. Raises `ConfigError`."""
     known: dict[str, DeclaredChannel] = {}
     for each in declared:
         if each.name in known:

@@ -1,4 +1,4 @@
-"""Where records of tools go, as a manifest declares it."""
+"""The sections of destinations and filters in the manifest."""
 
 from collections.abc import Mapping
 from typing import Any, TypedDict
@@ -13,21 +13,21 @@ from signoff.registry.results.destinations import Destination, Observer, named_f
 
 
 class DistributionFields(TypedDict):
-    """What of a catalog is said here."""
+    """The fields of a catalog that this module reads."""
 
     destinations: list[Destination]
     observer: Observer | None
 
 
 def read_distribution(file: YamlFile, top: Top) -> DistributionFields:
-    """Destinations and observer. Raises `ConfigError` with file and line."""
+    """Reads destinations and observer. Raises `ConfigError` with file and line."""
     observer = None if top.observer is None else _referred(file, ("observer",), "`observer`", top.observer)
     destinations = [_destination(file, name, data) for name, data in top.destinations.items()]
     return {"destinations": destinations, "observer": observer}
 
 
 def read_filters(file: YamlFile, place: Place, name: str, given: Mapping[str, str]) -> dict[str, Filter]:
-    """The `filters` of the tool at `place`. Raises `ConfigError` with file and line."""
+    """Reads the `filters` of the tool at `place`. Raises `ConfigError` with file and line."""
     return {
         to: _filter(file, (*place, "filters", to), f"`filters.{to}` of tool `{name}`", reference)
         for to, reference in given.items()

@@ -1,4 +1,4 @@
-"""A manifest as one file, or as a folder with a file for each tool and each actor."""
+"""Reads a manifest: one file, or a folder with a file for each tool and each actor."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _NAMED: Final = ("tools", "actors")
 
 
 def read_manifest(path: Path, name: str) -> tuple[YamlFile, Path]:
-    """What a manifest says, and the folder that its paths begin in; `name` is how messages call it.
+    """Reads a manifest; returns its data and the folder that its paths begin in. `name` is how messages call it.
 
     A file is the whole manifest. A folder holds `signoff.yaml`, and beside it `tools/<name>.yaml` and
     `actors/<name>.yaml` (the name is the file's), `policies.yaml` (more global rules) and `people.yaml` (followed while

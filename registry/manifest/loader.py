@@ -1,4 +1,4 @@
-"""The manifest: actors, tools, people and policies as one YAML file, composed over code (V04)."""
+"""Loads the manifest: actors, tools, people and policies in YAML, composed over code (V04)."""
 
 import dataclasses
 import inspect
@@ -39,7 +39,7 @@ _READ_HERE: Final = ("handler", "name", "input_schema", "reducer")
 
 
 def load_manifest(path: str | os.PathLike[str]) -> Catalog:
-    """Read a manifest, a file or a folder, and everything it names.
+    """Reads a manifest, a file or a folder, and everything it names.
 
     Raises `ConfigError` of one sentence: file, line, what is wrong.
     """
@@ -159,7 +159,7 @@ def _tool(file: YamlFile, place: Place, name: str, data: Any) -> Tool:
 
 
 def _value(file: YamlFile, place: Place, name: str, key: str, value: Any) -> Any:
-    """What the value of a key means: functions are imported, sections are records, all else stays as it is."""
+    """Converts the value of a key: a reference to its function, a section to its record; all else stays as it is."""
     if tool_fields(Tool)[key].hook is not None:
         return _loaded(file, place, name, key, value)
     if key == "filters":

@@ -1,4 +1,4 @@
-"""The JSON Schema of the manifest, for editors: made of the sections that the loader reads, in either spelling."""
+"""Exports the JSON Schema of the manifest for editors, from the sections that the loader reads, in either spelling."""
 
 import copy
 from collections.abc import Mapping
@@ -110,7 +110,7 @@ class _Untitled(GenerateJsonSchema):
 
 
 def manifest_schema(part: ManifestPart = "manifest") -> dict[str, Any]:
-    """JSON Schema 2020-12 of a whole manifest, or of one file of a folder.
+    """Returns the JSON Schema 2020-12 of a whole manifest, or of one file of a folder.
 
     It refuses what has the wrong shape: unknown keys, wrong types, words that are not allowed, keys that are missing.
     What it cannot see, such as names that lead nowhere, the loader refuses.

@@ -1,4 +1,4 @@
-"""Own tools, routes and steps of an actor, as a manifest declares them."""
+"""The sections of an actor's own tools, routes and steps in the manifest."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict
@@ -27,7 +27,7 @@ _OF_USE = ("loosens", "min_step", "minStep")
 
 
 class ScopeFields(TypedDict):
-    """What of an `Actor` is said here."""
+    """The fields of an `Actor` that this module reads."""
 
     own_tools: tuple[ToolUse, ...]
     routes: tuple[Route, ...]
@@ -44,7 +44,7 @@ class _Level(TypedDict):
 
 
 def read_scopes(file: YamlFile, place: Place, section: ActorSection, tool: ReadTool) -> ScopeFields:
-    """The scopes of the actor at `place`. Raises `ConfigError` with file and line."""
+    """Reads the scopes of the actor at `place`. Raises `ConfigError` with file and line."""
     routes = (_route(file, (*place, "routes", name), name, data, tool) for name, data in section.routes.items())
     return {
         "own_tools": _own(file, (*place, "own_tools"), section.own_tools, tool),

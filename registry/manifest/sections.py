@@ -1,4 +1,4 @@
-"""The manifest's sections: which keys there are, and of which type."""
+"""The sections of the manifest: their keys and the types of their values."""
 
 from typing import Annotated, Any, Literal
 
@@ -29,7 +29,7 @@ class Top(Section):
 
 
 class Defaults(Section):
-    """What actors and policies fall back on."""
+    """Fallbacks of actors and policies."""
 
     approvers: list[str] = Field(["role:approvers"], description="Who decides where a policy names nobody.")
     model: str = Field("", description="The model of actors that name none.")
@@ -47,7 +47,7 @@ class LimitsSection(Section):
 
 
 class SurfaceSection(Section):
-    """What is left out where people come by one channel."""
+    """One channel by which people come, and the tools that are left out there."""
 
     exclude: list[str] = Field([], description="Tools that do not exist there.")
 
@@ -62,7 +62,7 @@ class UseSection(Section):
 
 
 class LevelSection(Section):
-    """What a route and a step have in common."""
+    """The common keys of a route and a step."""
 
     description: str = Field("", description="For people.")
     tools: list[Any] = Field([], description="Names, or names with more to say.")
@@ -155,7 +155,7 @@ class BypassSection(Section):
 
 
 class CapabilitiesSection(Section):
-    """What a tool's handler is given."""
+    """The capabilities that a tool's handler needs."""
 
     network: list[str] = Field([], description="Hosts.")
     secrets: list[str] = Field([], description="Names of secrets.")
@@ -166,7 +166,7 @@ class CapabilitiesSection(Section):
 
 
 class UsageLimitSection(Section):
-    """How often a tool may be used."""
+    """The usage limit of a tool."""
 
     count: Annotated[int, Field(ge=1)] = Field(description="So many times.")
     per: Literal["user", "session", "tenant"] = Field(description="For one of these.")

@@ -1,4 +1,4 @@
-"""The reducers that come along: for terminals, files and boards (E40, E41, E42)."""
+"""The built-in reducers: for terminals, files and boards (E40, E41, E42)."""
 
 import json
 import re
@@ -45,7 +45,7 @@ _INSTALL_LINE: Final = re.compile(
 
 
 def terminal(result: Result, given: ReducerInput) -> Result:
-    """Output of the command in `args.command` (or `args.cmd`); errors stay as they are (E40).
+    """Shortens the output of the command in `args.command` (or `args.cmd`); errors stay as they are (E40).
 
     `git status`: counts and the first five files. Test runs: lines of failures and the summary. Installs: lines of
     what was added, removed, warned of or wrong. Anything else over 8 KiB: the first 40 and the last 20 lines.
@@ -62,7 +62,7 @@ def terminal(result: Result, given: ReducerInput) -> Result:
 
 
 def read_file(result: Result, given: ReducerInput) -> Result:
-    """A whole file over 200 lines: a hint and the first 200; a range that was asked for stays whole (E41)."""
+    """Shortens a whole file over 200 lines to a hint and the first 200; a range that was asked for stays (E41)."""
     if isinstance(result, ToolFailure) or any(given.args.get(name) is not None for name in _RANGE):
         return result
     lines = str(result.value).split("\n")
@@ -75,7 +75,7 @@ def read_file(result: Result, given: ReducerInput) -> Result:
 
 
 def kanban_list(result: Result, given: ReducerInput) -> Result:
-    """A JSON list of over 10 items: counts by status and the 5 newest that are not done; other text stays (E42)."""
+    """Shortens a JSON list of over 10 items to counts by status and the 5 newest that are not done (E42)."""
     if isinstance(result, ToolFailure):
         return result
     try:

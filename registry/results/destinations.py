@@ -31,7 +31,7 @@ _OURS: Final[Mapping[str, Filter]] = MappingProxyType({LLM_SESSION: for_model, A
 
 @dataclass(frozen=True)
 class Delivery:
-    """What a sink is given: its view of the record of one call.
+    """The argument of a sink: its view of the record of one call.
 
     It may be given the same one again after a worker was lost, under the same `idempotency_key`.
     """
@@ -58,7 +58,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Undelivered:
-    """What an observer is given: a destination did not get its view."""
+    """The argument of an observer: a destination did not get its view."""
 
     destination: str
     """The destination's name."""
@@ -117,7 +117,7 @@ class Distribution:
 
     @property
     def content(self) -> dict[str, Any]:
-        """What a catalog's hash covers of it: everything but its functions."""
+        """The part that a catalog's hash covers: everything but the functions."""
         return {
             # A function has nothing that is the same in every process; that there is one is all that can be hashed.
             name: {"reads": sorted(each.reads), "filters": each.filter is not None}

@@ -1,4 +1,4 @@
-"""What is recorded of a call beside its outcome: who called, and how it was dispatched (B39, B40)."""
+"""Facts that are recorded of a call beside its outcome: who called, and how it was dispatched (B39, B40)."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,7 +12,7 @@ SPECIALIST: Final = "specialist_execution"
 
 
 def dispatched(tool: Tool, permit: Permit) -> dict[str, Any]:
-    """The event of a routed call, as it begins: `source`, `event`, and whether it is private; {} for a bypass (B30).
+    """Returns the event of a routed call as it begins: `source`, `event`, `private`; {} for a bypass (B30).
 
     Nobody but the calling actor may react to a private one, and only auditors read of it.
     """
@@ -23,7 +23,7 @@ def dispatched(tool: Tool, permit: Permit) -> dict[str, Any]:
 
 
 def executed(tool: Tool, permit: Permit) -> dict[str, Any]:
-    """What is recorded of every call that ran, whoever owns it (B40)."""
+    """Returns the facts of every call that ran, whoever owns it (B40)."""
     reason = tool.bypass_routing.reason if tool.bypass_routing is not None else ""
     kept: dict[str, Any] = {"record": SPECIALIST} if tool.scope == "specialist" else {}
     return {
@@ -39,5 +39,5 @@ def executed(tool: Tool, permit: Permit) -> dict[str, Any]:
 
 
 def masked(tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments as records may hold them: the secret ones hidden."""
+    """Returns the arguments as records may hold them: the secret ones hidden."""
     return dict(hide(args, tool.masked_arguments, lambda _: HIDDEN))

@@ -1,4 +1,4 @@
-"""The data that answers bring beside their words: how those of one answer join what was there (B58)."""
+"""The data of answers: how those of one answer join what was there (B58)."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -15,7 +15,7 @@ _MERGES: Final = get_args(DomainMerge)
 
 
 def merge_data(before: Any, new: Any, how: DomainMerge) -> Any:
-    """The data after an answer. Neither is changed.
+    """Joins the data of an answer to those before it, without changing either.
 
     `replace`: the new ones. `append`: lists are joined, of objects those under one name. `deep-merge`: objects become
     one at every depth. What is not of a kind with what was there takes its place.
@@ -36,14 +36,14 @@ def _field(before: Mapping[str, Any], name: str, new: Any, how: DomainMerge) -> 
 
 
 def schema_text(schema: Mapping[str, Any] | None) -> str:
-    """A checked schema of such data as one text, "" for none. Raises `ConfigError`."""
+    """Checks a schema of such data and returns it as one text, "" for none. Raises `ConfigError`."""
     if schema is None:
         return ""
     return canonical_json(compile_schema(schema, field="domain_data", of_object=False).schema).decode()
 
 
 def check_merge(how: str) -> None:
-    """Raises `ConfigError` for a way of joining that there is not."""
+    """Raises `ConfigError` for an unknown way of joining."""
     if how not in _MERGES:
         allowed = ", ".join(f"`{each}`" for each in _MERGES)
         raise ConfigError(f"`{how}` is no `domain_merge`; it is one of {allowed}", field="domain_merge", value=how)

@@ -1,4 +1,4 @@
-"""Does what a tool returned fit its declared output? (B06, V05)"""
+"""Checks what a tool returned against its declared output (B06, V05)."""
 
 from typing import Any, Final
 
@@ -11,13 +11,13 @@ _TOLD: Final = 5
 
 
 def declared_value(result: ToolResult) -> Any:
-    """What the output schema is about: `structured` where the handler gives it, else the value; plain JSON."""
+    """Returns what the output schema is about: `structured` where the handler gives it, else the value; plain JSON."""
     value = result.value if result.structured is None else result.structured
     return value.values if isinstance(value, AnnotatedRecord) else jsonable(value)
 
 
 def output_problem(tool: Tool, result: ToolResult) -> str:
-    """What is wrong with a result, for the model; empty when nothing is, or the tool declares no output."""
+    """Says what is wrong with a result, for the model; empty when nothing is, or the tool declares no output."""
     if tool.output is None:
         return ""
     problems = tool.output.check(declared_value(result))

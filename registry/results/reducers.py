@@ -1,4 +1,4 @@
-"""Reducers: what shortens the results of one tool for the model, after it ran and before anything is cut (E21)."""
+"""Reducers shorten the results of one tool for the model, after it ran and before anything is cut (E21)."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ class Registration:
     reducer: Reducer
 
     def unregister(self) -> None:
-        """Take out this very entry; a later one under the same name stays (N16). Again, it does nothing."""
+        """Removes this very entry; a later one under the same name stays (N16). Again, it does nothing."""
         self.registry.forget(self)
 
 
@@ -48,7 +48,7 @@ class ReducerRegistry:
         self._entries: dict[str, Registration] = {}
 
     def register(self, tool: str, reducer: Reducer) -> Registration:
-        """Enter the reducer of `tool`. Raises `RegistrationError` for a second one, and for what is no function."""
+        """Adds the reducer of `tool`. Raises `RegistrationError` for a second one, and for what is no function."""
         if not is_tool_name(tool):
             raise _refuse(tool, f"`{tool}` is no tool's name")
         if tool in self._entries:
@@ -58,22 +58,22 @@ class ReducerRegistry:
         return self._entries[tool]
 
     def forget(self, entry: Registration) -> None:
-        """Take out `entry` if it is still the one under its name."""
+        """Removes `entry` if it is still the one under its name."""
         if self._entries.get(entry.tool) is entry:
             del self._entries[entry.tool]
 
     def get(self, tool: str) -> Reducer | None:
-        """The reducer of the tool of exactly this name."""
+        """Returns the reducer of the tool of exactly this name, or None."""
         entry = self._entries.get(tool)
         return None if entry is None else entry.reducer
 
     def snapshot(self) -> Mapping[str, Reducer]:
-        """What is registered now, by name; it does not change any more."""
+        """Returns what is registered now, by name; the mapping does not change any more."""
         return MappingProxyType({name: entry.reducer for name, entry in self._entries.items()})
 
 
 def reduce_result(reducer: Reducer | None, result: Result, given: ReducerInput) -> Result:
-    """`result` with the text that the reducer makes of it; what fails or answers otherwise changes nothing. Total."""
+    """Returns `result` with the text that the reducer makes of it; one that fails changes nothing. Never raises."""
     if reducer is None:
         return result
     try:
@@ -92,7 +92,7 @@ def reduce_result(reducer: Reducer | None, result: Result, given: ReducerInput) 
 
 
 def named_reducer(name: str) -> Reducer:
-    """What the manifest means by `name`: a built-in reducer, or `module:function`. Raises `ConfigError`."""
+    """Returns the reducer that the manifest calls `name`, built in or `module:function`. Raises `ConfigError`."""
     if name in BUILT_IN:
         return BUILT_IN[name]
     if ":" not in name:

@@ -62,7 +62,7 @@ Result: TypeAlias = ToolResult | ToolFailure
 
 @dataclass(frozen=True)
 class ReducerInput:
-    """What a reducer is given beside the result."""
+    """The second argument of a reducer, beside the result."""
 
     args: Mapping[str, Any]
     """The call's arguments."""

@@ -1,4 +1,4 @@
-"""Text from outside, put between fences that it cannot close, and marked where it asks for actions (E49)."""
+"""Puts text from outside between fences that it cannot close, and marks it where it asks for actions (E49)."""
 
 import hashlib
 import re
@@ -31,7 +31,7 @@ def asks_for_actions(text: str) -> bool:
 
 
 def few_marks(text: str) -> str:
-    """`text` with at most `COMBINING_MARKS` marks on each letter: to normalise a long run of them takes its square."""
+    """Cuts runs of marks to `COMBINING_MARKS` a letter: to normalise a long run of them takes its square."""
     kept, run = [], 0
     for char in text:
         run = run + 1 if unicodedata.combining(char) else 0
@@ -41,7 +41,7 @@ def few_marks(text: str) -> str:
 
 
 def fence_text(text: str, tool: str) -> str:
-    """`text` of `tool` as the model reads it: all of it, between two lines that `text` does not hold.
+    """Puts the whole `text` of `tool` between two lines that it does not hold, for the model.
 
     The same text has the same fences in every process. Longer than `text` by less than 500 characters.
     """

@@ -1,4 +1,4 @@
-"""Which updates of a tool's result count: names that it declares, of values that fit. Pure."""
+"""Checks the updates of a tool's result: names that it declares, of values that fit. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -16,11 +16,14 @@ from signoff.registry.tool import Tool
 
 
 class AcceptedUpdates(NamedTuple):
-    """What may be applied; `ignored` are names that nobody declared, `problem` is why nothing may be, or empty."""
+    """The updates of a result after the check."""
 
     updates: Updates = NO_UPDATES
+    """What may be applied."""
     ignored: tuple[str, ...] = ()
+    """Names that nobody declared."""
     problem: str = ""
+    """Why nothing may be applied; empty where something may."""
 
 
 def accept_updates(
@@ -31,7 +34,7 @@ def accept_updates(
     data: Mapping[str, Any],
     context: Mapping[str, Any],
 ) -> AcceptedUpdates:
-    """What counts of the `data` and `context` that a call in `ctx` wishes to change; both are plain JSON. Pure.
+    """Checks the `data` and `context`, plain JSON, that a call in `ctx` wishes to change. Pure.
 
     Names count that the tool declares in `updates`: of data those that a step of its actor collects, of the context
     those of the manifest. One value that does not fit lets all of them fail. Messages repeat no value.
@@ -47,7 +50,7 @@ def accept_updates(
 
 
 def check_updates(tools: Iterable[Tool], scopes: Iterable[ActorScopes], fields: ContextFields) -> None:
-    """Raise `ConfigError` where one of `tools` would update what no step of any actor collects and nobody declares."""
+    """Raises `ConfigError` where one of `tools` would update what no step of any actor collects and nobody declares."""
     known = {*fields.schemas, *(name for each in scopes for name in each.collected)}
     for tool, name in ((each, name) for each in tools for name in each.updates):
         if name not in known:

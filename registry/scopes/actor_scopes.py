@@ -1,6 +1,6 @@
-"""Where one actor may stand, with the tools that are its own there, and whose policies count for them."""
+"""The positions of one actor, the tools that are its own there, and whose policies count for them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -15,33 +15,39 @@ from signoff.registry.tool import Tool
 
 
 class ScopedTool(NamedTuple):
-    """A tool that is an actor's own, or stands over others of its name: those, and why they need not be obeyed."""
+    """A tool that is an actor's own, or stands over others of its name."""
 
     tool: Tool
+    """The tool."""
     over: tuple[Tool, ...] = ()
+    """The tools that it shadows."""
     loosens: str = ""
+    """Why it need not obey them; empty where it does."""
 
     @property
     def obeys(self) -> tuple[Tool, ...]:
-        """Those whose policies count for it as well."""
+        """The tools whose policies count for it as well."""
         return () if self.loosens else self.over
 
 
 @dataclass(frozen=True)
 class ActorScopes:
-    """Where one actor may stand, by route and step; ("", "") is outside of all routes.
-
-    `placed` are the tools beside those of the registry, by their activity. `schemas` are those of collected data
-    and of the context; `collected` are the names of the data that steps bring.
-    """
+    """All positions of one actor."""
 
     actor: str
+    """The actor's name."""
     positions: Mapping[tuple[str, str], Position]
+    """The positions by route and step; ("", "") is outside of all routes."""
     placed: Mapping[str, ScopedTool] = field(default_factory=dict)
+    """The tools beside those of the registry, by their activity."""
     schemas: Mapping[str, CompiledSchema] = field(default_factory=dict)
+    """The schemas of collected data and of the context, by name."""
     fields: frozenset[str] = frozenset()
+    """The names of the context's fields."""
     collected: frozenset[str] = frozenset()
+    """The names of the data that steps collect."""
     routed: bool = False
+    """Whether the actor has routes."""
 
     @property
     def layered(self) -> bool:
@@ -49,16 +55,16 @@ class ActorScopes:
         return self.routed or bool(self.placed)
 
     def position(self, route: str, step: str) -> Position | None:
-        """The position of this name; for an actor without routes always the one it has."""
+        """Returns the position of this name; for an actor without routes always the one it has."""
         return self.positions.get((route, step) if self.routed else ("", ""))
 
     @cached_property
     def over(self) -> Mapping[str, tuple[Tool, ...]]:
-        """The tools that count, beside itself, where one of `placed` is judged; by its activity."""
+        """The tools whose policies count where one of `placed` is judged, by its activity."""
         return {activity: each.obeys for activity, each in self.placed.items() if each.obeys}
 
     def check(self, route: str, step: str, transient: tuple[str, ...]) -> None:
-        """Raise `ConfigError` for a position or a tool of the turn's own that this actor does not have."""
+        """Raises `ConfigError` for a position or a tool of the turn's own that this actor does not have."""
         position = self.position(route, step)
         if position is None:
             known = ", ".join(f"`{each}/{inner}`" if inner else f"`{each}`" for each, inner in self.positions if each)
@@ -73,7 +79,7 @@ class ActorScopes:
                 raise ConfigError(message, actor=self.actor, field="transient", value=name)
 
     def have(self, extra: Mapping[str, Any]) -> frozenset[str]:
-        """The data fields that are there: not null, and valid where a step collects them with a schema."""
+        """Returns the data fields that are there: not null, and valid where a step collects them with a schema."""
         data = extra.get("data")
         given = {
             # Declared fields of the context go before: what was collected under such a name cannot stand in for one.
@@ -88,7 +94,7 @@ class ActorScopes:
 
 
 def policy_over(placed: ScopedTool, own: Mapping[str, CompiledPolicy], approvers: Sequence[str]) -> CompiledPolicy:
-    """The policy of a tool with those of all that it shadows, unless it says why not. `own` are they by activity.
+    """Stacks the policy of a tool over those of all that it shadows, unless it says why not. `own` is by activity.
 
     Raises `ConfigError` where nobody can say which of them is the stricter.
     """
@@ -105,25 +111,6 @@ def policy_over(placed: ScopedTool, own: Mapping[str, CompiledPolicy], approvers
             value=tool.name,
         )
     return stacked(nearest, below, approvers)
-
-
-def dropped_gate(tool: Tool, over: Iterable[Tool]) -> str:
-    """The first gate of a tool of `over` that `tool` would stand there without; "" where it has them all.
-
-    Functions are the same or not: what another one says cannot be compared. Hours may only be fewer of the same.
-    """
-    for each in over:
-        if each.available is not None and tool.available != each.available:
-            return "available"
-        if each.check_permissions is not None and tool.check_permissions != each.check_permissions:
-            return "check_permissions"
-        # Windows are compared as they are written: two that mean the same are refused, none that is wider gets through.
-        if each.hours and not (tool.hours and set(tool.hours) <= set(each.hours)):
-            return "hours"
-        # Another limit need not be a looser one, but counts by user, session and tenant have no common order.
-        if each.usage_limit is not None and tool.usage_limit != each.usage_limit:
-            return "usage_limit"
-    return ""
 
 
 def _fits(tool: Tool) -> Callable[[Mapping[str, Any]], bool]:

@@ -1,4 +1,4 @@
-"""What a name means where an actor stands: nearest wins, and one answer says which tool, and why no other (X03).
+"""Resolves a name where an actor stands: the nearest layer wins, and the trace says why no other did (X03).
 
 The order is transient > step inline > step reference > route > agent > registry. The nearest layer that names a tool
 owns the name: while it keeps the tool back, nothing behind it comes forward, so that waiting never loosens anything.
@@ -24,32 +24,39 @@ _NOT_NAMED: Final = "does not name it"
 
 @dataclass(frozen=True)
 class LayerTrace:
-    """One layer's part in a resolution: whether its tool won, lost to a nearer one, or is not to be had there."""
+    """One layer's part in a resolution."""
 
     layer: LayerName
+    """The layer."""
     where: str
+    """The layer in words."""
     outcome: LayerOutcome
+    """Whether its tool won, lost to a nearer one, or is not there."""
     why: str
+    """Why."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """The tools that one layer names, in declared order.
-
-    `closed` is why none of them is seen here, `waits` are data fields they wait for. `later` are the steps from which
-    names are seen, by name; `missing` optional references that nothing answers to.
-    """
+    """The tools that one layer names."""
 
     name: LayerName
+    """The layer."""
     where: str
+    """The layer in words."""
     tools: Mapping[str, Tool] = field(default_factory=dict, repr=False)
+    """The tools by name, in declared order."""
     closed: str = ""
+    """Why none of them is seen here; empty where they are."""
     waits: tuple[str, ...] = ()
+    """Data fields that they wait for."""
     later: Mapping[str, str] = field(default_factory=dict)
+    """The step from which a name is seen, by name."""
     missing: tuple[str, ...] = ()
+    """Optional references that nothing answers to."""
 
     def kept_back(self, name: str, tool: Tool, have: frozenset[str]) -> str:
-        """Why its tool of this name is not seen; "" when it is. What the framework brings is seen everywhere."""
+        """Returns why its tool of this name is not seen; "" when it is. The framework's own are seen everywhere."""
         if self.closed and not tool.always_include:
             return self.closed
         lacking = [each for each in self.waits if each not in have]
@@ -63,17 +70,23 @@ class ToolFilter:
     """The `tool_filter` of a step or route."""
 
     where: str
+    """The step or route in words."""
     filter: CompiledFilter
+    """The compiled expression."""
 
 
 @dataclass(frozen=True)
 class ResolutionContext:
-    """What a resolution hangs on beside the position: the data fields that are there, and the turn's own tools."""
+    """The facts of a turn that a resolution needs beside the position."""
 
     have: frozenset[str] = frozenset()
+    """The data fields that are there."""
     transient: tuple[str, ...] = ()
+    """The names that the turn's own layer brings forward."""
     actor: Mapping[str, Any] = field(default_factory=dict)
+    """The actor as filters see it."""
     ctx: Mapping[str, Any] = field(default_factory=dict)
+    """The context as filters see it."""
 
 
 NO_RESOLUTION_CONTEXT: Final = ResolutionContext()
@@ -81,24 +94,27 @@ NO_RESOLUTION_CONTEXT: Final = ResolutionContext()
 
 @dataclass(frozen=True)
 class Position:
-    """Where an actor stands: its layers, nearest first, without the transient one.
-
-    `transient` are the tools that names stand for in a turn's own layer where that differs from the registry; None:
-    the name may not shadow what is there.
-    `selects` are functions that choose once more, asked by whoever may wait for them.
-    """
+    """One position of an actor: a route and a step, and the layers of tools there."""
 
     actor: str
+    """The actor's name."""
     route: str
+    """The route; empty outside of all."""
     step: str
+    """The step; empty where the route has not come to one."""
     registry: ToolRegistry = field(repr=False)
+    """The registry of the catalog."""
     layers: tuple[Layer, ...] = ()
+    """The layers, nearest first, without the transient one."""
     filters: tuple[ToolFilter, ...] = ()
+    """The filters of step and route."""
     selects: tuple[Select, ...] = field(default=(), repr=False, compare=False)
+    """Hooks that choose once more, asked by whoever may wait for them."""
     transient: Mapping[str, Tool | None] = field(default_factory=dict)
+    """The tools of names in a turn's own layer where they differ from the registry's; None: it may not shadow."""
 
     def resolve(self, name: str, moment: ResolutionContext, filtered: dict[str, str] | None = None) -> "Resolution":
-        """The tool that `name` means here and now, whether it is seen, and the trace.
+        """Resolves `name`: its tool, whether it is seen, and the trace.
 
         `filtered` keeps what the filters say, by activity: of this position at this moment, and no other.
         """
@@ -114,7 +130,7 @@ class Position:
         return Resolution(name, layers, len(layers), None, "no layer names it")
 
     def names(self, moment: ResolutionContext, listed: tuple[str, ...] | None) -> Iterator[str]:
-        """Every name that may be seen here, once, nearest first; `listed` orders the registry's own (N23)."""
+        """Yields every name that may be seen here, once, nearest first; `listed` orders the registry's own (N23)."""
         layers = (_transient(self, moment), *self.layers[:-1]) if moment.transient else self.layers[:-1]
         told: set[str] = set()
         for names in (*(layer.tools for layer in layers), self.registry.list() if listed is None else listed):
@@ -141,13 +157,18 @@ class Position:
 
 @dataclass(frozen=True)
 class Resolution:
-    """What a name means: `tool` is None where no layer names it; `why` is why it is not seen, "" when it is."""
+    """The resolution of one name."""
 
     name: str
+    """The name."""
     layers: tuple[Layer, ...] = field(repr=False)
+    """The layers that were looked through, nearest first."""
     at: int
+    """The index of the layer that owns the name; their number where none does."""
     tool: Tool | None
+    """The tool; None where no layer names it."""
     why: str = ""
+    """Why it is not seen; empty when it is."""
 
     @property
     def seen(self) -> Tool | None:
@@ -198,7 +219,7 @@ class RegistryTools(Mapping[str, Tool]):
 
 
 def home(tool: Tool) -> tuple[str, str, str]:
-    """The actor, route and step of which a tool is the own; all empty for one of the registry."""
+    """Returns the actor, route and step whose own a tool is; all empty for one of the registry."""
     actor, route, step = (*(part for part in tool.place.split(".") if part != TURN), "", "", "")[:3]
     return actor, route, step
 

@@ -1,4 +1,4 @@
-"""Routes and steps: where in a conversation an actor stands, and which tools it has there (F05, F06)."""
+"""Routes and steps of an actor, and the tools that it has there (F05, F06)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,17 +13,16 @@ Shadowing: TypeAlias = Literal["allow", "warn", "forbid"]
 
 @dataclass(frozen=True, kw_only=True)
 class ToolUse:
-    """One tool of an actor, route or step, with more to say than its name or itself.
-
-    `tool` is a name (a reference: resolved in the registry, then the route, then the actor) or a tool of one's own.
-    `optional`: a reference that nothing answers to is left out (F28). `min_step`: seen from that step on (F11).
-    `loosens` is the reason why what it shadows need not be obeyed (X03); for a reviewer to read.
-    """
+    """One entry in the tools of an actor, route or step."""
 
     tool: str | Tool
+    """A name, resolved in the registry, then the route, then the actor; or a tool of one's own."""
     optional: bool = False
+    """Whether a name that nothing answers to is left out (F28)."""
     min_step: str = ""
+    """The step of the route from which it is seen (F11)."""
     loosens: str = ""
+    """Why the tools that it shadows need not be obeyed (X03); for a reviewer to read."""
 
     @property
     def name(self) -> str:
@@ -37,31 +36,30 @@ ListedTool: TypeAlias = str | Tool | ToolUse
 
 @dataclass(frozen=True, kw_only=True)
 class Level:
-    """What a route and a step have in common.
-
-    Its tools come before those of the level around it; with `mode` `only` there are no others.
-    `tool_filter` is CEL over `tool`, `actor` and `ctx`: what it is not exactly true of is not seen here (F12).
-    `select` chooses once more, by a function, for each completion; where it fails, nothing is seen.
-    """
+    """The common fields of a route and a step."""
 
     name: str
+    """The name."""
     description: str = ""
+    """For people."""
     tools: tuple[ListedTool, ...] = ()
+    """Its tools; they come before those of the level around it."""
     mode: LayerMode = "inherit"
+    """With `only` there are no other tools."""
     tool_filter: str = ""
+    """CEL over `tool`, `actor` and `ctx`: a tool of which it is not exactly true is not seen here (F12)."""
     select: Select | None = field(default=None, repr=False, compare=False)
+    """Chooses once more, for each completion; where it fails, nothing is seen."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step(Level):
-    """One step of a route.
-
-    `requires` are data fields that must be there before the step's own tools are seen; `collect` are those that it is
-    to bring, each with its JSON Schema or None. They are read from `data` in the context of the turn.
-    """
+    """One step of a route. Data fields are read from `data` in the context of the turn."""
 
     requires: tuple[str, ...] = ()
+    """Data fields that must be there before the step's own tools are seen."""
     collect: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    """Data fields that the step is to bring, each with its JSON Schema or None."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +67,9 @@ class Route(Level):
     """One course a conversation may take, with its steps in order."""
 
     steps: tuple[Step, ...] = ()
+    """Its steps, in order."""
 
 
 def tool_uses(listed: tuple[ListedTool, ...]) -> tuple[ToolUse, ...]:
-    """`listed` in one form."""
+    """Returns each of `listed` as a `ToolUse`."""
     return tuple(each if isinstance(each, ToolUse) else ToolUse(tool=each) for each in listed)

@@ -1,4 +1,4 @@
-"""An actor's tools, routes and steps brought into layers, once: every mistake in them is found here, at build."""
+"""Builds the layers of an actor from its tools, routes and steps; finds every mistake in them at build."""
 
 import dataclasses
 import logging
@@ -15,11 +15,12 @@ from signoff.registry.actor import Actor
 from signoff.registry.cel_context import ContextFields
 from signoff.registry.hooks import SELECT, Select
 from signoff.registry.registry import ToolRegistry
-from signoff.registry.scopes.actor_scopes import ActorScopes, ScopedTool, dropped_gate
+from signoff.registry.scopes.actor_scopes import ActorScopes, ScopedTool
 from signoff.registry.scopes.position import TURN, Layer, LayerName, Position, RegistryTools, ToolFilter
 from signoff.registry.scopes.route import ListedTool, Route, Step, ToolUse, tool_uses
 from signoff.registry.tool import Tool
 from signoff.registry.tool_checks import check_declaration, is_placeholder
+from signoff.registry.tool_fields import dropped_gate
 
 logger = logging.getLogger("signoff.registry")
 
@@ -29,7 +30,7 @@ _RESERVED: Final = (RESPOND, READ_REST)
 
 
 def build_scopes(actor: Actor, registry: ToolRegistry, fields: ContextFields) -> ActorScopes:
-    """The layers of one actor. Raises `ConfigError` that names the actor, the place and the remedy."""
+    """Builds the scopes of one actor. Raises `ConfigError` that names the actor, the place and the remedy."""
     return _Build(actor, registry, fields).scopes()
 
 
@@ -270,7 +271,7 @@ class _Build:
         return Position(self._actor.name, route, step, self._registry, layers, filters, chosen, turn)
 
     def _of_turn(self, name: str, layers: Sequence[Layer], nearest: Tool, place: str) -> Tool | None:
-        """What a turn's own layer may bring forward by this name, though tools of the actor's own have it too."""
+        """Returns the tool that a turn's own layer may bring forward over the actor's own of this name, if any."""
         registered = self._registry.resolve(name)
         if registered is None:
             return nearest

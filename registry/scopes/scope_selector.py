@@ -1,4 +1,4 @@
-"""Which tools belong to one scope of a catalog, for displays (F31): of a route, of a step, of an actor, of nobody."""
+"""Selects the tools of one scope of a catalog for displays (F31): a route's, a step's, an actor's, the registry's."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -20,7 +20,7 @@ SCOPES: Final[Mapping[str, tuple[LayerName, ...]]] = {
 
 
 def tools_in_scope(catalog: Catalog, scope: str, *, actor: str = "", route: str = "", step: str = "") -> frozenset[str]:
-    """The activities of the tools that a scope names, of one actor, route or step, or of all where none is given.
+    """Returns the activities of the tools of a scope, of one actor, route or step, or of all where none is given.
 
     What a layer names counts, whether or not it is seen from there. Raises `ConfigError` for an unknown scope, route or
     step, `NotFound` for an unknown actor.

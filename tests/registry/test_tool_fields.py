@@ -16,7 +16,7 @@ from signoff.registry.hooks import Hook
 from signoff.registry.manifest.tool_section import tool_section, tool_table
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.tool import Tool, ToolOptions
-from signoff.registry.tool_fields import DEFINITION, IN_CODE, FieldSpec, Names, tool_fields
+from signoff.registry.tool_fields import DEFINITION, IN_CODE, FieldSpec, Names, dropped_gate, tool_fields
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(strict=True, extra="forbid", use_attribute_docstrings=True))
@@ -30,6 +30,8 @@ class WiderTool(Tool):
     """
     smells: Annotated[Names, FieldSpec(aliases=("odours",))] = ()
     """What it smells of."""
+    locked: Annotated[bool, FieldSpec(shadow="same")] = False
+    """Whether it is locked."""
     secretive: Annotated[bool, FieldSpec(hashed="no", key=IN_CODE)] = False
     """Whether it tells nobody."""
 
@@ -86,6 +88,23 @@ def test_a_field_of_another_type_is_refused_where_the_tool_is_declared(fields: d
     assert refused.value.message.startswith(f"tool `book_flight` {words}")
     assert f"{Path(__file__).name}:" in refused.value.message
     assert refused.value.context["field"] == next(iter(fields))
+
+
+def test_a_field_that_is_a_gate_may_not_be_dropped_by_a_shadow() -> None:
+    """A tool that takes the name of another keeps each field that is declared as a gate."""
+    locked = wider(locked=True)
+    assert dropped_gate(wider(colour="blue"), [wider(), locked]) == "locked"
+    assert dropped_gate(locked, [wider(), locked]) == dropped_gate(locked, [wider()]) == ""
+
+
+def test_a_field_without_its_name_is_refused() -> None:
+    """In words, also where nothing is given that could be the tool's name."""
+    with pytest.raises(RegistrationError, match="a tool takes its fields by name, such as `Tool"):
+        Tool("book_flight")  # type: ignore[call-arg, misc]
+    with pytest.raises(RegistrationError, match="a tool has no field `nam`; did you mean `name`"):
+        Tool(nam="book_flight")  # type: ignore[call-arg]
+    with pytest.raises(RegistrationError, match="tool `book_flight` is declared without `handler`"):
+        Tool(name="book_flight", description="Book.", input_schema=SCHEMA, scope="generalist")  # type: ignore[call-arg]
 
 
 def test_a_list_is_kept_as_a_tuple() -> None:
