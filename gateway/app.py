@@ -1,6 +1,7 @@
 """The gateway: the HTTP API, and the inbox."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Final
 
 from fastapi import FastAPI, Request
@@ -8,13 +9,15 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
+from starlette.types import Lifespan, Scope
+from temporalio.client import Client
 
 from signoff import policypool
 from signoff.channels.inbound.receiver import Intake
 from signoff.contracts.errors import SignoffError
 from signoff.contracts.responses import Fault
 from signoff.contracts.version import VERSION
+from signoff.engine.turn_client import Signoff
 from signoff.gateway.api import approvals, audit, description, freezes, grants, health, previews, sessions, tools, turns
 from signoff.gateway.api.health import Readiness
 from signoff.gateway.auth.authenticator import Authenticator
@@ -31,8 +34,8 @@ from signoff.gateway.error_middleware import Failing
 from signoff.gateway.errors import BadRequest, fault_of, sentence, status_of
 from signoff.gateway.live import Live
 from signoff.gateway.middleware import Guard
+from signoff.gateway.pages import api_docs, batch, edit, inbox, link, session_list, sign_in, site
 from signoff.gateway.pages import audit as record_pages
-from signoff.gateway.pages import batch, edit, inbox, link, session_list, sign_in, site
 from signoff.gateway.pages import freezes as freeze_pages
 from signoff.gateway.pages import grants as grant_pages
 from signoff.gateway.pages import sessions as session_pages
@@ -42,8 +45,14 @@ from signoff.gateway.pages.dependencies import Site
 from signoff.gateway.pages.renderer import STATIC, PageRenderer
 from signoff.gateway.pages.sign_in import to_login
 from signoff.gateway.pages.visitor import Visitors, language_for
+from signoff.gateway.runtime import gateway_signer, gateway_tasks
 from signoff.gateway.vendors import routes as vendor_routes
-from signoff.settings import login_roles, require_ready
+from signoff.registry.installation import people_of, provider_of_secrets
+from signoff.registry.manifest.loader import load_manifest
+from signoff.settings import Settings, load_settings, login_roles, require_ready
+from signoff.store.installed_store import working_store
+from signoff.store.refusal_counts import RefusalKind
+from signoff.temporal.embedded_server import connect
 
 ROUTERS: Final = (
     turns.router,
@@ -70,6 +79,7 @@ ROUTERS: Final = (
     site.router,
     sign_in.router,
     link.router,
+    api_docs.router,
 )
 """Every route of a gateway: the API's, what vendors bring, and the pages."""
 CHANNELS: Final = "/channels/"
@@ -79,16 +89,50 @@ _DESCRIPTION: Final = (
 )
 
 
+def create_app(settings: Settings | None = None, *, temporal: Client | None = None) -> FastAPI:
+    """Makes the gateway of an installation as an application for any ASGI server.
+
+    `settings` are those of the environment and `signoff.toml` if left out; `temporal` is a client of the server, with
+    Signoff's data converter, else one as `TEMPORAL_*` says. Manifest, store, keys and channels are opened as the
+    application starts, which raises `ConfigError`, `ServerUnavailable` or `StoreUnavailable`, and closed as it ends.
+
+    How many connections there may be, and how slow each, is that server's matter; `signoff gateway` bounds both.
+    """
+    settings = settings or load_settings()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        policypool.install()
+        catalog = load_manifest(settings.manifest)
+        # After the manifest, which says where modules are.
+        people, secrets = people_of(settings, catalog), provider_of_secrets(settings)
+        turns = Signoff(temporal or await connect(), task_queue=settings.task_queue)
+        async with working_store(settings) as store:
+            signer = await gateway_signer(settings, people, store)
+            deps = knowing_logins(GatewayDeps(turns, catalog, people, store, settings, signer=signer, secrets=secrets))
+            async with gateway_tasks(deps, people) as intake:
+                _hold(app, deps, intake)
+                try:
+                    yield
+                finally:
+                    app.state.live.close()
+
+    return _application(settings, lifespan)
+
+
 def build_app(deps: GatewayDeps, intake: Intake | None = None) -> FastAPI:
-    """Makes the gateway as an ASGI application; `serve` runs it. `intake` takes what channels are brought.
+    """Makes the gateway over what is open already; `serve` runs it. `intake` takes what channels are brought.
 
     Raises `ConfigError` for a production profile without people or keys, for half a sign-in provider, and for a route
     that does not say who may use it.
     """
-    policypool.install()
-    deps = knowing_logins(deps)
-    has_people = any(person.active for person in deps.people.all()) or bool(login_roles(deps.settings))
-    require_ready(deps.settings, people=has_people, signing_keys=deps.signer is not None)
+    app = _application(deps.settings)
+    _hold(app, knowing_logins(deps), intake)
+    return app
+
+
+def _application(settings: Settings, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
+    """The routes and what stands around them; all that they need is read from `app.state` as requests come."""
     app = FastAPI(
         title="Signoff",
         version=VERSION,
@@ -96,13 +140,8 @@ def build_app(deps: GatewayDeps, intake: Intake | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        lifespan=lifespan,
     )
-    logins, live, visitors = Logins(deps), Live(), Visitors(deps)
-    authenticator, renderer = Authenticator(deps, logins), PageRenderer(deps, visitors)
-    app.state.deps, app.state.live, app.state.intake = deps, live, intake
-    app.state.site = Site(deps, visitors, renderer, live, SignIn(deps, visitors, logins))
-    app.state.authenticator, app.state.readiness = authenticator, Readiness(deps)
-    app.state.streams = Streams(authenticator, deps.clock)
     for router in ROUTERS:
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC))
@@ -110,18 +149,40 @@ def build_app(deps: GatewayDeps, intake: Intake | None = None) -> FastAPI:
     app.openapi = lambda: description.describe(app, routes)  # type: ignore[method-assign]
     # Each stands around the ones before it: what is forbidden is refused before anybody is asked for, who is nobody
     # before a body is read, and a body is whole and small before it is parsed.
-    app.add_middleware(BodyLimit, allowed=_body_bytes(routes, intake), refused=deps.store.count_refusal)
-    _answer_errors(app, visitors, renderer, routes)
-    app.add_middleware(Guard, settings=deps.settings)
+    app.add_middleware(BodyLimit, allowed=_body_bytes(app, routes), refused=_counting(app))
+    _answer_errors(app, routes)
+    app.add_middleware(Guard, settings=settings)
     return app
 
 
-def _body_bytes(routes: RouteTable, intake: Intake | None) -> Callable[[Scope], int | None]:
+def _hold(app: FastAPI, deps: GatewayDeps, intake: Intake | None) -> None:
+    """Gives the application what its routes need. Raises `ConfigError` as `build_app`."""
+    policypool.install()
+    has_people = any(person.active for person in deps.people.all()) or bool(login_roles(deps.settings))
+    require_ready(deps.settings, people=has_people, signing_keys=deps.signer is not None)
+    logins, live, visitors = Logins(deps), Live(), Visitors(deps)
+    authenticator = Authenticator(deps, logins)
+    app.state.deps, app.state.live, app.state.intake = deps, live, intake
+    app.state.site = Site(deps, visitors, PageRenderer(deps, visitors), live, SignIn(deps, visitors, logins))
+    app.state.authenticator, app.state.readiness = authenticator, Readiness(deps)
+    app.state.streams = Streams(authenticator, deps.clock)
+
+
+def _counting(app: FastAPI) -> Callable[[RefusalKind], None]:
+    def count(kind: RefusalKind) -> None:
+        deps: GatewayDeps = app.state.deps
+        deps.store.count_refusal(kind)
+
+    return count
+
+
+def _body_bytes(app: FastAPI, routes: RouteTable) -> Callable[[Scope], int | None]:
     """How many bytes a request may bring; None where no route takes it."""
 
     def allowed(scope: Scope) -> int | None:
         access = routes.access(scope)
         if isinstance(access, VendorAccess):
+            intake: Intake | None = app.state.intake
             return None if intake is None else intake.room(scope["path"].removeprefix(CHANNELS))
         if access is None:
             # Another method would be answered there, which is said without a body.
@@ -131,12 +192,12 @@ def _body_bytes(routes: RouteTable, intake: Intake | None) -> Callable[[Scope], 
     return allowed
 
 
-def _answer_errors(app: FastAPI, visitors: Visitors, renderer: PageRenderer, routes: RouteTable) -> None:
+def _answer_errors(app: FastAPI, routes: RouteTable) -> None:
     async def answer(request: Request, fault: Fault, status: int) -> Response:
         if _wants_json(request.url.path):
             headers = {"www-authenticate": "Bearer"} if status == 401 else {}
             return JSONResponse(fault.model_dump(), status_code=status, headers=headers)
-        return await _error_page(request, fault, status, visitors, renderer)
+        return await _error_page(request, fault, status)
 
     @app.exception_handler(SignoffError)
     async def ours(request: Request, error: SignoffError) -> Response:
@@ -160,14 +221,13 @@ def _answer_errors(app: FastAPI, visitors: Visitors, renderer: PageRenderer, rou
     app.add_middleware(Failing, answer=answer)
 
 
-async def _error_page(
-    request: Request, fault: Fault, status: int, visitors: Visitors, renderer: PageRenderer
-) -> Response:
+async def _error_page(request: Request, fault: Fault, status: int) -> Response:
+    pages: Site = request.app.state.site
     try:
-        visitor = await visitors.visitor(request)
+        visitor = await pages.visitors.visitor(request)
     except SignoffError:
         visitor = None
-    return renderer.page(
+    return pages.renderer.page(
         "error.html", visitor, status=status, fault=fault, status_code=status, spoken=language_for(request, "")
     )
 

@@ -25,7 +25,6 @@ from signoff.audit.retention import Retired, retire
 from signoff.audit.stream_report import Line, Telling, find_stream, tell
 from signoff.audit.verifier import Report, verify, verify_stream, with_heads
 from signoff.cli.local.installation import account, reach_server
-from signoff.cli.local.stores import working_store
 from signoff.cli.terminal.options import Address, AsJson, Url
 from signoff.cli.terminal.output import Output, run
 from signoff.client.address import find_token, read_running
@@ -37,6 +36,7 @@ from signoff.contracts.ids import TurnKey
 from signoff.keys.key_files import read_private, read_public
 from signoff.keys.signatures import Signer, Verifier
 from signoff.settings import load_settings
+from signoff.store.installed_store import working_store
 from signoff.store.store import Store
 
 app = typer.Typer(help="The record of what happened.", no_args_is_help=True, rich_markup_mode=None)

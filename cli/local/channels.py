@@ -18,7 +18,6 @@ from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.channel_loader import Problem, open_channels
 from signoff.channels.envelopes import Finding, Notice
 from signoff.cli.local.installation import Workplace, account, find_workplace
-from signoff.cli.local.stores import working_store
 from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean
@@ -31,6 +30,7 @@ from signoff.contracts.frozen_model import Shape
 from signoff.contracts.person import Person, Principal
 from signoff.formats.nearest_name import did_you_mean, shown
 from signoff.store.delivery_queue import KEY, delivery_token
+from signoff.store.installed_store import working_store
 from signoff.store.store import Store
 
 PATIENCE: Final = 30.0

@@ -15,7 +15,6 @@ from signoff.activities.models.drivers import SCRIPTED
 from signoff.approvals.argument_rows import plural
 from signoff.cli.local.gateway import running_gateway
 from signoff.cli.local.installation import Workplace, find_workplace, server_is_configured, write_running
-from signoff.cli.local.stores import make_state_dir, working_store
 from signoff.cli.local.tools import inventory_table
 from signoff.cli.local.worker import running_worker
 from signoff.cli.terminal.log_setup import logged_to
@@ -29,6 +28,7 @@ from signoff.engine.turn_client import Signoff
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.inventory import inventory
 from signoff.settings import Settings
+from signoff.store.installed_store import make_state_dir, working_store
 from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, connect, ensure_search_attributes, run_server

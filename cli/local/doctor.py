@@ -16,7 +16,6 @@ from signoff.audit.log import AuditLog
 from signoff.audit.record import moment_text
 from signoff.cli.local.installation import find_workplace, reach_server
 from signoff.cli.local.store import ONE_ROLE
-from signoff.cli.local.stores import working_store
 from signoff.cli.local.tools import counted
 from signoff.cli.terminal.options import Address, AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
@@ -33,6 +32,7 @@ from signoff.people.directory import declared_people
 from signoff.people.login import OIDC
 from signoff.registry.approver_coverage import check_approver_coverage
 from signoff.settings import Settings, load_settings, login_roles, require_ready
+from signoff.store.installed_store import working_store
 from signoff.store.refusal_counts import refusals_since
 from signoff.temporal.embedded_server import check_server, ensure_search_attributes, find_temporal
 

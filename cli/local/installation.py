@@ -17,11 +17,10 @@ from signoff.contracts.person import Person
 from signoff.contracts.running import Running
 from signoff.engine.turn_client import Signoff
 from signoff.formats.nearest_name import did_you_mean, shown
-from signoff.keys.secrets import SecretProvider, source_of
-from signoff.people.directory import DevelopmentDirectory, Directory, declared_people
-from signoff.people.people_file import FileDirectory
+from signoff.keys.secrets import SecretProvider
+from signoff.people.directory import Directory
 from signoff.registry.catalog import Catalog
-from signoff.registry.import_reference import load_reference
+from signoff.registry.installation import people_of, provider_of_secrets
 from signoff.registry.manifest.loader import load_manifest
 from signoff.settings import Settings, load_settings, login_roles
 from signoff.temporal.embedded_server import connect
@@ -100,25 +99,6 @@ def find_workplace(manifest: Path | None = None, **overrides: Any) -> Workplace:
     catalog = load_manifest(settings.manifest)
     # After the manifest, which says where modules are.
     return Workplace(settings, catalog, people_of(settings, catalog), running, provider_of_secrets(settings))
-
-
-def provider_of_secrets(settings: Settings) -> SecretProvider:
-    """What reads secrets here, also from the source that the settings name. Raises `ConfigError`."""
-    if not settings.secrets:
-        return SecretProvider()
-    try:
-        return SecretProvider(source_of(load_reference(settings.secrets), settings.secrets))
-    except ConfigError as error:
-        raise ConfigError(f"`secrets`: {error.message}", field="secrets", value=settings.secrets) from None
-
-
-def people_of(settings: Settings, catalog: Catalog) -> Directory:
-    """Who may ask and decide: the file named in the settings, else the manifest's people. Raises `ConfigError`.
-
-    The built-in people are added in the development profile only.
-    """
-    declared = declared_people(catalog.people) if settings.people is None else FileDirectory(settings.people)
-    return DevelopmentDirectory(declared) if settings.profile == "development" else declared
 
 
 async def reach_server(running: Running | None, address: str | None = None) -> Client:

@@ -12,7 +12,6 @@ from signoff.approvals.argument_rows import plural
 from signoff.approvals.audit_events import act
 from signoff.audit.log import writing
 from signoff.cli.local.installation import Workplace, account, find_workplace
-from signoff.cli.local.stores import working_store
 from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean
@@ -28,6 +27,7 @@ from signoff.people.vouched_directory import doubt
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.inventory import inventory
 from signoff.settings import login_roles
+from signoff.store.installed_store import working_store
 from signoff.store.vouched_people import VouchedPeople
 
 app = typer.Typer(help="List and check the people of the directory.", no_args_is_help=True, rich_markup_mode=None)

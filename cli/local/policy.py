@@ -18,7 +18,6 @@ from signoff.audit.log import AuditLog
 from signoff.audit.record import moment_text
 from signoff.cli.local.installation import find_workplace, reach_server
 from signoff.cli.local.policy_simulation import NOT_LOOKED_AT, Tried, simulate
-from signoff.cli.local.stores import working_store
 from signoff.cli.local.tools import find_tool, findings, pinned
 from signoff.cli.terminal.inputs import read_duration, read_object
 from signoff.cli.terminal.options import Address, AsJson, Asker, Manifest
@@ -35,6 +34,7 @@ from signoff.registry.cel_context import pinned_cel
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.tool import Tool
 from signoff.settings import load_settings
+from signoff.store.installed_store import working_store
 
 app = typer.Typer(help="Check, test and explain policies.", no_args_is_help=True, rich_markup_mode=None)
 

@@ -8,7 +8,6 @@ import typer
 from signoff.approvals.audit_events import act
 from signoff.audit.log import writing
 from signoff.cli.local.installation import Workplace, account, find_workplace
-from signoff.cli.local.stores import working_store
 from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean, frozen_line
@@ -19,6 +18,7 @@ from signoff.contracts.limits import REASON_CHARS
 from signoff.formats.nearest_name import shown
 from signoff.settings import load_settings
 from signoff.store.freezes import Freezes
+from signoff.store.installed_store import working_store
 from signoff.store.privileges import give_roles, role_statements
 from signoff.store.roles import PROCESS_ROLES, WORKER_KEYS, ProcessRole
 from signoff.store.store import Store

@@ -12,13 +12,13 @@ from rich.text import Text
 from signoff.approvals.audit_events import act
 from signoff.audit.log import writing
 from signoff.cli.local.installation import account, find_workplace
-from signoff.cli.local.stores import working_store
 from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean, span
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import Refused
 from signoff.formats.durations import seconds
+from signoff.store.installed_store import working_store
 from signoff.store.store import Also
 from signoff.store.tokens import SCOPES, Scope, Token, Tokens
 

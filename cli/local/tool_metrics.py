@@ -9,12 +9,12 @@ from rich.table import Table
 from signoff.audit.log import AuditLog
 from signoff.audit.record import moment_text
 from signoff.audit.tool_metrics import ENDINGS, ToolMetrics, tool_metrics
-from signoff.cli.local.stores import working_store
 from signoff.cli.terminal.inputs import read_duration
 from signoff.cli.terminal.options import AsJson
 from signoff.cli.terminal.output import Output, run
 from signoff.contracts.clock import system_clock
 from signoff.settings import load_settings
+from signoff.store.installed_store import working_store
 
 
 def metrics(

@@ -12,7 +12,6 @@ from temporalio.client import Client
 from signoff.activities.capability_backends import built_in_backends
 from signoff.audit.config_snapshots import note_catalog, people_followed
 from signoff.cli.local.installation import Workplace, find_workplace
-from signoff.cli.local.stores import make_state_dir, working_store
 from signoff.cli.local.tools import inventory_table
 from signoff.cli.terminal.log_setup import logged_to
 from signoff.cli.terminal.options import Address, AsJson, Manifest, Model
@@ -22,6 +21,7 @@ from signoff.keys.key_files import FileVerifier
 from signoff.registry.approver_coverage import check_approver_coverage
 from signoff.registry.gates.inventory import inventory
 from signoff.settings import login_roles, require_ready
+from signoff.store.installed_store import make_state_dir, working_store
 from signoff.store.roles import StoreRole
 from signoff.store.store import Store
 from signoff.temporal.embedded_server import check_server

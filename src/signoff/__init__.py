@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from signoff.contracts.errors import StoreUnavailable as StoreUnavailable
     from signoff.contracts.errors import Unavailable as Unavailable
     from signoff.contracts.receipt import Receipt as Receipt
+    from signoff.gateway.app import create_app as create_app
     from signoff.policy.approval_policy import ApprovalPolicy as ApprovalPolicy
     from signoff.registry.actor import Actor as Actor
     from signoff.registry.catalog import Catalog as Catalog
@@ -66,6 +67,7 @@ _MODULES = {
     "ToolFailure": "signoff.registry.results.tool_result",
     "ToolResult": "signoff.registry.results.tool_result",
     "Unavailable": "signoff.contracts.errors",
+    "create_app": "signoff.gateway.app",
     "load_manifest": "signoff.registry.manifest.loader",
     "tool": "signoff.registry.function",
 }

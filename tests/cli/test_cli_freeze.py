@@ -8,11 +8,11 @@ from cli_kit import Cli, assert_one_sentence, waiting_request
 from served_desk import gateway_alone
 
 from signoff.cli.local.installation import find_workplace
-from signoff.cli.local.stores import working_store
 from signoff.contracts.decision import Remember
 from signoff.contracts.grant import Grant, Like
 from signoff.contracts.receipt import Receipt
 from signoff.store.grants import write_grant
+from signoff.store.installed_store import working_store
 from signoff.temporal.embedded_server import ServerHandle
 
 

@@ -9,8 +9,8 @@ import pytest
 from cli_kit import Cli, assert_one_sentence
 from served_desk import MANIFEST
 
-from signoff.cli.local.gateway import gateway_signer
 from signoff.cli.local.installation import find_workplace
+from signoff.gateway.runtime import gateway_signer
 from signoff.keys.key_files import FileVerifier, read_private, read_public
 from signoff.store.store import Store
 
@@ -108,7 +108,7 @@ async def test_development_makes_its_keys_on_the_first_start(keys: Cli, store: S
     place = find_workplace(MANIFEST)
     before = FileVerifier(place.settings.public_keys)
     assert before.key_ids == ()
-    signer = await gateway_signer(place, store)
-    assert (await gateway_signer(place, store)).key_id == signer.key_id
+    signer = await gateway_signer(place.settings, place.people, store)
+    assert (await gateway_signer(place.settings, place.people, store)).key_id == signer.key_id
     assert before.key_ids == (signer.key_id,)
     assert mode(PRIVATE) == 0o600

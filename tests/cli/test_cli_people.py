@@ -8,12 +8,13 @@ from cli_kit import Cli, assert_one_sentence, run_in_thread
 from served_desk import DESK, MANIFEST
 
 from signoff.audit.log import AuditLog
-from signoff.cli.local.installation import account, people_of
+from signoff.cli.local.installation import account
 from signoff.contracts.person import Person
 from signoff.keys.key_files import create_key, read_private
 from signoff.keys.signatures import Signer
 from signoff.people.login import id_of
 from signoff.people.vouched_directory import vouch
+from signoff.registry.installation import people_of
 from signoff.registry.manifest.loader import load_manifest
 from signoff.settings import load_settings
 from signoff.store.store import open_store

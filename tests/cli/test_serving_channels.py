@@ -14,9 +14,9 @@ from temporalio.client import Client
 from signoff.channels.channel_loader import KEY
 from signoff.cli.local.gateway import running_gateway
 from signoff.cli.local.installation import find_workplace
-from signoff.cli.local.stores import make_state_dir, working_store
 from signoff.engine.turn_client import Signoff
 from signoff.store.inbound_queue import Arrivals
+from signoff.store.installed_store import make_state_dir, working_store
 from signoff.temporal.embedded_server import free_port
 from signoff.testing.recording_channel import HEADER
 

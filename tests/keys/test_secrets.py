@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from signoff.cli.local.installation import provider_of_secrets
 from signoff.contracts.errors import ConfigError, SecretMissing, Unavailable
 from signoff.keys import secrets as module
 from signoff.keys.secrets import REMEMBERED, SecretProvider, parts_of
+from signoff.registry.installation import provider_of_secrets
 from signoff.settings import Settings, load_settings
 
 HELD = "held-by-a-vault-41"

@@ -1,0 +1,75 @@
+"""What runs beside a gateway's routes: its keys, channels, checkpoints of the record, and who is followed."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from signoff.audit.config_snapshots import people_followed
+from signoff.channels.base import Channel
+from signoff.channels.channel_loader import open_channels
+from signoff.channels.inbound.receiver import Intake
+from signoff.contracts.clock import system_clock
+from signoff.gateway.auth.oidc import check_secret
+from signoff.gateway.checkpoint_task import checkpoints_kept
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.vendors.channel_tasks import channels_running
+from signoff.keys.key_files import ensure_development_keys, read_private
+from signoff.keys.signatures import Signer
+from signoff.people.directory import Directory
+from signoff.settings import Settings, login_roles, require_ready
+from signoff.store.store import Store
+from signoff.store.tokens import Tokens
+
+_log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def gateway_tasks(deps: GatewayDeps, people: Directory) -> AsyncIterator[Intake | None]:
+    """Runs what belongs to a gateway until the block ends; yields what takes in what channels are brought.
+
+    Checkpoints of the record are signed, and `people`, those for whom no login vouches, are recorded where they change.
+    Channels send,
+    receive and listen; one that lacks something is named in a warning, and the others run. Raises `ConfigError` for a
+    sign-in provider's secret that cannot be read.
+    """
+    await check_secret(deps.settings, deps.secrets)
+    async with (
+        checkpoints_kept(deps.store, deps.signer),
+        people_followed(deps.store, people, "gateway", clock=deps.clock),
+        channels_running(deps, await _channels(deps), deps.catalog.channels.routing) as intake,
+    ):
+        yield intake
+
+
+async def gateway_signer(settings: Settings, people: Directory, store: Store) -> Signer:
+    """Reads the gateway's keys; the development profile makes them on its first start.
+
+    Raises `ConfigError` that names all that a production profile lacks, or for a file that holds no keys.
+    """
+    if settings.profile == "development":
+        return Signer(ensure_development_keys(settings.signing_keys, settings.public_keys, system_clock()))
+    login = settings.oidc_issuer is not None or await _has_tokens(people, store)
+    has_people = any(person.active for person in people.all()) or bool(login_roles(settings))
+    require_ready(settings, people=has_people, signing_keys=settings.signing_keys.exists(), login=login)
+    # Read, never made: workers would refuse what a key signs whose public half nobody gave them.
+    return Signer(read_private(settings.signing_keys))
+
+
+async def _channels(deps: GatewayDeps) -> dict[str, Channel]:
+    """The channels of the manifest that can be made."""
+    declared = deps.catalog.channels.declared.values()
+    opened, problems = await open_channels(
+        declared, deps.store, public_url=deps.settings.public_url, clock=deps.clock, secrets=deps.secrets
+    )
+    for problem in problems:
+        _log.warning("channel `%s` does not run: %s", problem.channel, problem.what)
+    return opened
+
+
+async def _has_tokens(people: Directory, store: Store) -> bool:
+    now = system_clock()
+    for tenant in {person.tenant for person in people.all()}:
+        for token in await Tokens(store).all(tenant):
+            if token.revoked_at is None and now < token.expires_at:
+                return True
+    return False

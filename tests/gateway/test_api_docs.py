@@ -1,0 +1,46 @@
+"""The page that describes the API."""
+
+import re
+
+from gateway_desk import GatewayDesk
+from gateway_login import browser, locked_desk, sign_in, token_of, words
+
+from signoff.gateway.pages.api_docs import FieldRow, operations
+
+
+async def test_every_operation_is_on_the_page(gateway: GatewayDesk) -> None:
+    """With its fields, its scope and its answers, and with nothing from elsewhere and no script of its own."""
+    async with browser(gateway) as page:
+        answer = await page.get("/docs")
+    assert answer.status_code == 200
+    shown = words(answer.text)
+    described = gateway.app.openapi()
+    for path, methods in described["paths"].items():
+        for method in methods:
+            assert f"{method.upper()} {path}" in shown
+    assert "question_hash body" in shown
+    assert "Needs a token with the scope decide" in shown
+    assert "409 Receipt Already decided" in shown
+    sources = re.findall(r'(?:src|href)="([^"]*)"', answer.text)
+    assert all(each.startswith(("/", "#")) for each in sources)
+    assert "<script>" not in answer.text
+
+
+async def test_the_page_is_for_who_may_use_the_api(gateway: GatewayDesk) -> None:
+    """In production whoever shows nothing is led to the sign-in, and who signed in reads it."""
+    locked = locked_desk(gateway)
+    async with browser(locked) as page:
+        assert (await page.get("/docs")).headers["location"] == "/login?next=%2Fdocs"
+        await sign_in(page, await token_of(locked, "ana"))
+        assert "POST /v1/turns" in words((await page.get("/docs")).text)
+
+
+def test_a_body_s_fields_are_found_through_references(gateway: GatewayDesk) -> None:
+    """Of a body that may be left out as well; each says whether it has to be there."""
+    found = {(each.method, each.path): each for _, each in operations(gateway.app.openapi())}
+    assert [field.name for field in found["POST", "/v1/approvals/{approval}/withdraw"].fields if field.where == "body"]
+    decide = found["POST", "/v1/approvals/{approval}/decide"]
+    verdict = next(field for field in decide.fields if field.name == "verdict")
+    told = "Of a call in doubt: it did not happen and may run, give up, or it happened."
+    assert verdict == FieldRow("verdict", "approved | denied | happened", "body", True, told)
+    assert (found["GET", "/healthz"].scope, decide.scope) == ("", "decide")

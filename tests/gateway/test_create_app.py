@@ -1,0 +1,43 @@
+"""The gateway as an application that opens and closes all that it needs."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+from served_desk import MANIFEST
+
+import signoff
+from signoff.contracts.errors import ConfigError
+from signoff.settings import Settings
+from signoff.temporal.embedded_server import ServerHandle
+
+BASE = "http://127.0.0.1:8300"
+
+
+def settings_of(tmp_path: Path, **given: object) -> Settings:
+    """An installation of its own in a folder of its own."""
+    return Settings.model_validate({"state_dir": tmp_path / "state", "manifest": MANIFEST, **given})
+
+
+async def test_an_application_opens_what_it_needs_and_closes_it(server: ServerHandle, tmp_path: Path) -> None:
+    """By any ASGI server's lifespan: ready with its manifest's tools, signing, and its store closed after it."""
+    app = signoff.create_app(settings_of(tmp_path), temporal=await server.connect())
+    transport = httpx.ASGITransport(app=app)
+    async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
+        async with app.router.lifespan_context(app):
+            ready = await http.get("/readyz")
+            assert (ready.status_code, ready.json()["status"]) == (200, "ready"), ready.text
+            assert (await http.get("/v1/tools")).json()["tools"]
+            assert "Approver" in (await http.get("/")).text
+            assert (await http.post("/v1/nothing", json={})).status_code == 404
+            assert app.state.deps.signer is not None
+        assert (await http.get("/readyz")).json()["checks"]["server"] == "ok"
+        assert "closed" in (await http.post("/v1/turns", json={"text": "hello"})).text
+
+
+async def test_an_application_without_its_manifest_does_not_start(server: ServerHandle, tmp_path: Path) -> None:
+    """What is missing is named as it starts, not at the first request."""
+    app = signoff.create_app(settings_of(tmp_path, manifest=tmp_path / "none.yaml"), temporal=await server.connect())
+    with pytest.raises(ConfigError, match=r"none\.yaml"):
+        async with app.router.lifespan_context(app):
+            raise AssertionError("it started")
