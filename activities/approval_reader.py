@@ -10,7 +10,7 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.people.voter_set import VoterSet
 from signoff.policy.compiled_policy import CompiledPolicy
-from signoff.registry.gates.pipeline import Judgement
+from signoff.policy.terms import Terms
 from signoff.store.questions import ApprovalRows, Questions
 
 
@@ -35,15 +35,15 @@ class ApprovalReader:
         self,
         permit: Permit,
         tool: str,
-        found: Judgement,
+        terms: Terms,
         decisions: Sequence[Decision],
         questions: Sequence[Question] = (),
     ) -> VoterSet:
-        """Who may answer for the call of `permit`, judged as `found`, here and now. Raises `StoreUnavailable`."""
+        """Who may answer for the call of `permit`, on these terms, here and now. Raises `StoreUnavailable`."""
         # Nobody is looked up where nobody answered; else the asker as well, who may be one of them by another entry.
         named = [permit.ctx.user.user, *(each.subject for each in decisions)] if decisions else []
         people = await self._room.knowing(permit.ctx.tenant, *named)
-        return voter_set(self._room.catalog, people, permit.ctx, tool, found, self._room.clock(), questions)
+        return voter_set(self._room.catalog, people, permit.ctx, tool, terms, self._room.clock(), questions)
 
     def takes_unsigned(self, policy: CompiledPolicy) -> bool:
         """Whether answers count that nobody signed: in the development profile, or where the policy says so."""

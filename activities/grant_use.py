@@ -127,8 +127,11 @@ class Remembered:
         """Whether enough of those who approved may decide such a call today, and might decide the one they did."""
         if found.tool is None:
             return False
-        at = self._room.clock()
-        voters = voter_set(self._room.catalog, people, ctx, found.tool.activity, found, at, (question,))
+        at, terms = self._room.clock(), self._room.catalog.terms(found.tool.activity, found.verdict)
+        # A quorum of two was given by two: what asks for more at this moment was not approved in advance.
+        if terms.exceed(question):
+            return False
+        voters = voter_set(self._room.catalog, people, ctx, found.tool.activity, terms, at, (question,))
         # Whom that one question was passed on to, as nobody answered, is not asked about new calls: those are whom the
         # policy names, and nobody of them has been silent yet.
         voters = dataclasses.replace(voters, escalations=())

@@ -92,7 +92,8 @@ class OutcomeActivity:
         rows = await approvals.of(permit)
         told = permit.model_copy(update={"doubts": (*permit.doubts, word)})
         words = words_on(told, rows, task.ticket)
-        voters = await approvals.voters(permit, tool.activity, found, words, doubts_of(rows))
+        terms = self._room.catalog.terms(tool.activity, found.verdict)
+        voters = await approvals.voters(permit, tool.activity, terms, words, doubts_of(rows))
         if not happened(word, words, policy, self._room.witness, voters):
             activity.logger.warning("nobody who may say so says that %s happened", tool.name)
             return ToolReply()

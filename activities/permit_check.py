@@ -105,12 +105,12 @@ def voter_set(
     people: Directory,
     ctx: Pinned,
     tool: str,
-    found: Judgement,
+    terms: Terms,
     now: datetime,
     questions: Sequence[Question] = (),
 ) -> VoterSet:
-    """Who may answer for a call of `tool` that was judged as `found`: whom it asks now, and whom `questions` asked."""
-    policy, terms = catalog.policy(tool).policy or ApprovalPolicy(), catalog.terms(tool, found.verdict)
+    """Who may answer for a call of `tool`: whom the policy asks by now, on these terms, and whom `questions` asked."""
+    policy = catalog.policy(tool).policy or ApprovalPolicy()
     present = Table(
         ctx.tenant,
         terms.approvers,
@@ -238,6 +238,7 @@ def standing(
     digest: str,
     found: Judgement,
     policy: CompiledPolicy,
+    terms: Terms,
     *,
     witness: Witness,
     voters: VoterSet,
@@ -246,7 +247,8 @@ def standing(
 ) -> Standing:
     """Whether the call may run under the present catalog; `digest` and `found` were computed here and now.
 
-    `approval` is what the store has of it, `now` the store's clock.
+    `terms` are those on which the present policy asks about it, `approval` is what the store has of it, `now` the
+    store's clock. Of row and present policy the stricter holds in each term.
     """
     # Not refused: a deploy can change a tool under an honest turn, which then asks anew.
     if permit.digest != digest:
@@ -277,16 +279,18 @@ def standing(
     # By the question's own count first: whatever the policy is by now, fewer than that have never approved it.
     if len(_people(approval)) < question.quorum:
         return Standing("refuse", _FEW.refused)
-    lacking = _lacking(approval, permit.ctx, rules)
+    lacking = _lacking(approval, permit.ctx, rules, terms)
     if lacking is None:
         # People leave, roles and delegations end after an answer was counted: those who may answer now are asked.
         # By the question and by the present policy, each with its own quorum and groups: what was loosened meanwhile
         # releases nothing.
         if not voters.suffices(approval.decisions):
             return Standing("again", "not everybody who approved this may decide it now", "policy")
+        if _is_late(approval, terms):
+            return Standing("again", "it has to be approved sooner now", "policy")
         return _in_time(approval, rules, now)
-    # Under this very policy nobody would have been let answer so.
-    if question.policy_hash == policy.hash:
+    # Under this very policy nobody would have been let answer so, unless its function wants more by now.
+    if question.policy_hash == policy.hash and not terms.applied:
         return Standing("refuse", lacking.refused)
     return Standing("again", lacking.now, "policy")
 
@@ -300,6 +304,15 @@ def _answers(decision: Decision, approval: Approval) -> bool:
         # These arguments, but written into another question than the one that this follows.
         return False
     return names(decision, question, approval.question_hash)
+
+
+def _is_late(approval: Approval, terms: Terms) -> bool:
+    """Whether a signed answer came later than these terms leave time for."""
+    opened = approval.question.opened_at
+    if opened is None or terms.timeout >= approval.question.timeout:
+        return False
+    last = opened + timedelta(seconds=terms.timeout * (2 if terms.on_timeout == "escalate" else 1))
+    return any(each.signature and each.received_at and each.received_at > last for each in approval.decisions)
 
 
 def _in_time(approval: Approval, rules: ApprovalPolicy, now: datetime) -> Standing:
@@ -389,10 +402,10 @@ _OWN = _Lack("who asked for this has approved it", "somebody else than who asked
 _WEAK = _Lack("who approved this was not identified strongly enough", "this needs a stronger sign-in now")
 
 
-def _lacking(approval: Approval, ctx: Pinned, rules: ApprovalPolicy) -> _Lack | None:
+def _lacking(approval: Approval, ctx: Pinned, rules: ApprovalPolicy, terms: Terms) -> _Lack | None:
     """What the present policy, or the question, asks for beyond what the decisions prove."""
     question, people = approval.question, _people(approval)
-    if len(people) < rules.people_needed:
+    if len(people) < terms.quorum:
         return _FEW
     own = rules.allow_self_approval and question.allow_self
     if not own and ctx.user.user in people:
@@ -402,7 +415,7 @@ def _lacking(approval: Approval, ctx: Pinned, rules: ApprovalPolicy) -> _Lack | 
     if not all(
         at_least(decision.assurance, least)
         for decision in signed
-        for least in (rules.min_assurance, question.min_assurance)
+        for least in (terms.min_assurance, question.min_assurance)
     ):
         return _WEAK
     return None

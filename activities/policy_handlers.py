@@ -10,6 +10,7 @@ from signoff.activities.hook_timeout import NoAnswer, ask
 from signoff.approvals.redaction import secret_values, without
 from signoff.contracts.call import Pinned
 from signoff.contracts.message import CallPart
+from signoff.policy.approval_policy import Term
 from signoff.policy.compiled_policy import PolicyVerdict
 from signoff.policy.handler_verdict import Answer, ProposedCall, handler_rule
 from signoff.policy.handler_verdict import heard as verdict_heard
@@ -55,5 +56,12 @@ async def verdict_of(
         logger.warning("%s of tool %s: %s", handler_rule(policy), tool.name, answer.reason)
     # Hidden before it is cut: half of a secret would not be found.
     reason = without(answer.reason, secret_values(args, tool.masked_arguments))[:_REASON_CHARS]
-    told = Answer(answer.verdict, answer.level, reason, answer.failed)
-    return verdict_heard(policy, verdict, told, args, ctx)
+    told = dataclasses.replace(answer, reason=reason, stricter=_quiet(answer.stricter, args, tool))
+    return verdict_heard(policy, verdict, told)
+
+
+def _quiet(stricter: Term | None, args: Mapping[str, Any], tool: Tool) -> Term | None:
+    if stricter is None:
+        return None
+    reason = without(stricter.reason, secret_values(args, tool.masked_arguments))[:_REASON_CHARS]
+    return stricter.model_copy(update={"reason": reason})

@@ -171,6 +171,7 @@ class QuestionWriter:
             approvers=terms.approvers,
             quorum=terms.quorum,
             groups=terms.groups,
+            applied=terms.applied,
             veto=policy.veto,
             allow_self=policy.allow_self_approval,
             # Neither other arguments nor a word about the next time say what has happened.

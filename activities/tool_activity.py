@@ -159,13 +159,15 @@ class ToolActivity:
         approval = approval_of(permit, rows, accept_unsigned=self._approvals.takes_unsigned(policy))
         decisions = () if approval is None else approval.decisions
         asked = () if approval is None else (approval.question,)
+        terms = self._room.catalog.terms(self._tool.activity, found.verdict)
         worth = standing(
             permit,
             digest,
             found,
             policy,
+            terms,
             witness=witness,
-            voters=await self._approvals.voters(permit, self._tool.activity, found, decisions, asked),
+            voters=await self._approvals.voters(permit, self._tool.activity, terms, decisions, asked),
             approval=approval,
             now=self._room.clock() if rows is None else rows.now,
         )
@@ -353,7 +355,8 @@ class ToolActivity:
             if earlier is None:
                 return await self._begun_before(task) or await self._refused(task, not_given_up)
             words = undone_by(permit, rows, number)
-            voters = await self._approvals.voters(permit, self._tool.activity, found, words, doubts_of(rows))
+            terms = self._room.catalog.terms(self._tool.activity, found.verdict)
+            voters = await self._approvals.voters(permit, self._tool.activity, terms, words, doubts_of(rows))
             if not given_up(words, quorum, policy, witness, voters):
                 doubt = "an earlier ticket of this call is in doubt and was not given up"
                 return await self._begun_before(task) or await self._refused(task, doubt, _EARLIER_IN_DOUBT)

@@ -92,6 +92,25 @@ class ApproverGroup(Shape):
     quorum: int = 1
 
 
+class AppliedTerm(Shape):
+    """A stricter term that applied to one call, and why."""
+
+    reason: str = ""
+    """The policy's words for it, or its condition."""
+    quorum: int = 1
+    """How many different people it wants."""
+    groups: tuple[ApproverGroup, ...] = ()
+    """Whom it wants as well."""
+    min_assurance: Assurance = "none"
+    """How surely they must be identified."""
+    timeout: float | None = None
+    """For how many seconds it waits."""
+    escalate_after: float | None = None
+    """After how many seconds it is escalated."""
+    escalate_to: tuple[str, ...] = ()
+    """To whom alone it is escalated."""
+
+
 EditMode = Literal["off", "propose", "approve"]
 """Whether approvers may change the arguments: not at all; for others to decide; or as a yes to what they wrote."""
 EDIT_MODES: tuple[EditMode, ...] = ("off", "propose", "approve")
@@ -150,6 +169,8 @@ class Question(Shape):
     """How many different people have to approve in all."""
     groups: tuple[ApproverGroup, ...] = ()
     """Places that those people have to fill; empty: any of `approvers` fills any."""
+    applied: tuple[AppliedTerm, ...] = ()
+    """Why the terms are stricter than the policy's own, if they are."""
     veto: bool = True
     allow_self: bool = False
     edit: EditMode = "off"

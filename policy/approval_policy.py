@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import (
@@ -23,8 +23,8 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from signoff.approvals.quorum import Voter, people_needed, suffices
-from signoff.contracts.approval import ApproverGroup, EditMode
-from signoff.contracts.decision import Assurance
+from signoff.contracts.approval import AppliedTerm, ApproverGroup, EditMode
+from signoff.contracts.decision import ASSURANCES, Assurance
 from signoff.contracts.errors import ConfigError
 from signoff.formats.durations import Seconds
 
@@ -65,14 +65,14 @@ def _group(entry: object) -> object:
 
 
 def _entry(entry: object) -> str:
-    return "group" if isinstance(entry, ApproverGroup | Mapping) else "approver"
+    return "a group" if isinstance(entry, ApproverGroup | Mapping) else "a name"
 
 
 MAX_QUORUM: Final = 50
 Cel = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, min_length=1)]
 Approver = Annotated[str, AfterValidator(_approver)]
 Group = Annotated[ApproverGroup, BeforeValidator(_group)]
-Asked = Annotated[Annotated[Approver, Tag("approver")] | Annotated[Group, Tag("group")], Discriminator(_entry)]
+Asked = Annotated[Annotated[Approver, Tag("a name")] | Annotated[Group, Tag("a group")], Discriminator(_entry)]
 """Who is asked: by name, or so many of several."""
 Reference = Annotated[str, AfterValidator(_reference)]
 Name = Annotated[str, StringConstraints(min_length=1)]
@@ -116,7 +116,7 @@ def _config_error(cls: type[BaseModel], error: ValidationError) -> ConfigError:
 
 
 def _path(loc: tuple[int | str, ...]) -> str:
-    parts = [part for part in loc if part not in ("approver", "group")]
+    parts = [part for part in loc if part not in ("a name", "a group")]
     return ".".join(re.sub(r"(?<=[a-z])([A-Z])", lambda m: "_" + m[1].lower(), str(part)) for part in parts)
 
 
@@ -145,6 +145,66 @@ class Show(_PolicyData):
     secret: tuple[Name, ...] = ()
 
 
+class Term(_PolicyData):
+    """Stricter terms for some calls: they are added to those of the policy, and never loosen them.
+
+    Building one raises `ConfigError` with `field` and `value`.
+    """
+
+    quorum: Annotated[StrictInt, Field(ge=2, le=MAX_QUORUM)] | None = None
+    """How many different people must approve in all."""
+    approvers: tuple[Asked, ...] = ()
+    """Who must approve as well, one of them; or groups."""
+    min_assurance: Assurance | None = None
+    """The least assurance that counts."""
+    timeout: Seconds | None = None
+    """How long it waits, in seconds."""
+    escalate_after: Seconds | None = None
+    """When those of the policy's `escalate_to` may decide too, in seconds."""
+    escalate_to: tuple[Approver, ...] = ()
+    """To whom of the policy's `escalate_to` alone it is escalated."""
+    reason: str = ""
+    """Why, for people: `it is the weekend`."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        said = (self.quorum, self.min_assurance, self.timeout, self.escalate_after)
+        if not (any(each is not None for each in said) or self.approvers or self.escalate_to):
+            raise ConfigError(
+                "a term of `terms` changes nothing; give it a `quorum`, `approvers`, `min_assurance`, a `timeout` or "
+                "an escalation",
+                field="terms",
+                value=self.reason,
+            )
+        return self
+
+    @property
+    def groups(self) -> tuple[ApproverGroup, ...]:
+        """Whom it asks as well: its groups, or one of those it names."""
+        names = tuple(dict.fromkeys(each for each in self.approvers if isinstance(each, str)))
+        listed = (ApproverGroup(of=names),) if names else ()
+        return (*listed, *(each for each in self.approvers if isinstance(each, ApproverGroup)))
+
+    def applied(self, reason: str = "") -> AppliedTerm:
+        """The term as it lies in a question; `reason` where it has no words of its own."""
+        return AppliedTerm(
+            reason=self.reason or reason,
+            quorum=self.quorum or 1,
+            groups=self.groups,
+            min_assurance=self.min_assurance or "none",
+            timeout=self.timeout,
+            escalate_after=self.escalate_after,
+            escalate_to=self.escalate_to,
+        )
+
+
+class TermRule(Term):
+    """Stricter terms for the calls of which `when` is true, or cannot be known to be false."""
+
+    when: Cel
+    """CEL over `args`, `ctx`, `actor` and `tool`."""
+
+
 def _mode(value: object) -> object:
     # YAML reads a bare `off` as false.
     return "off" if value is False else value
@@ -153,41 +213,61 @@ def _mode(value: object) -> object:
 class ApprovalPolicy(_PolicyData):
     """When a call needs people, which people, and for how long their answer holds.
 
-    Expressions are CEL over `args`, `ctx` and `tool`. Times are seconds; `remind_after`, `escalate_after` and `timeout`
-    run from when people are asked. `escalate_to` may decide from the escalation on, beside those asked first.
-    `approvers` are names, any of whom fills any place of the quorum, or groups, so many of each. With `on_timeout`
-    `escalate` that is at the deadline, which is then put off once by `timeout`. With `audit`
-    `required` a call does not run without its record. `notify` names the channels by which people are reached beside
-    the inbox, in order; None leaves that to the manifest's `routing`. `edit` None is `off` for tools with effects.
-    `handler` is the `module:function` that answers
-    after the rules. Building one raises `ConfigError` with `field` and `value`.
+    Expressions are CEL over `args`, `ctx`, `actor` and `tool`. Spans are seconds from when people are asked, unless
+    said otherwise. Building one raises `ConfigError` with `field` and `value`.
     """
 
     auto_approve_if: Cel | None = None
+    """Nobody is asked where it is true for both engines."""
     deny_if: Cel | None = None
+    """It never runs where this is true for either engine."""
     require_approval_if: Cel | None = None
+    """People are asked where it is true, whatever `auto_approve_if` says."""
     level: Literal["user", "admin"] = "user"
+    """`admin` is short for `approvers` of `role:admin`."""
     approvers: tuple[Asked, ...] = ()
+    """Who is asked: names, any of whom fills any place of the quorum, or groups, so many of each."""
     route_to: Cel | None = None
+    """A list of approvers worked out for each call."""
     quorum: Annotated[StrictInt, Field(ge=1, le=MAX_QUORUM)] = 1
+    """How many different people must approve."""
     # Strict: pydantic would read the texts `off` and `no` as false, and 1 as true; a slip must not loosen a policy.
     veto: StrictBool = True
+    """One denial ends it."""
     allow_self_approval: StrictBool = False
+    """The requester may decide."""
     timeout: Seconds = 86_400.0
+    """How long it waits for people."""
     grant_ttl: Seconds = 86_400.0
+    """How many seconds an approval is good for, from the answer that completed it."""
     edit: Annotated[EditMode, BeforeValidator(_mode)] | None = None
+    """Whether approvers may change the arguments; None is `off` for tools with effects."""
     min_assurance: Assurance = "channel"
+    """The least assurance that counts."""
     accept_unsigned: StrictBool = False
+    """Answers that nobody signed count."""
     confirm: Literal["", "type"] = ""
+    """`type`: the approver types a value of the card again."""
     show: Show = Show()
+    """Which arguments the card shows, and which it masks."""
     handler: Reference | None = None
+    """The `module:function` that answers after the rules."""
     remind_after: Seconds | None = None
+    """When those who were asked are reminded."""
     escalate_after: Seconds | None = None
+    """When those of `escalate_to` may decide too."""
     escalate_to: tuple[Approver, ...] = ()
+    """Who may decide from the escalation on, beside those asked first."""
     on_timeout: Literal["deny", "escalate"] = "deny"
+    """What the deadline does; `escalate` puts it off once, by `timeout`."""
     allow_remember: StrictBool = False
+    """Approvers may have their answer remembered."""
     audit: Literal["required", "best_effort"] = "required"
+    """With `required` a call does not run without its record."""
     notify: tuple[Name, ...] | None = None
+    """The channels by which people are reached beside the inbox, in order; None leaves that to `routing`."""
+    terms: tuple[TermRule, ...] = ()
+    """Stricter terms for some calls."""
 
     @model_validator(mode="after")
     def _can_come_to_pass(self) -> Self:
@@ -213,6 +293,12 @@ class ApprovalPolicy(_PolicyData):
         return tuple(each for each in self.approvers if isinstance(each, ApproverGroup))
 
     @property
+    def asked_later(self) -> tuple[str, ...]:
+        """Whom it may ask beside those it names: by a term, or by an escalation."""
+        added = (entry for term in self.terms for group in term.groups for entry in group.of)
+        return tuple(dict.fromkeys((*added, *self.escalate_to)))
+
+    @property
     def people_needed(self) -> int:
         """How many different people have to approve."""
         return people_needed(self.quorum, self.groups)
@@ -221,6 +307,9 @@ class ApprovalPolicy(_PolicyData):
 def _impossible(policy: ApprovalPolicy) -> Iterator[tuple[str, Any, str]]:
     """What of a policy could never happen: the field, its value, why and what to do."""
     yield from _impossible_groups(policy)
+    for number, term in enumerate(policy.terms):
+        for name, value, why in _vain(policy, term):
+            yield f"terms.{number}.{name}", value, why
     remind, escalate, end = policy.remind_after, policy.escalate_after, policy.timeout
     if remind is not None and remind >= end:
         yield "remind_after", remind, "`remind_after` comes at or after `timeout`; nobody waits then, make it shorter"
@@ -242,33 +331,54 @@ def _impossible(policy: ApprovalPolicy) -> Iterator[tuple[str, Any, str]]:
 
 def _impossible_groups(policy: ApprovalPolicy) -> Iterator[tuple[str, Any, str]]:
     groups = policy.groups
-    if not groups:
-        return
-    if len(groups) < len(policy.approvers):
-        yield (
-            "approvers",
-            (),
-            "`approvers` has names beside groups; write each as a group, such as `{of: role:legal}`",
-        )
+    if groups and len(groups) < len(policy.approvers):
+        yield "approvers", (), "`approvers` has names beside groups; write each as a group, such as `{of: role:legal}`"
     if len({frozenset(group.of) for group in groups}) < len(groups):
         yield "approvers", (), "`approvers` has two groups of the same people; write one with a larger `quorum`"
-    if policy.quorum > 1 and policy.quorum <= sum(group.quorum for group in groups):
+    if groups and 1 < policy.quorum <= sum(group.quorum for group in groups):
         yield "quorum", policy.quorum, "`quorum` asks no more than the groups of `approvers` together; leave it out"
-    if policy.route_to is not None:
+    if groups and policy.route_to is not None:
         yield "route_to", policy.route_to, "`route_to` would ask others than the groups of `approvers`; use one of both"
-    both = next((each for each in policy.escalate_to if each in policy.named_approvers), None)
+    placed = {entry for term in policy.terms for group in term.groups for entry in group.of}
+    placed |= set(policy.named_approvers) if groups or placed else set()
+    both = next((each for each in policy.escalate_to if each in placed), None)
     if both is not None:
         why = f"`escalate_to` names `{both}`, who is in a group: they could fill the place of the others; name others"
         yield "escalate_to", both, why
-    # Of a role there may be any number of people; who is named one by one is one person, and fills one place.
+    for asked in (groups, *((*groups, *term.groups) for term in policy.terms)):
+        if not _can_be_filled(asked):
+            why = "the groups of `approvers` ask more people than they name; lower a `quorum`, or name more"
+            yield "approvers", (), why
+
+
+def _can_be_filled(groups: Iterable[ApproverGroup]) -> bool:
+    """Whether there can be so many people: of a role any number, while who is named is one, and fills one place."""
     named = [group for group in groups if all(each.startswith("user:") for each in group.of)]
     people = dict.fromkeys(each for group in named for each in group.of)
-    if not suffices(0, named, [Voter(each, {each: frozenset((each,))}) for each in people]):
+    return suffices(0, named, [Voter(each, {each: frozenset((each,))}) for each in people])
+
+
+def _vain(policy: ApprovalPolicy, term: Term) -> Iterator[tuple[str, Any, str]]:
+    """What of a term would change nothing, or loosen the policy: the field, its value, why and what to do."""
+    quorum, sure, timeout, after = term.quorum, term.min_assurance, term.timeout, term.escalate_after
+    if quorum is not None and quorum <= policy.people_needed:
+        yield "quorum", quorum, f"a term's `quorum` must be larger than the policy's {policy.people_needed}"
+    if sure is not None and ASSURANCES.index(sure) <= ASSURANCES.index(policy.min_assurance):
+        yield "min_assurance", sure, f"a term's `min_assurance` must be stronger than `{policy.min_assurance}`"
+    if timeout is not None and timeout >= policy.timeout:
+        yield "timeout", timeout, f"a term's `timeout` must be shorter than the policy's {policy.timeout:g} seconds"
+    if after is not None and not policy.escalate_to:
+        yield "escalate_after", after, "a term escalates to nobody; name them in the policy's own `escalate_to`"
+    if after is not None and after >= min(policy.escalate_after or policy.timeout, timeout or policy.timeout):
         yield (
-            "approvers",
-            (),
-            "the groups of `approvers` ask more people than they name; lower a `quorum`, or name more",
+            "escalate_after",
+            after,
+            "a term's `escalate_after` must come before the policy's, and before the deadline",
         )
+    wider = next((each for each in term.escalate_to if each not in policy.escalate_to), None)
+    if wider is not None:
+        why = f"a term can only narrow `escalate_to`, and `{wider}` is not in the policy's own; name them there"
+        yield "escalate_to", wider, why
 
 
 class GlobalRule(_PolicyData):

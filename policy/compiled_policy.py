@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from signoff.contracts.approval import AppliedTerm
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import ConfigError
 from signoff.formats.bounds import out_of_bounds
@@ -18,6 +19,7 @@ from signoff.policy.expression import EVALUATORS, Compiler, Expression, Facts, f
 from signoff.policy.facts import ToolFacts
 from signoff.policy.reserved_words import is_reserved
 from signoff.policy.schema_shapes import Shape, pin_numbers, read_schema
+from signoff.policy.terms import NO_TERMS, Terms, terms_of
 
 Effect = Literal["none", "hide", "deny", "require_approval"]
 
@@ -31,8 +33,8 @@ class PolicyVerdict:
     """What a policy says of one call, and why.
 
     `rule` is the field that decided (`requires_approval` when no expression did), `rule_text` its expression, `why`
-    one sentence. `approvers` are `role:`/`user:` names; () leaves them to the tenant's default. Of an `auto` they
-    are whom `route_to` names, for whatever asks all the same. `level` is `admin` where the policy's handler says so.
+    one sentence. `terms` are those on which people are asked; of an `auto` those on which whatever asks all the same
+    does. `level` is `admin` where the policy's handler says so.
     """
 
     verdict: Literal["auto", "ask", "deny"]
@@ -42,7 +44,7 @@ class PolicyVerdict:
     policy_hash: str
     evaluators: str
     engines: tuple[EngineAnswer, ...] = ()
-    approvers: tuple[str, ...] = ()
+    terms: Terms = NO_TERMS
     level: Literal["user", "admin"] = "user"
 
 
@@ -69,13 +71,21 @@ class CompiledPolicy:
     args_shape: Shape
     context_shape: Shape
     expressions: Mapping[str, Expression]
+    default: tuple[str, ...]
+    """Who is asked where the policy names nobody."""
 
-    def judge(self, args: Mapping[str, Any], ctx: Mapping[str, Any]) -> PolicyVerdict:
-        """The verdict on one call with validated `args` in the pinned context `ctx`. Never raises."""
+    def judge(
+        self, args: Mapping[str, Any], ctx: Mapping[str, Any], actor: Mapping[str, Any] | None = None
+    ) -> PolicyVerdict:
+        """The verdict on one call with validated `args` in the pinned context `ctx`. Never raises.
+
+        `actor` is the one that proposes it, `name` and `tags`; without it every rule that reads it has an error.
+        """
         if self.policy is None:
             never = self.needs_person == "never"
-            return self._verdict("auto", "the tool never asks") if never else self._ask("the tool always asks")
-        data, problem = self._facts(args, ctx)
+            asked = terms_of(ApprovalPolicy(), self.default)
+            return self._verdict("auto", _NEVER, terms=asked) if never else self._verdict("ask", _ALWAYS, terms=asked)
+        data, problem = self._facts(args, ctx, actor)
         engines: tuple[EngineAnswer, ...] = ()
         for rule, passes, passed, otherwise in _ORDER:
             expression = self.expressions.get(rule)
@@ -93,8 +103,11 @@ class CompiledPolicy:
             if verdict == "ask":
                 return self._ask(why, expression, engines, data)
             # Also for an `auto`: a global rule or a later gate may ask all the same, and must not ask anybody else.
-            routed = self._route(data)[0] if verdict == "auto" and "route_to" in self.expressions else ()
-            return self._verdict(verdict, why, expression, engines, routed)
+            if verdict == "auto":
+                approvers, _, routed = self._route(data)
+                terms, said = self._terms(data, approvers)
+                return self._verdict(verdict, why, expression, engines + routed + said, terms)
+            return self._verdict(verdict, why, expression, engines)
         # That nothing forbids a call, and nothing demands a person for it, is no permission to skip one.
         return self._ask("the policy has no rule that lets it pass without a person", None, engines, data)
 
@@ -103,21 +116,18 @@ class CompiledPolicy:
         """Whether the policy's handler is its only rule, so that it decides rather than only tightens."""
         return _handler_alone(self.policy, self.expressions)
 
-    def route(
-        self, args: Mapping[str, Any], ctx: Mapping[str, Any]
-    ) -> tuple[tuple[str, ...], str, tuple[EngineAnswer, ...]]:
-        """Who is asked about a call, what to add to the reason, and what the engines said. Never raises."""
-        return self._route(self._facts(args, ctx)[0])
-
-    def _facts(self, args: Mapping[str, Any], ctx: Mapping[str, Any]) -> tuple[Facts | None, str]:
+    def _facts(
+        self, args: Mapping[str, Any], ctx: Mapping[str, Any], actor: Mapping[str, Any] | None
+    ) -> tuple[Facts | None, str]:
         try:
-            problem = out_of_bounds(args) or out_of_bounds(ctx)
+            problem = out_of_bounds(args) or out_of_bounds(ctx) or out_of_bounds(actor or {})
             if problem:
                 return None, problem
             pinned = {
                 "args": pin_numbers(args, self.args_shape),
                 "ctx": pin_numbers(ctx, self.context_shape),
                 "tool": self.tool.as_cel(),
+                "actor": dict(actor or {}),
             }
             return facts(pinned), ""
         except Exception as error:
@@ -130,14 +140,27 @@ class CompiledPolicy:
         engines: tuple[EngineAnswer, ...] = (),
         data: Facts | None = None,
     ) -> PolicyVerdict:
-        if self.policy is None:
-            return self._verdict("ask", why)
         approvers, note, routed = self._route(data)
-        return self._verdict("ask", why + note, expression, engines + routed, approvers)
+        terms, said = self._terms(data, approvers)
+        return self._verdict("ask", why + note, expression, engines + routed + said, terms)
+
+    def _terms(self, data: Facts | None, approvers: tuple[str, ...]) -> tuple[Terms, tuple[EngineAnswer, ...]]:
+        """The terms on which `approvers` are asked, and what the engines said of the stricter ones."""
+        policy = self.policy or ApprovalPolicy()
+        applied: list[AppliedTerm] = []
+        engines: tuple[EngineAnswer, ...] = ()
+        for number, rule in enumerate(policy.terms):
+            expression = self.expressions[_term_rule(number)]
+            pair = expression.ask(data) if data is not None else _unread(expression, "the data cannot be read")
+            engines += pair
+            # Only an agreed false keeps a term away: an error or a disagreement asks for more, never for less.
+            if any(answer.kind != "false" for answer in pair):
+                applied.append(rule.applied(expression.text))
+        return terms_of(policy, approvers, applied), engines
 
     def _route(self, data: Facts | None) -> tuple[tuple[str, ...], str, tuple[EngineAnswer, ...]]:
         """Who is asked, what to add to the reason, and what the engines said."""
-        named = self.policy.named_approvers if self.policy is not None else ()
+        named = (self.policy.named_approvers if self.policy is not None else ()) or self.default
         expression = self.expressions.get("route_to")
         if expression is None:
             return named, "", ()
@@ -161,11 +184,11 @@ class CompiledPolicy:
         why: str,
         expression: Expression | None = None,
         engines: tuple[EngineAnswer, ...] = (),
-        approvers: tuple[str, ...] = (),
+        terms: Terms = NO_TERMS,
     ) -> PolicyVerdict:
         rule = expression.rule if expression is not None else "requires_approval"
         text = expression.text if expression is not None else ""
-        return PolicyVerdict(verdict, rule, text, why, self.hash, self.evaluators, engines, approvers)
+        return PolicyVerdict(verdict, rule, text, why, self.hash, self.evaluators, engines, terms)
 
 
 @dataclass(frozen=True)
@@ -216,6 +239,8 @@ _ORDER: Final[tuple[tuple[str, str, Literal["auto"] | None, Literal["ask", "deny
     ("require_approval_if", "false", None, "ask"),
     ("auto_approve_if", "true", "auto", "ask"),
 )
+_NEVER: Final = "the tool never asks"
+_ALWAYS: Final = "the tool always asks"
 _MEANING: Final = {
     "auto": "nobody need be asked",
     "ask": "a person is asked",
@@ -229,11 +254,12 @@ def compile_policy(
     tool: ToolFacts,
     input_schema: Mapping[str, Any],
     context_schema: Mapping[str, Any] | None = None,
+    default: Sequence[str] = (),
 ) -> CompiledPolicy:
     """Compiles a tool's policy against its arguments' JSON Schema and the context.
 
-    `context_schema` maps dotted paths below `ctx` to JSON Schema. Raises `ConfigError` with `tool_name`, `field`,
-    `value` and, where known, `column`.
+    `context_schema` maps dotted paths below `ctx` to JSON Schema, `default` are asked where the policy names nobody.
+    Raises `ConfigError` with `tool_name`, `field`, `value` and, where known, `column`.
     """
     args, ctx = read_schema(input_schema), context_shape(context_schema)
     policy = requires_approval if isinstance(requires_approval, ApprovalPolicy) else None
@@ -256,6 +282,7 @@ def compile_policy(
         args_shape=args,
         context_shape=ctx,
         expressions=expressions,
+        default=tuple(default),
     )
 
 
@@ -290,12 +317,13 @@ def compile_rules(rules: Sequence[GlobalRule], context_schema: Mapping[str, Any]
 
 
 def _expressions(policy: ApprovalPolicy, tool: ToolFacts, args: Shape, ctx: Shape) -> dict[str, Expression]:
-    compiler = Compiler({"args": args, "ctx": ctx, "tool": TOOL}, f"tool `{tool.name}`", tool.name)
+    compiler = Compiler({"args": args, "ctx": ctx, "tool": TOOL, "actor": ACTOR}, f"tool `{tool.name}`", tool.name)
     sources = {
         "deny_if": policy.deny_if,
         "require_approval_if": policy.require_approval_if,
         "auto_approve_if": policy.auto_approve_if,
         "route_to": policy.route_to,
+        **{_term_rule(number): term.when for number, term in enumerate(policy.terms)},
     }
     return {
         rule: compiler.compile(rule, source, gives="LIST" if rule == "route_to" else "BOOL")
@@ -309,7 +337,14 @@ def _normal_form(requires_approval: RequiresApproval, expressions: Mapping[str, 
         return requires_approval
     # Without defaults, so that a new field changes no hash: remembered answers hold for one hash of a policy only.
     said = requires_approval.model_dump(mode="json", exclude_defaults=True)
-    return {**said, **{rule: expression.text for rule, expression in expressions.items()}}
+    for number, term in enumerate(said.get("terms", ())):
+        term["when"] = expressions[_term_rule(number)].text
+    return {**said, **{rule: each.text for rule, each in expressions.items() if rule in said}}
+
+
+def _term_rule(number: int) -> str:
+    """How the condition of a policy's term with this number is called."""
+    return f"terms.{number}.when"
 
 
 def _handler_alone(policy: ApprovalPolicy | None, expressions: Mapping[str, Expression]) -> bool:

@@ -1,6 +1,9 @@
 """A verdict in words and as JSON."""
 
+import dataclasses
 from typing import Any
+
+from pydantic_core import to_jsonable_python
 
 from signoff.policy.compiled_policy import PolicyVerdict
 
@@ -13,11 +16,20 @@ def explain_text(verdict: PolicyVerdict) -> str:
     for answer in verdict.engines:
         note = f" ({answer.note})" if answer.note else ""
         lines.append(f"engine: {answer.engine} says {answer.kind} to {answer.rule}{note}")
-    if verdict.approvers:
-        who = "approvers, should a gate ask" if verdict.verdict == "auto" else "approvers"
-        lines.append(f"{who}: {', '.join(verdict.approvers)}")
+    if verdict.verdict != "deny":
+        lines += _terms(verdict)
     lines.append(f"policy: {verdict.policy_hash} by {verdict.evaluators}")
     return "\n".join(lines)
+
+
+def _terms(verdict: PolicyVerdict) -> list[str]:
+    terms = verdict.terms
+    should = ", should a gate ask" if verdict.verdict == "auto" else ""
+    lines = [f"approvers{should}: {', '.join(terms.approvers)}"] if terms.approvers else []
+    if terms.quorum > 1:
+        lines.append(f"people{should}: {terms.quorum}")
+    lines += [f"group{should}: {group.quorum} of {' or '.join(group.of)}" for group in terms.groups]
+    return [*lines, *(f"stricter{should}: {each.reason}" for each in terms.applied)]
 
 
 def explain_json(verdict: PolicyVerdict) -> dict[str, Any]:
@@ -29,7 +41,7 @@ def explain_json(verdict: PolicyVerdict) -> dict[str, Any]:
         "why": verdict.why,
         "policy_hash": verdict.policy_hash,
         "evaluators": verdict.evaluators,
-        "approvers": list(verdict.approvers),
+        "terms": to_jsonable_python(dataclasses.asdict(verdict.terms)),
         "level": verdict.level,
         "engines": [
             {"rule": each.rule, "engine": each.engine, "kind": each.kind, "note": each.note} for each in verdict.engines

@@ -5,8 +5,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
+from signoff.policy.approval_policy import ApprovalPolicy, Term
 from signoff.policy.compiled_policy import CompiledPolicy, PolicyVerdict
 from signoff.policy.facts import ToolFacts
+from signoff.policy.terms import Terms, terms_of, tightened
 
 _VERDICTS: Final = ("auto", "ask", "deny")
 _LEVELS: Final = ("user", "admin")
@@ -26,12 +28,14 @@ class Answer:
     """What a handler says. `level` `admin` asks those with the role `admin` in place of the policy's approvers.
 
     `reason` is for people and, of a denial, for the model. `failed`: it gave no answer, so that a person is asked.
+    `stricter` are terms that are added to those of the policy, also where something else asks.
     """
 
     verdict: Literal["auto", "ask", "deny"]
     level: Literal["user", "admin"] = "user"
     reason: str = ""
     failed: bool = False
+    stricter: Term | None = None
 
 
 PolicyHandler: TypeAlias = Callable[[ProposedCall, dict[str, Any]], object]
@@ -55,6 +59,7 @@ def read_answer(said: object) -> Answer | None:
         return None
     # `failed` is for the engine to say: it makes the question another one, under a rule of its own.
     right = said.verdict in _VERDICTS and said.level in _LEVELS and said.failed is False
+    right = right and (said.stricter is None or isinstance(said.stricter, Term))
     return said if right else None
 
 
@@ -64,9 +69,7 @@ def handler_rule(policy: CompiledPolicy) -> str:
     return f"handler:{reference}" if reference else ""
 
 
-def heard(
-    policy: CompiledPolicy, verdict: PolicyVerdict, answer: Answer, args: Mapping[str, Any], ctx: Mapping[str, Any]
-) -> PolicyVerdict:
+def heard(policy: CompiledPolicy, verdict: PolicyVerdict, answer: Answer) -> PolicyVerdict:
     """The rules' `verdict` once the policy's handler has answered.
 
     The handler decides where it is the policy's only rule; beside others it can only tighten what they say.
@@ -76,47 +79,34 @@ def heard(
     if not name or verdict.verdict == "deny":
         return verdict
     # On record as heard, also where its answer changes nothing.
-    verdict = dataclasses.replace(verdict, evaluators=f"{verdict.evaluators}, {name}")
+    terms = _asked_on(policy, verdict.terms, answer)
+    verdict = dataclasses.replace(verdict, evaluators=f"{verdict.evaluators}, {name}", terms=terms)
     why = answer.reason or f"`handler` says {answer.verdict}"
     if answer.verdict == "deny":
-        return dataclasses.replace(verdict, verdict="deny", rule=name, rule_text=_words(answer), why=why, approvers=())
+        return dataclasses.replace(verdict, verdict="deny", rule=name, rule_text=_words(answer), why=why)
     if answer.verdict == "auto":
         if verdict.verdict == "ask" and not policy.handler_alone:
             return verdict
         said = why if policy.handler_alone else f"{verdict.why}; {why}"
         # Whom it names stays: a global rule or a later gate may ask them all the same.
         return dataclasses.replace(verdict, verdict="auto", rule=name, rule_text=_words(answer), why=said)
-    return _asked(policy, verdict, answer, name, why, args, ctx)
+    return _asked(verdict, answer, name, why)
 
 
-def _asked(
-    policy: CompiledPolicy,
-    verdict: PolicyVerdict,
-    answer: Answer,
-    name: str,
-    why: str,
-    args: Mapping[str, Any],
-    ctx: Mapping[str, Any],
-) -> PolicyVerdict:
-    # Whom an `auto` would ask was not worked out, except by `route_to`.
-    approvers, note, engines = verdict.approvers, "", verdict.engines
-    if verdict.verdict == "auto":
-        approvers, note, routed = policy.route(args, ctx)
-        engines += routed
+def _asked(verdict: PolicyVerdict, answer: Answer, name: str, why: str) -> PolicyVerdict:
     # Another reason to ask is another question, which no remembered answer to the first one answers.
     rule = name + (" (failed)" if answer.failed else " (admin)" if answer.level == "admin" else "")
     if verdict.verdict == "ask" and verdict.rule_text:
         rule, why = f"{verdict.rule}, {rule}", f"{verdict.why}; {why}"
-    return dataclasses.replace(
-        verdict,
-        verdict="ask",
-        rule=rule,
-        rule_text=_words(answer),
-        why=why + note,
-        engines=engines,
-        approvers=_ADMIN if answer.level == "admin" else approvers,
-        level=answer.level,
-    )
+    return dataclasses.replace(verdict, verdict="ask", rule=rule, rule_text=_words(answer), why=why, level=answer.level)
+
+
+def _asked_on(policy: CompiledPolicy, terms: Terms, answer: Answer) -> Terms:
+    """`terms` as the handler's answer changes them: others are asked, or more is asked of them."""
+    rules = policy.policy or ApprovalPolicy()
+    if answer.verdict == "ask" and answer.level == "admin":
+        terms = terms_of(rules, _ADMIN, terms.applied)
+    return terms if answer.stricter is None else tightened(terms, rules, answer.stricter.applied(answer.reason))
 
 
 def _words(answer: Answer) -> str:

@@ -10,6 +10,7 @@ from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.decision import ASSURANCES
 from signoff.policy.approval_policy import ApprovalPolicy, Show
 from signoff.policy.compiled_policy import CompiledPolicy, PolicyVerdict
+from signoff.policy.terms import terms_of
 
 _NEEDS: Final = ("never", "maybe", "always")
 _MISFIT: Final = "the tool that this one stands over would not take these arguments, so a person is asked"
@@ -29,17 +30,19 @@ class StackedPolicy(CompiledPolicy):
     own: CompiledPolicy
     below: tuple[Below, ...]
 
-    def judge(self, args: Mapping[str, Any], ctx: Mapping[str, Any]) -> PolicyVerdict:
+    def judge(
+        self, args: Mapping[str, Any], ctx: Mapping[str, Any], actor: Mapping[str, Any] | None = None
+    ) -> PolicyVerdict:
         """The strictest of all verdicts; of several that ask, that of the nearest policy. Never raises."""
-        verdicts = [self.own.judge(args, ctx), *(_of(below, args, ctx) for below in self.below)]
+        verdicts = [self.own.judge(args, ctx, actor), *(_of(below, args, ctx, actor) for below in self.below)]
         found = next((one for word in ("deny", "ask") for one in verdicts if one.verdict == word), verdicts[0])
         engines = tuple(answer for one in verdicts for answer in one.engines)
-        approvers = found.approvers
-        if found.verdict == "ask" and self.policy is not None:
-            # Those who may decide for every policy: the verdict's own may be some whom another one would not let
-            # decide.
-            approvers = self.policy.named_approvers
-        return dataclasses.replace(found, policy_hash=self.hash, engines=engines, approvers=approvers)
+        terms = found.terms
+        if self.policy is not None:
+            # Of those who may decide for every policy, and the strictest of all: also of an `auto`, which something
+            # else may ask about.
+            terms = terms_of(self.policy, self.policy.named_approvers or self.default)
+        return dataclasses.replace(found, policy_hash=self.hash, engines=engines, terms=terms)
 
 
 def stacked(own: CompiledPolicy, below: Sequence[Below], default: Sequence[str]) -> CompiledPolicy:
@@ -83,8 +86,10 @@ def incomparable(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: 
     return f"`{strange}` may not decide there; those who may: {known}" if strange else f"approvers differ: {known}"
 
 
-def _of(below: Below, args: Mapping[str, Any], ctx: Mapping[str, Any]) -> PolicyVerdict:
-    verdict = below.policy.judge(args, ctx)
+def _of(
+    below: Below, args: Mapping[str, Any], ctx: Mapping[str, Any], actor: Mapping[str, Any] | None
+) -> PolicyVerdict:
+    verdict = below.policy.judge(args, ctx, actor)
     # That policy was checked against its own tool's schema: over other arguments its `auto` means nothing.
     if verdict.verdict != "auto" or below.fits(args):
         return verdict
@@ -94,7 +99,12 @@ def _of(below: Below, args: Mapping[str, Any], ctx: Mapping[str, Any]) -> Policy
 def _dynamic(policy: ApprovalPolicy | None) -> str:
     if policy is None:
         return ""
-    said = (("`handler`", policy.handler), ("`route_to`", policy.route_to), ("groups in `approvers`", policy.groups))
+    said = (
+        ("`handler`", policy.handler),
+        ("`route_to`", policy.route_to),
+        ("groups in `approvers`", policy.groups),
+        ("`terms`", policy.terms),
+    )
     return next((name for name, given in said if given), "")
 
 

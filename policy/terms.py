@@ -1,45 +1,111 @@
 """The terms under which people are asked about one call: who, how many, how sure, until when."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from signoff.approvals.quorum import people_needed
-from signoff.contracts.approval import ApproverGroup
-from signoff.contracts.decision import Assurance
+from signoff.contracts.approval import AppliedTerm, ApproverGroup, Question
+from signoff.contracts.decision import ASSURANCES, Assurance, at_least
 from signoff.policy.approval_policy import ApprovalPolicy
 
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of one question. Spans are in seconds from when people are asked.
-
-    `approvers` are everybody who is asked, `groups` the places they have to fill; without groups any of them fills
-    any of the `quorum` places.
-    """
+    """The terms of one question. Spans are in seconds from when people are asked."""
 
     approvers: tuple[str, ...] = ()
+    """Everybody who is asked: `role:<role>` and `user:<id>`."""
     groups: tuple[ApproverGroup, ...] = ()
+    """The places that they fill; without groups any of them fills any of the `quorum` places."""
     quorum: int = 1
+    """How many different people have to approve in all."""
     min_assurance: Assurance = "channel"
+    """The least assurance that counts."""
     timeout: float = 86_400.0
+    """How long it waits for people."""
     remind_after: float | None = None
+    """When those who were asked are reminded."""
     escalate_after: float | None = None
+    """When those of `escalate_to` may decide too."""
     escalate_to: tuple[str, ...] = ()
+    """To whom it is escalated."""
     on_timeout: Literal["deny", "escalate"] = "deny"
+    """What the deadline does."""
+    asked_first: tuple[str, ...] = ()
+    """Whom the policy itself asks, or who was worked out for this call, before any term added others."""
+    applied: tuple[AppliedTerm, ...] = ()
+    """The stricter terms that apply, in the order of the policy, a handler's last."""
+
+    def exceed(self, question: Question) -> bool:
+        """Whether they ask for more than a question did: more people, other groups, surer ones, sooner."""
+        groups = {(frozenset(group.of), group.quorum) for group in question.groups}
+        added = any((frozenset(group.of), group.quorum) not in groups for group in self.groups)
+        weaker = not at_least(question.min_assurance, self.min_assurance)
+        return self.quorum > question.quorum or added or weaker or self.timeout < question.timeout
 
 
-def terms_of(policy: ApprovalPolicy, approvers: tuple[str, ...]) -> Terms:
-    """What a policy asks for of `approvers`: those whom it names, or others that were worked out for this call."""
-    routed = approvers != policy.named_approvers
+NO_TERMS: Final = Terms()
+"""Of who asks nobody."""
+
+
+def terms_of(policy: ApprovalPolicy, approvers: Sequence[str], applied: Iterable[AppliedTerm] = ()) -> Terms:
+    """What a policy asks for of `approvers`, its own or those worked out for this call, as `applied` tightens it.
+
+    Of several the strictest holds: largest quorum, strongest assurance, shortest span; all groups are asked.
+    """
+    first, stricter = tuple(approvers), tuple(applied)
+    groups = _groups(policy, first, stricter)
+    timeout = min((policy.timeout, *(each.timeout for each in stricter if each.timeout is not None)))
+    after, to, on_timeout = _escalation(policy, stricter, timeout)
+    remind = policy.remind_after
     return Terms(
-        approvers=approvers,
-        # Others than the policy names are in none of its groups, and as many of them are needed.
-        groups=() if routed else policy.groups,
-        quorum=people_needed(policy.quorum, policy.groups),
-        min_assurance=policy.min_assurance,
-        timeout=policy.timeout,
-        remind_after=policy.remind_after,
-        escalate_after=policy.escalate_after,
-        escalate_to=policy.escalate_to,
-        on_timeout=policy.on_timeout,
+        approvers=tuple(dict.fromkeys((*first, *(entry for group in groups for entry in group.of)))),
+        groups=groups,
+        quorum=people_needed(max(policy.people_needed, *(each.quorum for each in stricter), 1), groups),
+        min_assurance=max((policy.min_assurance, *(each.min_assurance for each in stricter)), key=ASSURANCES.index),
+        timeout=timeout,
+        # Nobody waits any more when it would come.
+        remind_after=remind if remind is not None and remind < (after or timeout) else None,
+        escalate_after=after,
+        escalate_to=to,
+        on_timeout=on_timeout,
+        asked_first=first,
+        applied=stricter,
     )
+
+
+def tightened(terms: Terms, policy: ApprovalPolicy, more: AppliedTerm) -> Terms:
+    """`terms` of `policy` with one more stricter term."""
+    return terms_of(policy, terms.asked_first, (*terms.applied, more))
+
+
+def _groups(
+    policy: ApprovalPolicy, first: tuple[str, ...], stricter: Sequence[AppliedTerm]
+) -> tuple[ApproverGroup, ...]:
+    # Others than the policy names are in none of its groups.
+    own = policy.groups if first == policy.named_approvers else ()
+    added = [group for each in stricter for group in each.groups]
+    if not added:
+        return own
+    if not own and first:
+        # Whom a term asks is asked beside those of the policy, never in their place: else a term could loosen it.
+        own = (ApproverGroup(of=first, quorum=policy.people_needed),)
+    merged: dict[frozenset[str], ApproverGroup] = {}
+    for group in (*own, *added):
+        known = merged.get(frozenset(group.of), group)
+        merged[frozenset(group.of)] = max(known, group, key=lambda one: one.quorum)
+    return tuple(merged.values())
+
+
+def _escalation(
+    policy: ApprovalPolicy, stricter: Sequence[AppliedTerm], timeout: float
+) -> tuple[float | None, tuple[str, ...], Literal["deny", "escalate"]]:
+    """When it is escalated, to whom, and what the deadline does; those alone to whom every term would."""
+    lists = [each.escalate_to for each in stricter if each.escalate_to]
+    to = tuple(each for each in policy.escalate_to if all(each in others for others in lists))
+    spans = [policy.escalate_after, *(each.escalate_after for each in stricter)]
+    after = min((span for span in spans if span is not None and span < timeout), default=None)
+    if not to or (after is None and policy.on_timeout == "deny"):
+        return None, (), "deny"
+    return after, to, policy.on_timeout

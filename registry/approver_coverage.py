@@ -13,6 +13,7 @@ from signoff.people.directory import Directory
 from signoff.people.eligibility import rights
 from signoff.people.login import OIDC
 from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.policy.terms import Terms, terms_of
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.inventory import InventoryRow, inventory
 
@@ -36,7 +37,7 @@ def approvers_without_login(catalog: Catalog, people: Directory, issuer: str) ->
     """
     rows = inventory(catalog)
     asked = {each for row in rows for each in row.approvers}
-    asked |= {each for row in rows for each in (catalog.policy(row.tool).policy or ApprovalPolicy()).escalate_to}
+    asked |= {each for row in rows for each in (catalog.policy(row.tool).policy or ApprovalPolicy()).asked_later}
     return tuple(
         dict.fromkeys(
             person.id
@@ -53,9 +54,6 @@ def _problems(
 ) -> Iterator[tuple[str, str]]:
     if not row.approvers:
         return
-    named = (*row.approvers, *policy.escalate_to)
-    # Whom `route_to` names is known for each call only.
-    fewest = 1 if policy.route_to else policy.people_needed
     coming = {f"role:{role}" for role in by_login}
     # By tenant, as nobody decides for another one: two people of two tenants are no quorum anywhere.
     if coming.isdisjoint(row.approvers) and not any(_eligible(row.approvers, here) for here in _tenants(active)):
@@ -65,10 +63,11 @@ def _problems(
             f"asks {asked}, but no active person is one of them: add one to `people`, or name other `approvers`",
         )
     roles = {role for person in active for role in person.roles} | set(by_login)
-    for approver in named:
+    for approver in (*row.approvers, *policy.asked_later):
         kind, _, role = approver.partition(":")
         if kind == "role" and role not in roles:
-            field = "approvers" if approver in row.approvers else "escalate_to"
+            others = "escalate_to" if approver in policy.escalate_to else "terms"
+            field = "approvers" if approver in row.approvers else others
             near = did_you_mean(role, roles) or "; give it to somebody in `people`, or leave it out"
             yield field, f"names the role `{role}` in `{field}`, which no active person has{near}"
     later = policy.escalate_to
@@ -78,7 +77,21 @@ def _problems(
             "escalate_to",
             f"escalates to {asked}, but no active person is one of them: add one to `people`, or name others",
         )
+    yield from _too_few(policy, terms_of(policy, row.approvers), active, coming)
+    for term in policy.terms:
+        stricter = terms_of(policy, row.approvers, (term.applied(term.when),))
+        for _, why in _too_few(policy, stricter, active, coming):
+            yield "terms", f"where `{term.when}`, {why}"
+
+
+def _too_few(
+    policy: ApprovalPolicy, terms: Terms, active: Sequence[Person], coming: AbstractSet[str]
+) -> Iterator[tuple[str, str]]:
+    """Why no tenant's people could meet these terms of a policy."""
     # Those to whom a call escalates count: the quorum may be met by them as well, only later.
+    named = (*terms.approvers, *terms.escalate_to)
+    # Whom `route_to` names is known for each call only.
+    fewest = 1 if policy.route_to else terms.quorum
     most = max(len({each.person_id or each.id for each in _eligible(named, here)}) for here in _tenants(active))
     if policy.edit == "propose" and most < fewest + 1 and coming.isdisjoint(named) and not policy.allow_self_approval:
         yield (
@@ -91,16 +104,17 @@ def _problems(
             "quorum",
             f"needs {fewest} people to approve, but at most {most} of one tenant may: lower `quorum`, or name more",
         )
-    yield from _group_problems(policy, active, coming)
+    yield from _group_problems(policy, terms, active, coming)
 
 
 def _group_problems(
-    policy: ApprovalPolicy, active: Sequence[Person], coming: AbstractSet[str]
+    policy: ApprovalPolicy, terms: Terms, active: Sequence[Person], coming: AbstractSet[str]
 ) -> Iterator[tuple[str, str]]:
-    """Why no tenant's people can fill the groups of a policy, one place each."""
+    """Why no tenant's people can fill the groups of these terms, one place each."""
+    known = terms.groups if policy.route_to is None else [group for each in terms.applied for group in each.groups]
     # Of a role that a sign-in gives there may be any number of people.
-    asked = [group for group in policy.groups if coming.isdisjoint(group.of)]
-    groups = with_escalated(asked, policy.escalate_to)
+    asked = [group for group in known if coming.isdisjoint(group.of)]
+    groups = with_escalated(asked, terms.escalate_to)
     entries = {entry for group in groups for entry in group.of}
     tenants = [[_voter(each, entries) for each in _eligible(tuple(entries), here)] for here in _tenants(active)]
     if not any(suffices(0, groups, voters) for voters in tenants):

@@ -155,16 +155,16 @@ class Catalog:
         return found
 
     def approvers(self, tool: str, verdict: PolicyVerdict | None = None) -> tuple[str, ...]:
-        """Returns who may decide a call: as the verdict routed it, else as the policy names them, else the default."""
-        if verdict is not None and verdict.approvers:
-            return verdict.approvers
-        policy = self.policy(tool).policy
-        # Never empty where there are default ones: nobody could answer, and the request would wait out its time.
-        return (policy.named_approvers if policy is not None else ()) or self.default_approvers
+        """Returns who may decide a call: as the verdict says, else as the policy names them, else the default."""
+        return self.terms(tool, verdict).approvers
 
     def terms(self, tool: str, verdict: PolicyVerdict | None = None) -> Terms:
-        """Returns the terms on which people are asked about a call."""
-        return terms_of(self.policy(tool).policy or ApprovalPolicy(), self.approvers(tool, verdict))
+        """Returns the terms on which people are asked about a call: those of the verdict, else the policy's own."""
+        if verdict is not None and verdict.terms.approvers:
+            return verdict.terms
+        policy = self.policy(tool).policy or ApprovalPolicy()
+        # Never empty where there are default ones: nobody could answer, and the request would wait out its time.
+        return terms_of(policy, policy.named_approvers or self.default_approvers)
 
     def sight(self, ctx: Pinned) -> Sight:
         """Returns the tools that the actor of `ctx` can see; an actor this catalog lacks sees nothing.
@@ -326,14 +326,18 @@ def _policies(
     placed = {key: each for of_actor in scopes.values() for key, each in of_actor.placed.items()}
     every = (*(tool for tool in tools if tool is not None), *(each.tool for each in placed.values()))
     # All first, then those over others: what is shadowed may be an own tool itself, in any order.
-    own = {tool.activity: _policy(tool, fields) for tool in every}
+    own = {tool.activity: _policy(tool, fields, approvers) for tool in every}
     return own | {key: policy_over(each, own, approvers) for key, each in placed.items()}
 
 
-def _policy(tool: Tool, fields: ContextFields) -> CompiledPolicy:
+def _policy(tool: Tool, fields: ContextFields, approvers: Sequence[str]) -> CompiledPolicy:
     try:
         return compile_policy(
-            tool.requires_approval, tool=tool.facts, input_schema=tool.schema.schema, context_schema=fields.declared
+            tool.requires_approval,
+            tool=tool.facts,
+            input_schema=tool.schema.schema,
+            context_schema=fields.declared,
+            default=approvers,
         )
     except ConfigError as error:
         # With `tool_name` the manifest would look under `tools`, where an actor's own tool does not stand.

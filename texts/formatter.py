@@ -10,8 +10,9 @@ from zoneinfo import ZoneInfo
 
 from signoff.approvals.argument_rows import UNDECLARED
 from signoff.approvals.confirmation import is_money, is_number
-from signoff.contracts.approval import ApproverGroup, CardRow
+from signoff.contracts.approval import AppliedTerm, ApproverGroup, CardRow
 from signoff.contracts.person import Person
+from signoff.formats.visible_text import one_line
 from signoff.texts.catalogue import form_of, language_of, text
 
 _THIN: Final = "\u202f"
@@ -21,6 +22,7 @@ _MARKS: Final = {
     "nb": (_THIN, ","), "no": (_THIN, ","), "pl": (_THIN, ","), "cs": (_THIN, ","), "ru": (_THIN, ","),
 }  # fmt: skip
 """Language -> thousands separator, decimal mark."""
+_REASON_CHARS: Final = 300
 _CURRENCY = re.compile(r"[A-Z]{3}\Z")
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
@@ -58,6 +60,17 @@ class Formatter:
             for group in groups
         ]
         return self.text("card.still", groups=", ".join(told)) if told else ""
+
+    def stricter(self, applied: Iterable[AppliedTerm]) -> tuple[str, ...]:
+        """Why a request asks for more than usual, a sentence each: `2 people have to approve: it is the weekend.`."""
+        return tuple(
+            self.text(
+                "card.stricter.quorum" if each.quorum > 1 else "card.stricter",
+                n=each.quorum,
+                reason=one_line(each.reason, _REASON_CHARS).text,
+            )
+            for each in applied
+        )
 
     def span(self, seconds: float) -> str:
         """A length of time in one unit, rounded: `40 s`, `3 min`, `23 h`, `2 days`."""

@@ -249,7 +249,9 @@ class _Writer:
         return text("card.asked", self.formatter.language, actor=actor, who=who)
 
     def rule(self) -> str:
-        return rule_words(self.request.rule, self.request.rule_text, self.formatter.language)
+        request = self.request
+        told = rule_words(request.rule, request.rule_text, self.formatter.language)
+        return " ".join(filter(None, (told, *self.formatter.stricter(request.applied))))
 
     def counted(self) -> str:
         request = self.request

@@ -86,6 +86,9 @@ def _about(request: ApprovalRequest, now: datetime) -> Facts:
         expression = clean(rule_expression(request.rule, request.rule_text))
         rows.append(("because", clean(rule_words(request.rule, request.rule_text, ENGLISH))))
         rows += [("rule", f"{request.rule}: {expression}")] if expression else []
+    for each in request.applied:
+        people = f"{each.quorum} people, " if each.quorum > 1 else ""
+        rows.append(("stricter", f"{people}as {clean(each.reason)}"))
     if card.agent_says:
         rows.append(("the agent says", Text(card.agent_says, style="italic")))
     return rows

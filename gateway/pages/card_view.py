@@ -90,6 +90,7 @@ class CardPage:
     rows: tuple[Row, ...]
     rule: str
     expression: str
+    stricter: tuple[str, ...]
     requester: str
     asked: Moment | None
     asked_ago: str
@@ -144,6 +145,7 @@ def card_page(
         rows=tuple(_row(row, request, args, visitor) for row in request.card.rows),
         rule=rule_words(request.rule, request.rule_text, language),
         expression=rule_expression(request.rule, request.rule_text),
+        stricter=formatter.stricter(request.applied),
         requester=display_name(people, request.requester.user, request.tenant),
         asked=formatter.moment(request.opened_at) if request.opened_at else None,
         asked_ago=formatter.ago(request.opened_at) if request.opened_at else "",

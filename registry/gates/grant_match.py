@@ -146,7 +146,7 @@ def _still_given(grant: Grant, ctx: Pinned, found: Judgement, policy: ApprovalPo
     # A grant must not be the way round two rules: the quorum of people, and that nobody approves what they asked for.
     humans = {people.person_id(person, ctx.tenant) for person in grant.people}
     own = people.person_id(requester, ctx.tenant) in humans
-    if len(humans) < policy.people_needed or (own and not policy.allow_self_approval):
+    if len(humans) < verdict.terms.quorum or (own and not policy.allow_self_approval):
         return False
     known = [people.find(person, ctx.tenant) for person in grant.people]
     return all(person is not None and person.active for person in known)

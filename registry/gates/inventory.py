@@ -128,4 +128,5 @@ def _expressions(policy: ApprovalPolicy | None) -> tuple[str, ...]:
         ("auto_approve_if", policy.auto_approve_if),
         ("handler", policy.handler),
     )
-    return tuple(f"{field}: {expression}" for field, expression in listed if expression)
+    rules = tuple(f"{field}: {expression}" for field, expression in listed if expression)
+    return (*rules, *(f"terms: {term.reason or 'stricter'} if {term.when}" for term in policy.terms))

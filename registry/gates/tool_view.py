@@ -101,7 +101,7 @@ class Sight:
         if found is None:
             if len(self.verdicts) >= _VERDICTS_KEPT:
                 self.verdicts.clear()
-            found = self.verdicts[key] = policy.judge(args, dict(self.ctx))
+            found = self.verdicts[key] = policy.judge(args, dict(self.ctx), self.actor_facts)
         return found
 
     def excludes(self, tool: Tool) -> bool:

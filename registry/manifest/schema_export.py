@@ -10,7 +10,7 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from signoff.formats.json_schema import DIALECT
 from signoff.formats.yaml_section import spellings
 from signoff.people.people_file import DelegationSection, PersonSection, ReachSection
-from signoff.policy.approval_policy import APPROVER, MAX_QUORUM, ApprovalPolicy, GlobalRule
+from signoff.policy.approval_policy import APPROVER, MAX_QUORUM, ApprovalPolicy, GlobalRule, TermRule
 from signoff.registry.manifest.channel_sections import INBOX
 from signoff.registry.manifest.sections import (
     ActorSection,
@@ -40,6 +40,7 @@ _MODELS: Final = (
     DestinationSection,
     RoutingSection,
     ApprovalPolicy,
+    TermRule,
     GlobalRule,
     PersonSection,
     DelegationSection,
@@ -70,7 +71,18 @@ _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "on_timeout": "What the deadline does; never does it approve.",
         "allow_remember": "Approvers may have their answer remembered.",
         "audit": "Whether a call runs without its record.",
+        "terms": "Stricter terms for some calls.",
         "notify": "Channels by which people are reached beside the inbox, in order.",
+    },
+    "TermRule": {
+        "when": "CEL over `args`, `ctx`, `actor` and `tool`: it applies unless both engines say false.",
+        "quorum": "How many different people must approve in all.",
+        "approvers": "Who must approve as well: `role:<role>` and `user:<id>`, or groups of them.",
+        "min_assurance": "The least assurance that counts.",
+        "timeout": "How long it waits for people.",
+        "escalate_after": "When those of the policy's `escalate_to` may decide too.",
+        "escalate_to": "To whom alone of the policy's `escalate_to`.",
+        "reason": "Why, for people: `it is the weekend`.",
     },
     "Show": {"only": "These arguments and no others.", "secret": "Arguments that are masked."},
     "GlobalRule": {
@@ -170,7 +182,10 @@ def _join(known: dict[str, Any]) -> None:
         # ECMA-262 has no `\Z`. `chr(92)`, as Python 3.11 takes no backslash within an f-string's braces.
         approvers["items"] = {"type": "string", "pattern": f"^{APPROVER.pattern.removesuffix(chr(92) + 'Z')}$"}
     del known["ApproverGroup"]
-    policy["approvers"]["items"] = _asked(policy["escalate_to"]["items"])
+    term = known["TermRule"]["properties"]
+    term["escalate_to"]["items"] = policy["escalate_to"]["items"]
+    for asking in (policy, term):
+        asking["approvers"]["items"] = _asked(policy["escalate_to"]["items"])
 
 
 def _asked(approver: dict[str, Any]) -> dict[str, Any]:

@@ -56,13 +56,15 @@ async def weighed(store: Store, tool: Tool, permit: Permit, witness: Witness = L
     rows = await rows_of(store)
     approval = approval_of(permit, rows, accept_unsigned=witness.development)
     questions = () if approval is None else (approval.question,)
+    terms = room.catalog.terms("pay", found.verdict)
     return standing(
         permit,
         permit_for(tool).digest,
         found,
         room.catalog.policy("pay"),
+        terms,
         witness=witness,
-        voters=voter_set(room.catalog, room.people, permit.ctx, "pay", found, datetime.now(UTC), questions),
+        voters=voter_set(room.catalog, room.people, permit.ctx, "pay", terms, datetime.now(UTC), questions),
         approval=approval,
         now=datetime.now(UTC) if rows is None else rows.now,
     )
@@ -306,6 +308,6 @@ async def test_a_doubted_requester_is_asked_about(store: Store) -> None:
     assert doubted(asked, "it is too long ago") is asked
     routed = pay_tool(LEDGER, ApprovalPolicy(auto_approve_if="true", route_to="['role:finance']"))
     found = doubted(judge(room_of(store, routed).catalog, pinned(), call, ARGS, Tally()), "it is too long ago")
-    assert (found.kind, found.verdict.approvers) == ("ask", ("role:finance",))
+    assert (found.kind, found.verdict.terms.approvers) == ("ask", ("role:finance",))
     bare = Judgement("c1.1", "run", "approval")
     assert doubted(bare, "it is too long ago") is bare

@@ -405,6 +405,33 @@ async def test_another_question_is_asked_anew(store: Store, change: dict[str, An
     assert (await ruled(later)).verdict != "run"
 
 
+@pytest.mark.parametrize(
+    ("term", "verdict"),
+    [
+        ({"quorum": 2}, "ask"),
+        ({"approvers": ["user:ana"]}, "ask"),
+        ({"min_assurance": "mfa"}, "ask"),
+        ({"timeout": 60}, "ask"),
+        ({"escalate_after": 60}, "run"),
+    ],
+)
+async def test_an_answer_holds_for_calls_on_no_stricter_terms(store: Store, term: dict[str, Any], verdict: str) -> None:
+    """What one person approved in advance for 20 is asked anew for 50, about which two would have been asked."""
+    policy = ApprovalPolicy.model_validate(
+        {
+            "allow_remember": True,
+            "escalate_to": ["user:cfo"],
+            "escalate_after": 3_600,
+            "terms": [{"when": "args.amount > 30", **term}],
+        }
+    )
+    tool = asking(Ledger(), policy)
+    room = room_with(store, tool, people=(*APPROVERS, Person(id="cfo")))
+    await approved(room, tool, decision(remember=SMALL))
+    assert (await ruled(room, {"amount": 30})).verdict == "run"
+    assert (await ruled(room, {"amount": 50}, turn="another")).verdict == verdict
+
+
 async def test_nobody_approves_their_own_calls_in_advance(store: Store) -> None:
     """Who gave the answer may not use it, unless the policy lets people approve their own."""
     tool = asking(Ledger())

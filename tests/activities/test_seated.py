@@ -407,3 +407,33 @@ async def test_whom_groups_are_escalated_to_fills_one_place(store: Store) -> Non
     for late, found in ((-30, "again"), (30, "ok")):
         given = said("cfo", received_at=since + timedelta(seconds=late)), said("fay")
         assert await outcome(store, policy, *given, people=OFFICE) == found
+
+
+@pytest.mark.parametrize(
+    ("term", "note"),
+    [
+        ({"when": "args.amount > 10", "quorum": 2}, "more people have to approve this now"),
+        ({"when": "args.amount > 10", "approvers": ["user:cfo"]}, "more people have to approve this now"),
+        ({"when": "args.amount > 10", "min_assurance": "mfa"}, "this needs a stronger sign-in now"),
+        ({"when": "args.amount > 10", "timeout": 60}, "it has to be approved sooner now"),
+        ({"when": "args.amount > 100", "quorum": 2}, ""),
+    ],
+)
+async def test_terms_that_came_with_a_deploy_hold_where_the_tool_runs(
+    store: Store, term: dict[str, Any], note: str
+) -> None:
+    """Each term of the present policy is asked for, as far as it applies to this call; then it runs."""
+    now = ApprovalPolicy.model_validate({"terms": [term]})
+    late = datetime.now(UTC) + timedelta(minutes=5)
+    yes = said("eve", received_at=late)
+    reply, ledger = await tried(store, now, yes, before=ApprovalPolicy())
+    assert (reply.again, reply.note) == (("policy", note) if note else ("", ""))
+    assert len(ledger.rows) == (0 if note else 1)
+
+
+async def test_the_terms_of_the_question_hold_though_the_policy_dropped_them(store: Store) -> None:
+    """Two were asked for this amount; one of them is too few under a policy that wants one."""
+    before = ApprovalPolicy.model_validate({"terms": [{"when": "args.amount > 10", "quorum": 2}]})
+    reply, ledger = await tried(store, ApprovalPolicy(), said("eve"), before=before)
+    assert (reply.outcome is not None and reply.outcome.code, ledger.rows) == ("refused", [])
+    assert await outcome(store, ApprovalPolicy(), said("eve"), said("ana"), before=before) == "ok"

@@ -35,7 +35,6 @@ from signoff.contracts.person import Person, Principal
 from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.people.directory import FixedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy
-from signoff.registry.gates.pipeline import Judgement
 from signoff.registry.tool import Tool
 from signoff.store.questions import Questions
 from signoff.store.store import Store
@@ -486,8 +485,7 @@ async def test_an_unsigned_word_about_a_try_counts_where_unsigned_answers_do(sto
         room = room_of(store, tool)
         request = await asked(room, tool, doubt=1)
         permit = permit_for(tool, doubts=(about(request),))
-        found = Judgement("c1.1", "ask", "approval")
-        seats = voter_set(room.catalog, room.people, permit.ctx, "pay", found, NOW)
+        seats = voter_set(room.catalog, room.people, permit.ctx, "pay", room.catalog.terms("pay"), NOW)
         witness = Witness(Verifier(), development=development)
         words = words_on(permit, await Questions(store).read(request.id), 1)
         assert given_up(words, 1, room.catalog.policy("pay"), witness, seats) is counts

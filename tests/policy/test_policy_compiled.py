@@ -66,7 +66,7 @@ def test_policies_see_the_pinned_context_and_nothing_else() -> None:
     policy = compiled(auto_approve_if=CHEAP)
     assert policy.judge(arguments(), context(tier="trusted")).verdict == "auto"
     assert policy.judge(arguments(), context(tier="guest")).verdict == "ask"
-    for text in ("now < 5", "ctx.now < 5", "ctx.approver == 'x'", "actor.name == 'x'", "ctx.user.email == 'x'"):
+    for text in ("now < 5", "ctx.now < 5", "ctx.approver == 'x'", "actor.model == 'x'", "ctx.user.email == 'x'"):
         with pytest.raises(ConfigError):
             compiled(auto_approve_if=text)
 
@@ -204,7 +204,7 @@ def test_route_to_names_the_people_who_are_asked() -> None:
     """A list of roles and users that both engines agree on replaces `approvers`, each once."""
     policy = compiled(approvers=["role:finance"], route_to="['role:' + args.currency, 'user:ana', 'user:ana']")
     verdict = policy.judge(arguments(), context())
-    assert (verdict.verdict, verdict.approvers) == ("ask", ("role:EUR", "user:ana"))
+    assert (verdict.verdict, verdict.terms.approvers) == ("ask", ("role:EUR", "user:ana"))
     assert [each.rule for each in verdict.engines] == ["route_to", "route_to"]
 
 
@@ -225,7 +225,7 @@ def test_route_to_names_the_people_who_are_asked() -> None:
 def test_a_route_that_gives_no_people_falls_back_and_says_so(text: str, args: dict[str, Any]) -> None:
     """Anything but a list of approvers asks the named ones."""
     verdict = compiled(approvers=["role:finance"], route_to=text).judge(arguments(**args), context())
-    assert (verdict.verdict, verdict.approvers) == ("ask", ("role:finance",))
+    assert (verdict.verdict, verdict.terms.approvers) == ("ask", ("role:finance",))
     assert "route_to" in verdict.why
 
 
@@ -237,11 +237,11 @@ def test_a_route_must_be_a_list_of_strings() -> None:
 
 
 def test_named_approvers_are_carried_and_level_admin_is_short_for_a_role() -> None:
-    """`level: admin` without approvers asks `role:admin`; only a verdict that asks names anybody."""
-    assert compiled(approvers=["user:ana"], level="admin").judge({}, {}).approvers == ("user:ana",)
-    assert compiled(level="admin").judge({}, {}).approvers == ("role:admin",)
-    assert compiled(level="user").judge({}, {}).approvers == ()
-    assert compiled(auto_approve_if="true", level="admin").judge({}, {}).approvers == ()
+    """`level: admin` without approvers asks `role:admin`; also a verdict that lets pass says whom."""
+    assert compiled(approvers=["user:ana"], level="admin").judge({}, {}).terms.approvers == ("user:ana",)
+    assert compiled(level="admin").judge({}, {}).terms.approvers == ("role:admin",)
+    assert compiled(level="user").judge({}, {}).terms.approvers == ()
+    assert compiled(auto_approve_if="true", level="admin").judge({}, {}).terms.approvers == ("role:admin",)
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_a_disagreement_is_told() -> None:
 def test_engines_that_route_to_other_people_ask_the_named_ones() -> None:
     """A route holds only when both engines give the same people."""
     policy = disagreeing("route_to", "['user:ana']", "['user:eve']", approvers=["role:finance"])
-    assert policy.judge(arguments(), context()).approvers == ("role:finance",)
+    assert policy.judge(arguments(), context()).terms.approvers == ("role:finance",)
 
 
 def test_the_second_engine_never_sees_what_the_first_rejects() -> None:

@@ -92,7 +92,7 @@ def test_numbers_of_the_context_are_what_they_were_declared() -> None:
 def test_a_route_leads_to_people_or_to_those_named(routed: list[str], asked: tuple[str, ...]) -> None:
     """Up to a hundred people, each once; anything else asks those the policy names, and says so."""
     found = compiled(route_to="args.recipients", approvers=["role:boss"]).judge(arguments(recipients=routed), context())
-    assert found.approvers == asked
+    assert found.terms.approvers == asked
     assert ("`route_to` gave no list of people" in found.why) == (asked == ("role:boss",))
 
 

@@ -21,7 +21,7 @@ def policy(**fields: Any) -> CompiledPolicy:
 def after(judge: CompiledPolicy, answer: Answer) -> Any:
     """The verdict once the handler has answered."""
     verdict = judge.judge(arguments(), context())
-    return heard(judge, verdict, answer, arguments(), context())
+    return heard(judge, verdict, answer)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_handler_alone_decides(word: Any) -> None:
     assert (found.verdict, found.rule, found.rule_text) == (word, RULE, word)
     assert found.why == f"`handler` says {word}"
     assert found.evaluators == f"{alone.evaluators}, {RULE}"
-    assert (found.approvers, found.level, found.policy_hash) == ((), "user", alone.hash)
+    assert (found.terms.approvers, found.level, found.policy_hash) == ((), "user", alone.hash)
     assert (alone.handler_alone, alone.needs_person, handler_rule(alone)) == (True, "maybe", RULE)
 
 
@@ -89,7 +89,7 @@ def test_a_handler_that_agrees_is_named_beside_the_rule() -> None:
     """Both let it pass, and both are told."""
     found = after(policy(**AUTO), Answer("auto", reason="known payee"))
     assert found.why == "`auto_approve_if` is true, so nobody need be asked; known payee"
-    assert (found.rule_text, found.approvers) == ("auto: known payee", ())
+    assert (found.rule_text, found.terms.approvers) == ("auto: known payee", ())
 
 
 def test_a_handler_that_asks_too_says_so_after_the_rule() -> None:
@@ -103,27 +103,26 @@ def test_what_a_handler_turns_into_a_question_is_routed() -> None:
     """As if a rule had asked; where a rule had, it was routed already."""
     routed = {"route_to": "['user:ana', args.currency == 'EUR' ? 'role:eu' : 'role:us']"}
     turned = after(policy(**AUTO, **routed), Answer("ask"))
-    assert turned.approvers[0] == "user:ana"
+    assert turned.terms.approvers[0] == "user:ana"
     assert [engine.rule for engine in turned.engines] == ["auto_approve_if"] * 2 + ["route_to"] * 2
-    assert after(policy(**ASKS, **routed), Answer("ask")).approvers == turned.approvers
-    assert after(policy(**AUTO, approvers=("role:cfo",)), Answer("ask")).approvers == ("role:cfo",)
+    assert after(policy(**ASKS, **routed), Answer("ask")).terms.approvers == turned.terms.approvers
+    assert after(policy(**AUTO, approvers=("role:cfo",)), Answer("ask")).terms.approvers == ("role:cfo",)
     odd = after(policy(**AUTO, route_to="['nobody']", approvers=("role:cfo",)), Answer("ask"))
-    assert odd.approvers == ("role:cfo",)
-    assert odd.why.startswith("`handler` says ask; `route_to` gave no list of people")
+    assert odd.terms.approvers == ("role:cfo",)
 
 
 @pytest.mark.parametrize("rules", [{}, AUTO])
 def test_what_a_handler_lets_pass_still_knows_whom_to_ask(rules: Any) -> None:
     """A global rule or a permission check may ask all the same."""
     found = after(policy(**rules, route_to="['role:finance']"), Answer("auto"))
-    assert (found.verdict, found.approvers) == ("auto", ("role:finance",))
+    assert (found.verdict, found.terms.approvers) == ("auto", ("role:finance",))
 
 
 @pytest.mark.parametrize("rules", [{}, AUTO, ASKS, {**AUTO, "approvers": ("role:finance",)}])
 def test_the_level_admin_asks_administrators(rules: Any) -> None:
     """In place of whom the policy names; another question than at the level user."""
     found = after(policy(**rules), Answer("ask", "admin"))
-    assert (found.verdict, found.approvers, found.level) == ("ask", ("role:admin",), "admin")
+    assert (found.verdict, found.terms.approvers, found.level) == ("ask", ("role:admin",), "admin")
     assert found.rule.endswith(f"{RULE} (admin)")
     assert found.rule_text == "ask admin"
 
@@ -132,7 +131,7 @@ def test_the_level_of_another_answer_means_nothing() -> None:
     """Nobody is asked, so nobody's level counts."""
     for answer in (Answer("auto", "admin"), Answer("deny", "admin")):
         found = after(policy(), answer)
-        assert (found.level, found.approvers, found.rule_text) == ("user", (), answer.verdict)
+        assert (found.level, found.terms.approvers, found.rule_text) == ("user", (), answer.verdict)
 
 
 def test_no_answer_is_another_question_than_a_handlers_own() -> None:
@@ -154,7 +153,7 @@ def test_a_policy_without_handler_hears_nothing() -> None:
     """Its verdict stays what it is; the reference is in the hash of one that has one."""
     plain = policy(handler=None, **AUTO)
     verdict = plain.judge(arguments(), context())
-    assert heard(plain, verdict, Answer("deny"), arguments(), context()) is verdict
+    assert heard(plain, verdict, Answer("deny")) is verdict
     assert (handler_rule(plain), plain.handler_alone) == ("", False)
     never = compile_policy(False, tool=TOOL, input_schema=SCHEMA)
     assert (handler_rule(never), never.handler_alone) == ("", False)

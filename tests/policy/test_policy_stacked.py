@@ -62,7 +62,7 @@ def test_arguments_that_the_other_tool_would_not_take_are_not_approved_by_its_ru
     """Its rule was written for its own arguments."""
     assert over(False, SMALL, fits=True).judge({"amount": 1.0}, {}).verdict == "auto"
     said = over(False, SMALL, fits=False).judge({"amount": 1.0}, {})
-    assert (said.verdict, said.approvers) == ("ask", DEFAULT)
+    assert (said.verdict, said.terms.approvers) == ("ask", DEFAULT)
     assert "would not take these arguments" in said.why
 
 
@@ -81,7 +81,7 @@ def test_each_field_is_the_strictest() -> None:
     assert (policy.approvers, policy.quorum, policy.timeout) == (("role:a",), 2, 30)
     assert (policy.allow_remember, policy.edit, policy.confirm) == (False, "off", "type")
     assert (policy.min_assurance, policy.remind_after, found.needs_person) == ("mfa", 20, "always")
-    assert found.judge({"amount": 1.0}, {}).approvers == ("role:a",)
+    assert found.judge({"amount": 1.0}, {}).terms.approvers == ("role:a",)
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,12 @@ from signoff.policy.compiled_policy import CompiledPolicy, PolicyVerdict, RulesV
 from signoff.policy.expression import EVALUATORS
 from signoff.policy.facts import ToolFacts
 from signoff.policy.second_engine import second_program
+from signoff.policy.terms import NO_TERMS, Terms
 
 ONE, TWO = "cel-expr-python", "cel-python"
 ACTOR = {"name": "desk", "tags": ["money"]}
 BAD = float("nan")
+BY_A = Terms(approvers=("role:a",), asked_first=("role:a",))
 NO_ROUTE = "; `route_to` gave no list of people that both engines agree on, so the named approvers are asked"
 
 
@@ -49,7 +51,7 @@ def test_a_tool_without_a_policy(requires: bool, verdict: Any, why: str) -> None
     """Who decided, why, and nobody named; no engine was asked."""
     policy = compiled(requires)
     assert policy.judge({"x": BAD}, {}) == PolicyVerdict(
-        verdict, "requires_approval", "", why, policy.hash, EVALUATORS, (), ()
+        verdict, "requires_approval", "", why, policy.hash, EVALUATORS, ()
     )
     assert (policy.evaluators, policy.findings, policy.expressions) == (EVALUATORS, (), {})
     assert policy.hash == sha256_hex({"requires_approval": requires})
@@ -67,7 +69,7 @@ def test_a_policy_without_rules_asks() -> None:
         policy.hash,
         EVALUATORS,
         (),
-        ("role:a",),
+        BY_A,
     )
 
 
@@ -107,9 +109,9 @@ CLEAR = (*answers("deny_if", "false", "false"), *answers("require_approval_if", 
     ],
 )
 def test_the_rule_that_decides_is_told(count: int, verdict: Any, rule: str, why: str, engines: Any) -> None:
-    """Deny before ask before auto; the answers up to the deciding rule are kept, and only a question names people."""
+    """Deny before ask before auto; the answers up to the deciding rule are kept, and a denial asks nobody."""
     policy = compiled(approvers=["role:a"], **RULES)
-    asked = ("role:a",) if verdict == "ask" else ()
+    asked = NO_TERMS if verdict == "deny" else BY_A
     assert policy.judge(arguments(count=count), context()) == PolicyVerdict(
         verdict, rule, RULES[rule], why, policy.hash, EVALUATORS, engines, asked
     )
@@ -179,7 +181,7 @@ def test_data_no_engine_may_see(args: Any, ctx: Any, problem: str) -> None:
         policy.hash,
         EVALUATORS,
         answers("auto_approve_if", "error", "error", (problem, problem)),
-        ("role:a",),
+        BY_A,
     )
 
 
@@ -214,7 +216,7 @@ def test_a_route_is_told_with_the_rule_that_asked() -> None:
     """The people of the route, after the deciding rule's answers those of the route, and no word of a fallback."""
     policy = compiled(approvers=["role:a"], require_approval_if="args.count > 1", route_to="['user:' + args.currency]")
     verdict = policy.judge(arguments(), context())
-    assert verdict.approvers == ("user:EUR",)
+    assert verdict.terms.approvers == ("user:EUR",)
     assert verdict.why == "`require_approval_if` is true, so a person is asked"
     notes = ("a list<dyn>", "a ListType")
     assert verdict.engines[:2] == answers("require_approval_if", "true", "true")
@@ -241,7 +243,7 @@ def test_both_engines_name_the_same_people_or_nobody(first: str, second: str, pe
     """In the same order; else those the policy names are asked, the answers are kept, and the reason says so."""
     policy = split(compiled(approvers=["role:a"], route_to=first), "route_to", second)
     verdict = policy.judge(arguments(), context())
-    assert verdict.approvers == (people or ("role:a",))
+    assert verdict.terms.approvers == (people or ("role:a",))
     base = "the policy has no rule that lets it pass without a person"
     assert verdict.why == (base if people else base + NO_ROUTE)
     assert [(each.rule, each.engine) for each in verdict.engines] == [("route_to", ONE), ("route_to", TWO)]
@@ -249,10 +251,14 @@ def test_both_engines_name_the_same_people_or_nobody(first: str, second: str, pe
 
 def test_a_route_is_asked_only_when_somebody_may_be() -> None:
     """A call that is denied goes to nobody, one that passes to whom a global rule or a check would ask."""
-    for fields, people in (({"auto_approve_if": "true"}, ("user:a",)), ({"deny_if": "true"}, ())):
+    passes, denies = ["auto_approve_if"] * 2 + ["route_to"] * 2, ["deny_if"] * 2
+    for fields, people, asked in (
+        ({"auto_approve_if": "true"}, ("user:a",), passes),
+        ({"deny_if": "true"}, (), denies),
+    ):
         verdict = of({**fields, "route_to": "['user:a']"}).judge(arguments(), context())
-        assert verdict.approvers == people
-        assert [each.rule for each in verdict.engines] == [*fields, *fields]
+        assert verdict.terms.approvers == people
+        assert [each.rule for each in verdict.engines] == asked
 
 
 # Hashes and findings

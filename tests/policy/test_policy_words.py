@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from policy_samples import arguments, compiled, context
 
+from signoff.contracts.approval import AppliedTerm, ApproverGroup
 from signoff.contracts.errors import ConfigError
 from signoff.formats.durations import seconds
 from signoff.policy.answer import EngineAnswer
@@ -14,6 +15,7 @@ from signoff.policy.cases import Case, read_case, run_cases
 from signoff.policy.compiled_policy import PolicyVerdict, compile_rules
 from signoff.policy.diagnosis import no_second_reading
 from signoff.policy.explanation import explain_json, explain_text
+from signoff.policy.terms import Terms
 
 CASE = {"name": "cheap", "tool": "book_flight", "expect": "auto"}
 KEYS = "allowed are `name`, `tool`, `args`, `ctx`, `expect`"
@@ -99,9 +101,14 @@ FULL = PolicyVerdict(
     "hash",
     "two engines",
     (EngineAnswer("auto_approve_if", "one", "true", "sure"), EngineAnswer("auto_approve_if", "two", "false", "")),
-    ("role:a", "user:b"),
+    Terms(
+        approvers=("role:a", "user:b"),
+        groups=(ApproverGroup(of=("role:a",)), ApproverGroup(of=("user:b",))),
+        quorum=2,
+        applied=(AppliedTerm(reason="it is the weekend", quorum=2),),
+    ),
 )
-BARE = PolicyVerdict("auto", "requires_approval", "", "nobody asks", "hash", "two engines", (), ())
+BARE = PolicyVerdict("auto", "requires_approval", "", "nobody asks", "hash", "two engines", ())
 
 
 def test_an_explanation_has_a_line_for_each_part() -> None:
@@ -112,9 +119,13 @@ def test_an_explanation_has_a_line_for_each_part() -> None:
         "engine: one says true to auto_approve_if (sure)",
         "engine: two says false to auto_approve_if",
         "approvers: role:a, user:b",
+        "people: 2",
+        "group: 1 of role:a",
+        "group: 1 of user:b",
+        "stricter: it is the weekend",
         "policy: hash by two engines",
     ]
-    routed = dataclasses.replace(BARE, approvers=("role:a",))
+    routed = dataclasses.replace(BARE, terms=Terms(approvers=("role:a",)))
     assert explain_text(routed).split("\n")[1] == "approvers, should a gate ask: role:a"
     assert explain_text(BARE).split("\n") == ["auto: nobody asks", "policy: hash by two engines"]
 
@@ -128,14 +139,26 @@ def test_an_explanation_as_json_has_every_field() -> None:
         "why": "it is so",
         "policy_hash": "hash",
         "evaluators": "two engines",
-        "approvers": ["role:a", "user:b"],
+        "terms": {
+            "approvers": ["role:a", "user:b"],
+            "groups": [{"of": ["role:a"], "quorum": 1}, {"of": ["user:b"], "quorum": 1}],
+            "quorum": 2,
+            "min_assurance": "channel",
+            "timeout": 86_400.0,
+            "remind_after": None,
+            "escalate_after": None,
+            "escalate_to": [],
+            "on_timeout": "deny",
+            "asked_first": [],
+            "applied": [AppliedTerm(reason="it is the weekend", quorum=2).model_dump(mode="json")],
+        },
         "level": "user",
         "engines": [
             {"rule": "auto_approve_if", "engine": "one", "kind": "true", "note": "sure"},
             {"rule": "auto_approve_if", "engine": "two", "kind": "false", "note": ""},
         ],
     }
-    assert (explain_json(BARE)["engines"], explain_json(BARE)["approvers"]) == ([], [])
+    assert (explain_json(BARE)["engines"], explain_json(BARE)["terms"]["approvers"]) == ([], [])
 
 
 # Declarations

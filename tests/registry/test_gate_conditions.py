@@ -124,7 +124,7 @@ def test_whoever_is_asked_beside_the_policy_is_whom_it_routes_to() -> None:
         by_check = ruled(tool, args, permission=override)
         for found in (by_rule, by_check):
             assert found.verdict is not None
-            assert (found.kind, found.verdict.approvers) == ("ask", ("role:finance",))
+            assert (found.kind, found.verdict.terms.approvers) == ("ask", ("role:finance",))
 
 
 def test_what_a_rule_denies_nobody_overrides() -> None:

@@ -38,9 +38,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         told.append(f"{facts['actor']['name']}: {facts['tool'].name}")
         return rules(self, **facts)
 
-    def of_policy(self: CompiledPolicy, args: Any, ctx: Any) -> Any:
+    def of_policy(self: CompiledPolicy, args: Any, ctx: Any, actor: Any = None) -> Any:
         told.append(f"{args}")
-        return policy(self, args, ctx)
+        return policy(self, args, ctx, actor)
 
     monkeypatch.setattr(CompiledRules, "judge", of_rules)
     monkeypatch.setattr(CompiledPolicy, "judge", of_policy)

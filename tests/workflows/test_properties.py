@@ -183,13 +183,15 @@ def test_nothing_unadvertised_executes_and_nothing_gated_runs_undecided(
     assert tool in offered(runs)
     digest = digest_of(CTX, "c1.1", present, args)
     rows = rows_of(asked, tool, args, first)
+    terms = runs.terms(tool, second.verdict)
     worth = standing(
         permit,
         digest,
         second,
         runs.policy(tool),
+        terms,
         witness=Witness(Verifier(), development=True),
-        voters=voter_set(runs, runs.people, CTX, tool, second, NOW, rows.questions if rows else ()),
+        voters=voter_set(runs, runs.people, CTX, tool, terms, NOW, rows.questions if rows else ()),
         approval=approval_of(permit, rows, accept_unsigned=True),
         now=NOW,
     )

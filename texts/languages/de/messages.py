@@ -35,6 +35,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.counted": "Bisher {n} von {of} Genehmigungen.",
     "card.still": "Noch nötig: {groups}.",
     "card.group": "{n} von {who}",
+    "card.stricter.quorum": "{n} Personen müssen genehmigen: {reason}.",
+    "card.stricter": "Strenger gefragt: {reason}.",
     "card.due": "Antworten Sie bis {when} ({span}); sonst ist es abgelehnt.",
     "card.due.extended": "Antworten Sie bis {when} ({span}); dann werden auch andere gefragt.",
     "card.due.doubt": "Antworten Sie bis {when} ({span}); sonst wird es aufgegeben.",

@@ -32,6 +32,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.counted": "{n} of {of} approvals so far.",
     "card.still": "Still needed: {groups}.",
     "card.group": "{n} of {who}",
+    "card.stricter.quorum": "{n} people have to approve: {reason}.",
+    "card.stricter": "Asked more strictly: {reason}.",
     "card.due": "Answer by {when} ({span}); otherwise it is denied.",
     "card.due.extended": "Answer by {when} ({span}); then others are asked too.",
     "card.due.doubt": "Answer by {when} ({span}); otherwise it is given up.",

@@ -33,6 +33,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.counted": "{n} de {of} aprobaciones hasta ahora.",
     "card.still": "Aún falta: {groups}.",
     "card.group": "{n} de {who}",
+    "card.stricter.quorum": "Deben aprobar {n} personas: {reason}.",
+    "card.stricter": "Se pregunta con más rigor: {reason}.",
     "card.due": "Responda antes de {when} ({span}); si no, queda rechazado.",
     "card.due.extended": "Responda antes de {when} ({span}); después se pregunta también a otros.",
     "card.due.doubt": "Responda antes de {when} ({span}); si no, se abandona.",

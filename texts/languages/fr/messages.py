@@ -36,6 +36,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.still": "Il manque encore : {groups}.",
     "card.group": "{n} parmi {who}",
     "card.counted.one": "{n} approbation sur {of} jusqu’ici.",
+    "card.stricter.quorum": "{n} personnes doivent approuver : {reason}.",
+    "card.stricter": "Règle plus stricte : {reason}.",
     "card.due": "Répondez avant {when} ({span}) ; sinon c’est refusé.",
     "card.due.extended": "Répondez avant {when} ({span}) ; ensuite d’autres sont aussi sollicités.",
     "card.due.doubt": "Répondez avant {when} ({span}) ; sinon c’est abandonné.",

@@ -35,6 +35,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.counted": "{n} di {of} approvazioni finora.",
     "card.still": "Manca ancora: {groups}.",
     "card.group": "{n} di {who}",
+    "card.stricter.quorum": "Devono approvare {n} persone: {reason}.",
+    "card.stricter": "Richiesta più severa: {reason}.",
     "card.due": "Rispondi entro {when} ({span}); altrimenti è rifiutato.",
     "card.due.extended": "Rispondi entro {when} ({span}); poi si chiede anche ad altri.",
     "card.due.doubt": "Rispondi entro {when} ({span}); altrimenti si rinuncia.",

@@ -35,6 +35,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "card.counted": "{n} de {of} aprovações até agora.",
     "card.still": "Ainda falta: {groups}.",
     "card.group": "{n} de {who}",
+    "card.stricter.quorum": "Têm de aprovar {n} pessoas: {reason}.",
+    "card.stricter": "Pedido mais rigoroso: {reason}.",
     "card.due": "Responda até {when} ({span}); senão fica recusado.",
     "card.due.extended": "Responda até {when} ({span}); depois pergunta-se também a outros.",
     "card.due.doubt": "Responda até {when} ({span}); senão é abandonado.",

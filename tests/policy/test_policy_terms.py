@@ -1,0 +1,200 @@
+"""Stricter terms for some calls: when they apply, what they combine to, and that they loosen nothing."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from policy_samples import arguments, compiled, context
+
+from signoff.contracts.approval import AppliedTerm, ApproverGroup, Question
+from signoff.contracts.content import Content
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.person import Principal
+from signoff.policy.approval_policy import ApprovalPolicy, Term, TermRule
+from signoff.policy.compiled_policy import CompiledPolicy
+from signoff.policy.handler_verdict import Answer, heard, read_answer
+from signoff.policy.second_engine import second_program
+from signoff.policy.terms import Terms, terms_of
+
+LARGE = {"when": "args.count > 2", "quorum": 2, "reason": "it is a large order"}
+LEGAL = {"when": "args.currency == 'USD'", "approvers": ["role:legal"]}
+BASE: dict[str, Any] = {"approvers": ["role:finance"], "escalate_to": ["role:cfo", "user:eve"], "escalate_after": 3_600}
+FINANCE, COUNSEL = ApproverGroup(of=("role:finance",)), ApproverGroup(of=("role:legal",))
+
+
+def policy(*terms: Any, **fields: Any) -> CompiledPolicy:
+    """A compiled policy with these terms."""
+    return compiled(ApprovalPolicy.model_validate({**BASE, "terms": list(terms), **fields}))
+
+
+def on(judge: CompiledPolicy, **args: Any) -> Terms:
+    """The terms of the verdict on a call with these arguments."""
+    return judge.judge(arguments(**args), context(), {"name": "desk", "tags": ["night"]}).terms
+
+
+def test_a_term_applies_where_its_condition_does_not_say_false() -> None:
+    """True applies it, false does not; whom nothing asks of differently is asked as the policy says."""
+    judge = policy(LARGE)
+    assert (on(judge, count=2).quorum, on(judge, count=2).applied) == (1, ())
+    assert on(judge, count=3).quorum == 2
+    assert [each.reason for each in on(judge, count=3).applied] == ["it is a large order"]
+
+
+@pytest.mark.parametrize("when", ["ctx.user.roles[9] == 'x'", "args.count / (args.count - args.count) > 1"])
+def test_what_cannot_be_known_to_be_false_applies(when: str) -> None:
+    """An error asks for more."""
+    assert on(policy({"when": when, "quorum": 2})).quorum == 2
+
+
+def test_engines_that_differ_apply_a_term() -> None:
+    """One engine alone must not let one person do where two were wanted."""
+    judge = policy(LARGE)
+    name = "terms.0.when"
+    wrong = replace(judge.expressions[name], second=second_program("args.count > 1"))
+    assert on(judge, count=2).quorum == 1
+    assert on(replace(judge, expressions={name: wrong}), count=2).quorum == 2
+
+
+def test_data_that_cannot_be_read_apply_every_term() -> None:
+    """Out of bounds, nothing is known to be false."""
+    found = policy(LARGE, LEGAL).judge({"count": float("nan")}, context()).terms
+    assert (found.quorum, found.groups) == (2, (FINANCE, COUNSEL))
+
+
+def test_conditions_see_the_actor_and_its_tags() -> None:
+    """Beside arguments, context and tool."""
+    judge = policy({"when": "'night' in actor.tags && actor.name == 'desk' && tool.name != ''", "quorum": 2})
+    assert on(judge).quorum == 2
+    assert judge.judge(arguments(), context(), {"name": "desk", "tags": []}).terms.quorum == 1
+
+
+def test_whom_a_term_asks_is_asked_beside_those_of_the_policy() -> None:
+    """One of finance and one of legal, never legal in the place of finance."""
+    found = on(policy(LEGAL), currency="USD")
+    assert (found.approvers, found.groups, found.quorum) == (
+        ("role:finance", "role:legal"),
+        (FINANCE, COUNSEL),
+        2,
+    )
+    assert found.applied[0].reason == "args.currency == 'USD'"
+
+
+def test_several_terms_combine_to_the_strictest() -> None:
+    """Largest quorum, strongest assurance, shortest spans, every group once with its larger quorum, in any order."""
+    terms: list[Any] = [
+        {"when": "true", "quorum": 2, "min_assurance": "session", "timeout": "2h"},
+        {"when": "true", "approvers": [{"of": "role:legal", "quorum": 2}], "escalate_after": "10m"},
+        {"when": "true", "min_assurance": "mfa", "escalate_after": "20m", "escalate_to": ["role:cfo"]},
+        {"when": "true", "approvers": ["role:legal"], "timeout": "3h"},
+    ]
+    for ordered in (terms, terms[::-1]):
+        found = on(policy(*ordered, remind_after="15m"))
+        assert (found.quorum, found.min_assurance, found.timeout) == (3, "mfa", 7_200)
+        assert (found.escalate_after, found.escalate_to) == (600, ("role:cfo",))
+        assert found.groups == (FINANCE, ApproverGroup(of=("role:legal",), quorum=2))
+        assert found.remind_after is None, "nobody is reminded after it was escalated"
+
+
+def test_a_deadline_before_the_escalation_leaves_none() -> None:
+    """To nobody, as nobody waits any more."""
+    found = on(policy({"when": "true", "timeout": "30m"}))
+    assert (found.timeout, found.escalate_after, found.escalate_to, found.on_timeout) == (1_800, None, (), "deny")
+
+
+def test_terms_stand_also_where_a_rule_lets_the_call_pass() -> None:
+    """A global rule or a permission check may ask all the same, and asks two."""
+    verdict = policy(LARGE, auto_approve_if="true").judge(arguments(count=3), context())
+    assert (verdict.verdict, verdict.terms.quorum) == ("auto", 2)
+
+
+def test_whom_a_route_names_is_asked_on_the_same_terms() -> None:
+    """The route replaces the policy's own people, a term is added."""
+    found = on(policy(LEGAL, route_to="['user:ana']"), currency="USD")
+    assert found.groups == (ApproverGroup(of=("user:ana",)), COUNSEL)
+
+
+@pytest.mark.parametrize("word", ["ask", "auto"])
+def test_a_handler_may_add_terms(word: Any) -> None:
+    """Of its own, beside those of the policy; none of what it says takes a term away."""
+    judge = policy(LEGAL, handler="desk.rules:judge", require_approval_if="true")
+    verdict = judge.judge(arguments(currency="USD"), context())
+    found = heard(judge, verdict, Answer(word, reason="new payee", stricter=Term(quorum=3))).terms
+    assert (found.quorum, found.groups) == (3, (FINANCE, COUNSEL))
+    assert [each.reason for each in found.applied] == ["args.currency == 'USD'", "new payee"]
+
+
+def test_a_handler_that_asks_administrators_keeps_the_terms() -> None:
+    """They are asked in the place of the policy's people; legal is asked as well."""
+    judge = policy(LEGAL, handler="desk.rules:judge", require_approval_if="true")
+    verdict = judge.judge(arguments(currency="USD"), context())
+    found = heard(judge, verdict, Answer("ask", "admin")).terms
+    assert found.groups == (ApproverGroup(of=("role:admin",)), COUNSEL)
+
+
+def test_what_a_handler_gives_for_terms_is_a_term() -> None:
+    """Anything else is no answer, so that a person is asked."""
+    assert read_answer(Answer("ask", stricter={"quorum": 2})) is None  # type: ignore[arg-type]
+    assert read_answer(Answer("ask", stricter=Term(quorum=2))) is not None
+
+
+def test_terms_are_part_of_the_hash_as_they_are_read() -> None:
+    """Another condition, quorum or word is another policy; how a condition is spaced is not."""
+    same = policy({**LARGE, "when": "  args.count > 2\n"})
+    assert policy(LARGE).hash == same.hash
+    for change in ({"quorum": 3}, {"when": "args.count > 3"}, {"reason": "else"}):
+        assert policy({**LARGE, **change}).hash != same.hash
+
+
+@pytest.mark.parametrize(
+    ("term", "field", "words"),
+    [
+        ({}, "terms", "changes nothing"),
+        ({"quorum": 1}, "quorum", "greater than or equal to 2"),
+        ({"quorum": 2, "approver": ["role:a"]}, "approver", "did you mean `approvers`"),
+        ({"approvers": ["legal"]}, "approvers.0", "is not an approver"),
+        ({"min_assurance": "channel"}, "terms.0.min_assurance", "must be stronger"),
+        ({"timeout": "2d"}, "terms.0.timeout", "must be shorter"),
+        ({"escalate_after": "2h"}, "terms.0.escalate_after", "before the policy's"),
+        ({"escalate_to": ["role:board"]}, "terms.0.escalate_to", "only narrow"),
+        ({"approvers": ["role:cfo"]}, "escalate_to", "fill the place of the others"),
+    ],
+)
+def test_a_term_that_changes_nothing_or_loosens_is_refused(term: dict[str, Any], field: str, words: str) -> None:
+    """At build, naming the field and the remedy."""
+    with pytest.raises(ConfigError) as caught:
+        ApprovalPolicy.model_validate({**BASE, "terms": [{"when": "true", **term}]})
+    assert (caught.value.context["field"], words in caught.value.message) == (field, True)
+
+
+def test_a_quorum_that_the_policy_has_already_is_refused() -> None:
+    """Two where two are asked anyway."""
+    with pytest.raises(ConfigError, match="larger than the policy's 2"):
+        ApprovalPolicy(quorum=2, terms=(TermRule(when="true", quorum=2),))
+
+
+def test_a_typo_in_a_condition_names_the_term() -> None:
+    """As in any rule, with its column."""
+    with pytest.raises(ConfigError, match=r"terms\.0\.when"):
+        policy({"when": "args.cuont > 2", "quorum": 2})
+
+
+@pytest.mark.parametrize(
+    ("more", "asks_more"),
+    [
+        ({}, False),
+        ({"quorum": 2}, True),
+        ({"approvers": ["role:legal"]}, True),
+        ({"min_assurance": "mfa"}, True),
+        ({"timeout": 60}, True),
+        ({"escalate_after": 60}, False),
+    ],
+)
+def test_terms_exceed_a_question_that_asked_for_less(more: dict[str, Any], asks_more: bool) -> None:
+    """In any one of them; whom silence leads to asks for nothing more of those who answered."""
+    rules = ApprovalPolicy.model_validate(BASE)
+    asked = Question(
+        id="main.s.t.c1.1", tenant="main", turn="t", call="c1.1", requester=Principal(user="guest"), tool="pay",
+        args=Content(inline={}), digest="d", approvers=("role:finance",),
+    )  # fmt: skip
+    applied: list[AppliedTerm] = [Term.model_validate(more).applied()] if more else []
+    assert terms_of(rules, rules.named_approvers, applied).exceed(asked) is asks_more
