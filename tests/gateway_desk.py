@@ -68,6 +68,19 @@ _ORDER: dict[str, Any] = {
     },
     "required": ["to", "items"],
 }
+_MAIL: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "to": {"type": "string", "title": "To"},
+        "text": {"type": "string", "title": "Text"},
+        "sql": {"type": "string", "title": "Statement"},
+    },
+    "required": ["to", "text"],
+}
+LETTER: Final = "Dear Ana,\n\nthe invoice is attached.\n  Please pay it.\n\nBo"
+STATEMENT: Final = "select *\n  from invoices\n where paid is null\n" + "\n".join(
+    f"   and id <> {number}" for number in range(30)
+)
 BUSY: Final = "be busy"
 """Words to which the model does not answer for now."""
 LINES: Final = 300
@@ -142,6 +155,8 @@ def react(request: CompletionRequest) -> Completion:
         "trip": ("trip", FLIGHT),
         "urgent": ("urgent", money),
         "order": ("order", {"to": "Bo", "items": [{"article": f"pencil {n}", "pieces": n} for n in range(LINES)]}),
+        "write": ("mail", {"to": "Ana", "text": LETTER}),
+        "query": ("mail", {"to": "Ana", "text": "one line", "sql": STATEMENT}),
         "wrong": ("pay", {"amount": "much", "to": "Bo"}),
     }
     wanted = [known[word] for word in text.split() if word in known]
@@ -175,6 +190,7 @@ def desk_catalog(ledger: Ledger) -> Catalog:
         pay_tool(ledger, _TWO, name="trip", **flight),
         pay_tool(ledger, _URGENT, name="urgent", **money),
         pay_tool(ledger, name="order", input_schema=_ORDER, effect="Order from {to}", title="Order"),
+        pay_tool(ledger, name="mail", input_schema=_MAIL, effect="Write to {to}", title="Write a mail"),
         pay_tool(ledger, name="fail", handler=ledger.handler("fail", fails), **money),
     ]
     actors = [

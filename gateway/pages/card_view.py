@@ -4,15 +4,12 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from signoff.approvals.argument_rows import find
 from signoff.approvals.confirmation import is_money, needs_typing, row_to_type
 from signoff.approvals.quorum import progress
-from signoff.contracts.approval import ApprovalRequest, CardRow, Vote
+from signoff.contracts.approval import ApprovalRequest, Vote
 from signoff.contracts.decision import at_least
 from signoff.contracts.ids import show_code
-from signoff.contracts.limits import ARGUMENTS_BYTES
 from signoff.engine.kill_switch import OPERATOR
-from signoff.formats.visible_text import scalar_line
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.decision_service import can_remember, seat_at
 from signoff.gateway.pages.call_view import CallLine
@@ -27,6 +24,7 @@ from signoff.gateway.pages.timeline_view import (
     timed_words,
     who_may,
 )
+from signoff.gateway.pages.value_view import Row, value_rows, values_count
 from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.secret_masks import masked_args
 from signoff.people.directory import Directory
@@ -38,18 +36,6 @@ from signoff.texts.reasons import rule_expression, rule_words
 
 RAW_CHARS: Final = 20_000
 _ABSENT: Final = object()
-
-
-@dataclass(frozen=True)
-class Row:
-    """One argument. `whole` is the full text of a value that is cut; `remark` a line of the card's own."""
-
-    label: str
-    value: str
-    secret: bool = False
-    whole: str = ""
-    length: int = 0
-    remark: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,6 +74,7 @@ class CardPage:
     state: str
     doubt: bool
     rows: tuple[Row, ...]
+    count: int
     rule: str
     expression: str
     stricter: tuple[str, ...]
@@ -142,7 +129,8 @@ def card_page(
         version=version_of(request, line),
         state=state_words(request, language),
         doubt=request.kind == "in_doubt",
-        rows=tuple(_row(row, request, args, visitor) for row in request.card.rows),
+        rows=value_rows(request, masked_args(args, request.secrets), formatter),
+        count=values_count(request),
         rule=rule_words(request.rule, request.rule_text, language),
         expression=rule_expression(request.rule, request.rule_text),
         stricter=formatter.stricter(request.applied),
@@ -205,17 +193,6 @@ def word_to_type(request: ApprovalRequest, visitor: Visitor) -> str:
     if row is None:
         return show_code(request.code)
     return visitor.formatter.value(row, ()) if is_money(row) else row.value
-
-
-def _row(row: CardRow, request: ApprovalRequest, args: Any, visitor: Visitor) -> Row:
-    if not row.name:
-        return Row("", visitor.formatter.card_words(row), remark=True)
-    whole = ""
-    if row.cut and isinstance(args, dict):
-        found = find(args, row.name, _ABSENT)
-        whole = scalar_line(found, ARGUMENTS_BYTES).text if isinstance(found, str) else ""
-    shown = visitor.formatter.value(row, request.card.rows)
-    return Row(row.label or row.name, shown, secret=row.secret, whole=whole, length=row.length if row.cut else 0)
 
 
 def _why_not(request: ApprovalRequest, seat: Seat, visitor: Visitor, people: Directory) -> str:

@@ -101,6 +101,8 @@ async def window(windows: Windows, served: Served) -> AsyncIterator[Open]:
         page = await (windows.open(scripts) if of is None else windows.beside(of))
         await page.set_viewport_size({"width": size[0], "height": size[1]})
         await page.emulate_media(color_scheme="light")
+        # Ana's own is another, and every test reads English.
+        await page.context.add_cookies([{"name": "signoff_language", "value": "en", "url": served.base}])
         await page.goto(served.base + path)
         return page
 

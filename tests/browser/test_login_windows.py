@@ -15,6 +15,7 @@ from signoff.gateway.approval_links import LINK_KEY, Link, make_link
 from signoff.gateway.auth.oidc import CALLBACK
 from signoff.gateway.server import serve
 from signoff.temporal.embedded_server import free_port
+from signoff.texts.catalogue import LANGUAGES
 
 pytestmark = pytest.mark.chromium
 
@@ -105,6 +106,50 @@ async def test_sign_in_by_the_provider(window: Open, served: Served, scripts: bo
         await page.goto(served.base)
         approval = await asked(served, "pay")
         await expect(page.locator(f'[data-key="{approval}"]')).to_be_visible()
+
+
+@SCRIPTS
+async def test_a_phone_shows_the_card_first(window: Open, served: Served, scripts: bool) -> None:
+    """Its title within 200 px of the top, how many values follow, and what has to be typed beside the button."""
+    booked, typed = await asked(served, "book"), await asked(served, "typed")
+    page = await window("/login", size=(390, 844), scripts=scripts)
+    await page.get_by_label("Personal token").fill(await token_of(served.desk, "approver"))
+    await page.get_by_role("button", name="Sign in").click()
+    await expect(page).to_have_url(f"{served.base}/")
+    for language in LANGUAGES:
+        await page.goto(f"{served.base}/approvals/{booked}")
+        await page.locator("#language").select_option(language)
+        await page.locator(".foot button").click()
+        await expect(page.locator("html")).to_have_attribute("lang", language)
+        title = await page.locator("h1").bounding_box()
+        assert title is not None
+        assert title["y"] < 200
+        await expect(page.locator(".below")).to_contain_text("10")
+        assert await page.evaluate("document.documentElement.scrollWidth") == 390
+        await page.goto(f"{served.base}/approvals/{typed}")
+        approve, field = [await page.locator(each).bounding_box() for each in (".approve", "#typed")]
+        assert approve is not None
+        assert field is not None
+        assert approve["y"] + approve["height"] <= 844
+        assert 0 <= approve["y"] - field["y"] - field["height"] < 32
+
+
+@SCRIPTS
+async def test_what_is_not_read_to_the_end_says_so_until_it_is(window: Open, served: Served, scripts: bool) -> None:
+    """The rest of a statement opens below its first lines; the button beside the denial leads to every value."""
+    approval = await asked(served, "query")
+    page = await window("/login", size=(390, 844), scripts=scripts)
+    await page.get_by_label("Personal token").fill(await token_of(served.desk, "approver"))
+    await page.get_by_role("button", name="Sign in").click()
+    await expect(page).to_have_url(f"{served.base}/")
+    await page.goto(f"{served.base}/approvals/{approval}")
+    await expect(page.get_by_text("not read to the end")).to_be_visible()
+    await page.locator(".whole summary").click()
+    await expect(page.get_by_text("not read to the end")).to_be_hidden()
+    await expect(page.locator(".whole bdi")).to_contain_text("and id <> 29")
+    await page.locator(".choices").get_by_role("link", name="See every value").click()
+    await page.get_by_role("link", name="Back to the card").last.click()
+    await expect(page.get_by_role("button", name="Approve")).to_be_visible()
 
 
 @SIZES

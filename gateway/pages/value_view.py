@@ -1,0 +1,94 @@
+"""An argument as its page shows it: a text keeps its lines, and says how long it is where not all of it is drawn."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, Final
+
+from signoff.approvals.argument_rows import find
+from signoff.contracts.approval import ApprovalRequest, CardRow
+from signoff.contracts.limits import ARGUMENTS_BYTES
+from signoff.formats.visible_text import NEWLINE, scalar_line
+from signoff.texts.formatter import Formatter
+
+LINES: Final = 12
+"""So many lines of a text stand on the card; the others open below them."""
+HEAD_CHARS: Final = 1_500
+"""And so many characters of these lines."""
+_CODE_FORMATS: Final = frozenset(("sql", "code", "json", "yaml", "xml", "html", "script", "shell", "regex", "diff"))
+_CODE_NAMES: Final = frozenset(
+    ("sql", "query", "code", "script", "command", "statement", "expression", "patch", "diff")
+)
+_WORD: Final = re.compile(r"[A-Za-z][a-z]*")
+_ABSENT: Final = object()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One argument."""
+
+    label: str
+    """Its label; "" for a remark of the card's own."""
+    value: str
+    """What stands there: of a long text its first lines."""
+    secret: bool = False
+    """Whether it is hidden."""
+    rest: str = ""
+    """Where it is a text, what follows `value` and opens below it; of a value that is cut, all of it."""
+    lines: int = 0
+    """How many lines all of it has; 0 for a value on one line."""
+    length: int = 0
+    """The characters of a value that does not stand there whole."""
+    code: bool = False
+    """Whether it is read letter by letter, such as SQL."""
+    remark: bool = False
+    """Whether it is a remark."""
+
+
+def value_rows(request: ApprovalRequest, args: Any, formatter: Formatter) -> tuple[Row, ...]:
+    """Returns the rows of a card. `args` are its arguments with secret ones masked, None where they are not known."""
+    return tuple(_row(row, request, args, formatter) for row in request.card.rows)
+
+
+def values_count(request: ApprovalRequest) -> int:
+    """Counts the values of a call, those that its card does not draw among them."""
+    return sum(1 if row.name else row.length for row in request.card.rows)
+
+
+def _row(row: CardRow, request: ApprovalRequest, args: Any, formatter: Formatter) -> Row:
+    if not row.name:
+        return Row("", formatter.card_words(row), remark=True)
+    label, shown = row.label or row.name, formatter.value(row, request.card.rows)
+    if row.secret:
+        return Row(label, shown, secret=True)
+    whole = _whole(row, args) if row.cut else row.value
+    code = _is_code(row)
+    # A line end is a mark of ours on the card, which no text can forge.
+    lines = whole.split(NEWLINE)
+    at = _first(lines)
+    if len(lines) > 1 and at:
+        head, below = "\n".join(lines[:at]), "\n".join(lines[at:])
+        length = row.length if len(lines) > at else 0
+        return Row(label, head, rest=below, lines=len(lines), length=length, code=code)
+    rest = "\n".join(lines) if row.cut else ""
+    return Row(label, shown, rest=rest, length=row.length if row.cut else 0, code=code)
+
+
+def _first(lines: Sequence[str]) -> int:
+    """How many lines stand on the card; 0 where the first is too long by itself."""
+    ends = list(accumulate(map(len, lines[:LINES])))
+    return sum(end <= HEAD_CHARS for end in ends)
+
+
+def _whole(row: CardRow, args: Any) -> str:
+    """All of a value that the card cuts; "" where it is not to be had."""
+    found = find(args, row.name, _ABSENT) if isinstance(args, dict) else _ABSENT
+    return scalar_line(found, ARGUMENTS_BYTES).text if isinstance(found, str) else ""
+
+
+def _is_code(row: CardRow) -> bool:
+    if row.format in _CODE_FORMATS:
+        return True
+    words = _WORD.findall(row.name.rpartition(".")[2])
+    return row.format == "string" and bool(words) and words[-1].lower() in _CODE_NAMES

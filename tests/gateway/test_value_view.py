@@ -1,0 +1,109 @@
+"""Arguments on a card: texts keep their lines, and what is not drawn says how much it is."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from gateway_desk import LETTER, STATEMENT, GatewayDesk
+from test_pages import browser, words
+
+from signoff.approvals.card import render_card
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.content import Content
+from signoff.contracts.person import Principal
+from signoff.gateway.pages.value_view import HEAD_CHARS, LINES, Row, value_rows, values_count
+from signoff.texts.formatter import Formatter
+
+ENGLISH = Formatter("en", UTC, datetime(2026, 11, 21, 17, 0, tzinfo=UTC))
+
+
+def asked(args: dict[str, Any], **schema: Any) -> ApprovalRequest:
+    """A request about a call with these arguments; `schema` are those of some of them."""
+    card = render_card(effect="Do it", title="", tool="do", args=args, schema={"properties": schema})
+    return ApprovalRequest(
+        id="main.s.t.c1.1",
+        tenant="main",
+        turn="t",
+        call="c1.1",
+        tool="do",
+        args=Content(inline=args),
+        digest="d",
+        requester=Principal(user="guest"),
+        card=card,
+    )
+
+
+def rows(args: dict[str, Any], loaded: Any = None, **schema: Any) -> tuple[Row, ...]:
+    """The rows of such a request, `loaded` being what is known of its arguments: all of them by default."""
+    return value_rows(asked(args, **schema), args if loaded is None else loaded, ENGLISH)
+
+
+def test_a_text_keeps_its_lines() -> None:
+    """Blank ones and those that are indented, too; a line end that somebody wrote as a mark begins no line."""
+    (row,) = rows({"text": LETTER})
+    assert (row.value, row.lines, row.rest, row.length) == (LETTER, 6, "", 0)
+    (forged,) = rows({"text": "one⏎two"})
+    assert (forged.value, forged.lines) == ("one⟦U+23CE⟧two", 0)
+    (hidden,) = rows({"text": "one\n\u202etwo\r\nthree"})
+    assert hidden.value == "one\n⟦U+202E⟧two\nthree"
+
+
+def test_a_long_text_opens_below_its_first_lines() -> None:
+    """Together they are the whole text, also where the card itself cuts it."""
+    for text in ("\n".join(f"line {n}" for n in range(20)), STATEMENT):
+        (row,) = rows({"text": text})
+        assert (row.lines, row.length) == (text.count("\n") + 1, len(text))
+        assert row.value.count("\n") + 1 == LINES
+        assert f"{row.value}\n{row.rest}" == text
+
+
+def test_a_text_whose_lines_are_long_is_cut_by_its_characters() -> None:
+    """Fewer lines stand on the card; where the first is too long, the beginning of it does."""
+    (row,) = rows({"text": "\n".join("x" * 1_000 for _ in range(5))})
+    assert (row.value, row.lines) == ("x" * 1_000, 5)
+    long = f"{'y' * (HEAD_CHARS + 1)}\nend"
+    (first,) = rows({"text": long})
+    assert (first.lines, first.length, first.rest) == (0, len(long), long)
+    assert first.value.endswith("…")
+
+
+def test_what_is_not_known_of_a_text_is_not_drawn() -> None:
+    """Without its arguments a card says how long a cut value is, and no more."""
+    (row,) = rows({"text": "word " * 400}, loaded=())
+    assert (row.rest, row.length, row.lines) == ("", 2_000, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "schema", "code"),
+    [
+        ("sql", {"type": "string"}, True),
+        ("sourceCode", {"type": "string"}, True),
+        ("body", {"type": "string", "format": "sql"}, True),
+        ("text", {"type": "string"}, False),
+        ("code", {"type": "integer"}, False),
+        ("encode", {"type": "string"}, False),
+    ],
+)
+def test_code_is_read_letter_by_letter(name: str, schema: dict[str, Any], code: bool) -> None:
+    """By its format, or by the last word of its name where it is a text."""
+    (row,) = rows({name: "1" if schema["type"] == "string" else 1}, **{name: schema})
+    assert row.code is code
+
+
+def test_values_are_counted_with_those_that_are_not_drawn() -> None:
+    """Each item of a list is one."""
+    request = asked({"to": "Bo", "items": [{"article": f"pencil {n}", "pieces": n} for n in range(300)]})
+    assert len(request.card.rows) < 60
+    assert values_count(request) == 601
+
+
+async def test_a_card_shows_a_mail_and_a_statement_line_by_line(gateway: GatewayDesk) -> None:
+    """The statement in letters of one width, with its length and that it is not read to the end."""
+    async with browser(gateway) as page:
+        letter = (await page.get(f"/approvals/{await gateway.asked('write')}")).text
+        assert f'<bdi class="lines">{LETTER}</bdi>' in letter
+        assert "not read to the end" not in letter
+        query = (await page.get(f"/approvals/{await gateway.asked('query')}")).text
+    assert f"33 lines, {len(STATEMENT)} characters not read to the end" in words(query)
+    assert '<bdi class="lines code">select *\n  from invoices\n' in query
+    assert query.count('class="lines code"') == 2
