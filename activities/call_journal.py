@@ -21,7 +21,7 @@ from signoff.contracts.names import ACTOR_TURN
 from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.registry.gates.pipeline import Judgement
 from signoff.registry.registry import definition_hash
-from signoff.registry.results.dispatch_record import dispatched, executed, masked
+from signoff.registry.results.dispatch_record import dispatch_event, execution_facts, mask_arguments
 from signoff.registry.results.tool_result import trim
 from signoff.registry.tool import Tool
 from signoff.store.content_store import to_content
@@ -161,7 +161,7 @@ class Journal:
 
     def beginning(self, permit: Permit, found: Judgement, ticket: str) -> list[AuditEntry]:
         """Makes the entries for the start of the handler; by a rule or a grant, if nobody was asked."""
-        event = dispatched(self._tool, permit)
+        event = dispatch_event(self._tool, permit)
         attempt = "" if ticket else _attempt()
         begins = audit_events.started(permit, self._tool.name, ticket, self._room.clock(), found.note, event, attempt)
         if permit.kind == "approved":
@@ -180,7 +180,7 @@ class Journal:
             {}
             if ran is None
             else {
-                **executed(self._tool, permit),
+                **execution_facts(self._tool, permit),
                 **await self._kept(ran, SessionKey(permit.ctx.tenant, permit.ctx.session)),
             }
         )
@@ -190,7 +190,7 @@ class Journal:
     async def _kept(self, ran: Ran, place: SessionKey) -> dict[str, Any]:
         own: dict[str, Any] = {}
         if self._tool.scope == "specialist":
-            own = await self._arguments(masked(self._tool, ran.args), place)
+            own = await self._arguments(mask_arguments(self._tool, ran.args), place)
         if ran.result is None:
             return own
         cut = trim(ran.result, RECORDED_RESULT_CHARS)

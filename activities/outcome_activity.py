@@ -25,7 +25,7 @@ from signoff.contracts.errors import Refused
 from signoff.contracts.ids import SessionKey
 from signoff.contracts.message import CallPart
 from signoff.registry.gates.argument_check import as_run
-from signoff.registry.results.dispatch_record import executed
+from signoff.registry.results.dispatch_record import execution_facts
 from signoff.registry.tool import Tool
 from signoff.store.content_store import load_in
 from signoff.store.tickets import ticket_key
@@ -66,7 +66,7 @@ class OutcomeActivity:
             key = ticket_key(permit.digest, task.ticket)
             tool = self._room.catalog.sight(permit.ctx).tool(task.tool)
             # Not its arguments: nothing here has bound them to the permit.
-            facts = {} if tool is None else executed(tool, permit)
+            facts = {} if tool is None else execution_facts(tool, permit)
             seen = [finished(permit, reply.outcome, key, self._room.clock(), facts)]
             await write(self._room, seen if await self._is_known(task, workflow) else mark_claims(seen))
         return reply

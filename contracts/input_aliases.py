@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-REQUEST_WORDS: Final[Mapping[str, str]] = {"handler": "actor", "event": "turn"}
-ANSWER_WORDS: Final[Mapping[str, str]] = {"turnState": "state", "conversationState": "state", "pass_to": "passTo"}
+REQUEST_ALIASES: Final[Mapping[str, str]] = {"handler": "actor", "event": "turn"}
+ANSWER_ALIASES: Final[Mapping[str, str]] = {"turnState": "state", "conversationState": "state", "pass_to": "passTo"}
 
 
 def resolve_aliases(given: Mapping[str, Any], words: Mapping[str, str]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from signoff.contracts.decision import Assurance, Decision, Remember
 from signoff.contracts.ids import Id
-from signoff.contracts.input_aliases import REQUEST_WORDS, resolve_aliases
+from signoff.contracts.input_aliases import REQUEST_ALIASES, resolve_aliases
 from signoff.contracts.limits import BATCH_DECISIONS, DELIVERY_CHARS, REASON_CHARS
 from signoff.contracts.names import DEFAULT_ASKER, DEFAULT_TENANT
 from signoff.contracts.person import Person
@@ -39,7 +39,7 @@ class RequestBody(BaseModel):
     def _in_our_words(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        words = {theirs: ours for theirs, ours in REQUEST_WORDS.items() if ours in cls.model_fields}
+        words = {theirs: ours for theirs, ours in REQUEST_ALIASES.items() if ours in cls.model_fields}
         return cls._with_few_unknown(resolve_aliases(given, words) if words else given)
 
     @classmethod

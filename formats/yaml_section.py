@@ -28,8 +28,8 @@ class Section(BaseModel):
     Descriptions are what editors show, and end in the schema of the manifest.
     """
 
-    other_words: ClassVar[Mapping[str, str]] = {}
-    """Other designs' words for its fields."""
+    key_aliases: ClassVar[Mapping[str, str]] = {}
+    """Other names of its fields, and the field of each."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, alias_generator=to_camel, populate_by_name=True, loc_by_alias=False
@@ -58,7 +58,7 @@ def read_section(file: YamlFile, place: Place, model: type[S], data: Any, what: 
 
 def spellings(model: type[BaseModel]) -> dict[str, str]:
     """Every key by which a field of `model` may be given, and that field."""
-    aliases = dict(model.other_words) if issubclass(model, Section) else {}
+    aliases = dict(model.key_aliases) if issubclass(model, Section) else {}
     return aliases | {to_camel(name): name for name in model.model_fields} | {name: name for name in model.model_fields}
 
 

@@ -71,6 +71,13 @@ class _Signature:
         return {field.name: vars(arguments)[field.name] for field in dataclasses.fields(arguments)}
 
 
+class _Origin(NamedTuple):
+    """The name of the tool of a function, and where the function stands, `file:line`; "" where that is not known."""
+
+    name: str
+    site: str
+
+
 class ToolDecorator(Generic[P]):
     """Declares the decorated async function as a `Tool`; its keywords are the fields of `ToolOptions`."""
 
@@ -121,31 +128,24 @@ def tool_from_function(function: Any, fields: Mapping[str, Any]) -> Tool:
     Raises `ConfigError` for what is no function, and `RegistrationError` for a keyword that is no field, or a parameter
     without a type, or of one that has no JSON Schema.
     """
-    own = _function_name(function)
-    name = str(fields.get("name") or own)
+    origin = _origin(function, fields)
     if not inspect.iscoroutinefunction(function):
-        kind = "a lambda" if name == "<lambda>" else "a plain `def`"
-        raise _refuse(name, "handler", f"needs `handler` to be `async def`, but it is {kind}; handlers are async only")
+        kind = "a lambda" if origin.name == "<lambda>" else "a plain `def`"
+        raise _refuse(
+            origin, "handler", f"needs `handler` to be `async def`, but it is {kind}; handlers are async only"
+        )
     words = parse_docstring(function.__doc__)
-    signature = _signature(function, name, words.arguments)
-    # Below other decorators: the site is where the author wrote the function.
-    code = inspect.unwrap(function).__code__
-    given: dict[str, Any] = {
-        "name": name,
-        "description": words.summary,
-        "scope": UNDECLARED,
-        "site": f"{code.co_filename}:{code.co_firstlineno}",
-        **fields,
-    }
+    signature = _signature(function, origin, words.arguments)
+    given: dict[str, Any] = {**origin._asdict(), "description": words.summary, "scope": UNDECLARED, **fields}
     made: dict[str, Any] = {
-        "input_schema": _json_schema(signature, name),
+        "input_schema": _json_schema(signature, origin),
         "handler": _handler(function, signature),
         "validate_input": _input_check(signature),
     }
     doubled = next((each for each in made if each in given), None)
     if doubled is not None:
         why = f"has `{doubled}` among its keywords, which its function's signature gives; declare a `Tool` instead"
-        raise _refuse(name, doubled, why)
+        raise _refuse(origin, doubled, why)
     return Tool(**given, **made)
 
 
@@ -153,37 +153,38 @@ from_function: Final = _typed(ToolOptions)(tool_from_function)
 """`from_function(function, scope=..., ...)`: `@tool` as a function."""
 
 
-def _function_name(function: Any) -> str:
+def _origin(function: Any, fields: Mapping[str, Any]) -> _Origin:
     # A class is called to make an object, not for a call of a tool; a `Tool` has been declared already.
     if isinstance(function, Tool):
-        raise _refuse(function.name, "handler", "is declared twice; drop one `@tool`")
+        raise _refuse(_Origin(function.name, function.site), "handler", "is declared twice; drop one `@tool`")
     if not inspect.isroutine(function):
-        kind = (
-            f"the class `{function.__name__}`"
-            if isinstance(function, type)
-            else f"`{cut(repr(function), _SHOWN_CHARS)}`"
-        )
+        shown = cut(repr(function), _SHOWN_CHARS)
+        kind = f"the class `{function.__name__}`" if isinstance(function, type) else f"`{shown}`"
         raise ConfigError(f"`@tool` is for functions, and {kind} is none; {_FORM}", field="handler")
-    return function.__name__
+    # Below other decorators: the site is where the author wrote the function. What is written in C has none.
+    author = inspect.unwrap(function)
+    code = author.__code__ if inspect.isfunction(author) else None
+    site = "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+    return _Origin(str(fields.get("name") or function.__name__), site)
 
 
-def _refuse(name: str, field: str, why: str) -> RegistrationError:
-    return refuse_tool(name, FieldProblem(field, "", why))
+def _refuse(origin: _Origin, field: str, why: str) -> RegistrationError:
+    return refuse_tool(origin.name, FieldProblem(field, "", why), origin.site)
 
 
-def _signature(function: Callable[..., Any], name: str, words: Mapping[str, str]) -> _Signature:
+def _signature(function: Callable[..., Any], origin: _Origin, words: Mapping[str, str]) -> _Signature:
     try:
         hints = get_type_hints(function, include_extras=True)
     # Annotations as text are evaluated here, so that anything the module's author wrote may fail.
     except Exception as error:
-        raise _refuse(name, "handler", f"has a type that cannot be resolved: {error}") from None
+        raise _refuse(origin, "handler", f"has a type that cannot be resolved: {error}") from None
     context, fields = "", []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in _UNPASSABLE:
-            raise _refuse(name, "handler", f"has {_UNPASSABLE[parameter.kind]} parameters; name each argument")
+            raise _refuse(origin, "handler", f"has {_UNPASSABLE[parameter.kind]} parameters; name each argument")
         hint = hints.get(parameter.name)
         if hint is None:
-            raise _refuse(name, "handler", f"has no type for its argument `{parameter.name}`")
+            raise _refuse(origin, "handler", f"has no type for its argument `{parameter.name}`")
         # It is no argument: left out of the schema, which is closed, so that no model can send a context of its own.
         if hint is ToolContext:
             context = parameter.name
@@ -196,7 +197,7 @@ def _signature(function: Callable[..., Any], name: str, words: Mapping[str, str]
     try:
         return _Signature(TypeAdapter(arguments), context)
     except (PydanticSchemaGenerationError, PydanticUserError) as error:
-        raise _refuse(name, "handler", f"has an argument type pydantic cannot read: {_first_line(error)}") from None
+        raise _refuse(origin, "handler", f"has an argument type pydantic cannot read: {_first_line(error)}") from None
 
 
 def _field(parameter: inspect.Parameter, hint: Any, words: str) -> tuple[str, Any, Any]:
@@ -210,11 +211,11 @@ def _field(parameter: inspect.Parameter, hint: Any, words: str) -> tuple[str, An
     return parameter.name, annotation, dataclasses.field(default=default)
 
 
-def _json_schema(signature: _Signature, name: str) -> dict[str, Any]:
+def _json_schema(signature: _Signature, origin: _Origin) -> dict[str, Any]:
     try:
         schema = signature.adapter.json_schema(schema_generator=_Untitled)
     except PydanticInvalidForJsonSchema as error:
-        raise _refuse(name, "handler", f"has an argument type without JSON Schema: {_first_line(error)}") from None
+        raise _refuse(origin, "handler", f"has an argument type without JSON Schema: {_first_line(error)}") from None
     # The name of a class that nobody wrote; it would be part of what approvals are bound to.
     schema.pop("title", None)
     return schema

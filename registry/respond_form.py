@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from signoff.contracts.activity_messages import Offered
 from signoff.contracts.errors import ConfigError
-from signoff.contracts.input_aliases import ANSWER_WORDS, resolve_aliases
+from signoff.contracts.input_aliases import ANSWER_ALIASES, resolve_aliases
 from signoff.contracts.limits import MAX_PARTS
 from signoff.contracts.names import RESPOND
 from signoff.contracts.parts import PART_TYPES, RESERVED_PART_TYPES, part_types
@@ -63,7 +63,7 @@ class RespondForm:
         Data that the answer brings are its first part.
         """
         try:
-            args = _in_our_words(args)
+            args = _resolve_answer(args)
         except ValueError as error:
             problems = [str(error)]
         else:
@@ -87,11 +87,11 @@ class RespondForm:
         return [f"`passTo` goes with the state `passed` and with no other; it is one of {listed}"]
 
 
-def _in_our_words(args: Any) -> Any:
+def _resolve_answer(args: Any) -> Any:
     """Returns `args` under the names and places of the schema, also where a model uses others (X21, X22)."""
     if not isinstance(args, dict):
         return args
-    args = resolve_aliases(args, ANSWER_WORDS)
+    args = resolve_aliases(args, ANSWER_ALIASES)
     parts = args.get("parts")
     return args | {"parts": [_part(part) for part in parts]} if isinstance(parts, list) else args
 

@@ -262,7 +262,7 @@ class Tool(ToolOptions):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _in_our_words(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _explain_errors(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         try:
             return handler(data)
         except ValidationError as error:

@@ -39,7 +39,7 @@ def tool_section(cls: type = Tool) -> type[Section]:
     keys["reducer"] = (str | None, Field(None, description=_REDUCER))
     words = "One tool; its name is its key. What is not given is left to the handler's own declaration."
     made: type[Section] = create_model("ToolSection", __base__=Section, __doc__=words, **keys)
-    made.other_words = {alias: field.name for field in fields for alias in field.spec.aliases}
+    made.key_aliases = {alias: field.name for field in fields for alias in field.spec.aliases}
     return made
 
 
@@ -74,7 +74,7 @@ def _written(annotation: Any) -> Any:
 
 
 ToolSection: Final = tool_section()
-ALIASES: Final[Mapping[str, str]] = ToolSection.other_words
+ALIASES: Final[Mapping[str, str]] = ToolSection.key_aliases
 """Other designs' words for a tool's fields (X20)."""
 
 

@@ -11,7 +11,7 @@ from signoff.registry.tool import Tool
 SPECIALIST: Final = "specialist_execution"
 
 
-def dispatched(tool: Tool, permit: Permit) -> dict[str, Any]:
+def dispatch_event(tool: Tool, permit: Permit) -> dict[str, Any]:
     """Returns the event of a routed call as it begins: `source`, `event`, `private`; {} for a bypass (B30).
 
     Nobody but the calling actor may react to a private one, and only auditors read of it.
@@ -22,7 +22,7 @@ def dispatched(tool: Tool, permit: Permit) -> dict[str, Any]:
     return {**event, "private": True} if tool.scope == "specialist" else event
 
 
-def executed(tool: Tool, permit: Permit) -> dict[str, Any]:
+def execution_facts(tool: Tool, permit: Permit) -> dict[str, Any]:
     """Returns the facts of every call that ran, whoever owns it (B40)."""
     reason = tool.bypass_routing.reason if tool.bypass_routing is not None else ""
     kept: dict[str, Any] = {"record": SPECIALIST} if tool.scope == "specialist" else {}
@@ -38,6 +38,6 @@ def executed(tool: Tool, permit: Permit) -> dict[str, Any]:
     }
 
 
-def masked(tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
+def mask_arguments(tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the arguments as records may hold them: the secret ones hidden."""
     return dict(hide(args, tool.masked_arguments, lambda _: HIDDEN))

@@ -26,11 +26,11 @@ _ASKS: Final = re.compile(
 
 def asks_for_actions(text: str) -> bool:
     """Whether `text` reads as if it told the model what to do. A mark for the model, never a filter: it can err."""
-    shown = text if text.isascii() else _UNSEEN.sub("", unicodedata.normalize("NFKC", few_marks(text)))
+    shown = text if text.isascii() else _UNSEEN.sub("", unicodedata.normalize("NFKC", cut_mark_runs(text)))
     return _ASKS.search(shown.casefold()) is not None
 
 
-def few_marks(text: str) -> str:
+def cut_mark_runs(text: str) -> str:
     """Cuts runs of marks to `COMBINING_MARKS` a letter: to normalise a long run of them takes its square."""
     kept, run = [], 0
     for char in text:

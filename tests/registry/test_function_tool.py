@@ -143,6 +143,7 @@ def test_function_without_a_clear_signature_is_refused(function: Any, words: str
     with pytest.raises(RegistrationError) as caught:
         from_function(function, scope="generalist")
     assert words in caught.value.message
+    assert f"(declared at {__file__}:" in caught.value.message
 
 
 @tool

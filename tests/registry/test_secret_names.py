@@ -12,7 +12,7 @@ from signoff.contracts.errors import RegistrationError
 from signoff.registry.catalog import build_catalog
 from signoff.registry.function import tool
 from signoff.registry.gates.dry_run import would_be_called
-from signoff.registry.results.dispatch_record import masked
+from signoff.registry.results.dispatch_record import mask_arguments
 
 SECRET = {"type": "string", "writeOnly": True}
 PLAIN = {"type": "string"}
@@ -83,7 +83,7 @@ def test_where_a_misfit_is_let_through_whole_arguments_are_hidden() -> None:
     schema = of(card=of(number=SECRET), pin=PLAIN)
     loose = a_tool(input_schema=schema, validation="warn")
     assert loose.secret_arguments == ("card",)
-    assert masked(loose, {"card": "4111", "pin": "1"}) == {"card": "[hidden]", "pin": "1"}
+    assert mask_arguments(loose, {"card": "4111", "pin": "1"}) == {"card": "[hidden]", "pin": "1"}
 
 
 def test_a_declared_secret_stands_for_what_lies_in_it() -> None:
@@ -130,9 +130,9 @@ def test_secrets_of_a_typed_function_are_shown_nowhere() -> None:
     card = render_card(
         effect="", title="", tool="charge", args=ARGS, schema=charge.schema.schema, secrets=charge.masked_arguments
     )
-    told = card.model_dump_json() + would_be_called(charge, ARGS) + str(masked(charge, ARGS))
+    told = card.model_dump_json() + would_be_called(charge, ARGS) + str(mask_arguments(charge, ARGS))
     assert not [secret for secret in ("987654", "4111", "4222") if secret in told]
-    assert masked(charge, ARGS) == {
+    assert mask_arguments(charge, ARGS) == {
         "amount": 1,
         "pin": "[hidden]",
         "card": {"number": "[hidden]", "name": "Ana"},

@@ -1,0 +1,104 @@
+"""Running hooks: an answer in time, or words that say why there is none; nothing that a hook does reaches further."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from signoff.activities.hook_timeout import NoAnswer, ask
+from signoff.registry.hooks import Hook
+
+YES = Hook[bool](
+    field="yes",
+    takes=("args",),
+    parse=lambda returned: returned if isinstance(returned, bool) else None,
+    style="any",
+    seconds=0.05,
+)
+
+
+def raises(error: BaseException) -> Callable[[Any], bool]:
+    """A plain function that raises it."""
+
+    def function(args: Any) -> bool:
+        raise error
+
+    return function
+
+
+async def hangs(args: Any) -> bool:
+    """Never answers, and takes no notice of being cancelled."""
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.1)
+            raise
+
+
+async def cancels(args: Any) -> bool:
+    """Cancels its own task."""
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (lambda args: "yes", "returned a str that is no answer"),
+        (lambda args: None, "returned a NoneType that is no answer"),
+        (hangs, "gave no answer within 0.05 s"),
+        (cancels, "failed (HandlerEnded)"),
+        (raises(ValueError("Ana owes 20")), "failed (ValueError)"),
+        (raises(SystemExit(3)), "failed (HandlerEnded)"),
+        (raises(StopIteration()), "failed (HandlerEnded)"),
+        (lambda: True, "failed (TypeError)"),
+    ],
+)
+async def test_whatever_is_no_answer_is_told_in_one_form_of_words(function: Any, why: str) -> None:
+    """By the kind of what went wrong, never by its words, which may quote a secret."""
+    with pytest.raises(NoAnswer) as none:
+        await ask(YES, function, {"amount": 20})
+    assert str(none.value) == why
+
+
+async def test_a_plain_function_runs_in_a_thread_and_an_async_one_here() -> None:
+    """So that a plain one that takes its time holds up no turn."""
+    seen: list[threading.Thread] = []
+
+    def plain(args: Any) -> bool:
+        seen.append(threading.current_thread())
+        return True
+
+    async def here(args: Any) -> bool:
+        seen.append(threading.current_thread())
+        return False
+
+    assert (await ask(YES, plain, {}), await ask(YES, here, {})) == (True, False)
+    assert seen[0] is not threading.current_thread()
+    assert seen[1] is threading.current_thread()
+
+
+async def test_a_hook_is_given_copies_all_the_way_down() -> None:
+    """What it changes is not what runs, nor what the next one is given."""
+    given = {"legs": [1, 2]}
+
+    async def changes(args: Any) -> bool:
+        args["legs"].clear()
+        return True
+
+    assert await ask(YES, changes, given)
+    assert given == {"legs": [1, 2]}
+
+
+async def test_who_asks_may_give_another_limit() -> None:
+    """In seconds; the hook's own is the one that holds otherwise."""
+
+    async def slow(args: Any) -> bool:
+        await asyncio.sleep(0.08)
+        return True
+
+    assert await ask(YES, slow, {}, seconds=5)
+    with pytest.raises(NoAnswer):
+        await ask(YES, slow, {})
