@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from signoff.policy.handler_verdict import ProposedCall as ProposedCall
     from signoff.registry.function import from_function as from_function
     from signoff.registry.handler_adapters import context_first as context_first
+    from signoff.registry.handler_adapters import ok_results as ok_results
+    from signoff.registry.handler_adapters import success_results as success_results
     from signoff.registry.hooks import CannotTell as CannotTell
     from signoff.registry.hooks import Correction as Correction
     from signoff.registry.hooks import DidNotHappen as DidNotHappen
@@ -49,6 +51,8 @@ _MODULES = {
     "Undelivered": "signoff.registry.results.destinations",
     "context_first": "signoff.registry.handler_adapters",
     "from_function": "signoff.registry.function",
+    "ok_results": "signoff.registry.handler_adapters",
+    "success_results": "signoff.registry.handler_adapters",
 }
 __all__ = [*_MODULES]
 __getattr__ = lazy_names(__name__, _MODULES)

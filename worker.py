@@ -1,11 +1,14 @@
-"""Wires one catalog into one Temporal worker."""
+"""Wires one catalog into one Temporal worker; `python worker.py` runs the worker of the installation here."""
 
 import asyncio
 import dataclasses
 import gc
-from collections.abc import Awaitable, Callable, Mapping
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Final, TypedDict
+from typing import Final, Self, TypedDict
 
 from temporalio.client import Client
 from temporalio.plugin import SimplePlugin
@@ -31,15 +34,22 @@ from signoff.activities.reply_sweep import ReplySweep
 from signoff.activities.store_identity import StoreInterceptor
 from signoff.activities.tool_activity import tool_activities
 from signoff.activities.worker_deps import Profile, Room
+from signoff.audit.config_snapshots import note_catalog, people_followed
 from signoff.contracts import names
-from signoff.contracts.errors import ConfigError
+from signoff.contracts.errors import ConfigError, SignoffError
+from signoff.keys.key_files import FileVerifier
 from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Verifier
 from signoff.people.directory import Directory
+from signoff.registry.approver_coverage import check_approver_coverage
 from signoff.registry.capabilities import Backend
 from signoff.registry.catalog import Catalog
+from signoff.registry.installation import Installation, load_installation
+from signoff.settings import Settings, load_settings, login_roles, require_ready
+from signoff.store.installed_store import working_store
 from signoff.store.store import Store
 from signoff.temporal.converter import DATA_CONVERTER
+from signoff.temporal.embedded_server import connect
 from signoff.temporal.query_fence import Looks, LooksInterceptor
 from signoff.temporal.workflow_runner import WatchedBridge, WatchedRunner
 from signoff.workflows.actor_turn import ActorTurn
@@ -98,8 +108,81 @@ async def furnish(
     )
 
 
+async def prepared_deps(installation: Installation, store: Store, where: str) -> Room:
+    """What the activities of an installation's worker share, its policies recorded as of the worker `where`.
+
+    Raises `ConfigError` for a model without a driver, a tool that nobody could ever approve, or a production profile
+    that lacks something.
+    """
+    settings = installation.settings
+    # The public file alone: whoever takes a worker over must not be able to sign.
+    verifier = FileVerifier(settings.public_keys)
+    require_ready(settings, people=installation.peopled, public_keys=bool(verifier.key_ids))
+    check_approver_coverage(installation.catalog, installation.people, by_login=login_roles(settings))
+    room = await furnish(
+        installation.catalog,
+        store,
+        people=installation.people,
+        profile=settings.profile,
+        model=settings.model,
+        verifier=verifier,
+        backends=built_in_backends(settings.state_dir / "storage"),
+        secrets=installation.secrets,
+    )
+    # Before the worker runs: the record has the policies before anything is judged by them.
+    await note_catalog(store, installation.catalog, where, clock=room.clock)
+    return room
+
+
+@asynccontextmanager
+async def installed_worker(
+    installation: Installation, client: Client, store: Store, *, task_queue: str
+) -> AsyncIterator[Worker]:
+    """A worker of an installation, to be run within the block. Raises as `prepared_deps`.
+
+    Policies and people that differ from those last recorded are recorded, at the start and when they change.
+    """
+    where = f"worker {task_queue}"
+    room = await prepared_deps(installation, store, where)
+    async with people_followed(store, installation.people, where, clock=room.clock):
+        yield build_worker(client, room, task_queue=task_queue)
+
+
+@asynccontextmanager
+async def create_worker(settings: Settings | None = None, *, temporal: Client | None = None) -> AsyncIterator[Worker]:
+    """A worker of an installation over its own store, which is open until the block ends.
+
+    `async with create_worker() as worker: await worker.run()`. `settings` are those of the environment and
+    `signoff.toml` if left out; `temporal` is a client of the server, with Signoff's data converter, else one as
+    `TEMPORAL_*` says. Raises `ConfigError`, `ServerUnavailable`, `StoreUnavailable`.
+    """
+    installation = load_installation(settings or load_settings())
+    client, queue = temporal or await connect(), installation.settings.task_queue
+    async with (
+        working_store(installation.settings) as store,
+        installed_worker(installation, client, store, task_queue=queue) as worker,
+    ):
+        yield worker
+
+
 class SignoffPlugin(SimplePlugin):
-    """Everything Signoff adds to a Temporal worker: workflow, activities, converter, sandbox."""
+    """Everything Signoff adds to a Temporal client and worker: workflows, activities, converter, sandbox."""
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, settings: Settings | None = None) -> AsyncIterator[Self]:
+        """The plugin of an installation over its own store, which is open until the block ends.
+
+        Give it to `Client.connect(plugins=[...])`: every worker of that client then runs turns, beside whatever else it
+        runs. Turns come to the task queue of the settings, which are found as those of `create_worker`. Raises
+        `ConfigError`, `StoreUnavailable`.
+        """
+        installation = load_installation(settings or load_settings())
+        where = f"worker {installation.settings.task_queue}"
+        async with working_store(installation.settings) as store:
+            room = await prepared_deps(installation, store, where)
+            async with people_followed(store, installation.people, where, clock=room.clock):
+                yield cls(room)
 
     def __init__(self, room: Room) -> None:
         self._looks = Looks()
@@ -205,3 +288,28 @@ def _share(runner: WorkflowRunner | None) -> WorkflowRunner:
 def _wants_contexts(client: Client) -> bool:
     converter = client.data_converter
     return converter.payload_codec is not None or converter.external_storage is not None
+
+
+async def run_worker() -> None:
+    """Run the worker of the installation here until SIGINT or SIGTERM; tools that run are awaited then."""
+    stop = asyncio.Event()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(each, stop.set)
+    async with create_worker() as worker:
+        quicken()
+        async with worker:
+            print(f"a worker of the task queue {worker.task_queue}; Ctrl-C stops it", flush=True)
+            await stop.wait()
+
+
+def _main() -> int:
+    try:
+        asyncio.run(run_worker())
+    except SignoffError as error:
+        print(f"worker: {error.message}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

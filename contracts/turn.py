@@ -7,7 +7,7 @@ from pydantic import Field
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallOutcome
-from signoff.contracts.content import Content
+from signoff.contracts.content import Content, text_of
 from signoff.contracts.frozen_model import Shape
 from signoff.contracts.message import Message
 from signoff.contracts.names import DEFAULT_TENANT
@@ -166,6 +166,11 @@ class TurnResult(Shape):
     """How long it worked."""
     elapsed_seconds: float = 0.0
     """How long it took, waiting for people included."""
+
+    @property
+    def text(self) -> str:
+        """What its parts say; of what lies in the store the beginning."""
+        return "\n".join(filter(None, (text_of(part.content) for part in self.parts)))
 
 
 class CallView(Shape):

@@ -47,8 +47,7 @@ from signoff.gateway.pages.sign_in import to_login
 from signoff.gateway.pages.visitor import Visitors, language_for
 from signoff.gateway.runtime import gateway_signer, gateway_tasks
 from signoff.gateway.vendors import routes as vendor_routes
-from signoff.registry.installation import people_of, provider_of_secrets
-from signoff.registry.manifest.loader import load_manifest
+from signoff.registry.installation import load_installation
 from signoff.settings import Settings, load_settings, login_roles, require_ready
 from signoff.store.installed_store import working_store
 from signoff.store.refusal_counts import RefusalKind
@@ -102,10 +101,8 @@ def create_app(settings: Settings | None = None, *, temporal: Client | None = No
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        policypool.install()
-        catalog = load_manifest(settings.manifest)
-        # After the manifest, which says where modules are.
-        people, secrets = people_of(settings, catalog), provider_of_secrets(settings)
+        found = load_installation(settings)
+        catalog, people, secrets = found.catalog, found.people, found.secrets
         turns = Signoff(temporal or await connect(), task_queue=settings.task_queue)
         async with working_store(settings) as store:
             signer = await gateway_signer(settings, people, store)

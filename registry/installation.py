@@ -1,12 +1,44 @@
-"""Reads what settings and manifest of an installation name: its people, and what reads its secrets."""
+"""Reads what settings and manifest of an installation name: its tools, its people, and what reads its secrets."""
 
+from dataclasses import dataclass
+
+from signoff import policypool
 from signoff.contracts.errors import ConfigError
 from signoff.keys.secrets import SecretProvider, source_of
 from signoff.people.directory import DevelopmentDirectory, Directory, declared_people
 from signoff.people.people_file import FileDirectory
 from signoff.registry.catalog import Catalog
 from signoff.registry.import_reference import load_reference
-from signoff.settings import Settings
+from signoff.registry.manifest.loader import load_manifest
+from signoff.settings import Settings, login_roles
+
+
+@dataclass(frozen=True)
+class Installation:
+    """What a worker and a gateway are built of."""
+
+    settings: Settings
+    catalog: Catalog
+    people: Directory
+    secrets: SecretProvider
+    """Reads what manifest and settings refer to."""
+
+    @property
+    def peopled(self) -> bool:
+        """Whether anybody could use it: an active person of the directory, or whom a login vouches for."""
+        return any(person.active for person in self.people.all()) or bool(login_roles(self.settings))
+
+
+def load_installation(settings: Settings) -> Installation:
+    """Reads the installation of these settings. Raises `ConfigError`."""
+    policypool.install()
+    if not settings.manifest.exists():
+        named = "manifest" in settings.model_fields_set
+        remedy = "check the path" if named else "name one with --manifest or SIGNOFF_MANIFEST"
+        raise ConfigError(f"there is no manifest `{settings.manifest}` here: {remedy}", field="manifest")
+    catalog = load_manifest(settings.manifest)
+    # After the manifest, which says where modules are.
+    return Installation(settings, catalog, people_of(settings, catalog), provider_of_secrets(settings))
 
 
 def provider_of_secrets(settings: Settings) -> SecretProvider:

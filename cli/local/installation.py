@@ -9,34 +9,24 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
 
-from signoff import policypool
 from signoff.client.address import read_running
-from signoff.contracts.errors import ConfigError, NotFound
+from signoff.contracts.errors import NotFound
 from signoff.contracts.names import DEFAULT_TENANT, RUNNING_FILE
 from signoff.contracts.person import Person
 from signoff.contracts.running import Running
 from signoff.engine.turn_client import Signoff
 from signoff.formats.nearest_name import did_you_mean, shown
-from signoff.keys.secrets import SecretProvider
-from signoff.people.directory import Directory
-from signoff.registry.catalog import Catalog
-from signoff.registry.installation import people_of, provider_of_secrets
-from signoff.registry.manifest.loader import load_manifest
-from signoff.settings import Settings, load_settings, login_roles
+from signoff.registry.installation import Installation, load_installation
+from signoff.settings import Settings, load_settings
 from signoff.temporal.embedded_server import connect
 
 
 @dataclass(frozen=True)
-class Workplace:
-    """One installation as the command line found it. `running` is what `signoff dev` left word of, if it runs.
+class Workplace(Installation):
+    """One installation as the command line found it."""
 
-    `secrets` reads what manifest and settings refer to."""
-
-    settings: Settings
-    catalog: Catalog
-    people: Directory
     running: Running | None
-    secrets: SecretProvider
+    """What `signoff dev` left word of, if it runs."""
 
     @property
     def tenant(self) -> str:
@@ -49,11 +39,6 @@ class Workplace:
         given = "task_queue" in self.settings.model_fields_set
         return self.settings.task_queue if given or self.running is None else self.running.task_queue
 
-    @property
-    def peopled(self) -> bool:
-        """Whether anybody could use it: an active person of the directory, or whom a login vouches for."""
-        return any(person.active for person in self.people.all()) or bool(login_roles(self.settings))
-
     def person(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person:
         """The person of this id in `tenant`. Raises `NotFound` that offers the nearest ones."""
         found = self.people.find(person_id, tenant)
@@ -63,16 +48,6 @@ class Workplace:
             where = "" if tenant == self.tenant else f" in the tenant {shown(tenant)}"
             raise NotFound(f"there is no person {shown(person_id)}{where}{near}")
         return found
-
-    def speaker(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person:
-        """The person that somebody says they are. Raises `NotFound`, and `ConfigError` in the production profile."""
-        if self.settings.profile == "production":
-            raise ConfigError(
-                "`profile` is `production`, where nobody is taken at their word: use the inbox, or put a personal "
-                "token in SIGNOFF_TOKEN",
-                field="profile",
-            )
-        return self.person(person_id, tenant)
 
     async def reach(self, address: str | None = None) -> Signoff:
         """A client of the server at `address`, else as `TEMPORAL_*` says, else of the `signoff dev` that runs here.
@@ -87,18 +62,12 @@ def find_workplace(manifest: Path | None = None, **overrides: Any) -> Workplace:
 
     Without a manifest given or set, the one of the `signoff dev` that runs in this folder is used.
     """
-    policypool.install()
     settings = load_settings(manifest=manifest, **overrides)
     running = read_running(settings.state_dir)
     if running is not None and "manifest" not in settings.model_fields_set:
         settings = settings.model_copy(update={"manifest": Path(running.manifest)})
-    if not settings.manifest.exists():
-        named = "manifest" in settings.model_fields_set
-        remedy = "check the path" if named else "name one with --manifest or SIGNOFF_MANIFEST"
-        raise ConfigError(f"there is no manifest `{settings.manifest}` here: {remedy}", field="manifest")
-    catalog = load_manifest(settings.manifest)
-    # After the manifest, which says where modules are.
-    return Workplace(settings, catalog, people_of(settings, catalog), running, provider_of_secrets(settings))
+    found = load_installation(settings)
+    return Workplace(found.settings, found.catalog, found.people, found.secrets, running)
 
 
 async def reach_server(running: Running | None, address: str | None = None) -> Client:

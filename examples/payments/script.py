@@ -4,10 +4,17 @@ import json
 import re
 from typing import Final
 
-from signoff.contracts.completion import Completion, CompletionRequest
-from signoff.contracts.content import text_of
-from signoff.contracts.message import ResultPart
-from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results
+from signoff.testing import (
+    Completion,
+    CompletionRequest,
+    ResultPart,
+    ScriptedModel,
+    calls,
+    last_user_text,
+    respond,
+    results,
+    text_of,
+)
 
 _AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(?:euros?|eur|€)", re.IGNORECASE)
 _INVOICE: Final = re.compile(r"\b(INV-\d+)\b")

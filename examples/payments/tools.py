@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from payments.ledger import ledger
-from signoff.registry.tool_context import ToolContext
+from signoff import ToolContext
 
 Amount = Annotated[float, Field(gt=0)]
 

@@ -6,8 +6,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from signoff.registry.results.tool_result import ToolFailure
-from signoff.registry.tool_context import ToolContext
+from signoff import ToolContext, ToolFailure
 from travel_desk.desk import booking_name, booking_number, books
 
 SLEEP_AFTER_WRITE: Final = "TRAVEL_DESK_SLEEP_AFTER_WRITE"

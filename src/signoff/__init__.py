@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from signoff.contracts.errors import NotFound as NotFound
     from signoff.contracts.errors import Refused as Refused
     from signoff.contracts.errors import RegistrationError as RegistrationError
+    from signoff.contracts.errors import SecretMissing as SecretMissing
     from signoff.contracts.errors import ServerUnavailable as ServerUnavailable
     from signoff.contracts.errors import SignoffError as SignoffError
     from signoff.contracts.errors import StoreUnavailable as StoreUnavailable
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from signoff.registry.tool import Tool as Tool
     from signoff.registry.tool_context import ToolContext as ToolContext
     from signoff.worker import SignoffPlugin as SignoffPlugin
+    from signoff.worker import create_worker as create_worker
 
 _MODULES = {
     "Actor": "signoff.registry.actor",
@@ -57,6 +59,7 @@ _MODULES = {
     "Receipt": "signoff.contracts.receipt",
     "Refused": "signoff.contracts.errors",
     "RegistrationError": "signoff.contracts.errors",
+    "SecretMissing": "signoff.contracts.errors",
     "ServerUnavailable": "signoff.contracts.errors",
     "SignoffError": "signoff.contracts.errors",
     "SignoffPlugin": "signoff.worker",
@@ -68,6 +71,7 @@ _MODULES = {
     "ToolResult": "signoff.registry.results.tool_result",
     "Unavailable": "signoff.contracts.errors",
     "create_app": "signoff.gateway.app",
+    "create_worker": "signoff.worker",
     "load_manifest": "signoff.registry.manifest.loader",
     "tool": "signoff.registry.function",
 }

@@ -2,9 +2,8 @@
 
 from travel_desk import tools
 
-from signoff.policy.approval_policy import ApprovalPolicy
-from signoff.registry.function import from_function
-from signoff.registry.registry import ToolRegistry
+from signoff import ApprovalPolicy
+from signoff.tools import ToolRegistry, from_function
 
 trusted = ApprovalPolicy(auto_approve_if="args.totalCost < 50 && ctx.user.tier == 'trusted'")
 small = ApprovalPolicy(deny_if="args.amount > 100.0")

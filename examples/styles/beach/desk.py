@@ -1,6 +1,6 @@
 """A policy of the desk as a function."""
 
-from signoff.policy.handler_verdict import ProposedCall
+from signoff.tools import ProposedCall
 
 
 def refunds(call: ProposedCall, context: dict[str, object]) -> str:

@@ -2,7 +2,8 @@
 
 import json
 
-from signoff.registry.results.tool_result import ReducerInput, Result, ToolFailure, ToolResult
+from signoff import ToolFailure, ToolResult
+from signoff.tools import ReducerInput, Result
 
 
 def cheapest(result: Result, given: ReducerInput) -> Result:

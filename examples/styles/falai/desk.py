@@ -4,8 +4,8 @@ from typing import Any
 
 from travel_desk import tools
 
-from signoff.registry.handler_adapters import context_first
-from signoff.registry.tool_context import ToolContext
+from signoff import ToolContext
+from signoff.tools import context_first
 
 
 @context_first

@@ -1,0 +1,39 @@
+"""A program whose workflow is the first to ask for a name of the face: `python face_workflow.py ADDRESS TASK_QUEUE`."""
+
+import asyncio
+import sys
+
+from temporalio import workflow
+from temporalio.client import Client
+from temporalio.worker import Worker
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+
+@workflow.defn
+class AsksForTheFace:
+    """Asks within the sandbox, as an author's module does that is imported there; what it asks for is quick to load."""
+
+    @workflow.run
+    async def run(self) -> str:
+        """The name's module."""
+        from signoff import NotFound  # noqa: PLC0415
+
+        return NotFound.__module__
+
+
+async def main(address: str, task_queue: str) -> None:
+    """Run the workflow, then look whether the name is that of the process."""
+    client = await Client.connect(address)
+    runner = SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules("signoff"))
+    async with Worker(client, task_queue=task_queue, workflows=[AsksForTheFace], workflow_runner=runner):
+        assert "signoff.contracts.errors" not in sys.modules
+        name = await client.execute_workflow(AsksForTheFace.run, id=task_queue, task_queue=task_queue)
+        print("asked")
+    import signoff  # noqa: PLC0415
+
+    same = sys.modules[name].NotFound is signoff.NotFound
+    print("same" if same else "another")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,111 @@
+"""The public face: which names there are, that importing them loads nothing, and that examples use nothing else."""
+
+import ast
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from documents import PAGES, ROOT, blocks
+
+import signoff
+from signoff.contracts import errors
+from signoff.contracts.errors import SignoffError
+from signoff.temporal.embedded_server import ServerHandle
+
+ROOMS = ("signoff", "signoff.channels", "signoff.people", "signoff.testing", "signoff.tools")
+FACE = {
+    "Actor",
+    "ApprovalPolicy",
+    "ApprovalRequest",
+    "Catalog",
+    "Client",
+    "Decision",
+    "Receipt",
+    "SignoffPlugin",
+    "Tool",
+    "ToolContext",
+    "ToolDenied",
+    "ToolFailure",
+    "ToolResult",
+    "create_app",
+    "create_worker",
+    "load_manifest",
+    "tool",
+}
+EXAMPLES = [path for path in sorted((ROOT / "examples").rglob("*.py")) if "demo" not in path.parts]
+
+
+def test_the_face_is_these_names_and_every_error() -> None:
+    """A name more is a promise more."""
+    every = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, SignoffError)}
+    assert set(signoff.__all__) == {"__version__", *FACE, *every}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_name_of_a_room_is_there_and_known_to_type_checkers(room: str) -> None:
+    """What is imported when it is asked for is what a type checker is told; every other name is none."""
+    module = import_module(room)
+    told = {
+        alias.name: imported.module
+        for branch in ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body
+        if isinstance(branch, ast.If)
+        for imported in branch.body
+        if isinstance(imported, ast.ImportFrom)
+        for alias in imported.names
+    }
+    assert told == module._MODULES
+    assert [name for name in module.__all__ if getattr(module, name) is None] == []
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        getattr(module, "nothing")  # noqa: B009  (a type checker knows that it is not there)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_importing_a_room_loads_none_of_its_names(room: str) -> None:
+    """Each is imported when it is asked for."""
+    code = f"import json, sys; import {room} as room; print(json.dumps([[*sys.modules], [*room._MODULES.values()]]))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    loaded, modules = json.loads(shown)
+    assert set(loaded).isdisjoint({*modules, "pydantic", "temporalio"})
+
+
+async def test_a_name_first_asked_for_in_the_sandbox_is_the_same_one(server: ServerHandle, task_queue: str) -> None:
+    """A second copy of its module would give the whole process another class, which nobody raises or catches."""
+    # In a process of its own: what is loaded already cannot be loaded a second time.
+    command = (sys.executable, str(ROOT / "tests" / "face_workflow.py"), server.address, task_queue)
+    shown = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
+    assert (shown.returncode, shown.stdout.split()) == (0, ["asked", "same"]), shown.stderr
+
+
+def imported(text: str) -> Iterator[str]:
+    """Every module of ours that a program imports."""
+    for node in ast.walk(ast.parse(text)):
+        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        yield from (name for name in names if name.partition(".")[0] == "signoff")
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.relative_to(ROOT / "examples").as_posix())
+def test_examples_import_the_face_alone(path: Path) -> None:
+    """Whatever lies deeper may change at any time. The demo, which looks behind the scenes, is no example."""
+    assert set(imported(path.read_text(encoding="utf-8"))) <= set(ROOMS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_documents_import_the_face_alone(page: Path) -> None:
+    """In every block of Python."""
+    assert {name for block in blocks(page, "python") for name in imported(block.text)} <= set(ROOMS)
+
+
+def test_a_module_that_is_imported_deeper_is_noticed() -> None:
+    """The checks above can fail."""
+    assert [*imported("from signoff.registry.tool import Tool\nimport signoff.store.store")] == [
+        "signoff.registry.tool",
+        "signoff.store.store",
+    ]
+    assert isinstance(signoff, ModuleType)

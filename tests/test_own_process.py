@@ -1,0 +1,48 @@
+"""A worker and a gateway in a program of one's own, by the names of the face."""
+
+from pathlib import Path
+
+import pytest
+from served_desk import MANIFEST
+from temporalio.client import Client as Temporal
+
+import signoff
+from signoff.settings import Settings
+from signoff.testing import served
+
+
+async def test_a_program_runs_worker_gateway_and_client(
+    clean_env: pytest.MonkeyPatch, client: Temporal, task_queue: str, tmp_path: Path
+) -> None:
+    """Over one store, which both open by the settings they are given; a call that asks is approved and runs."""
+    settings = Settings(manifest=MANIFEST, task_queue=task_queue, state_dir=tmp_path / "state")
+    app = signoff.create_app(settings, temporal=client)
+    async with (
+        signoff.create_worker(settings, temporal=client) as worker,
+        worker,
+        app.router.lifespan_context(app),
+        served(app) as url,
+        await signoff.Client.connect(url) as people,
+    ):
+        turn = await people.start("pay 420", user="rui")
+        async for request in turn.pending():
+            assert (await people.approve(request, by="ana")).status == "accepted"
+        assert (await turn.result()).text == "ok paid 420 to Ana"
+    assert (tmp_path / "state" / "signoff.db").exists()
+
+
+async def test_what_is_wrong_is_told_before_anything_runs(
+    clean_env: pytest.MonkeyPatch, client: Temporal, tmp_path: Path
+) -> None:
+    """A manifest that is not there, and a production profile that lacks something."""
+    wrong = {
+        "there is no manifest": Settings(manifest=tmp_path / "nowhere.yaml", state_dir=tmp_path),
+        "`profile` is `production`, and this is missing": Settings(
+            manifest=MANIFEST, profile="production", state_dir=tmp_path
+        ),
+    }
+    for told, settings in wrong.items():
+        for made in (signoff.create_worker(settings, temporal=client), signoff.SignoffPlugin.open(settings)):
+            with pytest.raises(signoff.ConfigError, match=told):
+                async with made:
+                    pass
