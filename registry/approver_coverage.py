@@ -70,13 +70,6 @@ def _problems(
             field = "approvers" if approver in row.approvers else others
             near = did_you_mean(role, roles) or "; give it to somebody in `people`, or leave it out"
             yield field, f"names the role `{role}` in `{field}`, which no active person has{near}"
-    later = policy.escalate_to
-    if later and coming.isdisjoint(later) and not any(_eligible(later, here) for here in _tenants(active)):
-        asked = ", ".join(f"`{each}`" for each in later)
-        yield (
-            "escalate_to",
-            f"escalates to {asked}, but no active person is one of them: add one to `people`, or name others",
-        )
     yield from _too_few(policy, terms_of(policy, row.approvers), active, coming)
     for term in policy.terms:
         stricter = terms_of(policy, row.approvers, (term.applied(term.when),))
@@ -87,7 +80,14 @@ def _problems(
 def _too_few(
     policy: ApprovalPolicy, terms: Terms, active: Sequence[Person], coming: AbstractSet[str]
 ) -> Iterator[tuple[str, str]]:
-    """Why no tenant's people could meet these terms of a policy."""
+    """Yields why no tenant's people could meet these terms of a policy."""
+    later = terms.escalate_to
+    if later and coming.isdisjoint(later) and not any(_eligible(later, here) for here in _tenants(active)):
+        asked = ", ".join(f"`{each}`" for each in later)
+        yield (
+            "escalate_to",
+            f"escalates to {asked}, but no active person is one of them: add one to `people`, or name others",
+        )
     # Those to whom a call escalates count: the quorum may be met by them as well, only later.
     named = (*terms.approvers, *terms.escalate_to)
     # Whom `route_to` names is known for each call only.
@@ -110,7 +110,7 @@ def _too_few(
 def _group_problems(
     policy: ApprovalPolicy, terms: Terms, active: Sequence[Person], coming: AbstractSet[str]
 ) -> Iterator[tuple[str, str]]:
-    """Why no tenant's people can fill the groups of these terms, one place each."""
+    """Yields why no tenant's people can fill the groups of these terms, one place each."""
     known = terms.groups if policy.route_to is None else [group for each in terms.applied for group in each.groups]
     # Of a role that a sign-in gives there may be any number of people.
     asked = [group for group in known if coming.isdisjoint(group.of)]

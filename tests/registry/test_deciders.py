@@ -70,6 +70,17 @@ def test_what_people_can_meet_is_taken(policy: dict[str, Any]) -> None:
             "`people`, or name others",
         ),
         (
+            {
+                "approvers": ["role:finance"],
+                "escalate_to": ["role:cfo", "user:nobody"],
+                "escalate_after": 60,
+                "terms": [{"when": "args.amount > 1000.0", "escalate_to": ["user:nobody"]}],
+            },
+            "terms",
+            "tool `pay` where `args.amount > 1000.0`, escalates to `user:nobody`, but no active person is one of them: "
+            "add one to `people`, or name others",
+        ),
+        (
             {"approvers": ["role:retired", "user:cy"]},
             "approvers",
             "tool `pay` asks `role:retired`, `user:cy`, but no active person is one of them: add one to `people`, or "
