@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from signoff.contracts.limits import CARD_VALUE_CHARS
+from signoff.formats.schema_node import SchemaNode
 from signoff.formats.visible_text import Line, scalar_line
 
 JOINED_CHARS: Final = 120
@@ -13,11 +14,9 @@ JOINED_CHARS: Final = 120
 NAME_CHARS: Final = 80
 UNDECLARED: Final = "⟦not declared⟧"
 """Stands at the end of the label of an argument that the tool's schema does not name."""
-_MAX_HOPS = 8
 # A name in quotes, as JSON writes it, or all up to the next dot.
 _STEP = re.compile(r'"(?:[^"\\]|\\.)*"(?=\.|$)|[^.]*')
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_EMPTY: Mapping[str, Any] = {}
 
 
 class Leaf(NamedTuple):
@@ -35,8 +34,8 @@ class Leaf(NamedTuple):
     """Its label for people."""
     value: Any
     """A scalar, a short list of scalars, an empty container, or anything at all when `secret`."""
-    schema: Mapping[str, Any]
-    """The part of the schema that describes it."""
+    schema: SchemaNode
+    """The part of the schema that describes it, resolved."""
     secret: bool
     """Whether it is hidden."""
     declared: bool = True
@@ -46,13 +45,13 @@ class Leaf(NamedTuple):
 def leaves(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str]) -> Iterator[Leaf]:
     """Yields every value of `args` in order, nested ones by dotted names; secret values are not opened."""
     # No recursion: how deeply arguments are nested is up to whoever wrote them.
-    stack = list(reversed(_children(None, args, resolve(schema, schema), schema, secrets)))
+    stack = list(reversed(_children(None, args, SchemaNode.of(schema).resolved(), secrets)))
     while stack:
         leaf = stack.pop()
         if leaf.secret or not _opens(leaf.value):
             yield leaf
         else:
-            stack.extend(reversed(_children(leaf, leaf.value, leaf.schema, schema, secrets)))
+            stack.extend(reversed(_children(leaf, leaf.value, leaf.schema, secrets)))
 
 
 def value_line(value: Any, limit: int) -> Line:
@@ -118,44 +117,23 @@ def humanise(name: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def resolve(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Follows local references and single alternatives (`X | null`) of `schema`; `{}` when it cannot be read."""
-    # Bounded, as references can go round in a circle.
-    for _ in range(_MAX_HOPS):
-        if not isinstance(schema, Mapping):
-            return _EMPTY
-        key = next((key for key in ("$ref", "anyOf", "oneOf", "allOf") if key in schema), None)
-        if key is None:
-            return schema
-        rest = {name: value for name, value in schema.items() if name != key}
-        target = _target(schema[key], root) if key == "$ref" else _only(schema[key])
-        schema = {**target, **rest} if isinstance(target, Mapping) else rest
-    return _EMPTY
-
-
 def format_of(leaf: Leaf) -> str:
     """Returns the schema's `format`, else its `type`, else the value's own JSON type."""
-    declared = leaf.schema.get("format") or leaf.schema.get("type")
-    if isinstance(declared, list | tuple):
-        declared = next((kind for kind in declared if kind != "null"), None)
+    declared = leaf.schema.keywords.get("format") or next((each for each in leaf.schema.types if each != "null"), None)
     return declared[:NAME_CHARS] if isinstance(declared, str) else _json_type(leaf.value)
 
 
-def _children(
-    parent: Leaf | None, value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], secrets: Collection[str]
-) -> list[Leaf]:
+def _children(parent: Leaf | None, value: Any, schema: SchemaNode, secrets: Collection[str]) -> list[Leaf]:
     if parent is not None and not isinstance(value, Mapping):
-        return [_item(parent, index, item, schema, root, secrets) for index, item in enumerate(value)]
-    properties = schema.get("properties")
-    known = properties if isinstance(properties, Mapping) else _EMPTY
-    found = []
+        return [_item(parent, index, item, schema, secrets) for index, item in enumerate(value)]
+    known, others, found = schema.fields, schema.values, []
     for key, item in value.items():
-        below = resolve(known.get(key, schema.get("additionalProperties")), root)
+        below = known.get(key, others).resolved()
         name = step(key) if parent is None else f"{parent.name}.{step(key)}"
         dotted = key if parent is None else f"{parent.dotted}.{key}"
         bare = key if parent is None else f"{parent.bare}.{key}"
         # A schema that names nothing says nothing of any key; one that types the others has declared them so.
-        unnamed = bool(known) and key not in known and not isinstance(schema.get("additionalProperties"), Mapping)
+        unnamed = bool(known) and key not in known and not isinstance(others.written, Mapping)
         declared = not unnamed and (parent is None or parent.declared)
         label = label_of(key, below) if parent is None else f"{parent.label} / {label_of(key, below)}"
         top = key if parent is None else parent.top
@@ -166,16 +144,11 @@ def _children(
     return found
 
 
-def _item(
-    parent: Leaf, index: int, item: Any, schema: Mapping[str, Any], root: Mapping[str, Any],
-    secrets: Collection[str],
-) -> Leaf:  # fmt: skip
-    prefix = schema.get("prefixItems")
-    listed = prefix[index] if isinstance(prefix, list | tuple) and index < len(prefix) else schema.get("items")
+def _item(parent: Leaf, index: int, item: Any, schema: SchemaNode, secrets: Collection[str]) -> Leaf:
     dotted = f"{parent.dotted}.{index}"
     label = f"{parent.label} {index + 1}"
     return Leaf(
-        f"{parent.name}.{index}", dotted, parent.bare, parent.top, label, item, resolve(listed, root),
+        f"{parent.name}.{index}", dotted, parent.bare, parent.top, label, item, schema.item(index).resolved(),
         dotted in secrets, parent.declared,
     )  # fmt: skip
 
@@ -196,34 +169,15 @@ def _joined(items: Sequence[Any]) -> str | None:
     return joined if len(joined) <= JOINED_CHARS and not any("," in text for text in texts) else None
 
 
-def label_of(key: str, schema: Mapping[str, Any]) -> str:
+def label_of(key: str, schema: SchemaNode | None = None) -> str:
     """Returns the label of the argument `key` of this (resolved) schema: its title where that says more than the
     name.
     """
-    title = schema.get("title")
+    title = schema.keywords.get("title") if schema is not None else None
     # pydantic titles every field by itself (`totalCost` -> `Totalcost`); a name reads better than that.
     if isinstance(title, str) and title.strip() and title != key.replace("_", " ").title():
         return title
     return humanise(key) or key
-
-
-def _target(reference: Any, root: Mapping[str, Any]) -> Any:
-    if not isinstance(reference, str) or not reference.startswith("#/"):
-        return None
-    found: Any = root
-    for part in reference[2:].split("/"):
-        if not isinstance(found, Mapping):
-            return None
-        # `~1` first, as RFC 6901 (section 4) has it: the other way round `~01` would become `/` instead of `~1`.
-        found = found.get(part.replace("~1", "/").replace("~0", "~"))
-    return found
-
-
-def _only(alternatives: Any) -> Any:
-    if not isinstance(alternatives, list | tuple):
-        return None
-    real = [one for one in alternatives if not (isinstance(one, Mapping) and one.get("type") == "null")]
-    return real[0] if len(real) == 1 else None
 
 
 def _unquoted(written: str) -> str:

@@ -15,9 +15,9 @@ from signoff.contracts.errors import RegistrationError
 from signoff.formats.linear_pattern import begin_check, pattern_problem, validator_of
 from signoff.formats.nearest_name import did_you_mean, shown
 from signoff.formats.plain_schema import plainly_valid
+from signoff.formats.schema_node import SchemaNode
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-_DATA_KEYWORDS: Final = frozenset({"const", "enum", "default", "examples"})
 _LIMITS: Final = {
     "minimum": "must be at least {}",
     "maximum": "must be at most {}",
@@ -90,8 +90,9 @@ def compile_schema(
     pattern, why = ("", "") if plain else pattern_problem(own)
     if why:
         raise refuse(why, pattern)
-    for reference in _references(own):
-        _check_reference(own, reference, refuse)
+    for node in SchemaNode.of(own).walk():
+        for reference in node.references:
+            _check_reference(own, reference, refuse)
     return CompiledSchema(own)
 
 
@@ -115,19 +116,6 @@ def _check_reference(own: dict[str, Any], reference: str, refuse: Callable[[str,
         registry.resolver("").lookup(reference)
     except Unresolvable:
         raise refuse(f"has the `$ref` `{reference}`, which leads nowhere", reference) from None
-
-
-def _references(node: Any) -> Iterator[str]:
-    if isinstance(node, Mapping):
-        for key, value in node.items():
-            if key in {"$ref", "$dynamicRef"} and isinstance(value, str):
-                yield value
-            # Below those keywords lies data, where `$ref` is a name as any other.
-            elif key not in _DATA_KEYWORDS:
-                yield from _references(value)
-    elif isinstance(node, list):
-        for item in node:
-            yield from _references(item)
 
 
 def dotted(path: Iterable[str | int]) -> str:

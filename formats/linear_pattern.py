@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Final
 
 import re2
@@ -12,10 +13,8 @@ from jsonschema.validators import extend
 
 from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.limits import SCHEMA_STEPS
+from signoff.formats.schema_node import SchemaNode, without_keyword
 
-_DATA: Final = frozenset({"const", "enum", "default", "examples"})
-_BY_NAME: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
-"""Keywords whose values are data, and those whose values are schemas by names that are no keywords."""
 _NO_OTHERS: Final = Draft202012Validator.VALIDATORS["additionalProperties"]
 # RE2 writes what it cannot compile to stderr, beside what it raises.
 _QUIET: Final = re2.Options()
@@ -24,8 +23,8 @@ _QUIET.log_errors = False
 
 def pattern_problem(schema: Any) -> tuple[str, str]:
     """The first pattern of a schema that cannot be matched, and what is wrong, with the remedy; "" and "" if none."""
-    keywords: set[str] = set()
-    for pattern in _patterns(schema, keywords):
+    nodes = list(SchemaNode.of(schema).walk())
+    for pattern in chain.from_iterable(map(_patterns, nodes)):
         try:
             _compiled(pattern)
         except re2.error as error:
@@ -33,7 +32,7 @@ def pattern_problem(schema: Any) -> tuple[str, str]:
             why = said.decode(errors="replace") if isinstance(said, bytes) else said
             remedy = "write it without look-around and back-references, as RE2 has it"
             return pattern, f"has the pattern `{pattern}`, which takes more than linear time ({why}); {remedy}"
-    if {"patternProperties", "unevaluatedProperties"} <= keywords:
+    if {"patternProperties", "unevaluatedProperties"} <= {key for node in nodes for key in node.keywords}:
         # What was evaluated is found by jsonschema itself, which matches patterns its own way.
         why = "has `patternProperties` and `unevaluatedProperties`; write `additionalProperties` in its place"
         return "unevaluatedProperties", why
@@ -42,7 +41,8 @@ def pattern_problem(schema: Any) -> tuple[str, str]:
 
 def validator_of(schema: Mapping[str, Any]) -> Draft202012Validator:
     """What checks data against a schema in which `pattern_problem` finds nothing."""
-    validator: Draft202012Validator = _Validator(_without_dialects(schema))
+    # A schema that names its dialect is checked by what jsonschema has for that, which matches patterns its own way.
+    validator: Draft202012Validator = _Validator(without_keyword(schema, "$schema"))
     return validator
 
 
@@ -128,35 +128,9 @@ def _compiled(pattern: str) -> Any:
     return re2.compile(pattern, _QUIET)
 
 
-def _patterns(schema: Any, keywords: set[str]) -> Iterator[str]:
-    """The patterns of a schema and those within it, each of whose keywords is added to `keywords`."""
-    if isinstance(schema, list):
-        for each in schema:
-            yield from _patterns(each, keywords)
-    if not isinstance(schema, Mapping):
-        return
-    for keyword, value in schema.items():
-        keywords.add(keyword)
-        if keyword == "pattern" and isinstance(value, str):
-            yield value
-        if keyword == "patternProperties" and isinstance(value, Mapping):
-            yield from value
-        if keyword in _BY_NAME and isinstance(value, Mapping):
-            yield from _patterns([*value.values()], keywords)
-        elif keyword not in _DATA:
-            yield from _patterns(value, keywords)
-
-
-def _without_dialects(schema: Any) -> Any:
-    # A schema that names its dialect is checked by what jsonschema has for that, which matches patterns its own way.
-    if isinstance(schema, list):
-        return [_without_dialects(each) for each in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    return {keyword: _within(keyword, value) for keyword, value in schema.items() if keyword != "$schema"}
-
-
-def _within(keyword: str, value: Any) -> Any:
-    if keyword in _BY_NAME and isinstance(value, Mapping):
-        return {name: _without_dialects(each) for name, each in value.items()}
-    return value if keyword in _DATA else _without_dialects(value)
+def _patterns(node: SchemaNode) -> Iterator[str]:
+    pattern, named = node.keywords.get("pattern"), node.keywords.get("patternProperties")
+    if isinstance(pattern, str):
+        yield pattern
+    if isinstance(named, Mapping):
+        yield from named

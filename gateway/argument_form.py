@@ -9,9 +9,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from signoff.approvals.argument_rows import label_of, resolve
+from signoff.approvals.argument_rows import label_of
 from signoff.approvals.redaction import arguments_without, secret_values
 from signoff.formats.json_schema import dotted
+from signoff.formats.schema_node import SchemaNode
 from signoff.formats.visible_text import number, one_line
 from signoff.gateway.secret_masks import hidden, masked_args
 
@@ -89,9 +90,9 @@ class Field:
 
 def fields_of(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str] = ()) -> tuple[Field, ...]:
     """A field for every argument that is given or may be given; `secrets` are dotted names whose values stay hidden."""
-    form = _Form(schema, frozenset(secrets), masked_args(args, secrets))
+    form = _Form(frozenset(secrets), masked_args(args, secrets))
     args = arguments_without(args, secrets, secret_values(args, secrets))
-    root = resolve(schema, schema)
+    root = SchemaNode.of(schema).resolved()
     found = tuple(form.fields((), "", args, root)) if _simple_object(root) else ()
     few = 0 < len(found) <= FIELDS or not (found or args)
     return found if few else (whole_field(args, secrets),)
@@ -99,23 +100,21 @@ def fields_of(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Colle
 
 def whole_field(args: Mapping[str, Any], secrets: Collection[str] = ()) -> Field:
     """All arguments as one field of JSON."""
-    form = _Form({}, frozenset(secrets), masked_args(args, secrets))
+    form = _Form(frozenset(secrets), masked_args(args, secrets))
     return form.json((), "", args, needed=True)
 
 
 @dataclass(frozen=True)
 class _Form:
-    root: Mapping[str, Any]
     secrets: frozenset[str]
     masked: Any
 
-    def fields(self, path: Path, above: str, args: Any, schema: Mapping[str, Any]) -> Iterator[Field]:
+    def fields(self, path: Path, above: str, args: Any, schema: SchemaNode) -> Iterator[Field]:
         """The fields of one object. `args` are its values, or `ABSENT` for one that is not given."""
-        properties: Mapping[str, Any] = schema.get("properties", {})
-        required = schema.get("required", ())
+        properties, required = schema.fields, schema.required
         given: Mapping[str, Any] = {} if isinstance(args, Absent) else args
         for name, written in properties.items():
-            below = resolve(written, self.root)
+            below = written.resolved()
             label = (f"{above} / " if above else "") + label_of(name, below)
             value = given.get(name, ABSENT)
             here = (*path, name)
@@ -126,28 +125,27 @@ class _Form:
                 yield self.field(here, label, value, written, needed=needed)
         for name, value in given.items():
             if name not in properties:
-                label = (f"{above} / " if above else "") + label_of(name, {})
+                label = (f"{above} / " if above else "") + label_of(name)
                 yield self.json((*path, name), label, value, needed=False)
 
-    def field(self, path: Path, label: str, value: Any, written: Any, *, needed: bool) -> Field:
+    def field(self, path: Path, label: str, value: Any, written: SchemaNode, *, needed: bool) -> Field:
         """The field of one value; of JSON where nothing simpler would keep it as it is."""
-        schema = resolve(written, self.root)
-        kind, nullable = _kind(schema)
-        described = schema.get("description")
+        schema = written.resolved()
+        described = schema.keywords.get("description")
         field = replace(
             self.json(path, label, value, needed=needed),
             help=one_line(described, HELP_CHARS).text if isinstance(described, str) else "",
-            nullable=nullable or _allows_null(written),
+            nullable=schema.has_null or written.has_null,
         )
-        if "enum" in schema or "const" in schema or kind == "boolean":
-            return _choice(field, schema) or field
-        match kind:
+        if "enum" in schema.keywords or "const" in schema.keywords or schema.kind == "boolean":
+            return _choice(field, schema.keywords) or field
+        match schema.kind:
             case "number" | "integer":
-                return _number(field, schema, whole=kind == "integer")
+                return _number(field, schema.keywords, whole=schema.kind == "integer")
             case "string":
                 return _text(field)
             case "array":
-                return _list(field, schema, resolve(schema.get("items"), self.root).get("type"))
+                return _list(field, schema)
         return field
 
     def json(self, path: Path, label: str, value: Any, *, needed: bool) -> Field:
@@ -166,7 +164,7 @@ class _Form:
             words=hidden(value) if secret and not isinstance(value, Absent) else "",
         )
 
-    def _opens(self, path: Path, value: Any, schema: Mapping[str, Any]) -> bool:
+    def _opens(self, path: Path, value: Any, schema: SchemaNode) -> bool:
         if ".".join(path) in self.secrets or len(path) >= NESTED or not _simple_object(schema):
             return False
         return isinstance(value, Mapping | Absent)
@@ -183,24 +181,8 @@ def is_plain(text: str) -> bool:
     return "\r" not in text and all(one_line(line, len(line) + 2).text == line for line in text.split("\n"))
 
 
-def _simple_object(schema: Mapping[str, Any]) -> bool:
-    properties = schema.get("properties")
-    return schema.get("type") == "object" and isinstance(properties, Mapping) and bool(properties)
-
-
-def _kind(schema: Mapping[str, Any]) -> tuple[str, bool]:
-    """The one JSON type of a resolved schema, "" for none or several, and whether null is another."""
-    declared = schema.get("type")
-    names = [declared] if isinstance(declared, str) else declared if isinstance(declared, list) else []
-    kinds = [name for name in names if name != "null"]
-    return (str(kinds[0]) if len(kinds) == 1 else ""), "null" in names
-
-
-def _allows_null(written: Any) -> bool:
-    if not isinstance(written, Mapping):
-        return False
-    ways = written.get("anyOf") or written.get("oneOf") or ()
-    return any(isinstance(way, Mapping) and way.get("type") == "null" for way in ways)
+def _simple_object(schema: SchemaNode) -> bool:
+    return schema.keywords.get("type") == "object" and bool(schema.fields)
 
 
 def _choice(field: Field, schema: Mapping[str, Any]) -> Field | None:
@@ -240,9 +222,9 @@ def _text(field: Field) -> Field:
     return replace(field, kind="text", shown=text, wide="\n" in text or len(text) > WIDE_CHARS)
 
 
-def _list(field: Field, schema: Mapping[str, Any], items: Any) -> Field:
-    value = field.original
-    if items not in _SCALARS or "prefixItems" in schema or field.secret or not _fits_lines(value):
+def _list(field: Field, schema: SchemaNode) -> Field:
+    value, items = field.original, schema.item().resolved().keywords.get("type")
+    if items not in _SCALARS or "prefixItems" in schema.keywords or field.secret or not _fits_lines(value):
         return field
     lines = "\n".join(_line(item) for item in value) if isinstance(value, list) else ""
     return replace(field, kind="lines", shown=lines, items=str(items))

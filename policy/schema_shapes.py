@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from signoff.formats.schema_node import SchemaNode
+
 ShapeKind = Literal["int", "number", "string", "bool", "list", "object", "map", "any"]
 
 # A schema may refer to itself without end; below this it is read as unchecked.
@@ -39,36 +41,29 @@ ANY: Final = Shape("any")
 
 def read_schema(schema: Any) -> Shape:
     """The shape of a JSON Schema. Local `$ref`, `allOf` of one and `anyOf`/`oneOf` with null are resolved."""
-    return _read(schema, schema, 0)
+    return _read(SchemaNode.of(schema), 0)
 
 
-def _read(schema: Any, root: Any, depth: int) -> Shape:
-    if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
+def _read(node: SchemaNode | None, depth: int) -> Shape:
+    if node is None or not node.keywords or depth > _MAX_DEPTH:
         return ANY
     # What stands beside a `$ref` can only narrow what it says, so the shape without it is still true.
-    if "$ref" in schema:
-        return _read(_follow(schema["$ref"], root), root, depth + 1)
+    if "$ref" in node.keywords:
+        return _read(node.target(node.keywords["$ref"]), depth + 1)
     for union in ("anyOf", "oneOf"):
-        if union in schema:
-            return _read_union(schema[union], root, depth)
+        if union in node.keywords:
+            # Of several alternatives none is sure, and so is what stands beside them.
+            only = node.only_alternative(union)
+            return ANY if only is None else _nullable(_read(only, depth + 1), node.has_null)
     # A `$ref` is wrapped so where its writer says more of the field; several parts are not merged, only not checked.
-    if "allOf" in schema and "type" not in schema and "properties" not in schema:
-        parts = schema["allOf"]
-        return _read(parts[0], root, depth + 1) if isinstance(parts, list) and len(parts) == 1 else ANY
-    return _read_plain(schema, root, depth)
+    if "allOf" in node.keywords and "type" not in node.keywords and "properties" not in node.keywords:
+        parts = node.keywords["allOf"]
+        return _read(node.below(parts[0]), depth + 1) if isinstance(parts, list) and len(parts) == 1 else ANY
+    return _read_plain(node, depth)
 
 
-def _read_union(options: Any, root: Any, depth: int) -> Shape:
-    if not isinstance(options, list):
-        return ANY
-    rest = [option for option in options if not (isinstance(option, Mapping) and option.get("type") == "null")]
-    if len(rest) != 1:
-        return ANY
-    return _nullable(_read(rest[0], root, depth + 1), len(rest) < len(options))
-
-
-def _read_plain(schema: Mapping[str, Any], root: Any, depth: int) -> Shape:
-    types = _types_of(schema)
+def _read_plain(node: SchemaNode, depth: int) -> Shape:
+    types = _types_of(node)
     nullable = "null" in types
     named = [name for name in types if name != "null"]
     if len(named) != 1:
@@ -76,52 +71,35 @@ def _read_plain(schema: Mapping[str, Any], root: Any, depth: int) -> Shape:
     if named[0] in _SCALARS:
         return Shape(_SCALARS[named[0]], nullable)
     if named[0] == "array":
-        return Shape("list", nullable, items=_read(schema.get("items"), root, depth + 1))
+        return Shape("list", nullable, items=_read(node.below(node.keywords.get("items")), depth + 1))
     if named[0] == "object":
-        return _nullable(_read_object(schema, root, depth), nullable)
+        return _nullable(_read_object(node, depth), nullable)
     return ANY
 
 
-def _read_object(schema: Mapping[str, Any], root: Any, depth: int) -> Shape:
-    properties = schema.get("properties")
-    if isinstance(properties, Mapping) and properties:
+def _read_object(node: SchemaNode, depth: int) -> Shape:
+    if node.fields:
         # Also where further names are allowed: one that a policy reads and nobody declared is taken for a typo.
-        fields = {str(name): _read(part, root, depth + 1) for name, part in properties.items()}
-        return Shape("object", fields=fields, required=frozenset(schema.get("required", ())))
-    if schema.get("additionalProperties") is False:
+        fields = {name: _read(part, depth + 1) for name, part in node.fields.items()}
+        return Shape("object", fields=fields, required=node.required)
+    if node.values.written is False:
         return Shape("object")
-    return Shape("map", items=_read(schema.get("additionalProperties"), root, depth + 1))
+    return Shape("map", items=_read(node.values, depth + 1))
 
 
-def _types_of(schema: Mapping[str, Any]) -> list[str]:
-    declared = schema.get("type")
-    if isinstance(declared, str):
-        return [declared]
-    if isinstance(declared, list):
-        return [str(name) for name in declared]
-    if "properties" in schema:
+def _types_of(node: SchemaNode) -> list[str]:
+    if node.types:
+        return list(node.types)
+    if "properties" in node.keywords:
         return ["object"]
-    values = schema["enum"] if "enum" in schema else [schema["const"]] if "const" in schema else []
+    written = node.keywords
+    values = written["enum"] if "enum" in written else [written["const"]] if "const" in written else []
     return sorted({_type_name(value) for value in values}) if isinstance(values, list) else []
 
 
 def _type_name(value: Any) -> str:
     names: dict[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
     return names.get(type(value), "unknown")
-
-
-def _follow(reference: Any, root: Any) -> Any:
-    document, *parts = reference.split("/") if isinstance(reference, str) else [""]
-    # `#name` is an anchor, no path: taken for one, it would lead to the whole schema.
-    if document != "#":
-        return None
-    place = root
-    for part in parts:
-        name = part.replace("~1", "/").replace("~0", "~")
-        if not isinstance(place, Mapping) or name not in place:
-            return None
-        place = place[name]
-    return place
 
 
 def _nullable(shape: Shape, nullable: bool) -> Shape:

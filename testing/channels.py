@@ -507,12 +507,12 @@ class ChannelSuite:
 
     @played
     async def test_what_needs_more_than_this_channel_is_not_decided_here(self, rig: Rig) -> None:
-        """A receipt says that it takes a sign-in, with the link."""
+        """It says that it takes a sign-in, with the link."""
         self._answers(rig)
         request = await rig.ask(min_assurance="mfa")
         await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
         assert rig.request(request.id).votes == ()
-        assert text("receipt.assurance", "en") in rig.read_by(rig.bo)
+        assert text("reply.link_only", "en") in rig.read_by(rig.bo)
 
     @played
     async def test_a_bare_yes_with_two_open_asks_which(self, rig: Rig) -> None:

@@ -174,9 +174,11 @@ def test_a_reference_is_found_wherever_it_stands(holder: Callable[[Any], Any]) -
         ("#/$defs/deep/down/type/x", ANY),
         ("#/none/deep", ANY),
         ("/$defs/deep/down", ANY),
-        ("#/$defs/list/0", ANY),
+        ("#/$defs/list/0", TEXT),
+        ("#/$defs/list/1", ANY),
         ("#$defs/deep/down", ANY),
-        ("#Leg", ANY),
+        ("#Leg", TEXT),
+        ("#Arm", ANY),
         ("", ANY),
     ],
 )

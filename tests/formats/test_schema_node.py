@@ -1,0 +1,157 @@
+"""The one reader of JSON Schema: it sees what the specification says, ends on everything, and hides no schema."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from referencing import Registry, Resource
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012
+
+from signoff.contracts.errors import RegistrationError
+from signoff.formats.json_schema import compile_schema
+from signoff.formats.schema_node import MAX_HOPS, SchemaNode, without_keyword
+from signoff.policy.schema_shapes import ANY, read_schema
+from signoff.registry.secret_arguments import secret_paths
+
+DEEP = 100_000
+NAMES = st.sampled_from(["a", "b", "a/b", "~", "~1", "%25", "%", "", "0", "1", "$defs", "anyOf"])
+
+
+def nested(levels: int, key: str = "items") -> dict[str, Any]:
+    """A schema within a schema, so many times."""
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(levels):
+        schema = {key: schema}
+    return schema
+
+
+@given(
+    st.recursive(
+        st.booleans() | st.just({"type": "string"}),
+        lambda inner: st.dictionaries(NAMES, inner, max_size=3) | st.lists(inner, max_size=3),
+        max_leaves=12,
+    ),
+    st.lists(NAMES | st.sampled_from(["~01", "~00", "%20", "-1", "01", "9" * 9]), max_size=4),
+)
+def test_a_pointer_leads_where_the_reference_library_finds_it(root: Any, parts: list[str]) -> None:
+    """Also through lists, escapes and percent signs; what it does not find leads nowhere here."""
+    reference = "#" + "".join(f"/{part}" for part in parts)
+    registry: Registry[Any] = Registry().with_resource(
+        "", Resource.from_contents(root, default_specification=DRAFT202012)
+    )
+    found = SchemaNode.of(root).target(reference)
+    try:
+        wanted = registry.resolver("").lookup(reference).contents
+    except (Unresolvable, ValueError, TypeError, LookupError):
+        # It raises what it likes of places that no schema has.
+        return
+    if found is None:
+        assert any(part.startswith("-") or (part.isdecimal() and part != str(int(part))) for part in parts)
+    else:
+        assert found.written == wanted
+
+
+def test_an_anchor_is_found_by_its_name() -> None:
+    """Wherever it stands; what is no local reference leads nowhere."""
+    schema = {
+        "properties": {"a": {"$ref": "#money"}},
+        "$defs": {"x": {"items": {"$anchor": "money", "type": "number"}}},
+    }
+    node = SchemaNode.of(schema)
+    found = node.target("#money")
+    assert found is not None
+    assert found.kind == "number"
+    assert read_schema({"type": "object", **schema}).fields["a"].kind == "number"
+    for reference in ("#no", "money", "https://a.example/b#money", "", 3, None, "#/properties/b", "#/properties/a/0"):
+        assert node.target(reference) is None
+    # As data it is none.
+    assert SchemaNode.of({"const": {"$anchor": "x"}, "default": {"$anchor": "x"}}).target("#x") is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind", "has_null"),
+    [
+        ({"type": "string"}, "string", False),
+        ({"type": ["null", "string"]}, "string", True),
+        ({"type": ["integer", "string"]}, "", False),
+        ({"type": "null"}, "", True),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "", True),
+        ({"type": [3, "string"]}, "string", False),
+        ({"type": 3}, "", False),
+        (True, "", False),
+        ("text", "", False),
+    ],
+)
+def test_a_type_is_the_one_beside_null(schema: Any, kind: str, has_null: bool) -> None:
+    """Whatever stands there."""
+    node = SchemaNode.of(schema)
+    assert (node.kind, node.has_null) == (kind, has_null)
+
+
+def test_a_circle_of_references_ends() -> None:
+    """Followed so often and no further; a chain of as many is followed to its end."""
+    circle = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}
+    assert SchemaNode.of(circle).resolved().keywords == {}
+    assert read_schema(circle) == ANY
+    chain: dict[str, Any] = {"0": {"type": "string"}}
+    chain |= {str(hop): {"$ref": f"#/$defs/{hop - 1}"} for hop in range(1, MAX_HOPS + 1)}
+    assert SchemaNode({"$ref": f"#/$defs/{MAX_HOPS - 2}"}, {"$defs": chain}).resolved().kind == "string"
+    assert SchemaNode({"$ref": f"#/$defs/{MAX_HOPS}"}, {"$defs": chain}).resolved().kind == ""
+
+
+@pytest.mark.parametrize("key", ["items", "not", "additionalProperties", "strange"])
+def test_no_depth_is_too_deep_to_be_walked(key: str) -> None:
+    """The walk recurses nowhere, and sees the last of them."""
+    nodes = list(SchemaNode.of(nested(DEEP, key)).walk())
+    assert len(nodes) == DEEP + 1
+    assert nodes[-1].kind == "string"
+
+
+def test_a_walk_sees_every_schema_in_order_and_no_data() -> None:
+    """Under names that are keywords elsewhere, in lists, under keywords that nobody knows."""
+    schema = {
+        "title": "top",
+        "properties": {"const": {"title": "a"}, "$ref": {"title": "b"}},
+        "anyOf": [{"title": "c"}, {"allOf": [{"title": "d"}]}],
+        "const": {"title": "data"},
+        "examples": [{"title": "data"}],
+        "unheard": {"deep": {"title": "e"}},
+        "$defs": {"enum": {"title": "f"}},
+    }
+    titles = [node.keywords["title"] for node in SchemaNode.of(schema).walk() if "title" in node.keywords]
+    assert titles == ["top", "a", "b", "c", "d", "e", "f"]
+
+
+@pytest.mark.parametrize("name", ["const", "enum", "default", "examples"])
+def test_a_remote_reference_under_a_property_of_any_name_is_found(name: str) -> None:
+    """A property that is called like a keyword of data is a property."""
+    schema = {"type": "object", "properties": {name: {"$ref": "https://a.example/b"}}}
+    with pytest.raises(RegistrationError, match=r"remote `\$ref`"):
+        compile_schema(schema)
+    kept = {"type": "object", "properties": {"a": {name: [{"$ref": "https://a.example/b"}]}}}
+    assert compile_schema(kept).schema == kept
+
+
+def test_what_is_not_understood_may_be_secret() -> None:
+    """A reference that leads nowhere hides the argument that has it."""
+    schema = {"properties": {"a": {"$ref": "#nowhere"}, "b": {"type": "string"}}}
+    assert secret_paths(schema) == {("a",)}
+    anchored = {"properties": {"a": {"$ref": "#key"}}, "$defs": {"k": {"$anchor": "key", "writeOnly": True}}}
+    assert secret_paths(anchored) == {("a",)}
+
+
+def test_a_keyword_is_left_out_of_every_schema_and_of_no_data() -> None:
+    """Names of properties are kept, and what values are compared with."""
+    schema = {
+        "$schema": "x",
+        "properties": {"$schema": {"$schema": "x", "type": "string"}},
+        "anyOf": [{"$schema": "x"}],
+        "const": {"$schema": "x"},
+    }
+    assert without_keyword(schema, "$schema") == {
+        "properties": {"$schema": {"type": "string"}},
+        "anyOf": [{}],
+        "const": {"$schema": "x"},
+    }
