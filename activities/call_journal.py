@@ -79,7 +79,8 @@ def _own(seen: Sequence[AuditEntry]) -> list[AuditEntry]:
         return []
     # Whoever runs a workflow can say anything here: it must neither pass for what an activity saw, nor keep that out
     # of the record by taking its key first, nor lie in the record of another tenant.
-    own = [entry.model_copy(update={"tenant": turn.tenant}) for entry in seen if entry.stream == turn.workflow_id]
+    stamp = {"stream": turn.workflow_id, "tenant": turn.tenant}
+    own = [each.model_copy(update=stamp) for each in seen if each.stream in ("", turn.workflow_id)]
     return mark_claims(own)
 
 

@@ -31,6 +31,7 @@ from signoff.approvals.earlier_questions import (
     is_unheard,
     last_asked,
 )
+from signoff.approvals.question_reference import reference_from_request
 from signoff.approvals.redaction import without
 from signoff.contracts import names
 from signoff.contracts.activity_messages import GateReply, GateTask, Ruling, RunOptions, Tally
@@ -113,7 +114,7 @@ class GateActivity:
             rulings.append(ruling.model_copy(update={"action": action}))
         # A local activity runs again when its workflow task is lost; entries with the same keys add nothing then.
         await write(self._room, _told(task, rulings, self._room.clock()))
-        return GateReply(rulings=tuple(rulings), tally=tally, catalog=self._room.catalog.hash)
+        return GateReply(rulings=tuple(rulings), tally=tally)
 
     async def _known(self, task: GateTask, forged: str) -> Known:
         """What the gates are told beside the calls; nobody's functions are asked about a requester that is made up."""
@@ -216,8 +217,6 @@ class GateActivity:
             verdict="ask" if ask else "run",
             digest=digest,
             rule=verdict.rule,
-            policy_hash=verdict.policy_hash,
-            engines=verdict.evaluators,
             grant=found.grant,
             override=override_hash(found.override),
             options=self._options(task.ctx, tool, budget, ask=ask),
@@ -237,7 +236,7 @@ class GateActivity:
         request = await self._asked(task, about)
         if isinstance(request, CallOutcome):
             return Ruling(call=call.call, verdict="settled", outcome=request)
-        return ruling.model_copy(update={"request": request})
+        return ruling.model_copy(update={"request": request, "question": reference_from_request(request, call)})
 
     async def _is_over(self, ctx: Pinned, asked: Sequence[ApprovalRequest]) -> bool:
         """Whether a turn was asked for, and last heard of, so long ago that nobody is asked in its requester's name."""
@@ -301,7 +300,10 @@ class GateActivity:
         # People who look at what goes on cannot know how it ends.
         await ended(self._room.store, ticket.key)
         request = await self._questions.ask(task, Subject(call, args, tool, verdict, digest, _DOUBT_NOTE))
-        return Ruling(call=call.call, verdict="ask", digest=digest, rule=request.rule, request=request)
+        question = reference_from_request(request, call)
+        return Ruling(
+            call=call.call, verdict="ask", digest=digest, rule=request.rule, question=question, request=request
+        )
 
     async def _begun(
         self, task: GateTask, call: CallPart, tool: Tool, args: Any, asked: Sequence[ApprovalRequest]
@@ -353,7 +355,7 @@ class GateActivity:
             # Local activities run twice when a worker is killed, and have no heartbeat by which a lost one is noticed.
             local=tool.routing == "bypass" and tool.read_only and needs_nobody and inline,
             task_queue=tool.task_queue,
-            summary=tool.title or tool.name,
+            summary=tool.title,
             activity=tool.activity if tool.place else "",
             budget_chars=min(budget, tool.max_result_chars or budget),
             return_direct=tool.return_direct,

@@ -20,7 +20,7 @@ from signoff.activities.tool_hooks import withheld
 from signoff.activities.worker_deps import Room
 from signoff.approvals.redaction import value_without, without
 from signoff.contracts import names
-from signoff.contracts.activity_messages import GateReply, GateTask, ModelReply, ModelTask, Response
+from signoff.contracts.activity_messages import GateReply, GateTask, ModelReply, ModelTask, Response, TurnLimits
 from signoff.contracts.completion import Completion, CompletionRequest, Driver, ProposedCall
 from signoff.contracts.content import Content
 from signoff.contracts.errors import ConfigError, ModelRefused, ModelUnavailable, Unavailable
@@ -129,7 +129,7 @@ class ModelActivity:
             _log.warning("calls of completion %d are left to their turn: %s", task.completion, type(error).__name__)
             return reply
         whole = reply.model_copy(update={"gates": gated})
-        return whole if len(whole.model_dump_json().encode()) <= REPLY_BYTES else reply
+        return whole if len(whole.on_wire()) <= REPLY_BYTES else reply
 
     async def _asked(self, task: ModelTask) -> tuple[ModelReply, Blob | None]:
         """The model's answer, and the provider's own form of it, which is not in the store yet."""
@@ -175,12 +175,12 @@ class ModelActivity:
         reply = ModelReply(
             message=Message(role="assistant", parts=tuple(parts), provider=provider),
             usage=completion.usage,
-            catalog=room.catalog.hash,
+            catalog=room.catalog.hash if task.completion == 1 else "",
             response=response,
             respond_call=respond_call,
             respond_error=error,
             dropped=dropped,
-            limits=room.catalog.actor(task.ctx.actor).limits,
+            limits=room.catalog.actor(task.ctx.actor).limits if task.completion == 1 else TurnLimits(),
         )
         return reply, own
 

@@ -27,12 +27,12 @@ class Seen:
             return
         self._entries.append(entry)
 
-    def take(self, stream: str, tenant: str) -> tuple[AuditEntry, ...]:
-        """All entries, as those of `stream`: whatever an envelope named, this turn has seen it."""
+    def take(self) -> tuple[AuditEntry, ...]:
+        """All entries, without a stream: whatever an envelope named, it is the turn's own that they belong to."""
         if self._last is not None:
             told = {"key": f"dropped/{self._last.key}", "data": {"dropped": self._dropped, "status": "refused"}}
             self._entries.append(self._last.model_copy(update=told))
-        taken = [entry.model_copy(update={"stream": stream, "tenant": tenant}) for entry in self._entries]
+        taken = [entry.model_copy(update={"stream": "", "tenant": ""}) for entry in self._entries]
         self._entries, self._dropped, self._last = [], 0, None
         return tuple(taken)
 

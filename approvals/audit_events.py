@@ -82,8 +82,6 @@ def settled(ctx: Pinned, tool: str, ruling: Ruling, outcome: CallOutcome, at: da
         gate=outcome.gate,
         source=denied.source if denied is not None else "",
         rule=ruling.rule or outcome.rule,
-        policy_hash=ruling.policy_hash,
-        engines=ruling.engines,
         grant=ruling.grant,
     )
 
@@ -231,10 +229,13 @@ def attempt(
     # Raw messages have no delivery id: two that say the same are told apart by their time alone.
     delivery = decision.delivery_id or f"{at.isoformat()}/{fingerprint(decision.model_dump(mode='json'))[:_SHORT]}"
     answer = f"{receipt.status}/{receipt.code}" if receipt.code else receipt.status
+    # Its turn is the stream's.
+    named = parse_approval_id(decision.approval_id)
+    about = decision.approval_id if named is None else named.call
     return _of_approval(
         decision.approval_id,
         "attempt",
-        f"attempt/{delivery}/{decision.approval_id}/{decision.revision or 1}/{answer}",
+        f"attempt/{delivery}/{about}/{decision.revision or 1}/{answer}",
         at,
         who.subject or decision.subject,
         verdict=decision.verdict,
@@ -283,7 +284,7 @@ def ended(request: ApprovalRequest, at: datetime) -> AuditEntry:
     return _of_request(
         request,
         "ending",
-        f"ending/{request.id}/{request.revision}/{request.state}",
+        f"ending/{request.call}/{request.revision}/{request.state}",
         at,
         request.decided_by,
         state=request.state,
@@ -291,14 +292,16 @@ def ended(request: ApprovalRequest, at: datetime) -> AuditEntry:
         channel=request.decided_channel,
         reason=request.reason,
         votes=[
-            {
-                "subject": vote.subject,
-                "on_behalf": vote.on_behalf,
-                "verdict": vote.verdict,
-                "assurance": vote.assurance,
-                "unsigned": vote.unsigned,
-                "key_id": vote.decision.key_id,
-            }
+            _filled(
+                {
+                    "subject": vote.subject,
+                    "on_behalf": vote.on_behalf,
+                    "verdict": vote.verdict,
+                    "assurance": vote.assurance,
+                    "unsigned": vote.unsigned or None,
+                    "key_id": vote.decision.key_id,
+                }
+            )
             for vote in request.votes
         ],
     )

@@ -5,12 +5,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from signoff.contracts.approval import ApprovalRequest, ApproverGroup
+from signoff.contracts.approval import ApprovalRequest, ApproverGroup, CardRow, EditMode
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import CallOutcome, Permit, Pinned
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Assurance, Decision
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import ActivityMessage, Shape
 from signoff.contracts.limits import MAX_TOOLS_AT_ONCE
 from signoff.contracts.message import CallPart, Message
 from signoff.contracts.receipt import ReceiptCode
@@ -42,7 +42,7 @@ class Tally(Shape):
     """How many calls were denied in a row."""
 
 
-class ModelTask(Shape):
+class ModelTask(ActivityMessage):
     """Input of `signoff.model`: asks for one completion and for the rulings on its calls."""
 
     ctx: Pinned
@@ -74,7 +74,7 @@ class Response(Shape):
     """The other parts of the answer."""
 
 
-class ModelReply(Shape):
+class ModelReply(ActivityMessage):
     """Result of `signoff.model`."""
 
     message: Message
@@ -82,7 +82,7 @@ class ModelReply(Shape):
     usage: Usage = Usage()
     """The tokens that the completion took."""
     catalog: str = ""
-    """The hash of the catalog by which the calls were judged."""
+    """The hash of the catalog; only with the first completion."""
     response: Response | None = None
     """The answer, when the model called `respond` or answered in plain text."""
     respond_call: str = ""
@@ -92,7 +92,7 @@ class ModelReply(Shape):
     dropped: int = 0
     """How many calls were left out, as one completion may not carry so many."""
     limits: TurnLimits = TurnLimits()
-    """The caps of the turn."""
+    """The caps of the turn; only with the first completion."""
     withheld: tuple[str, ...] = ()
     """Tools that were not offered to the model, as they were not available: none of them runs in this batch."""
     kept_at: datetime | None = None
@@ -106,7 +106,7 @@ class ModelReply(Shape):
         return tuple(p for p in self.message.parts if isinstance(p, CallPart) and p.call != self.respond_call)
 
 
-class GateTask(Shape):
+class GateTask(ActivityMessage):
     """Input of `signoff.gate`: asks for the rulings on one batch of calls, or again on one call."""
 
     ctx: Pinned
@@ -144,7 +144,7 @@ class GateTask(Shape):
 class RunOptions(Shape):
     """How a tool's activity runs."""
 
-    start_to_close: float = 300.0
+    start_to_close: float = 315.0
     """How long one attempt may take, in seconds."""
     grant_ttl: float = 86_400.0
     """How long an approval may be used, in seconds."""
@@ -157,7 +157,7 @@ class RunOptions(Shape):
     task_queue: str = ""
     """The task queue; "" for the turn's own."""
     summary: str = ""
-    """The activity's summary in Temporal's UI."""
+    """The activity's summary in Temporal's UI; "" for none, as its type names the tool."""
     budget_chars: int = 80_000
     """How many characters of its result the model gets."""
     at_once: int = MAX_TOOLS_AT_ONCE
@@ -166,7 +166,7 @@ class RunOptions(Shape):
     """Whether it runs alone."""
     aborts: bool = False
     """Whether its failure stops its siblings."""
-    attempts: int = 3
+    attempts: int = 1
     """How often a local one is tried."""
     fallbacks: tuple[str, ...] = ()
     """The tools that are tried in its place, in order, when it fails."""
@@ -176,6 +176,48 @@ class RunOptions(Shape):
     """The activity type of a tool that is an actor's own; "" for others, whose activity type is their name."""
 
 
+class QuestionReference(Shape):
+    """What a turn knows of a question that the gates have asked; all of it is the question's row in the store.
+
+    Fields are named and mean as in `Question`.
+    """
+
+    kind: Literal["approval", "in_doubt"] = "approval"
+    code: str = ""
+    revision: int = 1
+    question_hash: str
+    """sha-256 of the question, which answers name."""
+    effect: str
+    """The one line that says what the call does."""
+    note: str = ""
+    rows: tuple[CardRow, ...] = ()
+    """The arguments as shown, where people may change them: the model is told what they changed."""
+    args: Content | None = None
+    """The arguments, where they are not those of the call as the turn knows it."""
+    definition: str = ""
+    """Of a question that a change of arguments made: by it the turn checks that these are the ones."""
+    doubt_of: int = 0
+    edit_of: int = 0
+    edit_delivery: str = ""
+    approvers: tuple[str, ...] = ()
+    quorum: int = 1
+    groups: tuple[ApproverGroup, ...] = ()
+    veto: bool = True
+    allow_self: bool = False
+    edit: EditMode = "off"
+    proposers: tuple[str, ...] = ()
+    allow_remember: bool = False
+    min_assurance: Assurance = "channel"
+    accept_unsigned: bool = False
+    level: str = "user"
+    timeout: float = 86_400.0
+    remind_after: float | None = None
+    escalate_after: float | None = None
+    escalate_to: tuple[str, ...] = ()
+    on_timeout: Literal["deny", "escalate"] = "deny"
+    opened_at: datetime | None = None
+
+
 class Ruling(Shape):
     """What the gates say of one call: run it, ask people first, or here is its outcome already."""
 
@@ -183,27 +225,27 @@ class Ruling(Shape):
     verdict: Literal["run", "ask", "settled"]
     digest: str = ""
     rule: str = ""
-    policy_hash: str = ""
-    engines: str = ""
     action: str = ""
     """sha-256 of the call's tool and arguments: two calls that do the same have the same one."""
     grant: str = ""
     override: str = ""
     """sha-256 of what the tool objects to and people are asked to let pass."""
-    request: ApprovalRequest | None = None
+    question: QuestionReference | None = None
+    """What people are asked about the call, if anything."""
+    request: ApprovalRequest | None = Field(default=None, exclude=True)
+    """All of that, for whoever calls the gates in their own process: it is never sent."""
     outcome: CallOutcome | None = None
     options: RunOptions = RunOptions()
 
 
-class GateReply(Shape):
+class GateReply(ActivityMessage):
     """Result of `signoff.gate`: one ruling a call, in input order, and the tally after them."""
 
     rulings: tuple[Ruling, ...]
     tally: Tally = Tally()
-    catalog: str = ""
 
 
-class ToolTask(Shape):
+class ToolTask(ActivityMessage):
     """Input of a tool's activity. `ticket` counts from 1; it rises when an unclaimed ticket was voided."""
 
     permit: Permit
@@ -214,7 +256,7 @@ class ToolTask(Shape):
     audit: tuple[AuditEntry, ...] = ()
 
 
-class ToolReply(Shape):
+class ToolReply(ActivityMessage):
     """Result of a tool's activity: its outcome, or `again`, why the call must be judged anew (nothing ran).
 
     `undone`: what ran came to nothing, so the same right runs it under the next ticket.
@@ -225,7 +267,7 @@ class ToolReply(Shape):
     note: str = ""
 
 
-class OutcomeTask(Shape):
+class OutcomeTask(ActivityMessage):
     """Input of `signoff.outcome`: asks for the outcome of a call whose activity timed out."""
 
     permit: Permit
@@ -246,14 +288,14 @@ class OutcomeTask(Shape):
     """The decision of somebody who states that the call happened: it is recorded, and nothing is looked up."""
 
 
-class RecordTask(Shape):
+class RecordTask(ActivityMessage):
     """Input of `signoff.record`: entries of a turn that no later activity of it would record."""
 
     audit: tuple[AuditEntry, ...]
     """The entries."""
 
 
-class AnswersTask(Shape):
+class AnswersTask(ActivityMessage):
     """Input of `signoff.answers`: asks for the answers that were stored for one revision of a question."""
 
     approval: str
@@ -262,14 +304,14 @@ class AnswersTask(Shape):
     """The revision."""
 
 
-class StoredAnswers(Shape):
+class StoredAnswers(ActivityMessage):
     """Result of `signoff.answers`."""
 
     decisions: tuple[Decision, ...] = ()
     """The answers, in the order in which they were stored."""
 
 
-class IdentifyTask(Shape):
+class IdentifyTask(ActivityMessage):
     """Input of `signoff.identify`: asks whether a decision's author may decide a request now."""
 
     decision: Decision
@@ -296,7 +338,7 @@ class IdentifyTask(Shape):
     """The approver entries of groups that lack somebody: a delegate of several people votes for one of these."""
 
 
-class Authority(Shape):
+class Authority(ActivityMessage):
     """Result of `signoff.identify`: whether an author may decide, and as whom."""
 
     allowed: bool
@@ -332,3 +374,7 @@ class Offered(Shape):
     """The tool's description for the model."""
     parameters: dict[str, Any]
     """The JSON Schema of its arguments."""
+
+
+# It names a class that stands below it.
+ModelReply.model_rebuild()

@@ -16,15 +16,15 @@ AuditKind = Literal[
 class AuditEntry(Shape):
     """Something that happened, as whoever reports it writes it."""
 
-    stream: str
-    """A turn's workflow id, or `admin/<tenant>` for acts that belong to no turn."""
+    stream: str = ""
+    """A turn's workflow id, or `admin/<tenant>` for acts that belong to no turn; "" where a turn tells of itself."""
     key: str
     """Unique within the stream, so that writing the entry again adds nothing."""
     kind: AuditKind
     """What kind of event it is."""
     at: datetime
     """When it happened, in UTC, by the clock that belongs to `kind`."""
-    tenant: str
+    tenant: str = ""
     """The tenant, or ""."""
     subject: str = ""
     """The person or thing that it is about."""

@@ -18,3 +18,16 @@ class Shape(BaseModel):
         # One set for all, which nothing changes: a copy gets its own. `exclude_unset` would leave out every field here:
         # what is to be short is dumped with `exclude_defaults`.
         object.__setattr__(self, "__pydantic_fields_set__", _NOTHING)
+
+
+class ActivityMessage(Shape):
+    """A message between a workflow and its activities. What holds its default is not written, at any depth.
+
+    Histories are made of these, and half of each was nulls and empties. A default is so part of the wire:
+    `tests/contracts/activity_messages.json` lists them all, and none that is released may change.
+    """
+
+    def on_wire(self) -> bytes:
+        """Returns the message as JSON, as histories hold it."""
+        # `pydantic_core.to_json`, by which the SDK writes, cannot leave out defaults.
+        return self.__pydantic_serializer__.to_json(self, exclude_defaults=True)

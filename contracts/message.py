@@ -2,13 +2,23 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from signoff.contracts.content import BlobRef, Content, text_of
 from signoff.contracts.frozen_model import Shape
 
 
-class TextPart(Shape):
+class _Part(Shape):
+    """A part of a message, told from the others by its `kind`."""
+
+    # Not annotated: a schema of what is written would else be that of any object.
+    @model_serializer(mode="wrap")
+    def _with_kind(self, write: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]
+        """Writes `kind` also where defaults are left out: it is how a reader tells what this is."""
+        return {"kind": self.kind, **write(self)}  # type: ignore[attr-defined]
+
+
+class TextPart(_Part):
     """Words."""
 
     kind: Literal["text"] = "text"
@@ -17,7 +27,7 @@ class TextPart(Shape):
     """A JSON string, inline or in the store."""
 
 
-class CallPart(Shape):
+class CallPart(_Part):
     """A tool call proposed by the model."""
 
     kind: Literal["call"] = "call"
@@ -36,7 +46,7 @@ class CallPart(Shape):
     """Whether the call is beyond what one completion may carry."""
 
 
-class ResultPart(Shape):
+class ResultPart(_Part):
     """The one result of one call, in the form in which the model reads it."""
 
     kind: Literal["result"] = "result"

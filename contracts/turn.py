@@ -8,7 +8,7 @@ from pydantic import Field
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content, text_of
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import ActivityMessage, Shape
 from signoff.contracts.message import Message
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Principal
@@ -60,7 +60,7 @@ class Heard(Shape):
     """How many later ones like it are only counted."""
 
 
-class TurnInput(Shape):
+class TurnInput(ActivityMessage):
     """Starts a turn."""
 
     engine: int

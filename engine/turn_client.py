@@ -248,7 +248,7 @@ class Signoff:
         if not decision.delivery_id:
             decision = decision.model_copy(update={"delivery_id": uuid.uuid4().hex})
         handle = self._handle(key.turn)
-        body = decision.model_dump(mode="json", exclude_none=True)
+        body = decision.model_dump(mode="json", exclude_defaults=True)
         try:
             return await self._update(handle, names.DECIDE, key, decision, body)
         except WorkflowUpdateRPCTimeoutOrCancelledError:
@@ -269,7 +269,7 @@ class Signoff:
         if not wish.delivery_id:
             wish = wish.model_copy(update={"delivery_id": uuid.uuid4().hex})
         handle = self._handle(key.turn)
-        body = wish.model_dump(mode="json", exclude_none=True)
+        body = wish.model_dump(mode="json", exclude_defaults=True)
         try:
             return await self._update(handle, names.CANCEL, key, wish, body)
         # No Signal follows: there is none to withdraw by. Should the Update still apply, it does what was wished.
@@ -289,7 +289,8 @@ class Signoff:
         """The receipt of an answer sent as an Update; sent again while it waits, it is still one Update."""
         # All that tells two apart: the server gives a known update id its first result, whatever else is in the second.
         # Ids are the workflow's own, so that neither session nor turn need be in them.
-        named = f"{update}:{decision.delivery_id}:{key.call}:{decision.revision or 1}"
+        kind = "" if update == names.DECIDE else f"{update}:"
+        named = f"{kind}{decision.delivery_id}:{key.call}:{decision.revision or 1}"
         tried = f"{key.turn.workflow_id}:{named}"
         tries = self._undecided.get(tried, 0)
         receipt: Receipt = await handle.execute_update(

@@ -1,12 +1,34 @@
 """Converts values to Temporal payloads: JSON by pydantic, with one set of validators for the whole process."""
 
-from typing import Final
+from typing import Any, Final
 
-from temporalio.contrib.pydantic import PydanticPayloadConverter
-from temporalio.converter import CompositePayloadConverter, DataConverter
+from temporalio.api.common.v1 import Payload
+from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter
+from temporalio.converter import CompositePayloadConverter, DataConverter, DefaultPayloadConverter
+
+from signoff.contracts.frozen_model import ActivityMessage
+
+
+class _JsonConverter(PydanticJSONPlainPayloadConverter):
+    """Leaves fields that hold their defaults out of messages between workflows and activities, and of nothing else."""
+
+    def to_payload(self, value: Any) -> Payload | None:
+        """See the base class."""
+        if not isinstance(value, ActivityMessage):
+            return super().to_payload(value)
+        return Payload(metadata={"encoding": self.encoding.encode()}, data=value.on_wire())
+
+
+def _encodings() -> tuple[Any, ...]:
+    """The SDK's converters in their order, ours in the place of the one for JSON."""
+    ours = _JsonConverter()
+    return tuple(
+        ours if each.encoding == ours.encoding else each for each in DefaultPayloadConverter().converters.values()
+    )
+
 
 # The SDK is given a class, which it calls without arguments: only what its instances are made of can be shared.
-_ENCODINGS: Final = tuple(PydanticPayloadConverter().converters.values())
+_ENCODINGS: Final = _encodings()
 
 
 class SharedConverter(CompositePayloadConverter):
@@ -21,4 +43,5 @@ class SharedConverter(CompositePayloadConverter):
 
 
 DATA_CONVERTER: Final = DataConverter(payload_converter_class=SharedConverter)
-"""What every client and worker of Signoff uses. It writes what `temporalio.contrib.pydantic` writes."""
+"""What every client and worker of Signoff uses. But for `ActivityMessage` it writes what `temporalio.contrib.pydantic`
+writes."""

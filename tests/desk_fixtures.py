@@ -17,6 +17,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 from signoff.activities.worker_deps import Profile, Room
 from signoff.contracts import names
+from signoff.contracts.approval import Question
 from signoff.contracts.completion import Completion, Driver
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import NotFound, ServerUnavailable
@@ -34,6 +35,7 @@ from signoff.registry.capabilities import Backend
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
+from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.temporal.converter import DATA_CONVERTER
 from signoff.testing.scripted import steps
@@ -156,6 +158,12 @@ class Bench:
                 request_id=uuid.uuid4().hex,
             )
         )
+
+    async def question(self, key: TurnKey, call: str = "c1.1") -> Question:
+        """What people are asked about a call now, as the store has it: the turn keeps little of it."""
+        rows = await Questions(self.store).read(ApprovalKey(key, call).id)
+        assert rows is not None
+        return rows.latest
 
     async def told(self, key: TurnKey) -> list[ResultPart]:
         """Every result the model was given, in the order it reads them."""

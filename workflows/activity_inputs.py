@@ -15,32 +15,28 @@ def permit(
     request: ApprovalRequest | None,
     doubts: tuple[Decision, ...] = (),
 ) -> Permit:
-    """The permit of a call that may run: by rule, or with the decisions that approve `request`.
+    """The permit of a call that may run: by rule, or as people approved in `request`.
 
-    `doubts` are the answers that earlier tries of it did not happen.
+    `doubts` are the answers that earlier tries of it did not happen. Of answers only those go with it that nobody
+    signed: all others are read from the store where the call runs.
     """
     by_rule = Permit(
         kind="auto",
         call=call.call,
         digest=ruling.digest,
         ctx=ctx,
-        rule=ruling.rule,
-        policy_hash=ruling.policy_hash,
-        doubts=doubts,
+        doubts=_unsigned(doubts),
         grant=ruling.grant,
         override=ruling.override,
     )
     if request is None:
         return by_rule
-    return by_rule.model_copy(
-        update={
-            "kind": "approved",
-            "approval_id": request.id,
-            "revision": request.revision,
-            "quorum": request.quorum,
-            "decisions": approving(request),
-        }
-    )
+    approved = {"kind": "approved", "revision": request.revision, "decisions": _unsigned(approving(request))}
+    return by_rule.model_copy(update=approved)
+
+
+def _unsigned(decisions: tuple[Decision, ...]) -> tuple[Decision, ...]:
+    return tuple(each for each in decisions if not (each.signature or each.key_id))
 
 
 def edited(base: GateTask, call: CallPart, request: ApprovalRequest, decision: Decision, editor: Authority) -> GateTask:

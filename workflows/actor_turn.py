@@ -9,7 +9,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from signoff.approvals import approval_book as desks
-    from signoff.approvals.audit_events import begun, heard, over, turn_stream, untaken
+    from signoff.approvals.audit_events import begun, heard, over, untaken
     from signoff.contracts import names
     from signoff.contracts.activity_messages import GateTask, ModelReply, ModelTask, RecordTask, Response
     from signoff.contracts.approval import ApprovalRequest
@@ -257,7 +257,7 @@ class ActorTurn:
         return reply
 
     def _unwritten(self) -> tuple[AuditEntry, ...]:
-        return self._desk.unwritten.take(turn_stream(self._ctx), self._ctx.tenant)
+        return self._desk.unwritten.take()
 
     def _begun(self) -> AuditEntry:
         turn = self._record.turn

@@ -13,6 +13,7 @@ from signoff.approvals import approval_book as desks
 from signoff.approvals import audit_events, deadlines, identity, machine
 from signoff.approvals.denial_outcome import denial_from_request
 from signoff.approvals.edit_diff import told_to_model
+from signoff.approvals.question_reference import request_from_reference
 from signoff.contracts import names
 from signoff.contracts.activity_messages import AnswersTask, Authority, GateTask, IdentifyTask, Ruling, StoredAnswers
 from signoff.contracts.approval import ApprovalRequest, CardRow
@@ -50,15 +51,16 @@ class Asking:
         """Have calls judged from now on as `ask_gates` says, a gate task without its calls."""
         self._ask_gates = ask_gates
 
-    def enter(self, ruling: Ruling) -> Ruling:
+    def enter(self, call: CallPart, ruling: Ruling) -> Ruling:
         """Open the request of a call that must wait; returns the ruling without it, as the desk keeps it from now."""
-        if ruling.request is None:
+        if ruling.question is None:
             return ruling
         if ruling.verdict == "ask" and not self.stopped:
-            self._desk.open(ruling.request, workflow.now())
+            request = request_from_reference(ruling.question, ruling, call, self._ask_gates.ctx)
+            self._desk.open(request, workflow.now())
             self._actions[ruling.call] = ruling.action
             self._record.mark(ruling.call, "waiting", ruling.rule)
-        return ruling.model_copy(update={"request": None})
+        return ruling.model_copy(update={"question": None})
 
     def denials(self) -> tuple[Denial, ...]:
         """What people denied in this turn."""
@@ -134,7 +136,7 @@ class Asking:
         base = self._ask_gates.model_copy(update={"spent": self.revision(call.call)})
         task = activity_inputs.doubt(base, call, ruling, ticket)
         async with self.one_after_the_other():
-            asked = self.enter((await judged(task)).rulings[0])
+            asked = self.enter(call, (await judged(task)).rulings[0])
         if asked.outcome is not None and asked.outcome.code not in ("in_doubt", "refused"):
             return asked.outcome
         if asked.verdict != "ask" or self.stopped:
@@ -237,16 +239,17 @@ class Asking:
                 decision, authority, request, "unavailable", "the arguments cannot be checked right now; try again"
             )
         ruling = reply.rulings[0]
-        if ruling.request is None:
+        if ruling.question is None:
             code = "malformed" if ruling.outcome and ruling.outcome.code == "input_invalid" else "not_allowed"
             return self._refused(decision, authority, request, code, _why(ruling.outcome))
-        receipt = self._desk.settle(decision, authority, workflow.now(), ruling.request)
+        asked = request_from_reference(ruling.question, ruling, call, self._ask_gates.ctx)
+        receipt = self._desk.settle(decision, authority, workflow.now(), asked)
         if receipt.status != "refused" and receipt.code != "duplicate":
             # The first stays, over any number of edits: the model is told how the call differs from what it proposed.
             self._proposed.setdefault(call.call, request.card.rows)
             self._editors[call.call] = authority.subject
-            changed = call.model_copy(update={"args": ruling.request.args})
-            self._edits[call.call] = (changed, ruling.model_copy(update={"request": None}))
+            changed = call.model_copy(update={"args": asked.args})
+            self._edits[call.call] = (changed, ruling.model_copy(update={"question": None}))
             self._actions[call.call] = ruling.action
             self._show()
         return receipt
@@ -312,7 +315,7 @@ class Asking:
 async def _identified(task: IdentifyTask) -> Authority:
     try:
         authority: Authority = await workflow.execute_local_activity(
-            names.IDENTIFY, task, result_type=Authority, summary="Who answered, and may they?", **options.IDENTIFY
+            names.IDENTIFY, task, result_type=Authority, **options.IDENTIFY
         )
     except outcomes.LOST:
         # Who cannot be looked up decides nothing. And no handler may raise: in a Signal's it would fail the whole turn.

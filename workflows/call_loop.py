@@ -85,9 +85,9 @@ class Settling:
             # Each call still has its one result: a conversation with calls that have none cannot be shown to a model.
             return [outcomes.unwanted(call.call, call.tool) for call in calls]
         self._record.tally = gated.tally
-        rulings = [self._asking.enter(ruling) for ruling in gated.rulings]
+        rulings = [self._asking.enter(call, ruling) for call, ruling in zip(calls, gated.rulings, strict=True)]
         self._record.entered = self._record.completions
-        # Its rulings hold every request a second time, and the turn may wait for months.
+        # Its rulings hold every question a second time, and the turn may wait for months.
         del gated, reply
         self._show()
         pairs = zip(calls, rulings, strict=True)
@@ -155,7 +155,7 @@ class Settling:
             # The model repeats itself even where fallbacks come between its equal calls.
             self._record.tally = gated.tally.model_copy(update={"recent": before.recent})
         # Its end may be the beginning of the next one: that must stand in the history where it happened.
-        ruling = self._asking.enter(_shared(gated.rulings[0], primary, local=False))
+        ruling = self._asking.enter(call, _shared(gated.rulings[0], primary, local=False))
         self._show()
         return ruling
 
@@ -229,7 +229,7 @@ class Settling:
                 "denied": self._asking.denied(),
             }
             gated = await judged(self._gates.model_copy(update=again))
-        ruling = self._asking.enter(_shared(gated.rulings[0], before))
+        ruling = self._asking.enter(call, _shared(gated.rulings[0], before))
         self._show()
         return ruling
 

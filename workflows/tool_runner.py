@@ -10,7 +10,6 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, FailureError
 
 from signoff.approvals.audit_buffer import Seen
-from signoff.approvals.audit_events import turn_stream
 from signoff.approvals.doubt_report import happened
 from signoff.contracts import names
 from signoff.contracts.activity_messages import OutcomeTask, Ruling, RunOptions, ToolReply, ToolTask
@@ -119,7 +118,7 @@ class Running:
             args=call.args,
             ticket=ticket,
             budget_chars=ruling.options.budget_chars,
-            audit=self._unwritten.take(turn_stream(self._ctx), self._ctx.tenant),
+            audit=self._unwritten.take(),
         )
         try:
             reply = await (_local(call, task, ruling) if ruling.options.local else self._scheduled(call, task, ruling))
@@ -183,7 +182,7 @@ class Running:
             idempotent=ruling.options.idempotent,
             args=call.args,
             budget_chars=ruling.options.budget_chars,
-            audit=self._unwritten.take(turn_stream(self._ctx), self._ctx.tenant),
+            audit=self._unwritten.take(),
         )
 
 

@@ -73,8 +73,8 @@ class TurnRecord:
     def hear(self, reply: ModelReply) -> tuple[CallPart, ...]:
         """Take in a completion; returns the calls to settle, in order, `respond` excluded."""
         self.usage = self.usage + reply.usage
-        self.limits = reply.limits
-        self.catalog = reply.catalog
+        if self.completions == 1:
+            self.limits, self.catalog = reply.limits, reply.catalog
         self.say(reply.message)
         calls = reply.calls
         for part in calls:

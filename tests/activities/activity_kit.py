@@ -11,7 +11,7 @@ from temporalio.testing import ActivityEnvironment
 from signoff.activities.gate_activity import digest_of
 from signoff.activities.tool_activity import ToolActivity
 from signoff.activities.worker_deps import Room
-from signoff.contracts.activity_messages import ToolReply, ToolTask
+from signoff.contracts.activity_messages import GateReply, ToolReply, ToolTask
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallOutcome, Permit, Pinned
 from signoff.contracts.content import Content
@@ -155,6 +155,15 @@ def request_of(found: ApprovalRequest | None) -> ApprovalRequest:
     """The request that has to be there."""
     assert found is not None
     return found
+
+
+def sent(reply: GateReply) -> GateReply:
+    """A reply of the gates after its journey through JSON, with the whole requests that are not sent."""
+    read = GateReply.model_validate_json(reply.on_wire())
+    pairs = zip(read.rulings, reply.rulings, strict=True)
+    return read.model_copy(
+        update={"rulings": tuple(each.model_copy(update={"request": whole.request}) for each, whole in pairs)}
+    )
 
 
 def codes(replies: Sequence[ToolReply]) -> list[str]:

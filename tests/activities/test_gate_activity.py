@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from activity_kit import ARGS, MARK_KEY, PLACE, TURN, environment, free, permit_for, pinned, request_of, room_of
+from activity_kit import ARGS, MARK_KEY, PLACE, TURN, environment, free, permit_for, pinned, request_of, room_of, sent
 from desk_fixtures import GUEST, Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
@@ -39,7 +39,7 @@ async def gate(room: Room, *calls: CallPart, **fields: Any) -> GateReply:
     """The rulings over `calls`, after a journey through JSON."""
     task = GateTask(ctx=fields.pop("ctx", pinned()), calls=calls or (proposed(),), **fields)
     reply = await environment("signoff.gate", is_local=True).run(GateActivity(room).gate, task)
-    return GateReply.model_validate_json(reply.model_dump_json())
+    return sent(reply)
 
 
 async def test_a_batch_is_ruled_in_order(store: Store) -> None:
@@ -53,7 +53,6 @@ async def test_a_batch_is_ruled_in_order(store: Store) -> None:
     ]
     assert reply.tally.calls == 3
     assert reply.tally.per_tool == {"look": 1, "pay": 1, "fly": 1}
-    assert reply.catalog == room.catalog.hash
 
 
 async def test_a_free_call_may_run(store: Store) -> None:
@@ -63,10 +62,7 @@ async def test_a_free_call_may_run(store: Store) -> None:
     ruling = (await gate(room)).rulings[0]
     assert ruling.digest == permit_for(tool).digest
     assert (ruling.request, ruling.outcome) == (None, None)
-    assert ruling.policy_hash == room.catalog.policy("pay").hash
     assert ruling.rule == "requires_approval"
-    assert ruling.engines == room.catalog.policy("pay").evaluators
-    assert ruling.engines
 
 
 async def test_a_gated_call_is_asked_with_a_whole_request(store: Store) -> None:
@@ -100,7 +96,7 @@ async def test_a_gated_call_is_asked_with_a_whole_request(store: Store) -> None:
     assert (request.args.inline, request.secrets) == (ARGS, ("to",))
     assert (request.rule, request.rule_text) == ("require_approval_if", "args.amount > 10.0")
     assert request.rule == ruling.rule
-    assert request.policy_hash == ruling.policy_hash == room.catalog.policy("pay").hash
+    assert request.policy_hash == room.catalog.policy("pay").hash
     assert request.approvers == ("role:finance", "user:ana")
     assert (request.quorum, request.veto, request.allow_self, request.edit) == (2, False, True, "off")
     assert (request.confirm, request.min_assurance, request.accept_unsigned) == ("type", "session", True)
@@ -154,7 +150,6 @@ async def test_a_requester_the_directory_does_not_bear_out_is_asked_about(store:
 OPTIONS = RunOptions(
     start_to_close=315.0,
     grant_ttl=86_400.0,
-    summary="pay",
     budget_chars=RESULT_CHARS_PER_BATCH,
     local=False,
     at_once=MAX_TOOLS_AT_ONCE,

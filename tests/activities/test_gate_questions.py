@@ -12,6 +12,7 @@ from signoff.activities.gate_activity import GateActivity
 from signoff.activities.worker_deps import Room
 from signoff.approvals.digest import digest_mark, doubt_digest, question_hash
 from signoff.approvals.doubt_report import HAPPENED_NOTE
+from signoff.approvals.question_reference import reference_from_request
 from signoff.contracts.activity_messages import GateTask, Ruling
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
@@ -243,7 +244,9 @@ async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(
             **{name: getattr(request, name) for name in moments},
         }
     )
-    assert found == Ruling(call="c1.1", verdict="ask", digest=digest, rule="in_doubt", request=changed)
+    told = reference_from_request(changed, CallPart(call="c1.1", tool="pay", args=changed.args))
+    expected = Ruling(call="c1.1", verdict="ask", digest=digest, rule="in_doubt", request=changed, question=told)
+    assert found == expected
 
 
 async def test_what_was_done_is_told_and_not_asked_again(store: Store) -> None:

@@ -62,7 +62,6 @@ async def asked(store: Store, answer: Any, **fields: Any) -> ModelReply:
     env = environment("signoff.model", workflow_run_id=uuid.uuid4().hex)
     reply = await env.run(ModelActivity(room).model, task)
     converter = DATA_CONVERTER.payload_converter
-    assert reply.catalog == room.catalog.hash
     return converter.from_payloads(converter.to_payloads([reply]), [ModelReply])[0]
 
 
@@ -83,7 +82,14 @@ async def test_calls_are_numbered_by_us(store: Store) -> None:
     assert (reply.message.role, reply.message.provider) == ("assistant", None)
     assert reply.usage == Usage(input_tokens=10, output_tokens=5)
     assert (reply.response, reply.respond_call, reply.respond_error, reply.dropped) == (None, "", "", 0)
-    assert reply.limits == TurnLimits(calls=9)
+    assert (reply.limits, reply.catalog) == (TurnLimits(), "")
+
+
+async def test_limits_and_catalog_are_told_once(store: Store) -> None:
+    """With the first completion: they are the turn's, and each reply would hold them again."""
+    first = await asked(store, calls(("look", {"amount": 1})), completion=1)
+    assert first.limits == TurnLimits(calls=9)
+    assert first.catalog
 
 
 async def test_the_driver_is_asked_with_everything_inline(store: Store) -> None:

@@ -19,6 +19,7 @@ from activity_kit import (
     request_of,
     room_of,
     run,
+    sent,
     task_for,
     told,
 )
@@ -96,7 +97,7 @@ async def ruled(room: Room, args: Any = None, **ctx: Any) -> Ruling:
     env = environment("signoff.gate", is_local=True, workflow_id=f"turn/{pin.tenant}/{pin.session}/{pin.turn}")
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=args or ARGS))
     reply = await env.run(GateActivity(room).gate, GateTask(ctx=pin, calls=(call,)))
-    return Ruling.model_validate_json(reply.rulings[0].model_dump_json())
+    return sent(reply).rulings[0]
 
 
 async def kept(store: Store) -> list[Grant]:

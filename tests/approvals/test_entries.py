@@ -204,12 +204,12 @@ VOTE = Vote(
                 AT,
             ),
             entry(
-                "ending", f"ending/{ID}/2/approved", "ana",
+                "ending", f"ending/{CALL}/2/approved", "ana",
                 **OF_CALL, revision=2, state="approved", digest=DIGEST, channel="slack", reason="fine",
                 votes=[
                     {
                         "subject": "ana", "on_behalf": "bo", "verdict": "approved", "assurance": "mfa",
-                        "unsigned": False, "key_id": "k1",
+                        "key_id": "k1",
                     }
                 ],
             ),
@@ -217,7 +217,7 @@ VOTE = Vote(
         ),
         pytest.param(
             lambda: audit_events.ended(request(state="timed_out"), AT),
-            entry("ending", f"ending/{ID}/1/timed_out", "", **OF_CALL, revision=1, state="timed_out", digest=DIGEST),
+            entry("ending", f"ending/{CALL}/1/timed_out", "", **OF_CALL, revision=1, state="timed_out", digest=DIGEST),
             id="nobody answered: nobody is named",
         ),
         pytest.param(
@@ -287,8 +287,7 @@ RIGHT = {"digest": DIGEST, "rule": "large", "policy_hash": "p1"}
             lambda: audit_events.settled(CTX, "pay", RULED, DENIED, AT),
             entry(
                 "verdict", f"verdict/{CALL}/denied/{DIGEST_START}",
-                **OF_CALL, code="denied", gate="policy", source="policy", rule="large", policy_hash="p1",
-                engines="cel", grant="g1",
+                **OF_CALL, code="denied", gate="policy", source="policy", rule="large", grant="g1",
             ),
             id="a rule denied it",
         ),
@@ -406,7 +405,7 @@ ATTEMPT: dict[str, Any] = {
     "votes": 1,
     "needed": 2,
 }  # fmt: skip
-ATTEMPT_KEY = f"attempt/d7/{ID}/2/counted/duplicate"
+ATTEMPT_KEY = f"attempt/d7/{CALL}/2/counted/duplicate"
 ACCEPTED = Receipt(status="accepted", approval_id=ID, votes=2, needed=2)
 BARE_FACTS: dict[str, Any] = {
     "approval": ID,
@@ -448,7 +447,7 @@ BARE_FACTS: dict[str, Any] = {
         ),
         pytest.param(
             lambda: audit_events.attempt(BARE.model_copy(update={"delivery_id": "d8"}), ACCEPTED, AT),
-            entry("attempt", f"attempt/d8/{ID}/1/accepted", "", **BARE_FACTS, unsigned=True),
+            entry("attempt", f"attempt/d8/{CALL}/1/accepted", "", **BARE_FACTS, unsigned=True),
             id="the least an answer can be: its empty fields are not told",
         ),
     ],
@@ -463,7 +462,7 @@ def test_an_answer_without_delivery_id_is_known_by_its_moment_and_its_words() ->
     nameless = ANSWER.model_copy(update={"delivery_id": "", "edited_args": None, "remember": None})
     words = nameless.model_dump() | {"received_at": BEFORE}
     told = audit_events.attempt(nameless, ACCEPTED, AT)
-    assert told.key == f"attempt/{WHEN}/{sha256(words)[:16]}/{ID}/2/accepted"
+    assert told.key == f"attempt/{WHEN}/{sha256(words)[:16]}/{CALL}/2/accepted"
     assert audit_events.attempt(nameless, ACCEPTED, AT, ANA, witness="gateway").key == told.key
     assert audit_events.attempt(nameless.model_copy(update={"reason": "no"}), ACCEPTED, AT).key != told.key
     assert audit_events.attempt(nameless, ACCEPTED, EARLIER).key != told.key

@@ -17,7 +17,6 @@ from signoff.contracts.person import Principal
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ID = "main.s.t.c1.1"
 MINUTE = timedelta(minutes=1)
-STREAM = "turn/main/s/t"
 ANA = Authority(allowed=True, subject="ana", assurance="session")
 
 
@@ -39,7 +38,7 @@ def answer(**fields: Any) -> Decision:
 
 def told(made: Desk) -> list[tuple[str, str, str]]:
     """Kind, what became of it, and subject of what is unwritten."""
-    taken = made.unwritten.take(STREAM, "main")
+    taken = made.unwritten.take()
     return [(each.kind, str(each.data.get("status") or each.data.get("state")), each.subject) for each in taken]
 
 
@@ -63,11 +62,11 @@ def test_every_refused_attempt_is_kept_by_whichever_way_it_was_refused() -> None
     made.settle(answer(delivery_id="d3"), ANA, NOW)
     made.glance(answer(delivery_id="d3"), NOW)
     made.glance(answer(delivery_id="d4"), NOW)
-    taken = made.unwritten.take(STREAM, "main")
+    taken = made.unwritten.take()
     assert [each.data.get("receipt") for each in taken if each.kind == "attempt"] == [
         "unknown", "stale", "not_allowed", "assurance", None, "duplicate", "already_decided",
     ]  # fmt: skip
-    assert {each.stream for each in taken} == {STREAM}
+    assert {each.stream for each in taken} == {""}
 
 
 def test_whoever_was_identified_is_named_whatever_they_are_told() -> None:
@@ -79,12 +78,12 @@ def test_whoever_was_identified_is_named_whatever_they_are_told() -> None:
     made.examine(answer(subject="claimed"), eve, NOW)
     made.settle(answer(subject="claimed"), ANA, NOW)
     made.settle(answer(subject="claimed"), ANA, NOW + MINUTE)
-    attempts = made.unwritten.take(STREAM, "main")
+    attempts = made.unwritten.take()
     assert [(each.data.get("receipt", ""), each.subject) for each in attempts] == [
         ("unknown", "eve"), ("unknown", "eve"), ("not_allowed", "eve"), ("", "ana"), ("duplicate", "ana"),
     ]  # fmt: skip
     made.examine(answer(subject="claimed"), ANA, NOW + MINUTE)
-    (again,) = made.unwritten.take(STREAM, "main")
+    (again,) = made.unwritten.take()
     assert (again.data["receipt"], again.subject, again.data["assurance"]) == ("duplicate", "ana", "session")
 
 
@@ -96,7 +95,7 @@ def test_what_time_brings_is_kept_and_its_end_is_an_ending() -> None:
         due = None if request is None else deadlines.due(request)
         assert due is not None
         made.reach(ID, due, NOW + minutes * MINUTE)
-    taken = made.unwritten.take(STREAM, "main")
+    taken = made.unwritten.take()
     assert [(each.at, each.kind, each.data.get("event"), each.data.get("state")) for each in taken] == [
         (NOW + MINUTE, "delivery", "deadline", None),
         (NOW + 2 * MINUTE, "ending", None, "timed_out"),
@@ -108,7 +107,7 @@ def test_to_be_asked_again_is_no_ending() -> None:
     made = desk()
     made.settle(answer(), ANA, NOW)
     lapsed = made.lapse(ID, NOW)
-    made.unwritten.take(STREAM, "main")
+    made.unwritten.take()
     made.open(lapsed.model_copy(update={"revision": 2}), NOW)
     assert told(made) == []
 
@@ -125,7 +124,7 @@ def test_arguments_are_in_no_entry_and_long_words_are_cut() -> None:
     made = desk(edit="approve")
     made.examine(answer(edited_args={"to": "Lisbon"}), Authority(allowed=False, code="not_allowed"), NOW)
     made.glance(answer(approval_id="x" * 60_000, subject="y" * 60_000, delivery_id="z" * 60_000), NOW)
-    for each in made.unwritten.take(STREAM, "main"):
+    for each in made.unwritten.take():
         assert "Lisbon" not in each.model_dump_json()
         assert len(each.model_dump_json()) < 4_000
 
@@ -145,12 +144,12 @@ def test_a_flood_of_refusals_is_counted_and_nothing_else_is_lost() -> None:
     assert request is not None
     end = ended(request, NOW)
     seen.add(end)
-    *kept, told_end, dropped = seen.take(STREAM, "main")
+    *kept, told_end, dropped = seen.take()
     assert [each.key for each in kept] == [f"k{number}" for number in range(ENTRIES_KEPT)]
-    assert told_end == end
+    assert told_end == end.model_copy(update={"stream": "", "tenant": ""})
     last = entry(ENTRIES_KEPT + 29)
     told = {"key": f"dropped/{last.key}", "data": {"dropped": 30, "status": "refused"}}
-    assert dropped == last.model_copy(update={"stream": STREAM, "tenant": "main"} | told)
+    assert dropped == last.model_copy(update={"stream": "", "tenant": ""} | told)
 
 
 def test_each_flood_is_counted_by_itself() -> None:
@@ -158,18 +157,18 @@ def test_each_flood_is_counted_by_itself() -> None:
     seen = Seen()
     for number in range(ENTRIES_KEPT + 2):
         seen.add(entry(number))
-    seen.take(STREAM, "main")
-    assert seen.take(STREAM, "main") == ()
+    seen.take()
+    assert seen.take() == ()
     for number in range(ENTRIES_KEPT + 1):
         seen.add(entry(number))
-    assert seen.take(STREAM, "main")[-1].data["dropped"] == 1
+    assert seen.take()[-1].data["dropped"] == 1
 
 
 def test_all_that_a_turn_has_seen_is_in_its_own_stream() -> None:
     """Whatever stream or tenant an envelope named, it is written down where it arrived."""
     seen = Seen()
     seen.add(entry(1))
-    assert seen.take(STREAM, "main") == (entry(1).model_copy(update={"stream": STREAM, "tenant": "main"}),)
+    assert seen.take() == (entry(1).model_copy(update={"stream": "", "tenant": ""}),)
 
 
 def test_what_was_not_written_comes_back_in_front() -> None:
@@ -177,7 +176,7 @@ def test_what_was_not_written_comes_back_in_front() -> None:
     seen = Seen()
     seen.add(entry(1))
     seen.add(entry(1))
-    taken = seen.take(STREAM, "main")
+    taken = seen.take()
     seen.add(entry(2))
     seen.give_back(taken)
-    assert [each.key for each in seen.take(STREAM, "main")] == ["k1", "k2"]
+    assert [each.key for each in seen.take()] == ["k1", "k2"]

@@ -1,0 +1,55 @@
+"""Converts a question between what the store holds of it and the little that its turn keeps."""
+
+from signoff.approvals import deadlines
+from signoff.contracts.activity_messages import QuestionReference, Ruling
+from signoff.contracts.approval import ApprovalRequest, Card
+from signoff.contracts.call import Pinned
+from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.contracts.message import CallPart
+
+
+def reference_from_request(request: ApprovalRequest, call: CallPart) -> QuestionReference:
+    """Returns what the turn is told of a question about `call`."""
+    same = {name: getattr(request, name) for name in QuestionReference.model_fields if name not in _MADE}
+    is_editable = request.edit != "off"
+    return QuestionReference(
+        **same,
+        effect=request.card.effect,
+        note=request.card.note,
+        rows=request.card.rows if is_editable else (),
+        args=None if request.args == call.args else request.args,
+        definition=request.definition if request.edit_of else "",
+    )
+
+
+def request_from_reference(
+    reference: QuestionReference, ruling: Ruling, call: CallPart, ctx: Pinned
+) -> ApprovalRequest:
+    """Returns the request as it begins to wait, of `call` in the turn of `ctx`, without what only the store has.
+
+    `ruling` is the gates' on that call.
+    """
+    same = {name: getattr(reference, name) for name in QuestionReference.model_fields if name not in _MADE}
+    turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
+    request = ApprovalRequest(
+        **same,
+        id=ApprovalKey(turn, call.call).id,
+        tenant=ctx.tenant,
+        session=ctx.session,
+        turn=ctx.turn,
+        actor=ctx.actor,
+        call=call.call,
+        requester=ctx.user,
+        channel=ctx.channel,
+        tool=call.tool,
+        digest=ruling.digest,
+        rule=ruling.rule,
+        definition=reference.definition,
+        args=reference.args or call.args,
+        card=Card(effect=reference.effect, rows=reference.rows, note=reference.note),
+    )
+    return request if request.opened_at is None else deadlines.opened(request, request.opened_at)
+
+
+_MADE = ("effect", "note", "rows", "args", "definition")
+"""Fields of a reference that are not simply those of the request."""

@@ -1,0 +1,81 @@
+"""What workflows and activities hand each other lies in histories: what is left out there is part of the wire."""
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from temporalio.contrib.pydantic import PydanticPayloadConverter
+from wire_shapes import FILE, messages, text
+
+from signoff.contracts.activity_messages import ModelTask, ToolReply
+from signoff.contracts.call import CallOutcome, Pinned
+from signoff.contracts.content import Content
+from signoff.contracts.frozen_model import ActivityMessage
+from signoff.contracts.message import CallPart, Message, ResultPart, user_message
+from signoff.contracts.person import Principal
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.turn import TurnResult, TurnView
+from signoff.temporal.converter import DATA_CONVERTER
+
+CTX = Pinned(actor="desk", session="s", turn="t", tenant="main", user=Principal(user="guest"))
+
+
+def written(value: Any) -> Any:
+    """What a history holds of `value`."""
+    (payload,) = DATA_CONVERTER.payload_converter.to_payloads([value])
+    return json.loads(payload.data)
+
+
+def read(value: Any, shape: type[Any]) -> Any:
+    """`value` as whoever reads it from a history has it."""
+    payloads = DATA_CONVERTER.payload_converter.to_payloads([value])
+    return DATA_CONVERTER.payload_converter.from_payloads(payloads, [shape])[0]
+
+
+def test_the_file_names_every_record_on_the_wire_with_its_defaults() -> None:
+    """A default that changes, or a field that goes, changes what histories mean: seen here before it is released.
+
+    `python tests/contracts/wire_shapes.py` writes the file anew. From the first release on only new fields are added.
+    """
+    assert FILE.read_text() == text()
+
+
+def test_what_holds_its_default_is_not_written_at_any_depth() -> None:
+    """Nulls and empties were half of each message."""
+    task = ModelTask(ctx=CTX, completion=1, messages=(user_message("go"),))
+    assert written(task) == {
+        "ctx": {"actor": "desk", "session": "s", "turn": "t", "tenant": "main", "user": {"user": "guest"}},
+        "completion": 1,
+        "messages": [{"role": "user", "parts": [{"kind": "text", "text": {"inline": "go"}}]}],
+    }
+
+
+def test_what_is_left_out_is_read_as_it_was() -> None:
+    """Of every kind of part, which a reader tells by its `kind`, and of values that look like defaults."""
+    parts = (
+        CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 0, "to": ""})),
+        ResultPart(call="c1.1", tool="pay", code="ok", value=Content(inline=None)),
+    )
+    task = ModelTask(ctx=CTX, completion=1, messages=(user_message(""), Message(role="tool", parts=parts)))
+    assert read(task, ModelTask) == task
+    for value in ("", None, False, 0, [], {}):
+        reply = ToolReply(outcome=CallOutcome(call="c1.1", tool="pay", code="ok", value=Content(inline=value)))
+        found = read(reply, ToolReply)
+        assert found == reply
+        assert found.outcome.value.inline == value
+        assert type(found.outcome.value.inline) is type(value)
+
+
+@pytest.mark.parametrize("shape", [Receipt, TurnResult, TurnView, CallOutcome])
+def test_results_receipts_and_views_are_written_whole(shape: type[BaseModel]) -> None:
+    """Others read these, who do not know our defaults."""
+    assert not issubclass(shape, ActivityMessage)
+    result = TurnResult(state="complete")
+    ours, sdks = DATA_CONVERTER.payload_converter, PydanticPayloadConverter()
+    assert ours.to_payloads([result]) == sdks.to_payloads([result])
+
+
+def test_messages_are_what_activities_take_and_give() -> None:
+    """One of another class would be written whole, which nobody would notice."""
+    assert {each.__name__ for each in messages()} >= {"ModelTask", "ModelReply", "GateTask", "GateReply", "ToolTask"}
