@@ -74,9 +74,11 @@ def _bare(words: str) -> str:
 def _amount(row: CardRow) -> Decimal | None:
     """Reads the number that a row shows; None for anything else."""
     try:
-        return Decimal(row.value) if is_number(row) else None
+        found = Decimal(row.value) if is_number(row) else None
     except InvalidOperation:
         return None
+    # An argument with the format of an amount may be the text `NaN`, which equals nothing, or `sNaN`, which raises.
+    return found if found is not None and found.is_finite() else None
 
 
 def _readings(typed: str) -> list[Decimal]:

@@ -44,7 +44,8 @@ class Access:
 
     async def admit(self, request: Request) -> None:
         """Lets a request in. Raises `SignInNeeded`, `Refused` (`scope`), `StoreUnavailable`."""
-        if _ADMITTED not in request.scope:
+        # By another access it was let in for less: a route must not rely on what was found for it beforehand.
+        if request.scope.get(_ADMITTED) != self:
             await self._admit(request)
             request.scope[_ADMITTED] = self
 

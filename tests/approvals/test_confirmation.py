@@ -11,9 +11,11 @@ from signoff.contracts.content import Content
 from signoff.contracts.person import Principal
 
 
-def asked(args: dict[str, Any], secrets: tuple[str, ...] = (), **fields: Any) -> ApprovalRequest:
+def asked(
+    args: dict[str, Any], secrets: tuple[str, ...] = (), schema: dict[str, Any] | None = None, **fields: Any
+) -> ApprovalRequest:
     """A request whose card shows `args`, with `confirm: type`."""
-    card = render_card(effect="Pay", title="", tool="pay", args=args, schema={}, secrets=secrets)
+    card = render_card(effect="Pay", title="", tool="pay", args=args, schema=schema or {}, secrets=secrets)
     given = {
         "id": "main.s.t.c1.1", "code": "K7Q2FM", "tenant": "main", "turn": "t", "call": "c1.1", "tool": "pay",
         "requester": Principal(user="guest"), "args": Content(inline=args), "digest": "d", "card": card,
@@ -62,6 +64,15 @@ def test_another_amount_or_another_value_is_not_what_was_asked_for(typed: str) -
 def test_a_mark_groups_only_where_groups_can_be(amount: float, typed: str) -> None:
     """A leading zero is no group, and two kinds of marks divide once."""
     assert not is_confirmed(asked({"amount": amount}), typed)
+
+
+@pytest.mark.parametrize("amount", ["NaN", "sNaN", "-Infinity", "9.50 each"])
+def test_an_amount_that_is_no_number_is_typed_as_it_stands(amount: str) -> None:
+    """Text in an argument with an amount's format breaks nothing, and can be confirmed."""
+    schema = {"type": "object", "properties": {"amount": {"type": "string", "format": "money"}}}
+    request = asked({"amount": amount}, schema=schema)
+    assert is_confirmed(request, amount.lower())
+    assert not is_confirmed(request, "9.50")
 
 
 def test_without_an_amount_the_first_value_shown_whole_is_typed() -> None:

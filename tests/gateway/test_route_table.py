@@ -7,9 +7,12 @@ import pytest
 from fastapi import APIRouter, Depends
 from fastapi.routing import APIRoute
 from gateway_desk import GatewayDesk
+from gateway_login import locked_desk
+from starlette.requests import Request
 from starlette.routing import BaseRoute, Mount
 
 from signoff.contracts.errors import ConfigError
+from signoff.gateway.auth.caller import SignInNeeded
 from signoff.gateway.auth.dependencies import OPEN, PAGE_READ, Access, TokenAccess, TokenReader, VendorAccess
 from signoff.gateway.auth.route_table import RouteTable, access_of
 from signoff.gateway.body_limit import READING
@@ -63,6 +66,16 @@ async def nothing() -> None:
 
 async def two(first: TokenReader, second: Annotated[None, Depends(nothing)]) -> None:
     """Declares an access, and a dependency that is none."""
+
+
+async def test_a_route_asks_for_itself_what_it_needs(gateway: GatewayDesk) -> None:
+    """Whoever was let in for nothing, as for another route, is asked again before anything that needs a token."""
+    locked = locked_desk(gateway)
+    scope = {"type": "http", "method": "POST", "path": "/v1/turns", "headers": [], "app": locked.app}
+    request = Request(scope)
+    await Access().admit(request)
+    with pytest.raises(SignInNeeded):
+        await TokenAccess("token", "start")(request)
 
 
 @pytest.mark.parametrize("declared", [[], [OPEN, PAGE_READ]])
