@@ -18,7 +18,7 @@ from signoff.contracts.ids import TurnKey, parse_workflow_id
 from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionDraft
-from signoff.contracts.responses import EditPreview, SessionSaid, TurnStarted
+from signoff.contracts.responses import EditPreview, Health, SessionSaid, TurnStarted
 from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import TurnView
 
@@ -275,12 +275,6 @@ class Client:
         return await self._transport.receipt(
             f"/v1/approvals/{_quoted(request.id)}/decide", draft.model_dump(mode="json", exclude_defaults=True), by
         )
-
-
-class Health(BaseModel):
-    """What a gateway says that runs."""
-
-    status: str
 
 
 def _draft(**given: Any) -> DecisionDraft:

@@ -6,23 +6,15 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from pydantic import BaseModel
-
 from signoff.client.transport import Transport
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import TurnKey
-from signoff.contracts.responses import Fault, TurnLinks
+from signoff.contracts.responses import Fault, TurnCancelled, TurnLinks
 from signoff.contracts.turn import CallView, TurnResult, TurnView
 
 PAUSE_SECONDS: Final = 1.0
 """Before a stream that ended is taken up again."""
-
-
-class TurnStopped(BaseModel):
-    """The answer to a wish to stop: `cancelling`, or the state in which the turn was over already."""
-
-    state: str
 
 
 @dataclass(frozen=True)
@@ -96,4 +88,4 @@ class TurnHandle:
         """Ask the turn to stop: `cancelling`, or the state in which it is over already."""
         path = f"/v1/turns/{self.id}/cancel"
         # JSON, though empty: the gateway changes nothing for a request that a form on another site could send.
-        return (await self._transport.call(TurnStopped, "POST", path, json={})).state
+        return (await self._transport.call(TurnCancelled, "POST", path, json={})).state

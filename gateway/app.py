@@ -24,16 +24,16 @@ from signoff.gateway.auth.authenticator import Authenticator
 from signoff.gateway.auth.caller import SignInNeeded
 from signoff.gateway.auth.dependencies import VendorAccess
 from signoff.gateway.auth.middleware import Answer, Authentication
-from signoff.gateway.auth.provider_people import Logins, knowing_logins
+from signoff.gateway.auth.provider_people import ProviderPeople, knowing_logins
 from signoff.gateway.auth.route_table import RouteTable
 from signoff.gateway.auth.sign_in import SignIn
 from signoff.gateway.auth.streams import Streams
 from signoff.gateway.body_limit import BodyLimit
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.error_middleware import Failing
+from signoff.gateway.error_middleware import ErrorMiddleware
 from signoff.gateway.errors import BadRequest, fault_of, sentence, status_of
 from signoff.gateway.live import Live
-from signoff.gateway.middleware import Guard
+from signoff.gateway.middleware import RequestGuard
 from signoff.gateway.pages import api_docs, batch, edit, inbox, link, session_list, sign_in, site
 from signoff.gateway.pages import audit as record_pages
 from signoff.gateway.pages import freezes as freeze_pages
@@ -148,7 +148,7 @@ def _application(settings: Settings, lifespan: Lifespan[FastAPI] | None = None) 
     # before a body is read, and a body is whole and small before it is parsed.
     app.add_middleware(BodyLimit, allowed=_body_bytes(app, routes), refused=_counting(app))
     _answer_errors(app, routes)
-    app.add_middleware(Guard, settings=settings)
+    app.add_middleware(RequestGuard, settings=settings)
     return app
 
 
@@ -157,7 +157,7 @@ def _hold(app: FastAPI, deps: GatewayDeps, intake: Intake | None) -> None:
     policypool.install()
     has_people = any(person.active for person in deps.people.all()) or bool(login_roles(deps.settings))
     require_ready(deps.settings, people=has_people, signing_keys=deps.signer is not None)
-    logins, live, visitors = Logins(deps), Live(), Visitors(deps)
+    logins, live, visitors = ProviderPeople(deps), Live(), Visitors(deps)
     authenticator = Authenticator(deps, logins)
     app.state.deps, app.state.live, app.state.intake = deps, live, intake
     app.state.site = Site(deps, visitors, PageRenderer(deps, visitors), live, SignIn(deps, visitors, logins))
@@ -215,7 +215,7 @@ def _answer_errors(app: FastAPI, routes: RouteTable) -> None:
 
     refusal: Answer = ours
     app.add_middleware(Authentication, routes=routes, answer=refusal)
-    app.add_middleware(Failing, answer=answer)
+    app.add_middleware(ErrorMiddleware, answer=answer)
 
 
 async def _error_page(request: Request, fault: Fault, status: int) -> Response:

@@ -28,24 +28,24 @@ Kind = Literal["text", "number", "integer", "choice", "lines", "json"]
 Path = tuple[str, ...]
 
 
-class Absent:
+class AbsentValue:
     """The value of an argument that is not given; there is one, `ABSENT`."""
 
     def __repr__(self) -> str:
         return "ABSENT"
 
-    def __copy__(self) -> "Absent":
+    def __copy__(self) -> "AbsentValue":
         return self
 
-    def __deepcopy__(self, memo: object) -> "Absent":
+    def __deepcopy__(self, memo: object) -> "AbsentValue":
         return self
 
 
-ABSENT: Final = Absent()
+ABSENT: Final = AbsentValue()
 
 
 @dataclass(frozen=True)
-class Choice:
+class FieldOption:
     """One value of a closed set, as JSON and as shown."""
 
     value: str
@@ -53,7 +53,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Field:
+class ArgumentField:
     """One field. `original` is the value that is asked about, or `ABSENT`; `shown` what the field holds at first.
 
     A `secret` field shows nothing: left empty, its value stays. `words` is what is in its place. `needed` is False
@@ -69,7 +69,7 @@ class Field:
     wide: bool = False
     nullable: bool = False
     items: str = ""
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[FieldOption, ...] = ()
     help: str = ""
     least: float | None = None
     most: float | None = None
@@ -88,7 +88,9 @@ class Field:
         return dotted(self.path)
 
 
-def fields_of(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str] = ()) -> tuple[Field, ...]:
+def fields_of(
+    args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str] = ()
+) -> tuple[ArgumentField, ...]:
     """A field for every argument that is given or may be given; `secrets` are dotted names whose values stay hidden."""
     form = _Form(frozenset(secrets), masked_args(args, secrets))
     args = arguments_without(args, secrets, secret_values(args, secrets))
@@ -98,7 +100,7 @@ def fields_of(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Colle
     return found if few else (whole_field(args, secrets),)
 
 
-def whole_field(args: Mapping[str, Any], secrets: Collection[str] = ()) -> Field:
+def whole_field(args: Mapping[str, Any], secrets: Collection[str] = ()) -> ArgumentField:
     """All arguments as one field of JSON."""
     form = _Form(frozenset(secrets), masked_args(args, secrets))
     return form.json((), "", args, needed=True)
@@ -109,10 +111,10 @@ class _Form:
     secrets: frozenset[str]
     masked: Any
 
-    def fields(self, path: Path, above: str, args: Any, schema: SchemaNode) -> Iterator[Field]:
+    def fields(self, path: Path, above: str, args: Any, schema: SchemaNode) -> Iterator[ArgumentField]:
         """The fields of one object. `args` are its values, or `ABSENT` for one that is not given."""
         properties, required = schema.fields, schema.required
-        given: Mapping[str, Any] = {} if isinstance(args, Absent) else args
+        given: Mapping[str, Any] = {} if isinstance(args, AbsentValue) else args
         for name, written in properties.items():
             below = written.resolved()
             label = (f"{above} / " if above else "") + label_of(name, below)
@@ -128,7 +130,7 @@ class _Form:
                 label = (f"{above} / " if above else "") + label_of(name)
                 yield self.json((*path, name), label, value, needed=False)
 
-    def field(self, path: Path, label: str, value: Any, written: SchemaNode, *, needed: bool) -> Field:
+    def field(self, path: Path, label: str, value: Any, written: SchemaNode, *, needed: bool) -> ArgumentField:
         """The field of one value; of JSON where nothing simpler would keep it as it is."""
         schema = written.resolved()
         described = schema.keywords.get("description")
@@ -148,11 +150,11 @@ class _Form:
                 return _list(field, schema)
         return field
 
-    def json(self, path: Path, label: str, value: Any, *, needed: bool) -> Field:
+    def json(self, path: Path, label: str, value: Any, *, needed: bool) -> ArgumentField:
         """A field of JSON, in ASCII so that nothing in it is invisible; hidden values within are masked."""
         secret = ".".join(path) in self.secrets
-        shown = "" if secret or isinstance(value, Absent) else json.dumps(self._masked_at(path), indent=2)
-        return Field(
+        shown = "" if secret or isinstance(value, AbsentValue) else json.dumps(self._masked_at(path), indent=2)
+        return ArgumentField(
             path=path,
             kind="json",
             label=one_line(label, LABEL_CHARS).text,
@@ -161,13 +163,13 @@ class _Form:
             shown=shown,
             wide=True,
             secret=secret,
-            words=hidden(value) if secret and not isinstance(value, Absent) else "",
+            words=hidden(value) if secret and not isinstance(value, AbsentValue) else "",
         )
 
     def _opens(self, path: Path, value: Any, schema: SchemaNode) -> bool:
         if ".".join(path) in self.secrets or len(path) >= NESTED or not _simple_object(schema):
             return False
-        return isinstance(value, Mapping | Absent)
+        return isinstance(value, Mapping | AbsentValue)
 
     def _masked_at(self, path: Path) -> Any:
         found = self.masked
@@ -185,22 +187,22 @@ def _simple_object(schema: SchemaNode) -> bool:
     return schema.keywords.get("type") == "object" and bool(schema.fields)
 
 
-def _choice(field: Field, schema: Mapping[str, Any]) -> Field | None:
+def _choice(field: ArgumentField, schema: Mapping[str, Any]) -> ArgumentField | None:
     """A field that offers every allowed value; None where they cannot be told in a line each."""
     values = schema.get("enum", [schema["const"]] if "const" in schema else [True, False])
     if field.secret or any(isinstance(value, list | dict) for value in values):
         return None
-    given = not isinstance(field.original, Absent)
-    choices = tuple(Choice(json.dumps(value), _word(value)) for value in values)
+    given = not isinstance(field.original, AbsentValue)
+    choices = tuple(FieldOption(json.dumps(value), _word(value)) for value in values)
     shown = json.dumps(field.original) if given else ""
     if given and shown not in {choice.value for choice in choices}:
         return None
     return replace(field, kind="choice", choices=choices, shown=shown, wide=False)
 
 
-def _number(field: Field, schema: Mapping[str, Any], *, whole: bool) -> Field:
+def _number(field: ArgumentField, schema: Mapping[str, Any], *, whole: bool) -> ArgumentField:
     value = field.original
-    if not (field.secret or _is_number(value) or value is None or isinstance(value, Absent)):
+    if not (field.secret or _is_number(value) or value is None or isinstance(value, AbsentValue)):
         return field
     return replace(
         field,
@@ -212,17 +214,17 @@ def _number(field: Field, schema: Mapping[str, Any], *, whole: bool) -> Field:
     )
 
 
-def _text(field: Field) -> Field:
+def _text(field: ArgumentField) -> ArgumentField:
     value = field.original
     if field.secret:
         return replace(field, kind="text", wide=False)
-    if not (value is None or isinstance(value, Absent) or (isinstance(value, str) and is_plain(value))):
+    if not (value is None or isinstance(value, AbsentValue) or (isinstance(value, str) and is_plain(value))):
         return field
     text = value if isinstance(value, str) else ""
     return replace(field, kind="text", shown=text, wide="\n" in text or len(text) > WIDE_CHARS)
 
 
-def _list(field: Field, schema: SchemaNode) -> Field:
+def _list(field: ArgumentField, schema: SchemaNode) -> ArgumentField:
     value, items = field.original, schema.item().resolved().keywords.get("type")
     if items not in _SCALARS or "prefixItems" in schema.keywords or field.secret or not _fits_lines(value):
         return field
@@ -238,7 +240,7 @@ def _word(value: Any) -> str:
 
 def _fits_lines(value: Any) -> bool:
     if not isinstance(value, list):
-        return value is None or isinstance(value, Absent)
+        return value is None or isinstance(value, AbsentValue)
     return all(_is_number(item) or (isinstance(item, str) and _is_line(item)) for item in value)
 
 

@@ -16,7 +16,7 @@ from signoff.contracts.errors import NotFound, Refused
 from signoff.formats.bounds import out_of_bounds
 from signoff.formats.json_schema import CompiledSchema, Problem
 from signoff.formats.nearest_name import did_you_mean, shown
-from signoff.gateway.argument_form import ABSENT, Absent, Field, Path, fields_of
+from signoff.gateway.argument_form import ABSENT, AbsentValue, ArgumentField, Path, fields_of
 from signoff.gateway.secret_masks import unmasked_args
 
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
@@ -26,7 +26,7 @@ _AS_INTEGER: Final = "must be a whole number, such as 380"
 
 
 @dataclass(frozen=True)
-class Typed:
+class ParsedArguments:
     """A form that was sent. `args` are the arguments it stands for, None where some cannot be read.
 
     `written` are the same as whoever sent it has them: without what is hidden from them, with what they wrote.
@@ -35,7 +35,7 @@ class Typed:
     `problems` are those of no single field.
     """
 
-    fields: tuple[Field, ...]
+    fields: tuple[ArgumentField, ...]
     args: dict[str, Any] | None
     problems: tuple[str, ...] = ()
     written: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -52,7 +52,7 @@ def set_values(
     settings: Mapping[str, str],
     schema: CompiledSchema | None,
     secrets: Collection[str] = (),
-) -> Typed:
+) -> ParsedArguments:
     """`args` with some values replaced, named by their dotted names, each of the type that the schema says.
 
     Raises `NotFound` for a name that is none, `Refused` (`malformed`) for a list that is no JSON.
@@ -70,12 +70,12 @@ def set_values(
 
 
 def read_fields(
-    fields: Sequence[Field],
+    fields: Sequence[ArgumentField],
     form: Mapping[str, str],
     args: Mapping[str, Any],
     schema: CompiledSchema | None,
     secrets: Collection[str] = (),
-) -> Typed:
+) -> ParsedArguments:
     """`args` as `form` changes them, checked against `schema` if there is one.
 
     A field that is not in the form, or holds what it held at first, leaves its value exactly as it was.
@@ -83,7 +83,7 @@ def read_fields(
     made: dict[str, Any] = copy.deepcopy(dict(args))
     written: Any = arguments_without(args, secrets, secret_values(args, secrets))
     changed = False
-    typed: list[Field] = []
+    typed: list[ArgumentField] = []
     for field in fields:
         sent = form.get(field.key)
         if sent is None or _same(sent, field.shown):
@@ -99,15 +99,15 @@ def read_fields(
         written = _put(written, field.path, value)
         changed = changed or field.secret or value != _first(field)
     if any(field.problem for field in typed):
-        return Typed(tuple(typed), None)
+        return ParsedArguments(tuple(typed), None)
     try:
         whole = unmasked_args(made, args, secrets)
     except Refused as error:
-        return Typed(tuple(typed), None, (error.message,))
+        return ParsedArguments(tuple(typed), None, (error.message,))
     if not isinstance(whole, dict):
-        return Typed(tuple(replace(field, problem="must be a JSON object") for field in typed), None)
+        return ParsedArguments(tuple(replace(field, problem="must be a JSON object") for field in typed), None)
     if why := out_of_bounds(whole):
-        return Typed(tuple(typed), None, (f"the arguments hold {why}",))
+        return ParsedArguments(tuple(typed), None, (f"the arguments hold {why}",))
     found = _checked(tuple(typed), whole, schema.check(whole) if schema is not None else ())
     return replace(found, written=written, changed=changed)
 
@@ -127,7 +127,7 @@ def _shape_of(value: Any) -> dict[str, Any]:
     return {}
 
 
-def _as_in_form(field: Field, value: str) -> str:
+def _as_in_form(field: ArgumentField, value: str) -> str:
     """`value` as the form would have it: choices by their words, lists as JSON or one value."""
     if field.kind == "choice":
         return next((each.value for each in field.choices if value in (each.label, each.value)), value)
@@ -140,25 +140,25 @@ def _as_in_form(field: Field, value: str) -> str:
     return value
 
 
-def problem_words(typed: Typed) -> str:
+def problem_words(typed: ParsedArguments) -> str:
     """All that is wrong with what was typed, in one sentence; "" for nothing."""
     told = [f"{_what(field)}{field.problem}" for field in typed.fields if field.problem]
     return "; ".join((*told, *typed.problems))
 
 
-def _what(field: Field) -> str:
+def _what(field: ArgumentField) -> str:
     """What a problem is of; of all arguments at once it mostly says that itself."""
     if field.path:
         return f"`{field.dotted}` "
     return "" if field.problem.startswith("`") else "this "
 
 
-def _first(field: Field) -> Any:
+def _first(field: ArgumentField) -> Any:
     """What stood in a field at first, as a value; of JSON with its masks, which is all that its reader has of it."""
     return json.loads(field.shown) if field.kind == "json" and field.shown else field.original
 
 
-def _checked(fields: tuple[Field, ...], args: dict[str, Any], problems: Sequence[Problem]) -> Typed:
+def _checked(fields: tuple[ArgumentField, ...], args: dict[str, Any], problems: Sequence[Problem]) -> ParsedArguments:
     rest: list[str] = []
     told = {field.key: field for field in fields}
     for problem in problems:
@@ -168,10 +168,10 @@ def _checked(fields: tuple[Field, ...], args: dict[str, Any], problems: Sequence
         elif not told[near.key].problem:
             inside = problem.path.removeprefix(near.dotted).lstrip(".")
             told[near.key] = replace(near, problem=f"`{inside}` {problem.message}" if inside else problem.message)
-    return Typed(tuple(told.values()), args, tuple(rest))
+    return ParsedArguments(tuple(told.values()), args, tuple(rest))
 
 
-def _nearest(fields: Sequence[Field], path: str) -> Field | None:
+def _nearest(fields: Sequence[ArgumentField], path: str) -> ArgumentField | None:
     """The field that holds the place of a problem; else the first one within it."""
     around = [field for field in fields if _within(path, field.dotted)]
     if around:
@@ -192,7 +192,7 @@ def _same(sent: str, shown: str) -> bool:
     return _lines(sent) == _lines(shown)
 
 
-def _value(field: Field, sent: str) -> Any:
+def _value(field: ArgumentField, sent: str) -> Any:
     """Raises `ValueError` that says what is expected."""
     empty = not sent.strip()
     match field.kind:
@@ -210,7 +210,7 @@ def _value(field: Field, sent: str) -> Any:
             return ABSENT if empty else _json(sent)
 
 
-def _emptied(field: Field, rest: Any) -> Any:
+def _emptied(field: ArgumentField, rest: Any) -> Any:
     """What an emptied field stands for: nothing given where it may be left out, null where that is allowed."""
     if not field.needed:
         return ABSENT
@@ -225,7 +225,7 @@ def _number(sent: str, *, whole: bool) -> int | float:
     return float(sent)
 
 
-def _item(field: Field, line: str) -> Any:
+def _item(field: ArgumentField, line: str) -> Any:
     if field.items == "string":
         return line
     try:
@@ -250,13 +250,13 @@ def _refused(name: str) -> float:
 def _put(args: Any, path: Path, value: Any) -> Any:
     """`args` with `value` at `path`; objects on the way there are made only to hold something."""
     if not path:
-        return {} if isinstance(value, Absent) else value
+        return {} if isinstance(value, AbsentValue) else value
     name, rest = path[0], path[1:]
     inner = args.get(name, ABSENT)
     if rest:
-        if isinstance(inner, Absent) and isinstance(value, Absent):
+        if isinstance(inner, AbsentValue) and isinstance(value, AbsentValue):
             return args
-        value = _put({} if isinstance(inner, Absent) else inner, rest, value)
-    if isinstance(value, Absent):
+        value = _put({} if isinstance(inner, AbsentValue) else inner, rest, value)
+    if isinstance(value, AbsentValue):
         return {key: item for key, item in args.items() if key != name}
     return {**args, name: value}

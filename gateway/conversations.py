@@ -19,9 +19,9 @@ from signoff.gateway.auth.streams import Allowed
 from signoff.gateway.deps import GatewayDeps, turn_name
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.pages.session_view import OPEN
-from signoff.gateway.read_access import Concerned, may_read, may_stop, of_request, of_row, of_turn, reads_all
+from signoff.gateway.read_access import Audience, may_read, may_stop, of_request, of_row, of_turn, reads_all
 from signoff.gateway.session_names import is_own, own_session
-from signoff.gateway.signed_start import Begun
+from signoff.gateway.signed_start import SignedStart
 from signoff.gateway.turn_starter import read_turn
 from signoff.store.questions import OWED_SECONDS, Questions
 from signoff.store.request_reader import LoadedRequest
@@ -80,17 +80,17 @@ class Conversations:
         own = self._deps.development or is_own(SessionKey(row.tenant, row.session), row.requester)
         return row if own else row.model_copy(update={"requester": ""})
 
-    def of_session(self, key: SessionKey, person: Person | None) -> Concerned:
+    def of_session(self, key: SessionKey, person: Person | None) -> Audience:
         """Whom a session concerns of all that `person` may be."""
         # Whose it is stands in its id. What the workflow says of it is anybody's word who may start one in its place.
         own = person is not None and is_own(key, person.id)
-        return Concerned(key.tenant, frozenset((person.id,)) if person is not None and own else frozenset())
+        return Audience(key.tenant, frozenset((person.id,)) if person is not None and own else frozenset())
 
     def may_read_session(self, key: SessionKey, person: Person | None) -> bool:
         """Whether a person may read a session, if it is there."""
         return self._may_read(person, self.of_session(key, person))
 
-    async def _admitted(self, key: TurnKey, person: Person | None) -> tuple[Begun, Concerned]:
+    async def _admitted(self, key: TurnKey, person: Person | None) -> tuple[SignedStart, Audience]:
         """Who asked for a turn that `person` may read, and whom it concerns; by the store and its first event alone.
 
         What the turn says of itself is anybody's word who may start a workflow in its place; and a stranger must not
@@ -234,7 +234,7 @@ class Conversations:
         going_on = (TurnKey(*key, turn.turn) for turn in view.turns if turn.state in OPEN)
         await self._stop(person, self.of_session(key, person), *going_on)
 
-    async def _stop(self, person: Person | None, about: Concerned, *keys: TurnKey) -> None:
+    async def _stop(self, person: Person | None, about: Audience, *keys: TurnKey) -> None:
         may, who, now = self.may_stop(person, about), "" if person is None else person.id, self._deps.clock()
         for key in keys:
             if may:
@@ -244,15 +244,15 @@ class Conversations:
         if not may:
             raise Refused(f"only who asked for this, or the role `{OPERATOR}`, can stop it", code="not_allowed")
 
-    def may_stop(self, person: Person | None, about: Concerned) -> bool:
+    def may_stop(self, person: Person | None, about: Audience) -> bool:
         """Whether who may read this may stop it."""
         development = self._deps.settings.profile == "development"
         return development if person is None else may_stop(person, about, development=development)
 
-    def _may_read(self, person: Person | None, about: Concerned) -> bool:
+    def _may_read(self, person: Person | None, about: Audience) -> bool:
         return self._allowed(person, () if person is None else self._deps.rights(person), about)
 
-    def _allowed(self, person: Person | None, rights: tuple[str, ...], about: Concerned) -> bool:
+    def _allowed(self, person: Person | None, rights: tuple[str, ...], about: Audience) -> bool:
         development = self._deps.settings.profile == "development"
         return development if person is None else may_read(person, rights, about, development=development)
 

@@ -198,22 +198,22 @@ def parse_draft(raw: bytes, approval_id: str) -> DecisionDraft | Receipt:
         return refused("malformed", approval_id, f"a decision is at most {DECISION_BYTES} bytes")
     try:
         body: Any = json.loads(raw, object_pairs_hook=once_each)
-    except NamedTwice as error:
+    except DuplicateField as error:
         return refused("malformed", approval_id, error.message)
     except (ValueError, RecursionError):
         return refused("malformed", approval_id, "the body is not JSON")
     return read_draft(body, approval_id)
 
 
-class NamedTwice(Refused):
+class DuplicateField(Refused):
     """A body that names a field twice, of which readers take different ones."""
 
 
 def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of a body, for `json.loads`. Raises `NamedTwice`: others may have read the other one."""
+    """The object of a body, for `json.loads`. Raises `DuplicateField`: others may have read the other one."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise NamedTwice("a field stands twice in one object of the body; send each once", code="malformed")
+        raise DuplicateField("a field stands twice in one object of the body; send each once", code="malformed")
     return found
 
 

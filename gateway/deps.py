@@ -13,7 +13,7 @@ from signoff.contracts.turn import TurnView
 from signoff.engine.turn_client import Signoff
 from signoff.gateway.decisions import DecisionService
 from signoff.gateway.refused_attempts import AttemptRecords
-from signoff.gateway.signed_start import Begun, begun_as
+from signoff.gateway.signed_start import SignedStart, begun_as
 from signoff.gateway.turn_proof import proved_view
 from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Signer, Verifier
@@ -55,7 +55,7 @@ class GatewayDeps:
             self.store, self.desk, self.people, self.signer, self.clock, development=self.development
         )
 
-    async def begun(self, key: TurnKey) -> Begun:
+    async def begun(self, key: TurnKey) -> SignedStart:
         """Who asked for a turn and what it asks, without its word. Raises as `view`, but asks no worker."""
         given = await self.desk.begun_with(key)
         requests = await self.requests.asked_in(key)
@@ -75,7 +75,7 @@ class GatewayDeps:
         except ServerUnavailable:
             return await self.desk.ended_view(key)
 
-    async def proved(self, view: TurnView, begun: Begun) -> TurnView:
+    async def proved(self, view: TurnView, begun: SignedStart) -> TurnView:
         """`view` as far as the store bears it out."""
         return await proved_view(view, begun, self.store, self.requests, self.catalog)
 

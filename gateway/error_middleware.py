@@ -30,7 +30,7 @@ def _logged(what: str, error: Exception) -> str:
     return name
 
 
-class Failing:
+class ErrorMiddleware:
     """Catches what a handler let through. The traceback may hold what arguments held: it is logged as debug."""
 
     def __init__(self, app: ASGIApp, answer: Answer) -> None:

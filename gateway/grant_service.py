@@ -8,7 +8,7 @@ from signoff.contracts.person import Person
 from signoff.formats.nearest_name import shown
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.freeze_service import require_operator
-from signoff.gateway.read_access import Concerned, may_read
+from signoff.gateway.read_access import Audience, may_read
 from signoff.store.grants import Grants, shown_grant
 
 
@@ -40,5 +40,5 @@ def _may_read(deps: GatewayDeps, person: Person | None, grant: Grant) -> bool:
     asked = frozenset() if tool is None else frozenset(deps.catalog.approvers(tool.activity))
     requester = deps.people.person_id(grant.requester, grant.like.tenant)
     own = {person.id} if deps.people.person_id(person.id, person.tenant) == requester else set()
-    about = Concerned(grant.like.tenant, frozenset({*grant.people, *own}), asked)
+    about = Audience(grant.like.tenant, frozenset({*grant.people, *own}), asked)
     return may_read(person, deps.rights(person), about, development=deps.development)

@@ -29,7 +29,7 @@ _HEADERS: Final = (
 )
 
 
-class Guard:
+class RequestGuard:
     """Refuses before anything else sees the request; adds the security headers to every answer.
 
     A foreign `Host` is refused because a name that was rebound to the loopback address would otherwise let any web

@@ -14,7 +14,7 @@ READERS: Final = frozenset((OPERATOR, AUDITOR))
 
 
 @dataclass(frozen=True)
-class Concerned:
+class Audience:
     """Whom a turn or a session concerns: the people who asked for it, and those it asked, as approver entries."""
 
     tenant: str
@@ -27,7 +27,7 @@ def reads_all(person: Person, *, development: bool) -> bool:
     return development or (person.active and not READERS.isdisjoint(person.roles))
 
 
-def may_read(person: Person, rights: Collection[str], about: Concerned, *, development: bool) -> bool:
+def may_read(person: Person, rights: Collection[str], about: Audience, *, development: bool) -> bool:
     """Whether a person may read a conversation: they asked for it, or are among those it asks or asked, or read all.
 
     `rights` are the approver entries that the person answers to now, by delegation as well.
@@ -40,7 +40,7 @@ def may_read(person: Person, rights: Collection[str], about: Concerned, *, devel
     return concerned or reads_all(person, development=development)
 
 
-def may_stop(person: Person, about: Concerned, *, development: bool) -> bool:
+def may_stop(person: Person, about: Audience, *, development: bool) -> bool:
     """Whether a person may stop what they may read: who asked for all of it, and the role `admin`."""
     if development:
         return True
@@ -48,22 +48,22 @@ def may_stop(person: Person, about: Concerned, *, development: bool) -> bool:
     return person.active and person.tenant == about.tenant and (own or OPERATOR in person.roles)
 
 
-def of_request(request: ApprovalRequest) -> Concerned:
+def of_request(request: ApprovalRequest) -> Audience:
     """Whom a request concerns: who asked, who is asked, and who answered."""
     answered = {f"user:{vote.subject}" for vote in request.votes}
-    return Concerned(request.tenant, frozenset((request.requester.user,)), frozenset({*request.approvers, *answered}))
+    return Audience(request.tenant, frozenset((request.requester.user,)), frozenset({*request.approvers, *answered}))
 
 
-def of_turn(tenant: str, requester: Principal | None, requests: Iterable[ApprovalRequest]) -> Concerned:
+def of_turn(tenant: str, requester: Principal | None, requests: Iterable[ApprovalRequest]) -> Audience:
     """Whom a turn concerns that `requester` asked for, as far as anybody proves it, and that asks `requests`.
 
     Who answered was asked, whatever has become of the list since.
     """
     asked = [of_request(request).asked for request in requests]
     askers = () if requester is None else (requester.user,)
-    return Concerned(tenant, frozenset(askers), frozenset().union(*asked))
+    return Audience(tenant, frozenset(askers), frozenset().union(*asked))
 
 
-def of_row(row: TurnRow | SessionRow | WaitingCard) -> Concerned:
+def of_row(row: TurnRow | SessionRow | WaitingCard) -> Audience:
     """Whom a row of a list concerns."""
-    return Concerned(row.tenant, frozenset((row.requester,)), frozenset(row.approvers))
+    return Audience(row.tenant, frozenset((row.requester,)), frozenset(row.approvers))

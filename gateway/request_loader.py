@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedRequest:
     """A request, its loaded arguments, and its card for one visitor."""
 
     request: ApprovalRequest
@@ -33,7 +33,7 @@ class Opened:
     page: CardPage
 
 
-async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> Opened:
+async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> OpenedRequest:
     """A request, waiting or settled. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
     key = own_approval(visitor, approval)
     loaded = await Conversations(deps).loaded(approval, visitor.person)
@@ -43,7 +43,7 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> Op
     rows = await Deliveries(deps.store).of_request(request.id, request.revision) if request.notify else []
     told = told_lines(rows, deps.catalog.channels.declared, deps.people, language)
     left = await unopened(deps.store, loaded, visitor.person) if request.state == "pending" else 0
-    return Opened(request, args, card_page(request, args, line, visitor, deps.people, told, left))
+    return OpenedRequest(request, args, card_page(request, args, line, visitor, deps.people, told, left))
 
 
 async def _line(deps: GatewayDeps, key: ApprovalKey, language: str) -> CallLine | None:

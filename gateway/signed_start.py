@@ -12,7 +12,7 @@ from signoff.keys.signatures import Verifier
 
 
 @dataclass(frozen=True)
-class Begun:
+class SignedStart:
     """A turn as it was begun: `requester` is None where nobody proves who asked. `requests` are all its revisions.
 
     `dry_run` is what its input says beside a proved requester; the gateway does not sign it.
@@ -26,7 +26,7 @@ class Begun:
 
 def begun_as(
     key: TurnKey, given: TurnInput | None, requests: Sequence[ApprovalRequest], verifier: Verifier, *, development: bool
-) -> Begun:
+) -> SignedStart:
     """Who asked for the turn `key`, which was started with `given`, and what is asked in their name.
 
     `requests` are questions of the store whose requesters the gateway signed for. Where somebody else has begun the
@@ -38,7 +38,7 @@ def begun_as(
         requester = max(requests, key=_opened).requester
     # A turn's id may be used again: what was asked in an earlier one is not of who asked for this one.
     of_it = [each for each in requests if requester is not None and each.requester.nonce == requester.nonce]
-    return Begun(key, requester, tuple(of_it), dry_run)
+    return SignedStart(key, requester, tuple(of_it), dry_run)
 
 
 def _signed(key: TurnKey, given: TurnInput | None, verifier: Verifier, *, development: bool) -> Principal | None:

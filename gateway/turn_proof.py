@@ -13,7 +13,7 @@ from signoff.contracts.ids import ApprovalKey, TurnKey, is_call, parse_approval_
 from signoff.contracts.limits import MAX_FALLBACKS
 from signoff.contracts.person import Principal
 from signoff.contracts.turn import CallView, TurnView
-from signoff.gateway.signed_start import Begun
+from signoff.gateway.signed_start import SignedStart
 from signoff.registry.catalog import Catalog
 from signoff.store.request_reader import LoadedRequest, RequestReader
 from signoff.store.store import Store
@@ -31,7 +31,7 @@ _ON_THE_WAY: Final = ("proposed", "running", "waiting")
 
 
 async def proved_view(
-    view: TurnView, begun: Begun, store: Store, requests: RequestReader, catalog: Catalog
+    view: TurnView, begun: SignedStart, store: Store, requests: RequestReader, catalog: Catalog
 ) -> TurnView:
     """`view` with its requests as the store has them, and no effect that has no ticket. Raises `StoreUnavailable`.
 
@@ -223,7 +223,7 @@ class CallProof:
         return next((each for each in revisions if each.state == "denied" and each.kind == "approval"), None)
 
 
-async def _asked(begun: Begun, requests: RequestReader) -> dict[str, LoadedRequest]:
+async def _asked(begun: SignedStart, requests: RequestReader) -> dict[str, LoadedRequest]:
     found: dict[str, LoadedRequest] = {}
     for call in dict.fromkeys(each.call for each in begun.requests):
         try:
@@ -263,7 +263,7 @@ def _by_turn(call: CallView, asked: Mapping[str, LoadedRequest], requests: Reque
     return open_here and requests.takes_unsigned(loaded.request)
 
 
-def _is_of(ticket: Ticket, begun: Begun) -> bool:
+def _is_of(ticket: Ticket, begun: SignedStart) -> bool:
     """Whether a ticket is of this turn, and of no other that had its id."""
     return begun.requester is None or ticket.nonce == begun.requester.nonce
 

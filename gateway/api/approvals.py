@@ -16,7 +16,7 @@ from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import BatchBody, DecisionAuthor, DecisionDraft, WithdrawBody
 from signoff.contracts.responses import ApprovalList, BatchReceipts
 from signoff.gateway.api.faults import FAULTS, RECEIPTS
-from signoff.gateway.auth.caller import Caller, acting, own_tenant, person_of
+from signoff.gateway.auth.caller import AuthenticatedCaller, acting, own_tenant, person_of
 from signoff.gateway.auth.dependencies import As, Deps, TokenDecider, TokenReader
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.decision_service import (
@@ -52,7 +52,7 @@ class _Attempt:
     `person` is who the sender says they are, `key` the `Idempotency-Key`, `sent` the body.
     """
 
-    caller: Caller | None
+    caller: AuthenticatedCaller | None
     person: str | None
     key: str | None
     sent: str
@@ -206,7 +206,7 @@ async def _named(deps: GatewayDeps, approval: str, attempt: _Attempt) -> tuple[s
         return refused("not_allowed", approval_id, error.message)
 
 
-async def _find(deps: GatewayDeps, approval: str, caller: Caller | None) -> str:
+async def _find(deps: GatewayDeps, approval: str, caller: AuthenticatedCaller | None) -> str:
     """The request behind an id or a code, of the caller's tenant. Raises `NotFound`."""
     approval_id = await Conversations(deps).approval_id(approval, person_of(caller), own_tenant(caller, None))
     key = parse_approval_id(approval_id)

@@ -12,7 +12,7 @@ from signoff.contracts.limits import CLOCK_LOOK_SECONDS, READY_SECONDS
 from signoff.contracts.responses import Health, ReadinessReport
 from signoff.engine.clock_check import clock_problem, server_ahead, store_ahead
 from signoff.engine.kill_switch import OPERATOR
-from signoff.gateway.auth.caller import Caller
+from signoff.gateway.auth.caller import AuthenticatedCaller
 from signoff.gateway.auth.dependencies import OPEN, Deps, MaybeTokenReader
 from signoff.gateway.deps import GatewayDeps
 from signoff.store.refusal_counts import refusals_since
@@ -101,7 +101,7 @@ async def ready(
     return ReadinessReport(status="ready" if is_ready else "not ready", checks=checks, refused=refused)
 
 
-def _may_count(deps: GatewayDeps, caller: Caller | None) -> bool:
+def _may_count(deps: GatewayDeps, caller: AuthenticatedCaller | None) -> bool:
     # To a stranger the counts would say what became of each thing that they try.
     return deps.development if caller is None else OPERATOR in caller.person.roles
 

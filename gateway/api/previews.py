@@ -12,7 +12,7 @@ from signoff.contracts.requests import RequestBody
 from signoff.contracts.responses import EditPreview
 from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.argument_form import whole_field
-from signoff.gateway.argument_parser import Typed, problem_words, read_fields, set_values
+from signoff.gateway.argument_parser import ParsedArguments, problem_words, read_fields, set_values
 from signoff.gateway.auth.caller import own_tenant, person_of
 from signoff.gateway.auth.dependencies import Deps, TokenDecider
 from signoff.gateway.conversations import Conversations
@@ -46,7 +46,7 @@ async def preview_edit(approval: str, body: PreviewBody, deps: Deps, caller: Tok
     return EditPreview(args=_as_written(typed, body, loaded.request.secrets), card=card, changed=typed.changed)
 
 
-def _as_written(typed: Typed, body: PreviewBody, secrets: Collection[str]) -> dict[str, Any]:
+def _as_written(typed: ParsedArguments, body: PreviewBody, secrets: Collection[str]) -> dict[str, Any]:
     """The arguments as they can be sent: what somebody wrote as they wrote it, and masks for the secrets they left."""
     if body.text:
         return dict(typed.written)
@@ -55,7 +55,7 @@ def _as_written(typed: Typed, body: PreviewBody, secrets: Collection[str]) -> di
     return masked
 
 
-def _typed(loaded: LoadedRequest, body: PreviewBody, catalog: Catalog) -> Typed:
+def _typed(loaded: LoadedRequest, body: PreviewBody, catalog: Catalog) -> ParsedArguments:
     """What somebody made of the arguments. Raises `NotFound` for an argument that is not there, `BadRequest`."""
     request = loaded.request
     tool = catalog.defined(request.tool, request.definition)

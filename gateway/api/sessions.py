@@ -10,7 +10,7 @@ from signoff.contracts.requests import ResultBody, SayBody
 from signoff.contracts.responses import SessionLinks, SessionList, SessionSaid
 from signoff.contracts.session_messages import SessionReceipt, SessionView
 from signoff.gateway.api.faults import FAULTS
-from signoff.gateway.auth.caller import Caller, acting, own_tenant, person_of
+from signoff.gateway.auth.caller import AuthenticatedCaller, acting, own_tenant, person_of
 from signoff.gateway.auth.dependencies import Deps, TokenReader, TokenStarter
 from signoff.gateway.auth.person_lookup import known_person
 from signoff.gateway.conversations import Conversations
@@ -102,7 +102,7 @@ def _answer(deps: GatewayDeps, key: SessionKey, receipt: SessionReceipt, respons
     )
 
 
-def _key(session: str, caller: Caller | None) -> SessionKey:
+def _key(session: str, caller: AuthenticatedCaller | None) -> SessionKey:
     key = read_session(session, own_tenant(caller, None))
     own_tenant(caller, key.tenant)
     return key

@@ -15,7 +15,7 @@ from signoff.contracts.responses import RestOfResult, TurnCancelled, TurnLinks, 
 from signoff.contracts.turn import TurnView
 from signoff.engine import turn_list
 from signoff.gateway.api.faults import FAULTS
-from signoff.gateway.auth.caller import Caller, acting, own_tenant, person_of
+from signoff.gateway.auth.caller import AuthenticatedCaller, acting, own_tenant, person_of
 from signoff.gateway.auth.dependencies import Deps, LiveUpdates, TokenReader, TokenStarter
 from signoff.gateway.auth.streams import streamed
 from signoff.gateway.conversations import Conversations
@@ -121,7 +121,7 @@ async def cancel_turn(turn: str, deps: Deps, caller: TokenStarter, body: CancelB
     return TurnCancelled(id=turn_name(key), state=state)
 
 
-def _own_body(deps: GatewayDeps, body: TurnBody, caller: Caller | None) -> TurnBody:
+def _own_body(deps: GatewayDeps, body: TurnBody, caller: AuthenticatedCaller | None) -> TurnBody:
     """The body with the person and the tenant that the turn is for: the caller's, who may leave them out."""
     given = body.model_fields_set
     tenant = own_tenant(caller, body.tenant if "tenant" in given else None)
@@ -140,7 +140,7 @@ async def _changes(deps: GatewayDeps, key: TurnKey) -> AsyncGenerator[str, None]
         yield event("problem", fault_of(error).model_dump())
 
 
-async def _key(deps: GatewayDeps, turn: str, caller: Caller | None) -> TurnKey:
+async def _key(deps: GatewayDeps, turn: str, caller: AuthenticatedCaller | None) -> TurnKey:
     key = await Conversations(deps).turn_key(turn, person_of(caller), own_tenant(caller, None))
     own_tenant(caller, key.tenant)
     return key

@@ -6,9 +6,9 @@ from starlette.requests import Request
 
 from signoff.contracts.errors import Refused
 from signoff.contracts.person import Person
-from signoff.gateway.auth.caller import CALLER, SESSION, Caller, SignInNeeded, is_session
-from signoff.gateway.auth.failed_sign_ins import Refusals
-from signoff.gateway.auth.provider_people import Logins
+from signoff.gateway.auth.caller import CALLER, SESSION, AuthenticatedCaller, SignInNeeded, is_session
+from signoff.gateway.auth.failed_sign_ins import FailedSignIns
+from signoff.gateway.auth.provider_people import ProviderPeople
 from signoff.gateway.deps import GatewayDeps
 from signoff.store.browser_sessions import Sessions
 from signoff.store.tokens import Scope, Tokens
@@ -24,14 +24,14 @@ class Authenticator:
     of a browser that signed in. Without either, only the development profile goes on, where people say who they are.
     """
 
-    def __init__(self, deps: GatewayDeps, logins: Logins) -> None:
+    def __init__(self, deps: GatewayDeps, logins: ProviderPeople) -> None:
         self._deps = deps
         self._logins = logins
         self._tokens = Tokens(deps.store)
         self._sessions = Sessions(deps.store)
-        self._refusals = Refusals(deps, "api")
+        self._refusals = FailedSignIns(deps, "api")
 
-    async def identify(self, request: Request, credential: Credential) -> Caller | None:
+    async def identify(self, request: Request, credential: Credential) -> AuthenticatedCaller | None:
         """Returns who sends `request`, None for nobody in particular, and keeps it for `caller_of`.
 
         Raises `SignInNeeded` for a token that counts for nobody, `StoreUnavailable`.
@@ -44,7 +44,7 @@ class Authenticator:
         request.scope[CALLER] = caller
         return caller
 
-    def require(self, caller: Caller | None, scope: Scope) -> None:
+    def require(self, caller: AuthenticatedCaller | None, scope: Scope) -> None:
         """Refuses a caller without `scope`. Raises `SignInNeeded` for nobody, `Refused` (`scope`)."""
         if caller is None:
             if not self._deps.development:
@@ -53,13 +53,13 @@ class Authenticator:
             held = ", ".join(f"`{each}`" for each in caller.scopes)
             raise Refused(f"this needs the scope `{scope}`; the token has {held}", code="scope")
 
-    async def look(self, request: Request, credential: Credential) -> Caller | None:
+    async def look(self, request: Request, credential: Credential) -> AuthenticatedCaller | None:
         """Looks who sends `request` now. Raises as `identify`."""
         # First, so that whom another gateway let in is known to this one.
         await self._logins.look()
         return await (self._by_token(request) if credential == "token" else self._by_cookie(request))
 
-    async def _by_token(self, request: Request) -> Caller | None:
+    async def _by_token(self, request: Request) -> AuthenticatedCaller | None:
         sent = request.headers.get("authorization")
         if sent is None:
             return None
@@ -75,9 +75,9 @@ class Authenticator:
         person = self._active(token.tenant, token.person)
         if person is None:
             raise SignInNeeded("the person of this token is not in the directory, or not active any more")
-        return Caller(person, "session", token.scopes)
+        return AuthenticatedCaller(person, "session", token.scopes)
 
-    async def _by_cookie(self, request: Request) -> Caller | None:
+    async def _by_cookie(self, request: Request) -> AuthenticatedCaller | None:
         cookie = request.cookies.get(SESSION, "")
         if not is_session(cookie):
             return None
@@ -85,7 +85,7 @@ class Authenticator:
         person = None if session is None else self._active(session.tenant, session.person)
         if session is None or person is None:
             return None
-        return Caller(person, session.assurance, session.scopes)
+        return AuthenticatedCaller(person, session.assurance, session.scopes)
 
     def _active(self, tenant: str, person_id: str) -> Person | None:
         person = self._deps.people.find(person_id, tenant)

@@ -21,7 +21,7 @@ from signoff.store.vouched_people import vouching
 NEXT_CHARS: Final = 500
 
 
-class Entrance:
+class BrowserSessions:
     """Lets people in, however they were recognised."""
 
     def __init__(self, deps: GatewayDeps, visitors: Visitors) -> None:

@@ -21,7 +21,7 @@ CALLER: Final = "signoff.caller"
 
 
 @dataclass(frozen=True)
-class Caller:
+class AuthenticatedCaller:
     """Somebody who proved who they are, how strongly, and what they may do here."""
 
     person: Person
@@ -41,19 +41,24 @@ def is_session(cookie: str) -> bool:
     return len(cookie) == 64 and cookie.isascii() and cookie.isalnum()
 
 
-def caller_of(request: Request) -> Caller | None:
+def caller_of(request: Request) -> AuthenticatedCaller | None:
     """Returns who sent a request that was let in; None for nobody in particular."""
-    caller: Caller | None = request.scope.get(CALLER)
+    caller: AuthenticatedCaller | None = request.scope.get(CALLER)
     return caller
 
 
-def person_of(caller: Caller | None) -> Person | None:
+def person_of(caller: AuthenticatedCaller | None) -> Person | None:
     """Returns the person behind a caller."""
     return None if caller is None else caller.person
 
 
 def acting(
-    deps: GatewayDeps, caller: Caller | None, named: str | None, *, default: str, tenant: str = DEFAULT_TENANT
+    deps: GatewayDeps,
+    caller: AuthenticatedCaller | None,
+    named: str | None,
+    *,
+    default: str,
+    tenant: str = DEFAULT_TENANT,
 ) -> Person:
     """Returns as whom a request acts: the caller, who cannot name anybody else; in development whoever is named.
 
@@ -70,7 +75,7 @@ def acting(
     return caller.person
 
 
-def own_tenant(caller: Caller | None, tenant: str | None) -> str:
+def own_tenant(caller: AuthenticatedCaller | None, tenant: str | None) -> str:
     """Returns the tenant that a request is about: the caller's own when it names none.
 
     Raises `NotFound` for another's.

@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from signoff.contracts.limits import REQUEST_BODY_BYTES, STRANGER_BODY_BYTES
 from signoff.gateway.auth.authenticator import Authenticator, Credential
-from signoff.gateway.auth.caller import Caller, caller_of
+from signoff.gateway.auth.caller import AuthenticatedCaller, caller_of
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.live import Live
 from signoff.store.tokens import Scope
@@ -37,7 +37,7 @@ class Access:
     optional: bool = False
     """Whether whoever shows nothing at all is answered, too."""
 
-    async def __call__(self, request: Request) -> Caller | None:
+    async def __call__(self, request: Request) -> AuthenticatedCaller | None:
         """Returns who sends `request`, None for nobody in particular. Raises as `admit`."""
         await self.admit(request)
         return caller_of(request)
@@ -68,7 +68,9 @@ class TokenAccess(Access):
     """Access by a personal token, which the description of the API tells."""
 
     # What is sent is read by the authenticator, strictly: `described` is there for the description alone.
-    async def __call__(self, request: Request, described: Annotated[object, Security(_BEARER)] = None) -> Caller | None:
+    async def __call__(
+        self, request: Request, described: Annotated[object, Security(_BEARER)] = None
+    ) -> AuthenticatedCaller | None:
         """As `Access`."""
         await self.admit(request)
         return caller_of(request)
@@ -84,13 +86,13 @@ def access_of_request(request: Request) -> Access:
     return access
 
 
-TokenReader = Annotated[Caller | None, Depends(TokenAccess("token", "read"))]
+TokenReader = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "read"))]
 """A route of the API that only shows something."""
-TokenStarter = Annotated[Caller | None, Depends(TokenAccess("token", "start"))]
+TokenStarter = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "start"))]
 """A route of the API by which turns and sessions begin and stop."""
-TokenDecider = Annotated[Caller | None, Depends(TokenAccess("token", "decide"))]
+TokenDecider = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "decide"))]
 """A route of the API that changes anything else."""
-MaybeTokenReader = Annotated[Caller | None, Depends(TokenAccess("token", "read", optional=True))]
+MaybeTokenReader = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "read", optional=True))]
 """A route of the API for everybody, which tells more to whoever shows a token."""
 PAGE_READ: Final = Depends(Access("cookie", "read"))
 """A page that only shows something, or judges what nobody runs."""

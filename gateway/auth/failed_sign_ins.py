@@ -13,7 +13,7 @@ _FACT_CHARS: Final = 600
 """Enough for a login: an issuer, `#` and a subject of 255."""
 
 
-class Refusals:
+class FailedSignIns:
     """The refusals at one door. Of what was sent nothing is kept: it may be a secret of something else."""
 
     def __init__(self, deps: GatewayDeps, channel: str) -> None:

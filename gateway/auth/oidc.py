@@ -18,7 +18,7 @@ CALLBACK: Final = "/login/oidc/callback"
 
 
 @dataclass(frozen=True)
-class Attempt:
+class SignInAttempt:
     """A sign-in on its way: what the browser must bring back, and what the token must say."""
 
     state: str

@@ -23,7 +23,7 @@ from joserfc.jwk import KeySet
 
 from signoff.contracts.clock import Clock
 from signoff.contracts.errors import Refused, SecretMissing, Unavailable
-from signoff.gateway.auth.oidc import CALLBACK, Attempt
+from signoff.gateway.auth.oidc import CALLBACK, SignInAttempt
 from signoff.keys.secrets import SecretProvider
 from signoff.settings import Settings
 
@@ -70,10 +70,10 @@ class Provider:
         """What people know it by: its host."""
         return urlsplit(self.issuer).hostname or self.issuer
 
-    async def begin(self) -> tuple[str, Attempt]:
+    async def begin(self) -> tuple[str, SignInAttempt]:
         """Where to send the browser, and what to remember of it meanwhile. Raises `Unavailable`."""
         published = await self._known()
-        attempt = Attempt(generate_token(32), generate_token(32), generate_token(48))
+        attempt = SignInAttempt(generate_token(32), generate_token(32), generate_token(48))
         async with await self._client() as client:
             url, _ = client.create_authorization_url(
                 published.endpoints["authorization_endpoint"],
@@ -83,7 +83,7 @@ class Provider:
             )
         return str(url), attempt
 
-    async def finish(self, attempt: Attempt, answer: Mapping[str, str]) -> Mapping[str, Any]:
+    async def finish(self, attempt: SignInAttempt, answer: Mapping[str, str]) -> Mapping[str, Any]:
         """The verified claims of whoever came back with `answer`, the callback's parameters.
 
         Raises `Refused` (`unauthenticated`) for an answer that proves nothing, `Unavailable`.
@@ -115,7 +115,7 @@ class Provider:
             raise _refusal("the provider sent no ID token")
         return await self._believed(written, attempt, str(tokens.get("access_token", "")))
 
-    async def _believed(self, written: str, attempt: Attempt, access_token: str) -> Mapping[str, Any]:
+    async def _believed(self, written: str, attempt: SignInAttempt, access_token: str) -> Mapping[str, Any]:
         try:
             token = await self._opened(written)
             # Issuer and audience are ours to name; the library asks for the times, `nonce` and `azp`, and compares

@@ -65,7 +65,7 @@ def logins_lacking(catalog: Catalog, people: Directory, settings: Settings) -> s
     )
 
 
-class Logins:
+class ProviderPeople:
     """Those for whom logins vouched, as the store has them; looked at once a second at most.
 
     A gateway without keys, which only development allows, signs nothing: there such people are known to it alone.

@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING
 
 from signoff.contracts.errors import NotFound
-from signoff.gateway.auth.browser_session import Entrance
-from signoff.gateway.auth.failed_sign_ins import Refusals
+from signoff.gateway.auth.browser_session import BrowserSessions
+from signoff.gateway.auth.failed_sign_ins import FailedSignIns
 from signoff.gateway.auth.oidc import provider_of
-from signoff.gateway.auth.provider_people import Logins
+from signoff.gateway.auth.provider_people import ProviderPeople
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.pages.visitor import Visitors
 from signoff.store.tokens import Tokens
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 class SignIn:
     """The ways in of one gateway. Raises `ConfigError` for half a provider."""
 
-    def __init__(self, deps: GatewayDeps, visitors: Visitors, logins: Logins) -> None:
+    def __init__(self, deps: GatewayDeps, visitors: Visitors, logins: ProviderPeople) -> None:
         self.tokens = Tokens(deps.store)
-        self.entrance = Entrance(deps, visitors)
-        self.refusals = Refusals(deps, "inbox")
+        self.entrance = BrowserSessions(deps, visitors)
+        self.refusals = FailedSignIns(deps, "inbox")
         self.logins = logins
         self._provider = provider_of(deps.settings, deps.clock, deps.secrets)
 

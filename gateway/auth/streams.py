@@ -13,7 +13,7 @@ from signoff.contracts.errors import SignoffError
 from signoff.contracts.limits import STREAMS_OF_ONE
 from signoff.contracts.person import Person
 from signoff.gateway.auth.authenticator import Authenticator
-from signoff.gateway.auth.caller import Caller, caller_of
+from signoff.gateway.auth.caller import AuthenticatedCaller, caller_of
 from signoff.gateway.auth.dependencies import access_of_request
 from signoff.gateway.errors import BadRequest
 
@@ -62,7 +62,7 @@ class Streams:
                 yield event
 
     @contextlib.asynccontextmanager
-    async def _counted(self, caller: Caller | None) -> AsyncIterator[None]:
+    async def _counted(self, caller: AuthenticatedCaller | None) -> AsyncIterator[None]:
         if caller is None:
             yield
             return
@@ -91,5 +91,5 @@ def streamed(request: Request, events: AsyncGenerator[str, None], allowed: Allow
     return streams.respond(request, events, allowed)
 
 
-def _owner(caller: Caller) -> str:
+def _owner(caller: AuthenticatedCaller) -> str:
     return f"{caller.person.tenant}/{caller.person.id}"

@@ -13,10 +13,10 @@ from signoff.engine.kill_switch import OPERATOR
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.decision_service import can_remember, seat_at
 from signoff.gateway.pages.call_view import CallLine
-from signoff.gateway.pages.delivery_view import ToldLine
+from signoff.gateway.pages.delivery_view import DeliveryLine
 from signoff.gateway.pages.timeline_view import (
     Diff,
-    Timed,
+    TimedStep,
     diff_of,
     groups_words,
     silence_words,
@@ -84,7 +84,7 @@ class CardPage:
     due: Moment | None
     due_in: str
     silence: str
-    timed: tuple[Timed, ...]
+    timed: tuple[TimedStep, ...]
     diff: Diff | None
     votes: tuple[VoteLine, ...]
     counted: str
@@ -102,7 +102,7 @@ class CardPage:
     opened: bool
     ending: Ending | None
     withdraws: bool
-    told: tuple[ToldLine, ...]
+    told: tuple[DeliveryLine, ...]
 
 
 def card_page(
@@ -111,7 +111,7 @@ def card_page(
     line: CallLine | None,
     visitor: Visitor,
     people: Directory,
-    told: tuple[ToldLine, ...] = (),
+    told: tuple[DeliveryLine, ...] = (),
     unopened: int = 0,
 ) -> CardPage:
     """The page of a request. `args` are its loaded arguments, or None when they cannot be had.

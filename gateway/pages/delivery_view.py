@@ -11,7 +11,7 @@ from signoff.texts.catalogue import text
 
 
 @dataclass(frozen=True)
-class ToldLine:
+class DeliveryLine:
     """One card: for whom, on which channel, its state for machines and in words, and why it failed."""
 
     who: str
@@ -23,15 +23,15 @@ class ToldLine:
 
 def told_lines(
     rows: Iterable[DeliveryRow], declared: Mapping[str, DeclaredChannel], people: Directory, language: str
-) -> tuple[ToldLine, ...]:
+) -> tuple[DeliveryLine, ...]:
     """The cards of a request, in the order in which they were planned; those that nobody needed any more left out."""
     return tuple(_line(row, declared, people, language) for row in rows if row.state != "dropped")
 
 
-def _line(row: DeliveryRow, declared: Mapping[str, DeclaredChannel], people: Directory, language: str) -> ToldLine:
+def _line(row: DeliveryRow, declared: Mapping[str, DeclaredChannel], people: Directory, language: str) -> DeliveryLine:
     kind = declared[row.channel].kind if row.channel in declared else ""
     failed = row.state == "failed" or (row.state == "planned" and bool(row.code))
-    return ToldLine(
+    return DeliveryLine(
         who=display_name(people, row.person, row.tenant),
         channel=row.channel if kind in ("", row.channel) else f"{row.channel} ({kind})",
         state=row.state,

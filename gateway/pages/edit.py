@@ -10,8 +10,8 @@ from starlette.responses import RedirectResponse, Response
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.formats.visible_text import number
-from signoff.gateway.argument_form import Field, fields_of
-from signoff.gateway.argument_parser import Typed, read_fields
+from signoff.gateway.argument_form import ArgumentField, fields_of
+from signoff.gateway.argument_parser import ParsedArguments, read_fields
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.decision_service import decide
 from signoff.gateway.edited_card import as_edited
@@ -22,7 +22,7 @@ from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.timeline_view import diff_lines
 from signoff.gateway.pages.visitor import Visitor
-from signoff.gateway.request_loader import Opened, note_of, open_request
+from signoff.gateway.request_loader import OpenedRequest, note_of, open_request
 from signoff.registry.tool import Tool
 from signoff.texts.catalogue import text
 from signoff.texts.formatter import Formatter
@@ -69,7 +69,13 @@ async def send_edit(request: Request, approval: str, site: CurrentSite, visitor:
 
 
 async def _review(
-    site: Site, opened: Opened, visitor: Visitor, typed: Typed, form: Mapping[str, str], *, note: str = ""
+    site: Site,
+    opened: OpenedRequest,
+    visitor: Visitor,
+    typed: ParsedArguments,
+    form: Mapping[str, str],
+    *,
+    note: str = "",
 ) -> Response:
     changed = as_edited(opened.request, typed.written, site.deps.catalog)
     context = {
@@ -85,7 +91,9 @@ async def _review(
     return site.renderer.page("edit_review.html", visitor, status=status, nav="waiting", **context)
 
 
-async def _approve(site: Site, opened: Opened, visitor: Visitor, typed: Typed, form: Mapping[str, str]) -> Response:
+async def _approve(
+    site: Site, opened: OpenedRequest, visitor: Visitor, typed: ParsedArguments, form: Mapping[str, str]
+) -> Response:
     language = visitor.formatter.language
     plain = {name: form.get(name, "") for name in ("revision", "question_hash", "delivery", "reason", "typed")}
     draft = draft_in(plain, opened.request.id, "approved", language)
@@ -102,7 +110,7 @@ async def _approve(site: Site, opened: Opened, visitor: Visitor, typed: Typed, f
     return _over(site, opened, visitor, note=note, status=receipt_status(receipt))
 
 
-def _read(site: Site, opened: Opened, form: Mapping[str, str]) -> Typed:
+def _read(site: Site, opened: OpenedRequest, form: Mapping[str, str]) -> ParsedArguments:
     request, tool = opened.request, _tool(site, opened.request)
     schema = tool.schema if tool is not None else None
     fields = fields_of(opened.args, schema.schema if schema is not None else {}, request.secrets)
@@ -113,13 +121,13 @@ def _tool(site: Site, request: ApprovalRequest) -> Tool | None:
     return site.deps.catalog.defined(request.tool, request.definition)
 
 
-def _why_not(opened: Opened, visitor: Visitor) -> str:
+def _why_not(opened: OpenedRequest, visitor: Visitor) -> str:
     why = why_no_edit(opened.request, opened.args) or ("" if opened.page.decides else "edit.why.you")
     return text(why, visitor.formatter.language) if why else ""
 
 
 def _write(
-    site: Site, opened: Opened, visitor: Visitor, typed: Typed, *, note: str = "", status: int = 200
+    site: Site, opened: OpenedRequest, visitor: Visitor, typed: ParsedArguments, *, note: str = "", status: int = 200
 ) -> Response:
     context = {
         **_context(opened, visitor),
@@ -133,13 +141,13 @@ def _write(
     return site.renderer.page("edit.html", visitor, status=status, nav="waiting", **context)
 
 
-def _over(site: Site, opened: Opened, visitor: Visitor, *, note: str, status: int) -> Response:
+def _over(site: Site, opened: OpenedRequest, visitor: Visitor, *, note: str, status: int) -> Response:
     """Nothing was decided, and nothing can be from here."""
     context = {**_context(opened, visitor), "note": note}
     return site.renderer.page("edit_over.html", visitor, status=status, nav="waiting", **context)
 
 
-def _context(opened: Opened, visitor: Visitor) -> dict[str, Any]:
+def _context(opened: OpenedRequest, visitor: Visitor) -> dict[str, Any]:
     return {
         "request": opened.request,
         "card": opened.page,
@@ -152,7 +160,7 @@ def _purpose(request: ApprovalRequest) -> str:
     return f"edit {request.id}"
 
 
-def _hints(field: Field, formatter: Formatter) -> str:
+def _hints(field: ArgumentField, formatter: Formatter) -> str:
     """What may be written into a field, in a line."""
     language = formatter.language
     told = [field.help.rstrip(".")] if field.help else []
@@ -165,6 +173,6 @@ def _hints(field: Field, formatter: Formatter) -> str:
     return " · ".join(told)
 
 
-def _wrong(typed: Typed, language: str) -> str:
+def _wrong(typed: ParsedArguments, language: str) -> str:
     count = len(typed.problems) + sum(bool(field.problem) for field in typed.fields)
     return text("edit.wrong", language, n=count)

@@ -50,7 +50,7 @@ class WaitingRow:
 
 
 @dataclass(frozen=True)
-class Choice:
+class WaitingFilter:
     """The filters in force; an empty one lets everything through. `several`: more than one is being chosen."""
 
     actor: str = ""
@@ -169,7 +169,7 @@ async def _card_page(
     site: Site,
     visitor: Visitor,
     approval: str,
-    choice: Choice | None = None,
+    choice: WaitingFilter | None = None,
     *,
     note: str = "",
     status: int = 200,
@@ -177,7 +177,7 @@ async def _card_page(
 ) -> Response:
     rows, card = await asyncio.gather(_rows(site, visitor), open_card(site.deps, approval, visitor))
     context = {
-        **_list(site, rows, visitor, choice or Choice(), approval),
+        **_list(site, rows, visitor, choice or WaitingFilter(), approval),
         **_card_context(card, visitor),
         "note": note,
         "refused": refused,
@@ -230,7 +230,7 @@ def _together(site: Site, tool: str) -> bool:
     return all(each.confirm == "" and not at_least(each.min_assurance, "mfa") for each in policies)
 
 
-def _list(site: Site, rows: list[WaitingRow], visitor: Visitor, choice: Choice, selected: str) -> dict[str, Any]:
+def _list(site: Site, rows: list[WaitingRow], visitor: Visitor, choice: WaitingFilter, selected: str) -> dict[str, Any]:
     shown = [row for row in rows if _passes(row.card, choice)]
     return {
         "rows": shown,
@@ -249,12 +249,12 @@ def _list(site: Site, rows: list[WaitingRow], visitor: Visitor, choice: Choice, 
     }
 
 
-def _choice(request: Request) -> Choice:
+def _choice(request: Request) -> WaitingFilter:
     given = request.query_params
-    return Choice(given.get("actor", ""), given.get("tool", ""), given.get("team", ""), "choose" in given)
+    return WaitingFilter(given.get("actor", ""), given.get("tool", ""), given.get("team", ""), "choose" in given)
 
 
-def _passes(card: WaitingCard, choice: Choice) -> bool:
+def _passes(card: WaitingCard, choice: WaitingFilter) -> bool:
     return (
         choice.actor in ("", card.actor)
         and choice.tool in ("", card.tool)

@@ -34,7 +34,7 @@ _BOTH: Final[tuple[Verdict, ...]] = ("approved", "denied")
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedLink:
     """A link that was opened: what it says, as it was written, and its recipient at this browser."""
 
     link: Link
@@ -104,7 +104,7 @@ async def show_link_values(request: Request, written: str, site: CurrentSite) ->
     return site.renderer.page("values.html", browser, nav="link", back=f"/link/{written}", **context)
 
 
-async def _opened(site: Site, request: Request, written: str) -> Opened:
+async def _opened(site: Site, request: Request, written: str) -> OpenedLink:
     key = await site.deps.store.secret_key(LINK_KEY)
     try:
         link = read_link(key, written, site.deps.clock())
@@ -112,7 +112,7 @@ async def _opened(site: Site, request: Request, written: str) -> Opened:
         site.deps.store.count_refusal("late" if error.code == "expired" else "forged")
         raise BadRequest(error.message, status=410 if error.code == "expired" else 404, code=error.code) from None
     person = _recipient(site, link)
-    return Opened(link, written, await site.visitors.visitor_as(request, person, ASSURANCE, signed_in=False))
+    return OpenedLink(link, written, await site.visitors.visitor_as(request, person, ASSURANCE, signed_in=False))
 
 
 def _recipient(site: Site, link: Link) -> Person:
@@ -123,7 +123,7 @@ def _recipient(site: Site, link: Link) -> Person:
     return person
 
 
-async def _card(site: Site, opened: Opened) -> CardPage:
+async def _card(site: Site, opened: OpenedLink) -> CardPage:
     """The card, with the form only where a link may answer: what was sent, and no question of what happened."""
     card = await open_card(site.deps, opened.link.approval, opened.visitor)
     _require_lately(site, card)
@@ -144,7 +144,7 @@ def _require_lately(site: Site, card: CardPage) -> None:
         raise BadRequest(told, status=410, code="expired")
 
 
-async def _page(site: Site, opened: Opened, *, note: str = "", status: int = 200, bad: bool = True) -> Response:
+async def _page(site: Site, opened: OpenedLink, *, note: str = "", status: int = 200, bad: bool = True) -> Response:
     link, visitor = opened.link, opened.visitor
     card = await _card(site, opened)
     context: dict[str, Any] = {

@@ -11,7 +11,7 @@ from signoff.contracts.session_messages import SessionTurnView, SessionView
 from signoff.contracts.turn import TurnView
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.pages.turn_view import Said, Talk, said_in, said_words
+from signoff.gateway.pages.turn_view import Transcript, TranscriptEntry, said_in, said_words
 from signoff.texts.catalogue import text
 
 IN_FULL: Final = 20
@@ -27,9 +27,9 @@ async def turns_in_full(deps: GatewayDeps, view: SessionView) -> dict[str, TurnV
     return {each.turn: each for each in found if each is not None}
 
 
-async def session_talk(deps: GatewayDeps, view: SessionView, turns: dict[str, TurnView], language: str) -> Talk:
+async def session_talk(deps: GatewayDeps, view: SessionView, turns: dict[str, TurnView], language: str) -> Transcript:
     """The conversation of a session. Raises `StoreUnavailable`."""
-    entries: list[Said] = []
+    entries: list[TranscriptEntry] = []
     for turn in view.turns:
         full = turns.get(turn.turn)
         if full is None:
@@ -38,13 +38,15 @@ async def session_talk(deps: GatewayDeps, view: SessionView, turns: dict[str, Tu
             entries += await said_in(deps, full, language, after=turn.earlier, prefix=f"{turn.turn}-")
         if turn.error is not None:
             failed = f"{text('turn.error', language)}: {turn.error.message}"
-            entries.append(Said(f"{turn.turn}-error", "agent", failed, speaker=turn.actor))
+            entries.append(TranscriptEntry(f"{turn.turn}-error", "agent", failed, speaker=turn.actor))
     for queued in view.queued:
         words = await said_words(deps, queued.message, SessionKey(view.tenant, view.session))
-        entries.append(Said(f"{queued.message_id}-m0-0", "person", words, speaker=text("talk.queued", language)))
+        entries.append(
+            TranscriptEntry(f"{queued.message_id}-m0-0", "person", words, speaker=text("talk.queued", language))
+        )
     state = state_of(view)
     version = hashlib.sha256(repr((entries, state)).encode()).hexdigest()[:16]
-    return Talk(tuple(entries), state, state in ("running", "suspended"), "", version)
+    return Transcript(tuple(entries), state, state in ("running", "suspended"), "", version)
 
 
 def state_of(view: SessionView) -> str:
@@ -64,14 +66,16 @@ async def _turn(deps: GatewayDeps, key: TurnKey) -> TurnView | None:
         return None
 
 
-async def _remembered(deps: GatewayDeps, view: SessionView, turn: SessionTurnView) -> list[Said]:
+async def _remembered(deps: GatewayDeps, view: SessionView, turn: SessionTurnView) -> list[TranscriptEntry]:
     asker, place = display_name(deps.people, turn.requester, view.tenant), SessionKey(view.tenant, view.session)
     said = [
-        Said(f"{turn.turn}-m{turn.earlier + number}-0", "person", await said_words(deps, message, place), speaker=asker)
+        TranscriptEntry(
+            f"{turn.turn}-m{turn.earlier + number}-0", "person", await said_words(deps, message, place), speaker=asker
+        )
         for number, message in enumerate(turn.said)
     ]
     answered = [part.content for part in turn.parts if part.type == RESPONSE]
     return said + [
-        Said(f"{turn.turn}-r{number}", "agent", await said_words(deps, content, place), speaker=turn.actor)
+        TranscriptEntry(f"{turn.turn}-r{number}", "agent", await said_words(deps, content, place), speaker=turn.actor)
         for number, content in enumerate(answered)
     ]

@@ -12,7 +12,7 @@ from signoff.contracts.person import Person
 from signoff.gateway.auth.browser_session import local_path
 from signoff.gateway.auth.caller import caller_of
 from signoff.gateway.auth.dependencies import OPEN_PAGE
-from signoff.gateway.auth.oidc import Attempt, assurance_of
+from signoff.gateway.auth.oidc import SignInAttempt, assurance_of
 from signoff.gateway.body_limit import READING
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
@@ -94,7 +94,7 @@ async def come_from_provider(request: Request, site: CurrentSite) -> Response:
     return response
 
 
-async def _admitted(site: Site, attempt: Attempt, then: str, answer: dict[str, str]) -> Response:
+async def _admitted(site: Site, attempt: SignInAttempt, then: str, answer: dict[str, str]) -> Response:
     claims = await site.sign_in.provider.finish(attempt, answer)
     person, vouched = await site.sign_in.logins.admit(claims)
     try:
@@ -105,11 +105,11 @@ async def _admitted(site: Site, attempt: Attempt, then: str, answer: dict[str, s
         site.sign_in.logins.look_again()
 
 
-def _attempt(site: Site, browser: Browser, cookie: str) -> tuple[Attempt, str]:
+def _attempt(site: Site, browser: Browser, cookie: str) -> tuple[SignInAttempt, str]:
     values: list[Any] | None = unseal(browser.key, _WHAT, cookie)
     if values is None or site.deps.clock().timestamp() >= values[4]:
         raise Refused("this sign-in was not begun in this browser, or took longer than ten minutes")
-    return Attempt(values[0], values[1], values[2]), values[3]
+    return SignInAttempt(values[0], values[1], values[2]), values[3]
 
 
 def _person(site: Site, token: Token) -> Person:

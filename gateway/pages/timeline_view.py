@@ -16,7 +16,7 @@ from signoff.texts.formatter import Formatter, Moment
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedStep:
     """One thing that time brings or brought: words, and the moment they end with, if any."""
 
     words: str
@@ -74,12 +74,12 @@ def silence_words(request: ApprovalRequest, people: Directory, formatter: Format
     return text("card.silence.denied", formatter.language)
 
 
-def timed_words(request: ApprovalRequest, people: Directory, formatter: Formatter) -> tuple[Timed, ...]:
+def timed_words(request: ApprovalRequest, people: Directory, formatter: Formatter) -> tuple[TimedStep, ...]:
     """Reminders and escalation, past and to come, of a request that waits."""
     if request.state != "pending":
         return ()
     told = [
-        Timed(
+        TimedStep(
             text("card.reminded" if at < request.reminded else "card.reminder", formatter.language),
             formatter.moment(when),
         )
@@ -87,10 +87,10 @@ def timed_words(request: ApprovalRequest, people: Directory, formatter: Formatte
     ]
     who = _others(request.escalate_to, request, people, formatter)
     if request.escalated:
-        told.append(Timed(text("card.escalated", formatter.language, who=who)))
+        told.append(TimedStep(text("card.escalated", formatter.language, who=who)))
     elif request.escalate_at is not None:
         moment = formatter.moment(request.escalate_at)
-        told.append(Timed(text("card.escalates", formatter.language, who=who), moment))
+        told.append(TimedStep(text("card.escalates", formatter.language, who=who), moment))
     return tuple(told)
 
 

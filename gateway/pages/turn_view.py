@@ -21,7 +21,7 @@ _LIVE: Final = ("running", "suspended")
 
 
 @dataclass(frozen=True)
-class Said:
+class TranscriptEntry:
     """One entry of a conversation: words of somebody, or one call. `key` stays the same while a turn goes on."""
 
     key: str
@@ -32,13 +32,13 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Talk:
+class Transcript:
     """A whole conversation.
 
     `live` while more may come; `error` why it failed; `retry` while the model is asked again.
     """
 
-    entries: tuple[Said, ...]
+    entries: tuple[TranscriptEntry, ...]
     state: str
     live: bool
     error: str
@@ -46,7 +46,7 @@ class Talk:
     retry: ModelRetry | None = None
 
 
-async def talk_of(deps: GatewayDeps, view: TurnView, language: str) -> Talk:
+async def talk_of(deps: GatewayDeps, view: TurnView, language: str) -> Transcript:
     """The conversation of a turn; long words are fetched from the store. Raises `StoreUnavailable`."""
     entries = await said_in(deps, view, language)
     live = view.result is None
@@ -54,15 +54,17 @@ async def talk_of(deps: GatewayDeps, view: TurnView, language: str) -> Talk:
     state = view.state if not live or view.state in _LIVE else "running"
     retry = view.model_retry
     version = hashlib.sha256(repr((entries, state, error, retry)).encode()).hexdigest()[:16]
-    return Talk(tuple(entries), state, live, error, version, retry)
+    return Transcript(tuple(entries), state, live, error, version, retry)
 
 
-async def said_in(deps: GatewayDeps, view: TurnView, language: str, *, after: int = 0, prefix: str = "") -> list[Said]:
+async def said_in(
+    deps: GatewayDeps, view: TurnView, language: str, *, after: int = 0, prefix: str = ""
+) -> list[TranscriptEntry]:
     """What was said in a turn, leaving out the first `after` messages; `prefix` makes keys differ between turns.
 
     Raises `StoreUnavailable`.
     """
-    entries: list[Said] = []
+    entries: list[TranscriptEntry] = []
     lines = call_lines(deps, view, language)
     shown: dict[str, list[CallLine]] = {}
     for call in view.calls:
@@ -101,33 +103,33 @@ def call_lines(deps: GatewayDeps, view: TurnView, language: str) -> dict[str, Ca
 
 async def _entries(
     deps: GatewayDeps, number: int, message: Message, shown: Mapping[str, Sequence[CallLine]], place: SessionKey
-) -> list[Said]:
+) -> list[TranscriptEntry]:
     if message.role == "tool":
         return []
     who = "person" if message.role == "user" else "agent"
-    found: list[Said] = []
+    found: list[TranscriptEntry] = []
     for index, part in enumerate(message.parts):
         key = f"m{number}-{index}"
         if isinstance(part, TextPart):
             words = await _words(deps, part.text, place)
-            found += [Said(key, who, words)] if words.strip() else []
+            found += [TranscriptEntry(key, who, words)] if words.strip() else []
         elif isinstance(part, CallPart) and part.tool != RESPOND:
             # After the call, whatever was tried in its place.
             tried = shown.get(part.call, ())
-            found += [Said(f"{key}-{at}" if at else key, "call", line=line) for at, line in enumerate(tried)]
+            found += [TranscriptEntry(f"{key}-{at}" if at else key, "call", line=line) for at, line in enumerate(tried)]
     return found
 
 
-async def _answer(deps: GatewayDeps, view: TurnView, before: list[Said]) -> list[Said]:
+async def _answer(deps: GatewayDeps, view: TurnView, before: list[TranscriptEntry]) -> list[TranscriptEntry]:
     if view.result is None:
         return []
-    found: list[Said] = []
+    found: list[TranscriptEntry] = []
     spoken = [part for part in view.result.parts if part.type == RESPONSE]
     for index, part in enumerate(spoken):
         words = await _words(deps, part.content, SessionKey(view.tenant, view.session))
         # A model that answered in plain text said these words already.
         if words.strip() and not (before and before[-1].who == "agent" and before[-1].words == words):
-            found.append(Said(f"r{index}", "agent", words))
+            found.append(TranscriptEntry(f"r{index}", "agent", words))
     return found
 
 

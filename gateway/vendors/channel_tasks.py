@@ -23,7 +23,7 @@ from signoff.gateway.approval_links import LINK_KEY, Link, make_link
 from signoff.gateway.audit_writer import record
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.repair_task import AnswerDispatcher, RequestSweep
-from signoff.gateway.vendors.decision_adapter import ChannelDesk
+from signoff.gateway.vendors.decision_adapter import DecisionAdapter
 from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.store.delivery_queue import Deliveries, DeliveryRow
 from signoff.store.questions import Questions
@@ -56,7 +56,7 @@ async def channels_running(
             await asyncio.gather(answers, sweep, return_exceptions=True)
         return
     log = AuditLog(deps.store)
-    hearing = Hearing(deps.store, channels, deps.people, ChannelDesk(deps), log.append, deps.clock)
+    hearing = Hearing(deps.store, channels, deps.people, DecisionAdapter(deps), log.append, deps.clock)
     intake = Intake(deps.store, channels, log.append, deps.clock, hearing.wake)
     courier = _courier(deps, channels, rules)
     tasks = [

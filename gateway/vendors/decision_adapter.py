@@ -11,7 +11,7 @@ from signoff.gateway.decision_service import decide
 from signoff.gateway.deps import GatewayDeps
 
 
-class ChannelDesk:
+class DecisionAdapter:
     """See `signoff.channels.inbound.processor.Desk`."""
 
     def __init__(self, deps: GatewayDeps) -> None:

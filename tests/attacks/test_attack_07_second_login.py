@@ -25,7 +25,7 @@ from temporalio.client import Client
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
-from signoff.gateway.auth.provider_people import Logins, knowing_logins
+from signoff.gateway.auth.provider_people import ProviderPeople, knowing_logins
 from signoff.gateway.decision_service import decide
 from signoff.people.directory import FixedDirectory
 from signoff.people.login import id_of
@@ -178,7 +178,7 @@ async def test_a_login_from_before_the_declaration_approves_nothing(desk: Gatewa
     row = vouch(SIGNER, robert, names=("bo@example.com",), now=datetime.now(UTC), lifetime=timedelta(days=7))
     await desk.deps.store.run(vouching(row))
     deps = knowing_logins(desk.deps)
-    await Logins(deps).look()
+    await ProviderPeople(deps).look()
     approval = await asked(desk)
     await approve_by_token(desk, approval, "bo")
     shown = (await deps.requests.load(approval)).request.question_hash

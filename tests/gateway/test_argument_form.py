@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from signoff.contracts.errors import Refused
 from signoff.formats.json_schema import compile_schema
-from signoff.gateway.argument_form import Field, fields_of, is_plain
-from signoff.gateway.argument_parser import Typed, read_fields
+from signoff.gateway.argument_form import ArgumentField, fields_of, is_plain
+from signoff.gateway.argument_parser import ParsedArguments, read_fields
 from signoff.gateway.secret_masks import masked_args, unmasked_args
 
 SCHEMA: dict[str, Any] = {
@@ -47,12 +47,12 @@ ARGS: dict[str, Any] = {
 }
 
 
-def fields(args: dict[str, Any] = ARGS, schema: dict[str, Any] = SCHEMA) -> dict[str, Field]:
+def fields(args: dict[str, Any] = ARGS, schema: dict[str, Any] = SCHEMA) -> dict[str, ArgumentField]:
     """The fields by their dotted names."""
     return {field.dotted: field for field in fields_of(args, schema, ("pin",))}
 
 
-def sent(args: dict[str, Any] = ARGS, schema: dict[str, Any] = SCHEMA, **changed: str) -> Typed:
+def sent(args: dict[str, Any] = ARGS, schema: dict[str, Any] = SCHEMA, **changed: str) -> ParsedArguments:
     """The form as a browser sends it, some fields changed; `__` in a name stands for `/`."""
     found = fields_of(args, schema, ("pin",))
     form = {field.key: field.shown.replace("\n", "\r\n") for field in found}
@@ -60,7 +60,7 @@ def sent(args: dict[str, Any] = ARGS, schema: dict[str, Any] = SCHEMA, **changed
     return read_fields(found, form, args, compile_schema(schema), ("pin",))
 
 
-def problems(typed: Typed) -> dict[str, str]:
+def problems(typed: ParsedArguments) -> dict[str, str]:
     """What is wrong with which field."""
     return {field.dotted: field.problem for field in typed.fields if field.problem}
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from signoff.contracts.responses import Fault
-from signoff.gateway.error_middleware import Failing
+from signoff.gateway.error_middleware import ErrorMiddleware
 
 
 class Broken(Exception):
@@ -65,7 +65,7 @@ async def test_an_address_begins_no_line_of_the_log(caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.ERROR, logger="signoff"):
         for path in ("/x\n2026-11-22 ERROR forged", "/left"):
             scope = {"type": "http", "method": "GET", "path": path, "headers": [], "query_string": b""}
-            await Failing(breaks, answer)(scope, receive, send)
+            await ErrorMiddleware(breaks, answer)(scope, receive, send)
     assert [record.getMessage().partition(", id")[0] for record in caplog.records] == [
         r"GET '/x\n2026-11-22 ERROR forged' failed"
     ]
@@ -89,6 +89,6 @@ async def test_an_answer_that_breaks_in_the_middle_ends_and_is_logged(caplog: py
         sent.append(message["type"])
 
     with caplog.at_level(logging.ERROR, logger="signoff"):
-        await Failing(begins, answer)({"type": "http", "method": "GET", "path": "/x"}, receive, send)
+        await ErrorMiddleware(begins, answer)({"type": "http", "method": "GET", "path": "/x"}, receive, send)
     assert sent == ["http.response.start"]
     assert [record.getMessage().partition(", id")[0] for record in caplog.records] == ["GET '/x' failed"]

@@ -11,7 +11,7 @@ from gateway_login import STRANGER, bearer, browser, hidden, locked_desk, sign_i
 
 from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
 from signoff.contracts.person import Person
-from signoff.gateway.read_access import Concerned, may_read, may_stop, reads_all
+from signoff.gateway.read_access import Audience, may_read, may_stop, reads_all
 from signoff.gateway.session_names import own_session
 from signoff.people.eligibility import rights
 
@@ -19,7 +19,7 @@ ADMIN = Person(id="ada", name="Ada", roles=("admin",))
 AUDITOR = Person(id="aki", name="Aki", roles=("auditor",))
 EVE = Person(id="eve", name="Eve", roles=("sales",))
 EVERYBODY = (*PEOPLE, ADMIN, AUDITOR, EVE, STRANGER)
-ABOUT = Concerned("main", frozenset(("guest",)), frozenset(("role:finance", "user:cy")))
+ABOUT = Audience("main", frozenset(("guest",)), frozenset(("role:finance", "user:cy")))
 READ = ("guest", "ana", "ada", "aki")
 """Who asked, who is asked, and who reads all."""
 
@@ -75,7 +75,7 @@ def test_the_rule(person: Person, reads: bool, stops: bool) -> None:
 
 def test_what_several_asked_for_is_stopped_by_none_of_them_alone() -> None:
     """It would stop what the others asked for."""
-    both = Concerned("main", frozenset(("guest", "ana")))
+    both = Audience("main", frozenset(("guest", "ana")))
     assert not may_stop(Person(id="guest"), both, development=False)
     assert may_stop(ADMIN, both, development=False)
 
