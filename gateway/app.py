@@ -1,4 +1,4 @@
-"""The gateway: the HTTP API, and the inbox."""
+"""Builds the gateway as one ASGI application: the HTTP API, what vendors bring, and the inbox."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -129,7 +129,7 @@ def build_app(deps: GatewayDeps, intake: Intake | None = None) -> FastAPI:
 
 
 def _application(settings: Settings, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
-    """The routes and what stands around them; all that they need is read from `app.state` as requests come."""
+    """Returns the routes and what stands around them; all that they need is read from `app.state` as requests come."""
     app = FastAPI(
         title="Signoff",
         version=VERSION,
@@ -174,7 +174,7 @@ def _counting(app: FastAPI) -> Callable[[RefusalKind], None]:
 
 
 def _body_bytes(app: FastAPI, routes: RouteTable) -> Callable[[Scope], int | None]:
-    """How many bytes a request may bring; None where no route takes it."""
+    """Says how many bytes a request may bring; None where no route takes it."""
 
     def allowed(scope: Scope) -> int | None:
         access = routes.access(scope)

@@ -1,4 +1,5 @@
-"""Approval links: an address, sent to one person, that opens one revision of one request until it expires.
+"""Makes and reads approval links: an address, sent to one person, that opens one revision of one request until it
+expires.
 
 A link is a bearer's: whoever holds it can open it, so an answer given through it is worth assurance `link` only.
 """
@@ -35,13 +36,13 @@ class Link(Shape):
 
 
 def make_link(key: bytes, link: Link) -> str:
-    """The last part of the address, `/link/<this>`. `key` is the store's `LINK_KEY`."""
+    """Returns the last part of the address, `/link/<this>`. `key` is the store's `LINK_KEY`."""
     expires = int(link.expires.timestamp())
     return seal(key, _WHAT, [link.approval, link.revision, link.person, link.verb, link.channel, expires])
 
 
 def read_link(key: bytes, written: str, now: datetime) -> Link:
-    """The link behind an address. Raises `Refused`: `malformed` if it is none of ours, `expired`."""
+    """Returns the link behind an address. Raises `Refused`: `malformed` if it is none of ours, `expired`."""
     values = unseal(key, _WHAT, written)
     if values is None:
         raise Refused("this is not a link that was made here, or it was cut short on the way", code="malformed")
@@ -57,5 +58,5 @@ def read_link(key: bytes, written: str, now: datetime) -> Link:
 
 
 def delivery_of(written: str) -> str:
-    """The delivery id of answers through a link: however often it is used, the same answer is one."""
+    """Returns the delivery id of answers through a link: however often it is used, the same answer is one."""
     return hashlib.sha256(written.encode()).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""The arguments of a call as fields of a form, made from the tool's JSON Schema: types, choices, what is required.
+"""Makes a form of a call's arguments from the tool's JSON Schema: types, choices, what is required.
 
 Simple values get a field each, also those of nested objects; everything else is one field of JSON. Pure.
 """
@@ -91,7 +91,9 @@ class ArgumentField:
 def fields_of(
     args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str] = ()
 ) -> tuple[ArgumentField, ...]:
-    """A field for every argument that is given or may be given; `secrets` are dotted names whose values stay hidden."""
+    """Returns a field for every argument that is given or may be given; `secrets` are dotted names whose values stay
+    hidden.
+    """
     form = _Form(frozenset(secrets), masked_args(args, secrets))
     args = arguments_without(args, secrets, secret_values(args, secrets))
     root = SchemaNode.of(schema).resolved()
@@ -101,7 +103,7 @@ def fields_of(
 
 
 def whole_field(args: Mapping[str, Any], secrets: Collection[str] = ()) -> ArgumentField:
-    """All arguments as one field of JSON."""
+    """Returns all arguments as one field of JSON."""
     form = _Form(frozenset(secrets), masked_args(args, secrets))
     return form.json((), "", args, needed=True)
 
@@ -112,7 +114,7 @@ class _Form:
     masked: Any
 
     def fields(self, path: Path, above: str, args: Any, schema: SchemaNode) -> Iterator[ArgumentField]:
-        """The fields of one object. `args` are its values, or `ABSENT` for one that is not given."""
+        """Returns the fields of one object. `args` are its values, or `ABSENT` for one that is not given."""
         properties, required = schema.fields, schema.required
         given: Mapping[str, Any] = {} if isinstance(args, AbsentValue) else args
         for name, written in properties.items():
@@ -131,7 +133,7 @@ class _Form:
                 yield self.json((*path, name), label, value, needed=False)
 
     def field(self, path: Path, label: str, value: Any, written: SchemaNode, *, needed: bool) -> ArgumentField:
-        """The field of one value; of JSON where nothing simpler would keep it as it is."""
+        """Returns the field of one value; of JSON where nothing simpler would keep it as it is."""
         schema = written.resolved()
         described = schema.keywords.get("description")
         field = replace(
@@ -151,7 +153,7 @@ class _Form:
         return field
 
     def json(self, path: Path, label: str, value: Any, *, needed: bool) -> ArgumentField:
-        """A field of JSON, in ASCII so that nothing in it is invisible; hidden values within are masked."""
+        """Returns a field of JSON, in ASCII so that nothing in it is invisible; hidden values within are masked."""
         secret = ".".join(path) in self.secrets
         shown = "" if secret or isinstance(value, AbsentValue) else json.dumps(self._masked_at(path), indent=2)
         return ArgumentField(
@@ -179,7 +181,9 @@ class _Form:
 
 
 def is_plain(text: str) -> bool:
-    """Whether a form shows and returns `text` as it is: nothing in it is invisible, or turned into something else."""
+    """Returns whether a form shows and returns `text` as it is: nothing in it is invisible, or turned into something
+    else.
+    """
     return "\r" not in text and all(one_line(line, len(line) + 2).text == line for line in text.split("\n"))
 
 
@@ -188,7 +192,7 @@ def _simple_object(schema: SchemaNode) -> bool:
 
 
 def _choice(field: ArgumentField, schema: Mapping[str, Any]) -> ArgumentField | None:
-    """A field that offers every allowed value; None where they cannot be told in a line each."""
+    """Returns a field that offers every allowed value; None where they cannot be told in a line each."""
     values = schema.get("enum", [schema["const"]] if "const" in schema else [True, False])
     if field.secret or any(isinstance(value, list | dict) for value in values):
         return None

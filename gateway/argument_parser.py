@@ -1,4 +1,4 @@
-"""What somebody typed into the fields of a call's arguments, as arguments again: types kept, problems in place.
+"""Parses the fields of a call's arguments back into arguments: types kept, problems in place.
 
 Pure.
 """
@@ -53,7 +53,7 @@ def set_values(
     schema: CompiledSchema | None,
     secrets: Collection[str] = (),
 ) -> ParsedArguments:
-    """`args` with some values replaced, named by their dotted names, each of the type that the schema says.
+    """Returns `args` with some values replaced, named by their dotted names, each of the type that the schema says.
 
     Raises `NotFound` for a name that is none, `Refused` (`malformed`) for a list that is no JSON.
     """
@@ -76,7 +76,7 @@ def read_fields(
     schema: CompiledSchema | None,
     secrets: Collection[str] = (),
 ) -> ParsedArguments:
-    """`args` as `form` changes them, checked against `schema` if there is one.
+    """Returns `args` as `form` changes them, checked against `schema` if there is one.
 
     A field that is not in the form, or holds what it held at first, leaves its value exactly as it was.
     """
@@ -113,7 +113,9 @@ def read_fields(
 
 
 def _shape_of(value: Any) -> dict[str, Any]:
-    """A schema by which every value stays of its type, where the tool's own is not known; the gates check by that."""
+    """Returns a schema by which every value stays of its type, where the tool's own is not known; the gates check by
+    that.
+    """
     match value:
         case dict():
             return {"type": "object", "properties": {name: _shape_of(each) for name, each in value.items()}}
@@ -128,7 +130,7 @@ def _shape_of(value: Any) -> dict[str, Any]:
 
 
 def _as_in_form(field: ArgumentField, value: str) -> str:
-    """`value` as the form would have it: choices by their words, lists as JSON or one value."""
+    """Returns `value` as the form would have it: choices by their words, lists as JSON or one value."""
     if field.kind == "choice":
         return next((each.value for each in field.choices if value in (each.label, each.value)), value)
     if field.kind == "lines" and value.lstrip().startswith("["):
@@ -141,20 +143,22 @@ def _as_in_form(field: ArgumentField, value: str) -> str:
 
 
 def problem_words(typed: ParsedArguments) -> str:
-    """All that is wrong with what was typed, in one sentence; "" for nothing."""
+    """Returns all that is wrong with what was typed, in one sentence; "" for nothing."""
     told = [f"{_what(field)}{field.problem}" for field in typed.fields if field.problem]
     return "; ".join((*told, *typed.problems))
 
 
 def _what(field: ArgumentField) -> str:
-    """What a problem is of; of all arguments at once it mostly says that itself."""
+    """Says what a problem is of; of all arguments at once it mostly says that itself."""
     if field.path:
         return f"`{field.dotted}` "
     return "" if field.problem.startswith("`") else "this "
 
 
 def _first(field: ArgumentField) -> Any:
-    """What stood in a field at first, as a value; of JSON with its masks, which is all that its reader has of it."""
+    """Returns what stood in a field at first, as a value; of JSON with its masks, which is all that its reader has of
+    it.
+    """
     return json.loads(field.shown) if field.kind == "json" and field.shown else field.original
 
 
@@ -172,7 +176,7 @@ def _checked(fields: tuple[ArgumentField, ...], args: dict[str, Any], problems: 
 
 
 def _nearest(fields: Sequence[ArgumentField], path: str) -> ArgumentField | None:
-    """The field that holds the place of a problem; else the first one within it."""
+    """Returns the field that holds the place of a problem; else the first one within it."""
     around = [field for field in fields if _within(path, field.dotted)]
     if around:
         return max(around, key=lambda field: len(field.path))
@@ -211,7 +215,7 @@ def _value(field: ArgumentField, sent: str) -> Any:
 
 
 def _emptied(field: ArgumentField, rest: Any) -> Any:
-    """What an emptied field stands for: nothing given where it may be left out, null where that is allowed."""
+    """Returns what an emptied field stands for: nothing given where it may be left out, null where that is allowed."""
     if not field.needed:
         return ABSENT
     return None if field.nullable else rest
@@ -248,7 +252,7 @@ def _refused(name: str) -> float:
 
 
 def _put(args: Any, path: Path, value: Any) -> Any:
-    """`args` with `value` at `path`; objects on the way there are made only to hold something."""
+    """Returns `args` with `value` at `path`; objects on the way there are made only to hold something."""
     if not path:
         return {} if isinstance(value, AbsentValue) else value
     name, rest = path[0], path[1:]

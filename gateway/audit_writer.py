@@ -1,4 +1,4 @@
-"""What the gateway itself writes down: what it turned away, whom it let look, and what operators did."""
+"""Writes the gateway's own entries of the record: refused attempts, pages that were opened, what operators did."""
 
 import logging
 
@@ -11,7 +11,7 @@ _log = logging.getLogger(__name__)
 
 
 async def record(store: Store, *seen: AuditEntry) -> None:
-    """Write entries; where that cannot be, the log says so. For what changes nothing, or has happened already."""
+    """Writes entries; where that cannot be, the log says so. For what changes nothing, or has happened already."""
     try:
         await AuditLog(store).append(seen)
     except StoreUnavailable as error:

@@ -1,4 +1,4 @@
-"""What a request's body may cost before anything reads it: bytes, seconds, and how much of all at once."""
+"""Bounds what a request's body may cost before anything reads it: bytes, seconds, and how much of all at once."""
 
 import asyncio
 import json
@@ -35,31 +35,31 @@ class BodyRefused(Exception):
 
 
 class BodyQuota:
-    """How many bodies are on their way and how many bytes of them are held, in all and by address."""
+    """Counts the bodies on their way and the bytes of them that are held, in all and by address."""
 
     def __init__(self) -> None:
         self._reading: Counter[str] = Counter()
         self._held: Counter[str] = Counter()
 
     def begin(self, sender: str) -> None:
-        """A body begins. Raises `BodyRefused` where too many are on their way."""
+        """Counts a body that begins. Raises `BodyRefused` where too many are on their way."""
         if _full(self._reading, sender, 1, BODIES_AT_ONCE):
             raise BodyRefused(503, "busy", "too many requests are being received; try again")
         self._reading[sender] += 1
 
     def end(self, sender: str) -> None:
-        """A body is whole, or broke off."""
+        """Counts a body that is whole, or broke off."""
         self._reading[sender] -= 1
         _dropped(self._reading, sender)
 
     def hold(self, sender: str, size: int) -> None:
-        """So many bytes more are held. Raises `BodyRefused` where too many are."""
+        """Counts so many bytes more. Raises `BodyRefused` where too many are held."""
         if _full(self._held, sender, size, BODY_BYTES_AT_ONCE):
             raise BodyRefused(503, "busy", "too many bytes are being received; try again")
         self._held[sender] += size
 
     def release(self, sender: str, size: int) -> None:
-        """The request of these bytes is answered."""
+        """Counts the bytes of a request that is answered no more."""
         self._held[sender] -= size
         _dropped(self._held, sender)
 
@@ -81,7 +81,7 @@ class BodyLimit:
         self._quota = BodyQuota()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handles one request."""
         if scope["type"] != "http" or scope["method"] in READING:
             await self._app(scope, receive, send)
             return
@@ -98,7 +98,7 @@ class BodyLimit:
             held.release()
 
     async def _read(self, scope: Scope, receive: Receive, held: "_Held") -> bytes | None:
-        """The body; None where the client broke off. Raises `BodyRefused`."""
+        """Returns the body; None where the client broke off. Raises `BodyRefused`."""
         room = self._allowed(scope)
         if room is None:
             raise BodyRefused(404, "unknown", "there is nothing at this address")
@@ -121,12 +121,12 @@ class _Held:
         self._size = 0
 
     def add(self, size: int) -> None:
-        """Hold more. Raises `BodyRefused`."""
+        """Holds more. Raises `BodyRefused`."""
         self._quota.hold(self.sender, size)
         self._size += size
 
     def release(self) -> None:
-        """Hold nothing any more."""
+        """Holds nothing any more."""
         self._quota.release(self.sender, self._size)
         self._size = 0
 
@@ -146,12 +146,12 @@ class _Replay:
 
 
 def too_large(room: int) -> BodyRefused:
-    """The refusal of a body of more than `room` bytes."""
+    """Returns the refusal of a body of more than `room` bytes."""
     return BodyRefused(413, "too_large", f"a request is at most {room} bytes")
 
 
 async def refuse(send: Send, status: int, code: str, message: str) -> None:
-    """Answer with one sentence and close the connection: the rest of the body is not waited for."""
+    """Answers with one sentence and closes the connection: the rest of the body is not waited for."""
     body = json.dumps({"code": code, "message": message}).encode()
     headers = [
         (b"content-type", b"application/json"),

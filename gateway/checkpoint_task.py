@@ -1,4 +1,4 @@
-"""The gateway's checkpoints: it states and signs how far the record has come, now and then and at its end."""
+"""Signs the gateway's checkpoints: how far the record has come, now and then and at its end."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 async def checkpoints_kept(
     store: Store, signer: Signer | None, *, every: float = CHECKPOINT_SECONDS
 ) -> AsyncIterator[None]:
-    """A checkpoint each `every` seconds in which something was recorded, and one at the end of the block.
+    """Signs a checkpoint each `every` seconds in which something was recorded, and one at the end of the block.
 
     None is written without a signer. A store that is away is tried again, and never ends the block.
     """

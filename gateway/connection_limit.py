@@ -1,4 +1,6 @@
-"""One connection to the gateway: how long its headers may take, and that nothing comes in pieces without a length."""
+"""Bounds one connection to the gateway: how long its headers may take, and that nothing comes in pieces without a
+length.
+"""
 
 import asyncio
 from collections import Counter
@@ -88,7 +90,7 @@ _OPEN: Final[Counter[str]] = Counter()
 
 
 def _address(transport: asyncio.Transport) -> str:
-    """Where a connection comes from; "" of this machine itself, where a proxy speaks for everybody."""
+    """Says where a connection comes from; "" of this machine itself, where a proxy speaks for everybody."""
     peer = transport.get_extra_info("peername")
     try:
         host = ip_address(peer[0])
@@ -98,5 +100,5 @@ def _address(transport: asyncio.Transport) -> str:
 
 
 def is_chunked(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Whether a request says no length of its body beforehand."""
+    """Returns whether a request says no length of its body beforehand."""
     return any(name == b"transfer-encoding" for name, _ in headers)

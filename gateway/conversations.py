@@ -1,4 +1,4 @@
-"""Turns and sessions for those alone who may read them; for everybody else they are not there."""
+"""Reads turns and sessions for those alone who may read them; for everybody else they are not there."""
 
 from collections.abc import Callable
 from typing import Final
@@ -32,7 +32,7 @@ _AMBIGUOUS: Final = 10
 
 
 class Conversations:
-    """What a person may read. None is nobody in particular, whom only the development profile lets in.
+    """Reads what a person may read. None is nobody in particular, whom only the development profile lets in.
 
     All that reads one turn or session raises `NotFound`, the same for what is not there and for what one may not
     read, and `ServerUnavailable`.
@@ -42,21 +42,21 @@ class Conversations:
         self._deps = deps
 
     async def turn(self, key: TurnKey, person: Person | None) -> TurnView:
-        """A turn as it stands. Whoever may read the session that it belongs to may read it."""
+        """Returns a turn as it stands. Whoever may read the session that it belongs to may read it."""
         begun, _ = await self._admitted(key, person)
         said = await self._deps.said(key)
         await self._owe_again(key, said)
         return await self._deps.proved(said, begun)
 
     async def session(self, key: SessionKey, person: Person | None) -> SessionView:
-        """A session as it stands, for whose it is; whom one of its turns asks reads that turn."""
+        """Returns a session as it stands, for whose it is; whom one of its turns asks reads that turn."""
         # Before the session is asked, which may be away: that it is there is nothing to tell to others.
         if not self._may_read(person, self.of_session(key, person)):
             raise _unknown(key)
         return await self._deps.desk.session(key)
 
     async def named_session(self, named: SessionKey, person: Person | None) -> SessionView:
-        """The session of this id, else the one that the person calls so."""
+        """Returns the session of this id, else the one that the person calls so."""
         try:
             return await self.session(named, person)
         except NotFound:
@@ -76,22 +76,23 @@ class Conversations:
         return [self._named(row) for row in found]
 
     def _named(self, row: SessionRow) -> SessionRow:
-        """A row without a requester whom its id does not name: a memo is anybody's word."""
+        """Returns a row without a requester whom its id does not name: a memo is anybody's word."""
         own = self._deps.development or is_own(SessionKey(row.tenant, row.session), row.requester)
         return row if own else row.model_copy(update={"requester": ""})
 
     def of_session(self, key: SessionKey, person: Person | None) -> Audience:
-        """Whom a session concerns of all that `person` may be."""
+        """Says whom a session concerns of all that `person` may be."""
         # Whose it is stands in its id. What the workflow says of it is anybody's word who may start one in its place.
         own = person is not None and is_own(key, person.id)
         return Audience(key.tenant, frozenset((person.id,)) if person is not None and own else frozenset())
 
     def may_read_session(self, key: SessionKey, person: Person | None) -> bool:
-        """Whether a person may read a session, if it is there."""
+        """Returns whether a person may read a session, if it is there."""
         return self._may_read(person, self.of_session(key, person))
 
     async def _admitted(self, key: TurnKey, person: Person | None) -> tuple[SignedStart, Audience]:
-        """Who asked for a turn that `person` may read, and whom it concerns; by the store and its first event alone.
+        """Says who asked for a turn that `person` may read, and whom it concerns; by the store and its first event
+        alone.
 
         What the turn says of itself is anybody's word who may start a workflow in its place; and a stranger must not
         learn by a worker that is away that it is there. Raises `NotFound`, `ServerUnavailable`.
@@ -104,7 +105,9 @@ class Conversations:
         return begun, about
 
     async def approval_id(self, name: str, person: Person | None, tenant: str) -> str:
-        """The approval id behind an id, which is not looked up, or a short code among those the person may read."""
+        """Returns the approval id behind an id, which is not looked up, or a short code among those the person may
+        read.
+        """
         if parse_approval_id(name) is not None:
             return name
         code = read_code(name)
@@ -121,13 +124,13 @@ class Conversations:
             raise NotFound(f"there is no request {shown(name)}{near}") from None
 
     async def _near(self, name: str, person: Person | None, tenant: str) -> str:
-        """The nearest codes of what waits and the person may read; "" where none is near."""
+        """Returns the nearest codes of what waits and the person may read; "" where none is near."""
         readers, readable = self.readers(person), self.readable(person)
         cards = await self._deps.requests.waiting(tenant, readers=readers, wanted=readable)
         return did_you_mean(name, [each for card in cards for each in (show_code(card.code), card.id)])
 
     async def turn_key(self, name: str, person: Person | None, tenant: str) -> TurnKey:
-        """The turn that a name means: `<tenant>.<session>.<turn>`, the turn's own id, or the beginning of that.
+        """Returns the turn that a name means: `<tenant>.<session>.<turn>`, the turn's own id, or the beginning of that.
 
         Raises `NotFound` that offers the nearest ids, `BadRequest` for a beginning that fits several.
         """
@@ -160,11 +163,11 @@ class Conversations:
         return True
 
     async def request(self, approval: str, person: Person | None) -> ApprovalRequest:
-        """One request, waiting or settled."""
+        """Returns one request, waiting or settled."""
         return (await self.loaded(approval, person)).request
 
     async def loaded(self, approval: str, person: Person | None) -> LoadedRequest:
-        """One request with its arguments, from the store alone: no worker has to be there."""
+        """Returns one request with its arguments, from the store alone: no worker has to be there."""
         key = parse_approval_id(approval)
         unknown = NotFound(f"there is no request `{approval}`")
         if key is None:
@@ -182,14 +185,14 @@ class Conversations:
         return found
 
     async def _owe_again(self, key: TurnKey, view: TurnView) -> None:
-        """Have answers handed over once more that a turn does not have, as one does that was reset to before them."""
+        """Has answers handed over once more that a turn does not have, as one does that was reset to before them."""
         requests = ((ApprovalKey(key, call.call).id, call.approval) for call in view.calls)
         waiting = [(name, each.revision) for name, each in requests if each is not None and each.state == "pending"]
         if waiting:
             await Questions(self._deps.store).owe_again(waiting, OWED_SECONDS)
 
     def readable(self, person: Person | None) -> Callable[[TurnRow | SessionRow | WaitingCard], bool]:
-        """Which rows of a list a person may read."""
+        """Returns which rows of a list a person may read."""
         rights = () if person is None else self._deps.rights(person)
 
         def may(row: TurnRow | SessionRow | WaitingCard) -> bool:
@@ -200,13 +203,13 @@ class Conversations:
         return may
 
     def readers(self, person: Person | None) -> tuple[str, ...] | None:
-        """The entries by which anything may concern a person at all; None for who reads everything."""
+        """Returns the entries by which anything may concern a person at all; None for who reads everything."""
         development = self._deps.settings.profile == "development"
         everything = person is None or reads_all(person, development=development)
         return None if person is None or everything else self._deps.rights(person)
 
     def following(self, key: TurnKey | SessionKey) -> Allowed:
-        """Whether somebody who follows a turn or a session may go on."""
+        """Returns whether somebody who follows a turn or a session may go on."""
 
         async def still(person: Person) -> bool:
             await (self.turn(key, person) if isinstance(key, TurnKey) else self.session(key, person))
@@ -215,7 +218,7 @@ class Conversations:
         return still
 
     async def stop_turn(self, key: TurnKey, person: Person | None) -> str:
-        """Ask a turn to stop, which needs no worker; `cancelling`, or the state in which it is over already.
+        """Asks a turn to stop, which needs no worker; returns `cancelling`, or the state in which it is over already.
 
         Raises `Refused` (`not_allowed`) for who may only read it.
         """
@@ -229,7 +232,7 @@ class Conversations:
         return "cancelling"
 
     async def stop_session(self, key: SessionKey, person: Person | None) -> None:
-        """Ask every turn of a session that goes on to stop. Raises as `stop_turn`."""
+        """Asks every turn of a session that goes on to stop. Raises as `stop_turn`."""
         view = await self.session(key, person)
         going_on = (TurnKey(*key, turn.turn) for turn in view.turns if turn.state in OPEN)
         await self._stop(person, self.of_session(key, person), *going_on)
@@ -245,7 +248,7 @@ class Conversations:
             raise Refused(f"only who asked for this, or the role `{OPERATOR}`, can stop it", code="not_allowed")
 
     def may_stop(self, person: Person | None, about: Audience) -> bool:
-        """Whether who may read this may stop it."""
+        """Returns whether who may read this may stop it."""
         development = self._deps.settings.profile == "development"
         return development if person is None else may_stop(person, about, development=development)
 
@@ -258,5 +261,5 @@ class Conversations:
 
 
 def _unknown(key: TurnKey | SessionKey) -> NotFound:
-    """What the client says of a turn or a session that is not there."""
+    """Returns what the client says of a turn or a session that is not there."""
     return NotFound(f"there is no {key.workflow_id.partition('/')[0]} `{key.workflow_id}`")

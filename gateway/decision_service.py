@@ -1,4 +1,4 @@
-"""Requests found, answered and withdrawn. Every attempt ends in a receipt."""
+"""Decides and withdraws requests for people whom the gateway knows. Every attempt ends in a receipt."""
 
 import dataclasses
 import json
@@ -91,7 +91,7 @@ async def _decide(deps: GatewayDeps, draft: DecisionDraft, author: DecisionAutho
 async def _unready(
     deps: GatewayDeps, loaded: LoadedRequest, draft: DecisionDraft, author: DecisionAuthor
 ) -> Receipt | None:
-    """Why a yes does not count yet: how its author signed in, what they did not type, what they did not read."""
+    """Says why a yes does not count yet: how its author signed in, what they did not type, what they did not read."""
     request = loaded.request
     if not at_least(author.assurance, request.min_assurance):
         # Before anything is asked to be typed, which would help nobody.
@@ -105,7 +105,7 @@ async def _unready(
 
 
 async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: str) -> Receipt:
-    """Withdraw a request: who asked, who may decide, and operators can. Raises `StoreUnavailable`.
+    """Withdraws a request: who asked, who may decide, and operators can. Raises `StoreUnavailable`.
 
     Whoever may not read the request is answered as if there were none.
     """
@@ -143,7 +143,7 @@ async def _readable(deps: GatewayDeps, approval_id: str, person: Person) -> bool
 
 
 def seat_at(request: ApprovalRequest, person: Person, people: Directory, now: datetime) -> Seat:
-    """Whose answer the person may give to a request, or why none.
+    """Says whose answer the person may give to a request, or why none.
 
     A hint for pages; the workflow asks the directory again at the moment of the decision.
     """
@@ -152,7 +152,7 @@ def seat_at(request: ApprovalRequest, person: Person, people: Directory, now: da
 
 
 def can_remember(request: ApprovalRequest, person: Person, people: Directory, now: datetime) -> bool:
-    """Whether an answer of the person may be remembered for calls to come: only of whom the policy asks first.
+    """Returns whether an answer of the person may be remembered for calls to come: only of whom the policy asks first.
 
     Whom a question was passed on to, as nobody answered, is not asked about the next ones.
     """
@@ -163,12 +163,12 @@ def can_remember(request: ApprovalRequest, person: Person, people: Directory, no
 
 
 def refused(code: ReceiptCode, approval_id: str, message: str) -> Receipt:
-    """A receipt of the gateway's own."""
+    """Returns a receipt of the gateway's own."""
     return Receipt(status="refused", code=code, approval_id=approval_id, message=message)
 
 
 def read_draft(given: Any, approval_id: str = "") -> DecisionDraft | Receipt:
-    """An answer as an edge brings it, or the receipt `malformed`: anything unclear is never an approval.
+    """Returns an answer as an edge brings it, or the receipt `malformed`: anything unclear is never an approval.
 
     `given` is a JSON object, or what a page or channel made of a form. `approval_id` is what the address names.
     """
@@ -183,7 +183,7 @@ def read_draft(given: Any, approval_id: str = "") -> DecisionDraft | Receipt:
 
 
 def read_batched(item: Any, approval_id: str) -> DecisionDraft | Receipt:
-    """One answer of several, or the receipt `malformed` for it alone. Each has to name what was shown."""
+    """Returns one answer of several, or the receipt `malformed` for it alone. Each has to name what was shown."""
     draft = read_draft(item)
     if isinstance(draft, Receipt):
         return draft.model_copy(update={"approval_id": approval_id})
@@ -193,7 +193,7 @@ def read_batched(item: Any, approval_id: str) -> DecisionDraft | Receipt:
 
 
 def parse_draft(raw: bytes, approval_id: str) -> DecisionDraft | Receipt:
-    """The body of a decision, or the receipt `malformed`."""
+    """Returns the body of a decision, or the receipt `malformed`."""
     if len(raw) > DECISION_BYTES:
         return refused("malformed", approval_id, f"a decision is at most {DECISION_BYTES} bytes")
     try:
@@ -210,7 +210,7 @@ class DuplicateField(Refused):
 
 
 def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of a body, for `json.loads`. Raises `DuplicateField`: others may have read the other one."""
+    """Returns the object of a body, for `json.loads`. Raises `DuplicateField`: others may have read the other one."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise DuplicateField("a field stands twice in one object of the body; send each once", code="malformed")
@@ -218,7 +218,9 @@ def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def with_key(draft: DecisionDraft, header: str | None) -> DecisionDraft | Receipt:
-    """`draft` under the delivery id of an `Idempotency-Key` header; as it is without one, a receipt for no key."""
+    """Returns `draft` under the delivery id of an `Idempotency-Key` header; as it is without one, a receipt for no
+    key.
+    """
     if header is None:
         return draft
     if not 0 < len(header) <= DELIVERY_CHARS or not header.isascii() or not header.isprintable():
@@ -231,7 +233,7 @@ def with_key(draft: DecisionDraft, header: str | None) -> DecisionDraft | Receip
 
 
 def _unmasked(loaded: LoadedRequest, draft: DecisionDraft) -> DecisionDraft | Receipt:
-    """`draft` with what was hidden from who changed the arguments, or why that cannot be known."""
+    """Returns `draft` with what was hidden from who changed the arguments, or why that cannot be known."""
     request = loaded.request
     if draft.edited_args is None or request.state != "pending" or not request.secrets:
         return draft
@@ -242,7 +244,7 @@ def _unmasked(loaded: LoadedRequest, draft: DecisionDraft) -> DecisionDraft | Re
 
 
 def _as_shown(deps: GatewayDeps, request: ApprovalRequest, draft: DecisionDraft) -> ApprovalRequest:
-    """The request that is approved: with the changed card where arguments are changed, masks included."""
+    """Returns the request that is approved: with the changed card where arguments are changed, masks included."""
     if draft.edited_args is None or request.edit == "off":
         return request
     return as_edited(request, draft.edited_args, deps.catalog)
@@ -260,7 +262,9 @@ def _turned_away(request: ApprovalRequest, person: Person, code: ReceiptCode) ->
 def _decision(
     deps: GatewayDeps, request: ApprovalRequest, draft: DecisionDraft, author: DecisionAuthor
 ) -> Decision | Receipt:
-    """The answer as it would be signed, or why it names nothing that could be: what was not shown is never signed."""
+    """Returns the answer as it would be signed, or why it names nothing that could be: what was not shown is never
+    signed.
+    """
     if not draft.question_hash and not deps.development:
         return refusal(request, "malformed", "`question_hash`: send back the one of the request that was shown")
     revision = 1 if draft.revision is None else draft.revision

@@ -1,4 +1,4 @@
-"""Answers taken into the store, in their order, and handed to the turns they are for.
+"""Takes answers into the store, in their order, and hands them to the turns they are for.
 
 Who was first is decided here, by the rows of one approval under their lock: not by clocks, and not by a workflow.
 """
@@ -79,7 +79,7 @@ class DecisionService:
     async def decide(
         self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any] | None = None
     ) -> Receipt:
-        """Take an answer to `request`, or the wish to withdraw it, and hand it to its turn.
+        """Takes an answer to `request`, or the wish to withdraw it, and hands it to its turn.
 
         `args` are the request's arguments; without them nothing is remembered. What the turn cannot be given now it is
         given later. Raises `StoreUnavailable`: then nothing was taken.
@@ -87,11 +87,11 @@ class DecisionService:
         return await self._hand_over(await self._take(request, decision, args))
 
     async def hand_over(self, owed: OwedAnswer) -> bool:
-        """Hand a stored answer to its turn once more; whether the turn has it now. Raises `StoreUnavailable`."""
+        """Hands a stored answer to its turn once more; returns whether the turn has it. Raises `StoreUnavailable`."""
         return await self._given(owed.vote.decision) is not None
 
     async def _take(self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any] | None) -> _Taken:
-        """Insert an answer, signed, where its question is the latest, waits, and the answers before leave it room."""
+        """Inserts an answer, signed, where its question is the latest, waits, and the answers before leave it room."""
         received = decision.received_at or self._clock()
         # Nothing lies in the store without the time at which it came: a turn looks there only for what has one.
         first = decision.model_copy(update={"received_at": received})
@@ -134,11 +134,13 @@ class DecisionService:
         return await self._rows.locked(request.id, work)
 
     def _write(self, connection: Connection, decision: Decision, told: Receipt, author: Authority) -> None:
-        """Record an answer with its row: the turn, which tells the same under the same key, may keep it back."""
+        """Records an answer with its row: the turn, which tells the same under the same key, may keep it back."""
         writing([audit_events.attempt(decision, told, self._clock(), author)])(connection)
 
     async def _hand_over(self, taken: _Taken) -> Receipt:
-        """The receipt of an answer once its turn was given it, by what the store has then: never by the turn's word."""
+        """Returns the receipt of an answer once its turn was given it, by what the store has then: never by the turn's
+        word.
+        """
         decision = taken.decision
         if decision is None:
             return taken.receipt
@@ -151,7 +153,7 @@ class DecisionService:
         return taken.receipt
 
     async def _given(self, decision: Decision) -> Receipt | None:
-        """What the turn says of an answer that is in the store; None where it does not have it.
+        """Returns what the turn says of an answer that is in the store; None where it does not have it.
 
         A yes that it refuses counts for nothing from now on, whatever its reason: else it might run a call later of
         which people were told that it was refused. One whose call has begun it has taken.
@@ -173,7 +175,9 @@ class DecisionService:
         return told
 
     async def _receipt(self, decision: Decision, told: Receipt) -> Receipt:
-        """What became of a change of arguments, or of a yes that its turn refused. Of `told` only why counts."""
+        """Returns what became of a change of arguments, or of a yes that its turn refused. Of `told` only why
+        counts.
+        """
         rows = await self._rows.read(decision.approval_id)
         if rows is None:
             return _refused("unknown", decision.approval_id, "there is no such request")
@@ -195,7 +199,7 @@ class DecisionService:
         return authority(ask(decision, request), evidence, self._people, development=self._development)
 
     def _signed(self, decision: Decision) -> Decision | Receipt:
-        """`decision` with the gateway's signature, or why there is none."""
+        """Returns `decision` with the gateway's signature, or why there is none."""
         if self._signer is None:
             told = "this gateway has no keys"
             return decision if self._development else _refused("unavailable", decision.approval_id, told)
@@ -207,7 +211,7 @@ class DecisionService:
 
 
 def _voids(told: Receipt, decision: Decision) -> bool:
-    """Whether a turn's receipt takes a yes away. It never takes a no, nor the word that something happened.
+    """Returns whether a turn's receipt takes a yes away. It never takes a no, nor the word that something happened.
 
     Nor one that may be what approved its call: a turn that is over answers so to whatever is brought a second time.
     """
@@ -215,19 +219,23 @@ def _voids(told: Receipt, decision: Decision) -> bool:
 
 
 def _takes_back(decision: Decision) -> bool:
-    """Whether a decision would keep its call from running as it was asked, which nothing does once it has begun."""
+    """Returns whether a decision would keep its call from running as it was asked, which nothing does once it has
+    begun.
+    """
     return decision.verdict in ("denied", "withdrawn") or decision.edited_args is not None
 
 
 def _after_change(rows: ApprovalRows, request: ApprovalRequest, decision: Decision) -> Receipt:
-    """The receipt of a change of arguments that is asked now as `request`."""
+    """Returns the receipt of a change of arguments that is asked now as `request`."""
     if decision.subject in rows.latest.proposers:
         return receipt_after(request_of(rows.latest), request).model_copy(update={"message": _OTHERS_ASKED})
     return receipt_after(request_of(rows.latest), request)
 
 
 def _not_taken(request: ApprovalRequest, decision: Decision, told: Receipt) -> Receipt:
-    """The receipt of a yes that its turn refused. Its words are the gates' where it changed arguments; else ours."""
+    """Returns the receipt of a yes that its turn refused. Its words are the gates' where it changed arguments; else
+    ours.
+    """
     code: ReceiptCode = told.code if told.code in _REASONS else "unavailable"
     words = f"the change was not taken: {told.message}" if decision.edited_args is not None else _REASONS.get(code, "")
     return refusal(request, code, words or _REASONS["unavailable"])
@@ -257,7 +265,7 @@ def _objection(request: ApprovalRequest, decision: Decision, author: Authority, 
 
 
 def _too_many(rows: ApprovalRows, decision: Decision, author: Authority) -> Receipt | None:
-    """Why no more is stored of a person, or of all, at one approval; None for a no, which is always heard.
+    """Says why no more is stored of a person, or of all, at one approval; None for a no, which is always heard.
 
     Changes that the gates refuse are no revisions, and yet each stays in the store and in the turn's history.
     """
@@ -271,7 +279,8 @@ def _too_many(rows: ApprovalRows, decision: Decision, author: Authority) -> Rece
 
 
 def _told_apart(rows: ApprovalRows, decision: Decision) -> Decision:
-    """`decision`, under a delivery id of its own where another answer, or a void one, came by its form, link or key.
+    """Returns `decision`, under a delivery id of its own where another answer, or a void one, came by its form, link
+    or key.
 
     Whoever goes back to a page and says no has changed their mind; taken for the yes again, the no would be lost. And
     an answer that its turn did not take can be given again, though a link has one key for ever.
@@ -289,7 +298,7 @@ def _said(decision: Decision) -> list[Any]:
 
 
 def _repeated(rows: ApprovalRows, decision: Decision) -> Receipt | None:
-    """The receipt of the same delivery, if it was taken before."""
+    """Returns the receipt of the same delivery, if it was taken before."""
     for answer in rows.answers:
         if answer.vote.decision.delivery_id != decision.delivery_id:
             continue

@@ -1,4 +1,4 @@
-"""What every part of the gateway is given."""
+"""Holds what every part of the gateway is given."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ from signoff.store.store import Store
 
 @dataclass(frozen=True)
 class GatewayDeps:
-    """The desk and what stands around it. `clock` gives an aware time in UTC; it stamps `received_at`.
+    """The client of Temporal and what stands around it. `clock` gives an aware time in UTC; it stamps `received_at`.
 
     `signer` holds the gateway's private keys; without one, which only the development profile allows, nothing is
     signed. `secrets` reads those of channels and of the sign-in provider.
@@ -56,17 +56,17 @@ class GatewayDeps:
         )
 
     async def begun(self, key: TurnKey) -> SignedStart:
-        """Who asked for a turn and what it asks, without its word. Raises as `view`, but asks no worker."""
+        """Says who asked for a turn and what it asks, without its word. Raises as `view`, but asks no worker."""
         given = await self.desk.begun_with(key)
         requests = await self.requests.asked_in(key)
         return begun_as(key, given, requests, self.verifier(), development=self.development)
 
     async def view(self, key: TurnKey) -> TurnView:
-        """A turn as it may be shown. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
+        """Returns a turn as it may be shown. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
         return await self.proved(await self.said(key), await self.begun(key))
 
     async def said(self, key: TurnKey) -> TurnView:
-        """A turn by its own word; one that is over without a worker, where none answers in time.
+        """Returns a turn by its own word; one that is over without a worker, where none answers in time.
 
         Raises as `view`.
         """
@@ -76,11 +76,11 @@ class GatewayDeps:
             return await self.desk.ended_view(key)
 
     async def proved(self, view: TurnView, begun: SignedStart) -> TurnView:
-        """`view` as far as the store bears it out."""
+        """Returns `view` as far as the store bears it out."""
         return await proved_view(view, begun, self.store, self.requests, self.catalog)
 
     async def watch(self, key: TurnKey) -> AsyncIterator[TurnView]:
-        """The turn's views as they may be shown, one whenever it changed, until it has its result."""
+        """Returns the turn's views as they may be shown, one whenever it changed, until it has its result."""
         async for view in self.desk.watch(key):
             yield await self.proved(view, await self.begun(key))
 
@@ -90,11 +90,11 @@ class GatewayDeps:
         return self.settings.profile == "development"
 
     def verifier(self) -> Verifier:
-        """What checks the gateway's own signatures."""
+        """Returns what checks the gateway's own signatures."""
         return Verifier() if self.signer is None else self.signer.verifier()
 
     def rights(self, person: Person) -> tuple[str, ...]:
-        """The approver entries that a person answers to now, by delegation as well."""
+        """Returns the approver entries that a person answers to now, by delegation as well."""
         return rights(person, self.people.delegators(person.id, person.tenant, self.clock()))
 
     def temporal_link(self, key: TurnKey | SessionKey) -> str:
@@ -108,19 +108,19 @@ class GatewayDeps:
         return f"{base or f'http://127.0.0.1:{self.settings.ui_port}'}/namespaces/{namespace}/workflows/{workflow}"
 
     def page_link(self, key: TurnKey) -> str:
-        """The turn's page in the inbox."""
+        """Returns the turn's page in the inbox."""
         return f"{self.settings.public_url}/turns/{turn_name(key)}"
 
     def session_link(self, key: SessionKey) -> str:
-        """The session's page in the inbox."""
+        """Returns the session's page in the inbox."""
         return f"{self.settings.public_url}/sessions/{session_name(key)}"
 
 
 def session_name(key: SessionKey) -> str:
-    """How addresses name a session: `<tenant>.<session>`."""
+    """Says how addresses name a session: `<tenant>.<session>`."""
     return ".".join(key)
 
 
 def turn_name(key: TurnKey) -> str:
-    """How addresses name a turn: `<tenant>.<session>.<turn>`."""
+    """Says how addresses name a turn: `<tenant>.<session>.<turn>`."""
     return ".".join(key)

@@ -1,4 +1,6 @@
-"""A request as it would be asked with other arguments, for the eye alone: the gates make their own of what is sent."""
+"""Draws a request as it would be asked with other arguments, for the eye alone: the gates make their own of what is
+sent.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +13,8 @@ from signoff.registry.catalog import Catalog
 
 
 def as_edited(request: ApprovalRequest, args: Mapping[str, Any], catalog: Catalog | None) -> ApprovalRequest:
-    """`request` with the card of `args`, which shows of them what the policy that counts does, as the gates would.
+    """Returns `request` with the card of `args`, which shows of them what the policy that counts does, as the gates
+    would.
 
     `args` are as whoever changed them has them, masks included. Nothing that they wrote is hidden for being a secret
     value, by which they would find out that it is one. `catalog` is None where none is known. Where it has another tool
@@ -37,6 +40,8 @@ def as_edited(request: ApprovalRequest, args: Mapping[str, Any], catalog: Catalo
 
 
 def _on_card(request: ApprovalRequest) -> tuple[str, ...] | None:
-    """What the card of `request` shows; None where that is everything, as it says of nothing that it is left out."""
+    """Returns what the card of `request` shows; None where that is everything, as it says of nothing that it is left
+    out.
+    """
     rows = request.card.rows
     return tuple(row.name for row in rows if row.name) if any(not row.name for row in rows) else None

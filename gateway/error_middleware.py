@@ -1,4 +1,4 @@
-"""What nobody expected: answered by one sentence with an id, which the log has beside what went wrong."""
+"""Answers errors that nobody expected by one sentence with an id, under which the log has what went wrong."""
 
 import logging
 import secrets
@@ -17,7 +17,7 @@ Answer = Callable[[Request, Fault, int], Awaitable[Response]]
 
 
 def unexpected(approval_id: str, error: Exception) -> Receipt:
-    """The receipt of an answer that failed as nobody expected: it may have counted, so it is not refused."""
+    """Returns the receipt of an answer that failed as nobody expected: it may have counted, so it is not refused."""
     name = _logged(f"an answer to {approval_id!r}", error)
     told = f"something went wrong here, and it may have counted; the gateway's log has it under the id {name}"
     return Receipt(status="pending", approval_id=approval_id, message=told)
@@ -38,7 +38,7 @@ class ErrorMiddleware:
         self._answer = answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handles one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -1,4 +1,4 @@
-"""Errors as answers: a status, a stable code and one sentence, never a traceback."""
+"""Turns errors into answers: a status, a stable code and one sentence, never a traceback."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -34,7 +34,7 @@ class BadRequest(Refused):
 
 
 def status_of(error: SignoffError) -> int:
-    """The HTTP status of one of our errors."""
+    """Returns the HTTP status of one of our errors."""
     match error:
         case BadRequest():
             return error.status
@@ -52,19 +52,19 @@ def status_of(error: SignoffError) -> int:
 
 
 def fault_of(error: SignoffError) -> Fault:
-    """The body for one of our errors."""
+    """Returns the body for one of our errors."""
     if isinstance(error, Refused):
         return Fault(code=error.code, message=error.message)
     return Fault(code="unavailable" if isinstance(error, Unavailable) else "invalid", message=error.message)
 
 
 def receipt_status(receipt: Receipt) -> int:
-    """The HTTP status that goes with a receipt; the receipt itself is always the body."""
+    """Returns the HTTP status that goes with a receipt; the receipt itself is always the body."""
     return 202 if receipt.status == "pending" else _RECEIPT_STATUS[receipt.code]
 
 
 def sentence(errors: Sequence[Any]) -> str:
-    """What is wrong with a request's body or parameters, in one sentence naming the fields.
+    """Says what is wrong with a request's body or parameters, in one sentence naming the fields.
 
     `errors` are pydantic's, of which only place, type and message are read: never the value.
     """

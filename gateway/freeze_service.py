@@ -1,4 +1,4 @@
-"""The kill switch as the API and the inbox throw it."""
+"""Freezes and thaws tenants for the API and the inbox."""
 
 from functools import partial
 from typing import Final
@@ -19,7 +19,7 @@ _SWEPT: Final = 1_000
 
 
 async def freeze(deps: GatewayDeps, person: Person, *, reason: str, channel: str) -> Frozen:
-    """Freeze the tenant of `person`, then withdraw what waits in it. Sent again it sweeps again.
+    """Freezes the tenant of `person`, then withdraws what waits in it. Sent again it sweeps again.
 
     Raises `Refused` (`not_allowed`), `StoreUnavailable`, `ServerUnavailable`: then the freeze stands all the same.
     """
@@ -31,7 +31,7 @@ async def freeze(deps: GatewayDeps, person: Person, *, reason: str, channel: str
 
 
 async def sweep_tenant(deps: GatewayDeps, person: Person, reason: str, patience: float) -> Swept:
-    """Withdraw what waits in the tenant of `person`, as theirs. Raises `StoreUnavailable`."""
+    """Withdraws what waits in the tenant of `person`, as theirs. Raises `StoreUnavailable`."""
     return await sweep(
         partial(deps.requests.waiting, person.tenant, limit=_SWEPT),
         lambda approval, why: withdraw(deps, approval, person, why),
@@ -41,7 +41,7 @@ async def sweep_tenant(deps: GatewayDeps, person: Person, reason: str, patience:
 
 
 async def thaw(deps: GatewayDeps, person: Person, *, channel: str) -> Freeze:
-    """Lift the freeze of the tenant of `person`.
+    """Lifts the freeze of the tenant of `person`.
 
     Raises `Refused` (`not_allowed`), `NotFound` where nothing is frozen, `StoreUnavailable`.
     """
@@ -59,7 +59,7 @@ def require_operator(deps: GatewayDeps, person: Person) -> None:
 
 
 def operates(deps: GatewayDeps, person: Person) -> bool:
-    """Whether somebody may act for a whole tenant: what pages offer them."""
+    """Returns whether somebody may act for a whole tenant: what pages offer them."""
     return is_operator(person, deps.catalog.default_approvers, development=_in_development(deps))
 
 

@@ -1,4 +1,4 @@
-"""Remembered answers as rows: written with the answer that completes them, in its transaction."""
+"""Writes remembered answers as rows, with the answer that completes them, in its transaction."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -14,7 +14,7 @@ from signoff.store.grants import write_grant
 
 
 def write_agreed(connection: Connection, request: ApprovalRequest, args: Mapping[str, Any], at: datetime) -> None:
-    """Write what the answers to `request` want remembered, if they settle it and agree, and that it was written."""
+    """Writes what the answers to `request` want remembered, if they settle it and agree, and that it was written."""
     found = agreed(request)
     if found is None:
         return

@@ -1,4 +1,4 @@
-"""Remembered answers as their people read them and take them back."""
+"""Reads and revokes remembered answers for the people whom they concern."""
 
 from signoff.approvals.audit_events import act
 from signoff.audit.log import writing

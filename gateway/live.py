@@ -1,4 +1,4 @@
-"""Live updates: one watcher a topic however many look on, and none when nobody does."""
+"""Shares live updates: one watcher a topic however many look on, and none when nobody does."""
 
 import asyncio
 import contextlib
@@ -40,7 +40,7 @@ class Live:
                 shared.stop()
 
     def close(self) -> None:
-        """End every stream, so that the server can stop."""
+        """Ends every stream, so that the server can stop."""
         self._closing.set()
 
     async def _events(self, shared: "_Topic") -> AsyncIterator[str]:
@@ -78,7 +78,7 @@ class _Topic:
         self._task = asyncio.create_task(self._run(source))
 
     def stop(self) -> None:
-        """Nobody looks any more."""
+        """Stops the source: nobody looks any more."""
         self._task.cancel()
 
     async def _run(self, source: Source) -> None:
@@ -98,5 +98,5 @@ class _Topic:
 
 
 def event(name: str, data: Any) -> str:
-    """One server-sent event with a JSON body."""
+    """Returns one server-sent event with a JSON body."""
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False, separators=(',', ':'))}\n\n"

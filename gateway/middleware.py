@@ -1,4 +1,4 @@
-"""The door: which hosts, origins and types come in, and which headers go out."""
+"""Refuses requests by host, origin and type before anything reads them, and adds security headers to answers."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -42,7 +42,7 @@ class RequestGuard:
         self._public = settings.public_url
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handles one request."""
         # Lifespan alone comes here: `serve` runs uvicorn without WebSockets.
         if scope["type"] != "http":
             await self._app(scope, receive, send)

@@ -1,4 +1,6 @@
-"""Who may read a conversation and who may stop it: one rule for pages, the API, lists and live events alike. Pure."""
+"""Says who may read a conversation and who may stop it: one rule for pages, the API, lists and live events alike.
+Pure.
+"""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -23,12 +25,13 @@ class Audience:
 
 
 def reads_all(person: Person, *, development: bool) -> bool:
-    """Whether a person reads everything of their tenant, the record as well; in development everybody does."""
+    """Returns whether a person reads everything of their tenant, the record as well; in development everybody does."""
     return development or (person.active and not READERS.isdisjoint(person.roles))
 
 
 def may_read(person: Person, rights: Collection[str], about: Audience, *, development: bool) -> bool:
-    """Whether a person may read a conversation: they asked for it, or are among those it asks or asked, or read all.
+    """Returns whether a person may read a conversation: they asked for it, or are among those it asks or asked, or
+    read all.
 
     `rights` are the approver entries that the person answers to now, by delegation as well.
     """
@@ -41,7 +44,7 @@ def may_read(person: Person, rights: Collection[str], about: Audience, *, develo
 
 
 def may_stop(person: Person, about: Audience, *, development: bool) -> bool:
-    """Whether a person may stop what they may read: who asked for all of it, and the role `admin`."""
+    """Returns whether a person may stop what they may read: who asked for all of it, and the role `admin`."""
     if development:
         return True
     own = about.askers == {person.id}
@@ -49,13 +52,13 @@ def may_stop(person: Person, about: Audience, *, development: bool) -> bool:
 
 
 def of_request(request: ApprovalRequest) -> Audience:
-    """Whom a request concerns: who asked, who is asked, and who answered."""
+    """Says whom a request concerns: who asked, who is asked, and who answered."""
     answered = {f"user:{vote.subject}" for vote in request.votes}
     return Audience(request.tenant, frozenset((request.requester.user,)), frozenset({*request.approvers, *answered}))
 
 
 def of_turn(tenant: str, requester: Principal | None, requests: Iterable[ApprovalRequest]) -> Audience:
-    """Whom a turn concerns that `requester` asked for, as far as anybody proves it, and that asks `requests`.
+    """Says whom a turn concerns that `requester` asked for, as far as anybody proves it, and that asks `requests`.
 
     Who answered was asked, whatever has become of the list since.
     """
@@ -65,5 +68,5 @@ def of_turn(tenant: str, requester: Principal | None, requests: Iterable[Approva
 
 
 def of_row(row: TurnRow | SessionRow | WaitingCard) -> Audience:
-    """Whom a row of a list concerns."""
+    """Says whom a row of a list concerns."""
     return Audience(row.tenant, frozenset((row.requester,)), frozenset(row.approvers))

@@ -1,4 +1,4 @@
-"""Reading the record through the gateway: who may, and of which tenant."""
+"""Reads the record through the gateway, for those who may, each in their own tenant."""
 
 from signoff.approvals.audit_events import admin_stream
 from signoff.audit.log import AuditLog
@@ -13,13 +13,15 @@ from signoff.keys.signatures import Verifier
 
 
 def reads_record(deps: GatewayDeps, person: Person | None) -> bool:
-    """Whether somebody reads the record of their tenant. None is nobody in particular, whom development lets in."""
+    """Returns whether somebody reads the record of their tenant. None is nobody in particular, whom development lets
+    in.
+    """
     development = deps.settings.profile == "development"
     return development or (person is not None and reads_all(person, development=development))
 
 
 async def read_record(deps: GatewayDeps, name: str, tenant: str, person: Person | None) -> Telling:
-    """The stream of `tenant` that `name` names, as `find_stream` reads it, in words and as it was written.
+    """Returns the stream of `tenant` that `name` names, as `find_stream` reads it, in words and as it was written.
 
     Raises `Refused` for who may not read it, `NotFound` where the tenant has nothing of that name, `StoreUnavailable`.
     """

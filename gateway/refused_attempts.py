@@ -1,4 +1,4 @@
-"""Attempts that were refused, written down: so many a minute of each person, the rest counted."""
+"""Records attempts that were refused: so many a minute of each person, the rest counted."""
 
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -34,8 +34,10 @@ class AttemptRecords:
         self._senders: OrderedDict[str, Sparing] = OrderedDict()
 
     async def note(self, store: Store, entry: AuditEntry, code: ReceiptCode) -> None:
-        """Write down an attempt of `entry.subject` that was refused with `code`, or count it. Never raises for a store
-        that is away."""
+        """Writes down an attempt of `entry.subject` that was refused with `code`, or counts it.
+
+        Never raises for a store that is away.
+        """
         if code in _KINDS:
             store.count_refusal(_KINDS[code])
         more = self._sparing(f"{entry.tenant}/{entry.subject}").admit(entry.at)

@@ -1,4 +1,6 @@
-"""What the gateway makes good by itself: answers that turns were not given, and questions and cards of turns gone."""
+"""Repairs what was lost on the way: answers that turns were not given, and questions and cards of turns that are
+gone.
+"""
 
 import asyncio
 import logging
@@ -54,7 +56,7 @@ class AnswerDispatcher:
         self._failed: dict[str, _Failed] = {}
 
     async def run(self) -> None:
-        """Hand over until cancelled."""
+        """Hands over until cancelled."""
         while True:
             try:
                 await self.step()
@@ -63,7 +65,7 @@ class AnswerDispatcher:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def step(self, older_than: float = OWED_SECONDS) -> int:
-        """Hand over what is owed now; how many answers could not be. Raises `StoreUnavailable`.
+        """Hands over what is owed now; returns how many answers could not be. Raises `StoreUnavailable`.
 
         With `older_than` 0 nothing is put off that could not be handed over before.
         """
@@ -80,7 +82,7 @@ class AnswerDispatcher:
         return sum(left)
 
     async def _approval(self, places: asyncio.Semaphore, approval: str, owed: Sequence[OwedAnswer]) -> int:
-        """Hand over the answers of one approval in their order; how many could not be."""
+        """Hands over the answers of one approval in their order; returns how many could not be."""
         async with places:
             for number, each in enumerate(owed):
                 if not await self._deps.decisions.hand_over(each):
@@ -103,7 +105,7 @@ class RequestSweep:
         self._swept: datetime | None = None
 
     async def run(self) -> None:
-        """Look now and then until cancelled."""
+        """Looks now and then until cancelled."""
         while True:
             try:
                 await self.step()
@@ -112,7 +114,7 @@ class RequestSweep:
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def step(self) -> int:
-        """Look once; how much was amiss. Raises `Unavailable`."""
+        """Looks once; returns how much was amiss. Raises `Unavailable`."""
         amiss = 0
         for question in await self._rows.open_turns(SETTLED.total_seconds(), PAGE):
             amiss += await self._orphan(question)
@@ -129,7 +131,7 @@ class RequestSweep:
         return amiss
 
     async def _orphan(self, question: Question) -> bool:
-        """End a question whose turn has closed without ending it, as one that was terminated does."""
+        """Ends a question whose turn has closed without ending it, as one that was terminated does."""
         key = TurnKey(question.tenant, question.session, question.turn)
         turn = await turn_row(self._deps.desk.temporal, self._rows, key)
         # A turn that is not there at all may be another server's, so that its deadline ends it.
@@ -141,7 +143,7 @@ class RequestSweep:
         return await self._rows.end(question.id, question.revision, "not_asked")
 
     async def _reset_turns(self) -> None:
-        """Owe answers again to suspended turns all of whose requests are settled: they were reset to before those."""
+        """Owes answers again to suspended turns all of whose requests are settled: they were reset to before those."""
         for tenant in dict.fromkeys(person.tenant for person in self._deps.people.all()):
             suspended = await turns(self._deps.desk.temporal, self._rows, tenant=tenant, state="suspended", limit=PAGE)
             for row in suspended:
@@ -149,7 +151,7 @@ class RequestSweep:
                     await self._rows.owe_turn(TurnKey(row.tenant, row.session, row.turn), SETTLED.total_seconds())
 
     async def _page(self) -> list[DeliveryRow]:
-        """The cards to look at this time; after the last ones it begins anew."""
+        """Returns the cards to look at this time; after the last ones it begins anew."""
         rows = await self._cards.unfinished(PAGE, self._seen)
         if not rows and self._seen is not None:
             rows = await self._cards.unfinished(PAGE)
@@ -157,7 +159,7 @@ class RequestSweep:
         return rows
 
     async def _over(self, row: DeliveryRow) -> int:
-        """Close the cards of a request that is over; drop one that is planned for somebody who has voted."""
+        """Closes the cards of a request that is over; drops one that is planned for somebody who has voted."""
         request = await self._request(row)
         if request is None:
             return 0
@@ -168,7 +170,9 @@ class RequestSweep:
         return 0
 
     async def _request(self, row: DeliveryRow) -> ApprovalRequest | None:
-        """The revision that a card is about, as cancelled where it was asked again since; None where it is not told."""
+        """Returns the revision that a card is about, as cancelled where it was asked again since; None where it is not
+        told.
+        """
         try:
             loaded = await self._deps.requests.load(row.approval, row.revision)
         except (NotFound, ServerUnavailable):

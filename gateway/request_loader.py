@@ -1,4 +1,4 @@
-"""A request as a page opens it, and what became of an answer in words."""
+"""Loads a request as a page opens it, and says in words what became of an answer."""
 
 import logging
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class OpenedRequest:
 
 
 async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> OpenedRequest:
-    """A request, waiting or settled. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
+    """Returns a request, waiting or settled. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
     key = own_approval(visitor, approval)
     loaded = await Conversations(deps).loaded(approval, visitor.person)
     request, args = loaded.request, loaded.args
@@ -47,7 +47,7 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> Op
 
 
 async def _line(deps: GatewayDeps, key: ApprovalKey, language: str) -> CallLine | None:
-    """What became of the call of a request, as its turn says; None while nobody can say."""
+    """Returns what became of the call of a request, as its turn says; None while nobody can say."""
     try:
         view = await deps.view(key.turn)
         asked = {call.call for call in view.calls if call.approval is not None}
@@ -61,12 +61,12 @@ async def _line(deps: GatewayDeps, key: ApprovalKey, language: str) -> CallLine 
 
 
 async def open_card(deps: GatewayDeps, approval: str, visitor: Visitor) -> CardPage:
-    """The card of a request alone; raises the same."""
+    """Returns the card of a request alone; raises the same."""
     return (await open_request(deps, approval, visitor)).page
 
 
 def own_approval(visitor: Visitor, approval: str) -> ApprovalKey:
-    """What the address of a card names. Raises `NotFound` for no request's, and for another tenant's."""
+    """Returns what the address of a card names. Raises `NotFound` for no request's, and for another tenant's."""
     key = parse_approval_id(approval)
     if key is None:
         raise NotFound(f"`{approval[:80]}` is no approval id")
@@ -76,7 +76,7 @@ def own_approval(visitor: Visitor, approval: str) -> ApprovalKey:
 
 
 def note_of(receipt: Receipt, formatter: Formatter) -> str:
-    """What became of an answer that did not simply count, in words."""
+    """Says what became of an answer that did not simply count, in words."""
     if receipt.code in ("malformed", "not_allowed") and receipt.message:
         return text("note.refused", formatter.language, why=receipt.message)
     return receipt_words(receipt, formatter)

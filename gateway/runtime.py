@@ -1,4 +1,6 @@
-"""What runs beside a gateway's routes: its keys, channels, checkpoints of the record, and who is followed."""
+"""Runs what belongs to a gateway beside its routes: its keys, channels, checkpoints of the record, and who is
+followed.
+"""
 
 import logging
 from collections.abc import AsyncIterator
@@ -56,7 +58,7 @@ async def gateway_signer(settings: Settings, people: Directory, store: Store) ->
 
 
 async def _channels(deps: GatewayDeps) -> dict[str, Channel]:
-    """The channels of the manifest that can be made."""
+    """Returns the channels of the manifest that can be made."""
     declared = deps.catalog.channels.declared.values()
     opened, problems = await open_channels(
         declared, deps.store, public_url=deps.settings.public_url, clock=deps.clock, secrets=deps.secrets

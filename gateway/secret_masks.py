@@ -1,4 +1,4 @@
-"""What must never leave the gateway: arguments declared secret, and digests from which they could be guessed."""
+"""Masks what must never leave the gateway: arguments declared secret, and digests from which they could be guessed."""
 
 import re
 from collections.abc import Collection
@@ -17,14 +17,14 @@ _MASK: Final = re.compile(r"hidden(, [0-9]+ characters?)?")
 
 
 def hidden(value: Any) -> str:
-    """What stands in the place of a secret value: `hidden`, with the length of a text."""
+    """Says what stands in the place of a secret value: `hidden`, with the length of a text."""
     if not isinstance(value, str):
         return "hidden"
     return f"hidden, {len(value)} character{'' if len(value) == 1 else 's'}"
 
 
 def masked_args(args: Any, secrets: Collection[str]) -> Any:
-    """`args` with the values of the named ones replaced, and `[hidden]` where another argument repeats one.
+    """Returns `args` with the values of the named ones replaced, and `[hidden]` where another argument repeats one.
 
     Nested names are dotted. Lists are passed through by index.
     """
@@ -32,7 +32,8 @@ def masked_args(args: Any, secrets: Collection[str]) -> Any:
 
 
 def unmasked_args(edited: Any, args: Any, secrets: Collection[str]) -> Any:
-    """`edited`, what somebody made of `masked_args(args, secrets)`: where a mask still stands, the value behind it.
+    """Returns `edited`, what somebody made of `masked_args(args, secrets)`: where a mask still stands, the value
+    behind it.
 
     Raises `Refused` (`malformed`) for a mask behind which no value is, or not for certain: in a list that was changed.
     """
@@ -42,7 +43,7 @@ def unmasked_args(edited: Any, args: Any, secrets: Collection[str]) -> Any:
 
 
 def masked_content(content: Content, secrets: Collection[str]) -> Content:
-    """Arguments as content: inline ones masked, the preview of stored ones emptied when there are secrets."""
+    """Returns arguments as content: inline ones masked, the preview of stored ones emptied when there are secrets."""
     if not secrets:
         return content
     if content.blob is not None:
@@ -51,7 +52,7 @@ def masked_content(content: Content, secrets: Collection[str]) -> Content:
 
 
 def masked_request(request: ApprovalRequest) -> ApprovalRequest:
-    """A request as it may be shown. With secrets its digest is left out too: it could be guessed from."""
+    """Returns a request as it may be shown. With secrets its digest is left out too: it could be guessed from."""
     # Without its signature nobody can recompute the question's hash to guess what is hidden in its arguments.
     requester = unsigned_principal(request.requester)
     votes = tuple(_masked_vote(vote) for vote in request.votes)
@@ -62,7 +63,7 @@ def masked_request(request: ApprovalRequest) -> ApprovalRequest:
 
 
 def masked_view(view: TurnView, catalog: Catalog) -> TurnView:
-    """A turn as it may be shown."""
+    """Returns a turn as it may be shown."""
     texts = _secret_texts(view, catalog)
     view = view.model_copy(
         update={
@@ -77,7 +78,7 @@ def masked_view(view: TurnView, catalog: Catalog) -> TurnView:
 
 
 def _secret_texts(view: TurnView, catalog: Catalog) -> frozenset[str]:
-    """The values of secret arguments of a turn's calls, as far as its history holds them itself."""
+    """Returns the values of secret arguments of a turn's calls, as far as its history holds them itself."""
     by_call = {call.call: call.approval for call in view.calls}
     found: set[str] = set()
     for part in (part for message in view.messages for part in message.parts if isinstance(part, CallPart)):
@@ -86,7 +87,7 @@ def _secret_texts(view: TurnView, catalog: Catalog) -> frozenset[str]:
 
 
 def _quiet_message(message: Message, texts: Collection[str]) -> Message:
-    """A message without them: whoever wrote it may have done so before it was known that they are secret."""
+    """Returns a message without them: whoever wrote it may have done so before it was known that they are secret."""
     if not texts:
         return message
     parts = []
@@ -136,7 +137,7 @@ def _masked_part(part: CallPart, calls: dict[str, CallView], catalog: Catalog) -
 
 
 def _secrets(tool: str, request: ApprovalRequest | None, catalog: Catalog) -> tuple[str, ...] | None:
-    """The secret arguments of a call; None when nobody can say, because the tool is not in the catalog."""
+    """Returns the secret arguments of a call; None when nobody can say, because the tool is not in the catalog."""
     declared = catalog.named(tool)
     asked = request.secrets if request is not None else ()
     if not declared:
@@ -156,7 +157,7 @@ class _Unmasked:
         self._texts = texts
 
     def of(self, edited: Any, value: Any, path: str) -> Any:
-        """`edited`, which lies at `path`, with what is behind its masks; `value` is what it was."""
+        """Returns `edited`, which lies at `path`, with what is behind its masks; `value` is what it was."""
         if isinstance(edited, dict):
             old = value if isinstance(value, dict) else {}
             return {key: self._kept(item, old.get(key, _ABSENT), _below(path, key)) for key, item in edited.items()}

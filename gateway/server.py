@@ -32,7 +32,7 @@ async def serve(
     stop: asyncio.Event | None = None,
     ready: Callable[[], None] | None = None,
 ) -> None:
-    """Serve `app` until `stop` is set or the task is cancelled, then let requests finish and return.
+    """Serves `app` until `stop` is set or the task is cancelled, then lets requests finish and returns.
 
     `ready` is called once the port answers. Signals are the caller's matter. Raises `ServerUnavailable` naming the
     setting when the port is taken or the address is not this machine's.

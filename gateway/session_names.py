@@ -1,4 +1,4 @@
-"""Names of sessions: every person has a space of their own, so that a name in use elsewhere is as free as any other."""
+"""Names sessions: every person has a space of their own, so that a name in use elsewhere is as free as any other."""
 
 import base64
 import hashlib
@@ -15,7 +15,7 @@ _SHOWN_CHARS: Final = 20
 
 
 def own_session(named: SessionKey, person: Person | None, *, development: bool) -> SessionKey:
-    """The session that `person` means by the name or the whole id `named`.
+    """Returns the session that `person` means by the name or the whole id `named`.
 
     Its id ends with a mark of whose it is. In the development profile, where nobody proves who they are, and for nobody
     in particular, a name is the id and is everybody's.
@@ -31,7 +31,9 @@ def own_session(named: SessionKey, person: Person | None, *, development: bool) 
 
 
 def is_own(key: SessionKey, person_id: str) -> bool:
-    """Whether a session is of the person of this id: its own id says so, and neither a workflow nor a worker."""
+    """Returns whether a session is of the person of this id: its own id says so, and neither a workflow nor a
+    worker.
+    """
     return key.session.endswith(f"-{_mark(key.tenant, person_id)}")
 
 

@@ -1,4 +1,4 @@
-"""Who asked for a turn and what it asks, as the gateway itself has signed it; nothing of what the turn says."""
+"""Tells who asked for a turn and what it asks, by what the gateway itself has signed; nothing of what the turn says."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class SignedStart:
 def begun_as(
     key: TurnKey, given: TurnInput | None, requests: Sequence[ApprovalRequest], verifier: Verifier, *, development: bool
 ) -> SignedStart:
-    """Who asked for the turn `key`, which was started with `given`, and what is asked in their name.
+    """Says who asked for the turn `key`, which was started with `given`, and what is asked in their name.
 
     `requests` are questions of the store whose requesters the gateway signed for. Where somebody else has begun the
     turn's workflow, they alone tell.

@@ -1,4 +1,4 @@
-"""Values that leave the gateway and come back: whoever carries them can read them, and cannot change them."""
+"""Seals values that leave the gateway and come back: whoever carries them can read them, and cannot change them."""
 
 import base64
 import hmac
@@ -9,13 +9,15 @@ SEALED_CHARS: Final = 2_000
 
 
 def seal(key: bytes, what: str, values: list[Any]) -> str:
-    """`values` (JSON) as text for an address or a cookie. `what` keeps seals of one kind from serving as another."""
+    """Returns `values` (JSON) as text for an address or a cookie. `what` keeps seals of one kind from serving as
+    another.
+    """
     body = json.dumps(values, separators=(",", ":")).encode()
     return f"{_text(body)}.{_text(_mac(key, what, body))}"
 
 
 def unseal(key: bytes, what: str, text: str) -> list[Any] | None:
-    """What was sealed, or None for anything that this key did not seal as this."""
+    """Returns what was sealed, or None for anything that this key did not seal as this."""
     written, _, seal = text.partition(".")
     try:
         # Before anything is decoded: whoever sends this has proved nothing yet.

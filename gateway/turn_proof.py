@@ -1,4 +1,4 @@
-"""A turn as the gateway shows it: what it says of questions and effects holds only where the store bears it out."""
+"""Proves a turn before it is shown: what it says of questions and effects holds only where the store bears it out."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +33,8 @@ _ON_THE_WAY: Final = ("proposed", "running", "waiting")
 async def proved_view(
     view: TurnView, begun: SignedStart, store: Store, requests: RequestReader, catalog: Catalog
 ) -> TurnView:
-    """`view` with its requests as the store has them, and no effect that has no ticket. Raises `StoreUnavailable`.
+    """Returns `view` with its requests as the store has them, and no effect that has no ticket. Raises
+    `StoreUnavailable`.
 
     Who runs a workflow can have it say anything. What was said in it stays the turn's word; who asked is `begun`'s.
     """
@@ -63,7 +64,7 @@ async def proved_view(
 
 @dataclass(frozen=True)
 class CallProof:
-    """What the store has of the calls of a turn, by which what the turn says of them is judged.
+    """Holds what the store has of the calls of a turn, by which what the turn says of them is judged.
 
     `asked` has the latest revision of each question, by call; `done` the tickets of what ran. `unsigned` are the
     requests to which an answer counts that only the turn knows; `earlier` those that a repeated denial may name.
@@ -79,7 +80,7 @@ class CallProof:
     dry_run: bool = False
 
     def call(self, said: CallView) -> CallView:
-        """`said` as it may be shown."""
+        """Returns `said` as it may be shown."""
         outcome = None if said.outcome is None else self.outcome(said.outcome.model_copy(update={"call": said.call}))
         request = self.request(said.call)
         tool = said.tool if request is None else request.tool
@@ -98,7 +99,9 @@ class CallProof:
         )
 
     def outcome(self, said: CallOutcome) -> CallOutcome:
-        """`said` as it may be shown: as done only with its ticket, and as decided by those who have answered."""
+        """Returns `said` as it may be shown: as done only with its ticket, and as decided by those who have
+        answered.
+        """
         request = self.request(said.call)
         said = said if request is None else said.model_copy(update={"tool": request.tool})
         if said.code == "ok" and not self._is_done(said):
@@ -117,7 +120,9 @@ class CallProof:
         return said.model_copy(update=credit)
 
     def request(self, call: str) -> ApprovalRequest | None:
-        """The request of a call, by the store; of its answer by the turn where that counts though nobody signed it."""
+        """Returns the request of a call, by the store; of its answer by the turn where that counts though nobody
+        signed it.
+        """
         loaded = self.asked.get(call)
         if loaded is None:
             return None
@@ -141,19 +146,21 @@ class CallProof:
         return bool(tools) and all(tool.read_only and tool.usage_limit is None for tool in tools)
 
     def _bears_out(self, ticket: Ticket, tool: str) -> bool:
-        """Whether what `ticket` says ran is what the call says, and what people were asked about it."""
+        """Returns whether what `ticket` says ran is what the call says, and what people were asked about it."""
         request = self.request(ticket.call)
         # Of what was judged anew, by other rules, and then not asked, no question says what ran.
         free = request is None or request.state in ("lapsed", "cancelled")
         return ticket.tool == tool and (free or (request is not None and _names(request, ticket)))
 
     def _ran(self, outcome: CallOutcome, request: ApprovalRequest) -> bool:
-        """Whether what ran is what `request` asks; what takes no ticket, or failed before its fallback ran, may be."""
+        """Returns whether what ran is what `request` asks; what takes no ticket, or failed before its fallback ran,
+        may be.
+        """
         tickets = [each for each in self.done if each.call == outcome.call]
         return not tickets or any(_names(request, each) for each in tickets)
 
     def _deciding(self, said: CallOutcome) -> str:
-        """The call whose people decided `said`: that of the fallback, where one ended it."""
+        """Returns the call whose people decided `said`: that of the fallback, where one ended it."""
         tried = _stand_ins(said.call) if said.fallback else ()
         found = (call for call in tried if call in self.asked and self.asked[call].request.tool == said.fallback)
         return next(found, said.call)
@@ -162,7 +169,7 @@ class CallProof:
         return ApprovalKey(self.turn, call).id if call in self.asked else ""
 
     def _people(self, call: str, said: CallOutcome) -> tuple[set[str], set[str]]:
-        """Who let a call run or says that it happened, by answers that count; and who changed its arguments."""
+        """Says who let a call run or says that it happened, by answers that count; and who changed its arguments."""
         request, loaded = self.request(call), self.asked.get(call)
         if request is None or loaded is None:
             return set(), set()
@@ -215,7 +222,7 @@ class CallProof:
         )
 
     def _denial(self, call: str) -> ApprovalRequest | None:
-        """The request that people denied, in whichever revision."""
+        """Returns the request that people denied, in whichever revision."""
         request, loaded = self.request(call), self.asked.get(call)
         if request is None or loaded is None:
             return None
@@ -234,7 +241,7 @@ async def _asked(begun: SignedStart, requests: RequestReader) -> dict[str, Loade
 
 
 async def _earlier(turn: TurnKey, said: Sequence[CallView], requests: RequestReader) -> dict[str, ApprovalRequest]:
-    """The requests that repeated denials name, those of their own tenant."""
+    """Returns the requests that repeated denials name, those of their own tenant."""
     denials = [call.outcome.denied for call in said if call.outcome is not None and call.outcome.denied is not None]
     found: dict[str, ApprovalRequest] = {}
     for name in {each.approval_id for each in denials if each.source == "repeat"}:
@@ -249,13 +256,13 @@ async def _earlier(turn: TurnKey, said: Sequence[CallView], requests: RequestRea
 
 
 def _calls_of(view: TurnView) -> tuple[CallView, ...]:
-    """The calls of a result, as views."""
+    """Returns the calls of a result, as views."""
     outcomes = () if view.result is None else view.result.calls
     return tuple(CallView(call=each.call, tool=each.tool, state=each.code, outcome=each) for each in outcomes)
 
 
 def _by_turn(call: CallView, asked: Mapping[str, LoadedRequest], requests: RequestReader) -> bool:
-    """Whether the answer to a call's request is the turn's word: raw messages leave none in the store."""
+    """Returns whether the answer to a call's request is the turn's word: raw messages leave none in the store."""
     said, loaded = call.approval, asked.get(call.call)
     if said is None or loaded is None or said.revision != loaded.request.revision:
         return False
@@ -264,25 +271,25 @@ def _by_turn(call: CallView, asked: Mapping[str, LoadedRequest], requests: Reque
 
 
 def _is_of(ticket: Ticket, begun: SignedStart) -> bool:
-    """Whether a ticket is of this turn, and of no other that had its id."""
+    """Returns whether a ticket is of this turn, and of no other that had its id."""
     return begun.requester is None or ticket.nonce == begun.requester.nonce
 
 
 def _agreed(request: ApprovalRequest) -> set[str]:
-    """Who has let run what a request asks about, or says that it happened; nobody while that is not enough."""
+    """Says who has let run what a request asks about, or says that it happened; nobody while that is not enough."""
     if request.state not in _AGREED:
         return set()
     return {request.decided_by} | {each.subject for each in request.votes if each.verdict in _AGREED}
 
 
 def _names(request: ApprovalRequest, ticket: Ticket) -> bool:
-    """Whether a request asks about the action that a ticket is for."""
+    """Returns whether a request asks about the action that a ticket is for."""
     digest = digest_of_key(ticket.key)
     return request.digest == (doubt_digest(digest, request.doubt_of) if request.doubt_of else digest)
 
 
 def _stand_ins(call: str) -> Collection[str]:
-    """The calls that may be tried in the place of this one."""
+    """Returns the calls that may be tried in the place of this one."""
     return {stand_in_id(call, number) for number in range(1, MAX_FALLBACKS + 1)} if is_call(call) else ()
 
 

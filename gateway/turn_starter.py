@@ -1,4 +1,4 @@
-"""From a request to a turn: ids, the person from the directory, long texts into the store."""
+"""Starts turns and says things in sessions: ids, the person from the directory, long texts into the store."""
 
 from typing import Final
 
@@ -31,7 +31,7 @@ CONTEXT: Final = "context"
 
 
 async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
-    """Start a turn; when this returns it is in Temporal.
+    """Starts a turn; when this returns it is in Temporal.
 
     Raises `NotFound` (actor, its route and step, person), `Conflict` (same id, other input), `Refused` (`frozen`),
     `BadRequest`, `Unavailable`.
@@ -78,7 +78,7 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
 
 
 async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -> SessionReceipt:
-    """Say something in a session of `body.user`; when this returns it is in Temporal. The receipt is never `refused`.
+    """Says something in a session of `body.user`; when this returns it is in Temporal. The receipt is never `refused`.
 
     `key` is that of `own_session`, or what this person calls it.
 
@@ -128,7 +128,7 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
 
 
 async def add_result(deps: GatewayDeps, body: ResultBody, key: SessionKey) -> SessionReceipt:
-    """Hand a late result to a turn of a session. The receipt is never `refused`.
+    """Hands a late result to a turn of a session. The receipt is never `refused`.
 
     Raises `NotFound` (session, turn), `Conflict` (same id, other words), `Refused` (`frozen`: it may begin a turn),
     `BadRequest`, `Unavailable`.
@@ -140,12 +140,12 @@ async def add_result(deps: GatewayDeps, body: ResultBody, key: SessionKey) -> Se
 
 
 def new_id(deps: GatewayDeps) -> str:
-    """An id that nobody used."""
+    """Returns an id that nobody used."""
     return uuid7(deps.clock())
 
 
 def chosen_actor(deps: GatewayDeps, name: str | None) -> str:
-    """The actor spoken to; the only one when none is named. Raises `NotFound`, `BadRequest`."""
+    """Returns the actor spoken to; the only one when none is named. Raises `NotFound`, `BadRequest`."""
     known = deps.catalog.actors
     if name is None:
         if len(known) == 1:
@@ -186,7 +186,8 @@ def check_settable(deps: GatewayDeps, person: Person, body: TurnBody | SayBody) 
 
 
 def read_turn(deps: GatewayDeps, text: str, person: Person | None, tenant: str = DEFAULT_TENANT) -> TurnKey:
-    """The turn that an address names: `<tenant>.<session>.<turn>`, or of its own session the person's in `tenant`.
+    """Returns the turn that an address names: `<tenant>.<session>.<turn>`, or of its own session the person's in
+    `tenant`.
 
     Raises `NotFound`.
     """
@@ -202,7 +203,7 @@ def read_turn(deps: GatewayDeps, text: str, person: Person | None, tenant: str =
 
 
 def read_session(text: str, tenant: str = DEFAULT_TENANT) -> SessionKey:
-    """The session that an address names: `<tenant>.<session>`, or one of `tenant` alone. Raises `NotFound`."""
+    """Returns the session that an address names: `<tenant>.<session>`, or one of `tenant` alone. Raises `NotFound`."""
     parts = text.split(".")
     if all(map(is_id, parts)) and len(parts) in (1, 2):
         return SessionKey(*parts) if len(parts) == 2 else SessionKey(tenant, text)
@@ -225,7 +226,7 @@ def _taken(receipt: SessionReceipt) -> SessionReceipt:
 
 
 def _vouched_for_all(deps: GatewayDeps, ctx: Pinned, message_id: str) -> tuple[Principal, ...]:
-    """Who asks, signed for each of the turns that one message may lead to."""
+    """Says who asks, signed for each of the turns that one message may lead to."""
     if deps.signer is None:
         return (_vouched(deps, ctx, any_actor=True),)
     turns = (turn_of(message_id, number) for number in range(1, MAX_TURNS_PER_MESSAGE + 1))
@@ -237,7 +238,7 @@ def _vouched_for_all(deps: GatewayDeps, ctx: Pinned, message_id: str) -> tuple[P
 
 
 def _vouched(deps: GatewayDeps, ctx: Pinned, *, any_actor: bool = False) -> Principal:
-    """The user of `ctx` as who asks for its turn: signed, or just stamped where the gateway has no keys."""
+    """Returns the user of `ctx` as who asks for its turn: signed, or just stamped where the gateway has no keys."""
     asker = as_asked(ctx, nonce=new_nonce(), at=deps.clock(), store_id=deps.store.id, any_actor=any_actor)
     if deps.signer is None:
         return asker

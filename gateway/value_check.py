@@ -1,4 +1,4 @@
-"""Whether a person has read all of a question whose card does not draw every value of it."""
+"""Says whether a person has read all of a question whose card does not draw every value of it."""
 
 import hmac
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from signoff.store.store import Store
 
 
 def value_pages(loaded: LoadedRequest) -> list[Sequence[Value]]:
-    """Every value of a request, in the pages in which people open them."""
+    """Returns every value of a request, in the pages in which people open them."""
     declared = loaded.declaration
     # Both, as for the card: what a question leaves out of them must not show what the tool itself declares secret.
     secrets = {*loaded.request.secrets, *declared["secrets"]}
@@ -22,23 +22,25 @@ def value_pages(loaded: LoadedRequest) -> list[Sequence[Value]]:
 
 
 def proof_of(loaded: LoadedRequest) -> str:
-    """What goes with the one view that gives every value of a request, and comes back with a yes to it."""
+    """Says what goes with the one view that gives every value of a request, and comes back with a yes to it."""
     return seen_hash(loaded.request.question_hash, masked_args(loaded.args, loaded.request.secrets))
 
 
 def whole_request(loaded: LoadedRequest) -> ApprovalRequest:
-    """A request as it may be shown with every argument, secret ones masked, and with what proves that it was given."""
+    """Returns a request as it may be shown with every argument, secret ones masked, and with what proves that it was
+    given.
+    """
     given = {"args": Content(inline=loaded.args), "seen": proof_of(loaded)}
     return masked_request(loaded.request.model_copy(update=given))
 
 
 async def open_page(store: Store, loaded: LoadedRequest, person: Person, page: int) -> None:
-    """Write down that a person opened a page (from 1) of the values of a request. Raises `StoreUnavailable`."""
+    """Writes down that a person opened a page (from 1) of the values of a request. Raises `StoreUnavailable`."""
     await OpenedValues(store).add(loaded.request.question_hash, loaded.request.tenant, person.id, page)
 
 
 async def unopened(store: Store, loaded: LoadedRequest, person: Person) -> int:
-    """How many pages of values a person still has to open before they may approve; 0 for a whole card.
+    """Says how many pages of values a person still has to open before they may approve; 0 for a whole card.
 
     Raises `StoreUnavailable`.
     """
@@ -50,7 +52,7 @@ async def unopened(store: Store, loaded: LoadedRequest, person: Person) -> int:
 
 
 async def has_read(store: Store, loaded: LoadedRequest, person: Person, seen: str) -> bool:
-    """Whether a person may approve a request as far as reading it goes.
+    """Returns whether a person may approve a request as far as reading it goes.
 
     Its card is whole, or they opened every page of its values, or sent back as `seen` what came with all of them.
     Raises `StoreUnavailable`.

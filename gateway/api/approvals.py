@@ -145,7 +145,9 @@ async def withdraw_one(
 
 
 async def _own_receipt(deps: GatewayDeps, item: Any, attempt: _Attempt) -> Receipt:
-    """The receipt of one answer of several, whatever happens: those before it have counted, and must be told."""
+    """Returns the receipt of one answer of several, whatever happens: those before it have counted, and must be
+    told.
+    """
     name = str(item.get("approval_id", ""))[:200] if isinstance(item, dict) else ""
     try:
         # JSON may hold half of a surrogate pair (`"\\ud800"`), which no record and no receipt can carry.
@@ -163,7 +165,7 @@ async def _own_receipt(deps: GatewayDeps, item: Any, attempt: _Attempt) -> Recei
 async def _decided(
     deps: GatewayDeps, draft: DecisionDraft | Receipt, attempt: _Attempt, *, by_card: bool = False
 ) -> Receipt:
-    """The receipt of an answer; one that never comes as far as its request is written down here."""
+    """Returns the receipt of an answer; one that never comes as far as its request is written down here."""
     if isinstance(draft, DecisionDraft):
         draft = with_key(draft, attempt.key)
     if isinstance(draft, Receipt):
@@ -179,7 +181,7 @@ async def _decided(
 
 
 async def _noted(deps: GatewayDeps, receipt: Receipt, attempt: _Attempt) -> Receipt:
-    """`receipt`, written down: this attempt never came as far as its turn."""
+    """Returns `receipt`, written down: this attempt never came as far as its turn."""
     seen = turned_away(
         receipt,
         deps.clock(),
@@ -193,7 +195,7 @@ async def _noted(deps: GatewayDeps, receipt: Receipt, attempt: _Attempt) -> Rece
 
 
 async def _named(deps: GatewayDeps, approval: str, attempt: _Attempt) -> tuple[str, Person] | Receipt:
-    """The request and the person of an attempt, or why there is no such thing."""
+    """Returns the request and the person of an attempt, or why there is no such thing."""
     try:
         approval_id = await _find(deps, approval, attempt.caller)
     except NotFound as error:
@@ -207,7 +209,7 @@ async def _named(deps: GatewayDeps, approval: str, attempt: _Attempt) -> tuple[s
 
 
 async def _find(deps: GatewayDeps, approval: str, caller: AuthenticatedCaller | None) -> str:
-    """The request behind an id or a code, of the caller's tenant. Raises `NotFound`."""
+    """Returns the request behind an id or a code, of the caller's tenant. Raises `NotFound`."""
     approval_id = await Conversations(deps).approval_id(approval, person_of(caller), own_tenant(caller, None))
     key = parse_approval_id(approval_id)
     own_tenant(caller, key.turn.tenant if key is not None else None)

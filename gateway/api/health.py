@@ -34,7 +34,7 @@ class Readiness:
         self._server_due = 0.0
 
     async def checks(self) -> dict[str, str]:
-        """`ok`, or what is wrong, of `server`, `store` and `clocks`."""
+        """Returns `ok`, or what is wrong, of `server`, `store` and `clocks`."""
         async with self._looking:
             if time.monotonic() >= self._due:
                 server = await self._server()
@@ -52,7 +52,7 @@ class Readiness:
         return "ok"
 
     async def _store(self) -> tuple[str, str]:
-        """What is wrong with the store, and with its clock."""
+        """Returns what is wrong with the store, and with its clock."""
         try:
             return "ok", clock_problem("the store", await store_ahead(self._deps.store, clock=self._deps.clock))
         except SignoffError as error:

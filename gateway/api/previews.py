@@ -47,7 +47,9 @@ async def preview_edit(approval: str, body: PreviewBody, deps: Deps, caller: Tok
 
 
 def _as_written(typed: ParsedArguments, body: PreviewBody, secrets: Collection[str]) -> dict[str, Any]:
-    """The arguments as they can be sent: what somebody wrote as they wrote it, and masks for the secrets they left."""
+    """Returns the arguments as they can be sent: what somebody wrote as they wrote it, and masks for the secrets they
+    left.
+    """
     if body.text:
         return dict(typed.written)
     left = [name for name in secrets if not any(f"{name}.".startswith(f"{path}.") for path in body.set)]
@@ -56,7 +58,9 @@ def _as_written(typed: ParsedArguments, body: PreviewBody, secrets: Collection[s
 
 
 def _typed(loaded: LoadedRequest, body: PreviewBody, catalog: Catalog) -> ParsedArguments:
-    """What somebody made of the arguments. Raises `NotFound` for an argument that is not there, `BadRequest`."""
+    """Returns what somebody made of the arguments. Raises `NotFound` for an argument that is not there,
+    `BadRequest`.
+    """
     request = loaded.request
     tool = catalog.defined(request.tool, request.definition)
     schema = tool.schema if tool is not None else None

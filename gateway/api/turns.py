@@ -122,7 +122,7 @@ async def cancel_turn(turn: str, deps: Deps, caller: TokenStarter, body: CancelB
 
 
 def _own_body(deps: GatewayDeps, body: TurnBody, caller: AuthenticatedCaller | None) -> TurnBody:
-    """The body with the person and the tenant that the turn is for: the caller's, who may leave them out."""
+    """Returns the body with the person and the tenant that the turn is for: the caller's, who may leave them out."""
     given = body.model_fields_set
     tenant = own_tenant(caller, body.tenant if "tenant" in given else None)
     named = body.user if "user" in given else None

@@ -1,4 +1,4 @@
-"""The moment somebody is known: a session in the store, a new cookie in the browser, and on to the page they wanted."""
+"""Opens and closes sessions of browsers: a row in the store, a new cookie, and on to the page that was wanted."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ NEXT_CHARS: Final = 500
 
 
 class BrowserSessions:
-    """Lets people in, however they were recognised."""
+    """Opens and closes the sessions of people who signed in, however they were recognised."""
 
     def __init__(self, deps: GatewayDeps, visitors: Visitors) -> None:
         self._deps = deps
@@ -37,7 +37,7 @@ class BrowserSessions:
         token: Token | None = None,
         vouched: Vouched | None = None,
     ) -> Response:
-        """Sign a person in. The browser gets a new cookie: one set before by somebody else is worthless.
+        """Signs a person in. The browser gets a new cookie: one set before by somebody else is worthless.
 
         `vouched` is what a login said of a person whom nobody declared; it is written down with the session.
         """
@@ -60,7 +60,7 @@ class BrowserSessions:
         return response
 
     async def leave(self, visitor: Visitor) -> Response:
-        """Sign out: the session is over, not only its cookie gone."""
+        """Signs out: the session is over, not only its cookie gone."""
         person = visitor.person
         told = act(person.tenant, "sign-out", person.id, self._deps.clock())
         await self._sessions.close(visitor.session, also=writing([told]))
@@ -78,7 +78,7 @@ def _both(first: Also, second: Also) -> Also:
 
 
 def local_path(wanted: str) -> str:
-    """`wanted` if it is a page of ours, else the first page: nobody is led elsewhere after signing in."""
+    """Returns `wanted` if it is a page of ours, else the first page: nobody is led elsewhere after signing in."""
     # Browsers read a backslash as a slash, and two slashes at the beginning as another host.
     # Tabs and line ends they leave out (WHATWG URL): `/<tab>/host` would be two slashes as well.
     elsewhere = not wanted.startswith("/") or wanted.startswith("//") or "\\" in wanted or not wanted.isprintable()

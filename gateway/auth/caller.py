@@ -1,4 +1,4 @@
-"""Who sends a request, and as whom it acts."""
+"""Tells who sends a request, and as whom it acts."""
 
 from dataclasses import dataclass
 from typing import Final

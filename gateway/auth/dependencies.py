@@ -1,4 +1,4 @@
-"""Dependencies by which each route says who may use it, and gets what its function needs."""
+"""Holds the dependencies by which each route says who may use it, and gets what its function needs."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final

@@ -1,4 +1,4 @@
-"""Sign-ins that were refused, written down: some in each minute, the rest counted, so that no flood fills a store."""
+"""Records sign-ins that were refused: some in each minute, the rest counted, so that no flood fills a store."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ _FACT_CHARS: Final = 600
 
 
 class FailedSignIns:
-    """The refusals at one door. Of what was sent nothing is kept: it may be a secret of something else."""
+    """Records the refusals at one way in. Of what was sent nothing is kept: it may be a secret of something else."""
 
     def __init__(self, deps: GatewayDeps, channel: str) -> None:
         self._deps = deps
@@ -22,7 +22,7 @@ class FailedSignIns:
         self._sparing = Sparing()
 
     async def note(self, reason: str, login: str = "", person: str = "") -> None:
-        """Somebody was not let in, for a reason that the gateway gave them. Never raises for a store that is away.
+        """Records that somebody was not let in, with the reason they were told. Never raises for a store that is away.
 
         `login` and `person` are there where a login claims to be somebody declared.
         """

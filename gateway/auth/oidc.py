@@ -1,4 +1,4 @@
-"""Sign-in with an OpenID Connect provider: whether the settings name one, and what is remembered of a sign-in."""
+"""Finds the OpenID Connect provider that the settings name, and says how strongly a sign-in there proves somebody."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ async def check_secret(settings: Settings, secrets: SecretProvider) -> None:
 
 
 def provider_of(settings: Settings, clock: Clock, secrets: SecretProvider) -> "Provider | None":
-    """The provider that the settings name, or None; `secrets` reads the gateway's secret there.
+    """Returns the provider that the settings name, or None; `secrets` reads the gateway's secret there.
 
     Raises `ConfigError` for half a provider, and where the extra `oidc` is not installed.
     """
@@ -57,7 +57,7 @@ def provider_of(settings: Settings, clock: Clock, secrets: SecretProvider) -> "P
 
 
 def assurance_of(claims: Mapping[str, Any], mfa_acr: Collection[str] = ()) -> Assurance:
-    """`mfa` where `amr` lists it, or `acr` is one of `mfa_acr` to the letter; else `session`."""
+    """Returns `mfa` where `amr` lists it, or `acr` is one of `mfa_acr` to the letter; else `session`."""
     methods, context = claims.get("amr"), claims.get("acr")
     # `mfa` is a word of RFC 8176 for `amr`. For `acr` there is none that all share, and one that holds these letters
     # may say the opposite (`urn:example:no-mfa`): what it means only whoever set the provider up knows.

@@ -1,4 +1,4 @@
-"""An OpenID Connect provider: to it and back, and an ID token that is believed only if everything about it is right.
+"""Speaks to an OpenID Connect provider, and believes an ID token only if everything about it is right.
 
 Imported only where the settings name a provider: its libraries are an extra.
 """
@@ -71,7 +71,7 @@ class Provider:
         return urlsplit(self.issuer).hostname or self.issuer
 
     async def begin(self) -> tuple[str, SignInAttempt]:
-        """Where to send the browser, and what to remember of it meanwhile. Raises `Unavailable`."""
+        """Returns where to send the browser, and what to remember of it meanwhile. Raises `Unavailable`."""
         published = await self._known()
         attempt = SignInAttempt(generate_token(32), generate_token(32), generate_token(48))
         async with await self._client() as client:
@@ -84,7 +84,7 @@ class Provider:
         return str(url), attempt
 
     async def finish(self, attempt: SignInAttempt, answer: Mapping[str, str]) -> Mapping[str, Any]:
-        """The verified claims of whoever came back with `answer`, the callback's parameters.
+        """Returns the verified claims of whoever came back with `answer`, the callback's parameters.
 
         Raises `Refused` (`unauthenticated`) for an answer that proves nothing, `Unavailable`.
         """
@@ -204,7 +204,7 @@ class Provider:
 
 @functools.cache
 def _trusted() -> ssl.SSLContext:
-    """Whom TLS trusts, read once: reading the list anew for each sign-in holds up everybody for its 25 ms."""
+    """Says whom TLS trusts, read once: reading the list anew for each sign-in holds up everybody for its 25 ms."""
     return httpx2.create_ssl_context()
 
 

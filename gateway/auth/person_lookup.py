@@ -1,4 +1,4 @@
-"""Who asks and who answers. In the development profile a person is named; nobody proves anything."""
+"""Finds people by id. In the development profile a person is named; nobody proves anything."""
 
 from signoff.contracts.errors import NotFound
 from signoff.contracts.names import DEFAULT_TENANT
@@ -8,7 +8,7 @@ from signoff.people.directory import Directory
 
 
 def known_person(people: Directory, name: str, tenant: str = DEFAULT_TENANT) -> Person:
-    """The active person of this id. Raises `NotFound` that offers the nearest ids."""
+    """Returns the active person of this id. Raises `NotFound` that offers the nearest ids."""
     person = people.find(name, tenant)
     if person is None or not person.active:
         near = did_you_mean(name, [each.id for each in active_people(people, tenant)])
@@ -17,11 +17,11 @@ def known_person(people: Directory, name: str, tenant: str = DEFAULT_TENANT) -> 
 
 
 def active_people(people: Directory, tenant: str = DEFAULT_TENANT) -> tuple[Person, ...]:
-    """Everybody who may act, in order of declaration."""
+    """Returns everybody who may act, in order of declaration."""
     return tuple(person for person in people.all(tenant) if person.active)
 
 
 def display_name(people: Directory, subject: str, tenant: str = DEFAULT_TENANT) -> str:
-    """What a person is called, or the id itself for one the directory lacks."""
+    """Says what a person is called, or the id itself for one the directory lacks."""
     person = people.find(subject, tenant)
     return (person.name or person.id) if person is not None else subject

@@ -1,4 +1,4 @@
-"""People who sign in by a provider's word alone: written down with the gateway's signature, and known by it."""
+"""Keeps people who sign in by a provider's word alone: written down with the gateway's signature, and known by it."""
 
 import asyncio
 import dataclasses
@@ -27,7 +27,7 @@ _NAMED: Final = 10
 
 
 def knowing_logins(deps: GatewayDeps) -> GatewayDeps:
-    """`deps` whose directory knows those, too, for whom a provider vouches, where one is named.
+    """Returns `deps` whose directory knows those, too, for whom a provider vouches, where one is named.
 
     Logs a warning where approvers who are declared could come in as somebody else.
     """
@@ -41,7 +41,9 @@ def knowing_logins(deps: GatewayDeps) -> GatewayDeps:
 
 
 def second_login(facts: Mapping[str, object]) -> str:
-    """What operators are told of a login that claims a name of the declared person `facts` names, and the remedy."""
+    """Says what operators are told of a login that claims a name of the declared person `facts` names, and the
+    remedy.
+    """
     person, login = facts.get("person"), "".join(c if c.isprintable() else "?" for c in str(facts.get("login")))
     return (
         f"the login `{login}` claims an address or user name of the declared person `{person}`; if it is theirs, write "
@@ -50,7 +52,9 @@ def second_login(facts: Mapping[str, object]) -> str:
 
 
 def logins_lacking(catalog: Catalog, people: Directory, settings: Settings) -> str:
-    """A warning where groups give roles and people whom tools ask have no login written down; "" without one."""
+    """Returns a warning where groups give roles and people whom tools ask have no login written down; "" without
+    one.
+    """
     if settings.oidc_issuer is None or not settings.oidc_roles:
         return ""
     lacking = approvers_without_login(catalog, people, settings.oidc_issuer)
@@ -66,7 +70,7 @@ def logins_lacking(catalog: Catalog, people: Directory, settings: Settings) -> s
 
 
 class ProviderPeople:
-    """Those for whom logins vouched, as the store has them; looked at once a second at most.
+    """Knows those for whom logins vouched, as the store has them; looked at once a second at most.
 
     A gateway without keys, which only development allows, signs nothing: there such people are known to it alone.
     """
@@ -80,7 +84,7 @@ class ProviderPeople:
         self._due = 0.0
 
     async def look(self) -> None:
-        """Know whom the store knows now. Raises `StoreUnavailable`."""
+        """Knows whom the store knows now. Raises `StoreUnavailable`."""
         people, signer = self._people, self._deps.signer
         if people is None or signer is None:
             return
@@ -97,7 +101,7 @@ class ProviderPeople:
             self._due = due
 
     async def admit(self, claims: Mapping[str, Any]) -> tuple[Person, Vouched | None]:
-        """Whom verified claims are about, and what is to be written of them if nobody declared them.
+        """Says whom verified claims are about, and what is to be written of them if nobody declared them.
 
         What an earlier login said of them ends where this one makes nobody, or somebody declared, of them. Raises
         `Refused` for whom nobody knows, `StoreUnavailable`.
@@ -126,5 +130,5 @@ class ProviderPeople:
         return person, vouch(signer, person, names=claimed_names(claims), now=now, lifetime=lifetime)
 
     def look_again(self) -> None:
-        """Look at the store at the next request, whatever the time: something was written."""
+        """Looks at the store at the next request, whatever the time: something was written."""
         self._due = 0.0

@@ -1,4 +1,4 @@
-"""The gateway's routes with what each asks of its callers, found before FastAPI reads a body."""
+"""Finds what the route of a request asks of its caller, before FastAPI reads a body."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -15,7 +15,7 @@ _FOUND: Final = "signoff.access"
 
 
 class RouteTable:
-    """The access of each route. Raises `ConfigError` for a route that has none, or two."""
+    """Holds the access of each route. Raises `ConfigError` for a route that has none, or two."""
 
     def __init__(self, routes: Iterable[BaseRoute]) -> None:
         self._routes = tuple((route, access_of(route)) for route in routes)

@@ -1,4 +1,4 @@
-"""What signing in needs: tokens, the provider, browsers' sessions, and the record of what was refused."""
+"""Holds what signing in needs: tokens, the provider, browsers' sessions, and the record of what was refused."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SignIn:
-    """The ways in of one gateway. Raises `ConfigError` for half a provider."""
+    """Holds the ways in of one gateway. Raises `ConfigError` for half a provider."""
 
     def __init__(self, deps: GatewayDeps, visitors: Visitors, logins: ProviderPeople) -> None:
         self.tokens = Tokens(deps.store)

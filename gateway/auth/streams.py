@@ -1,4 +1,4 @@
-"""Live streams: so many for one person, and each only for as long as its reader is let in."""
+"""Bounds live streams: so many for one person, and each only for as long as its reader is let in."""
 
 import contextlib
 from collections import Counter

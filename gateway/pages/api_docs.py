@@ -103,7 +103,7 @@ def _answers(operation: Mapping[str, Any]) -> Iterator[AnswerRow]:
 
 
 def _resolved(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema that a reference, or the one of several that is no null, names."""
+    """Returns the schema that a reference, or the one of several that is no null, names."""
     for each in schema.get("anyOf", ()):
         if "$ref" in each:
             return _resolved(each, schemas)

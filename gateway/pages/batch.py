@@ -139,7 +139,7 @@ async def _page(site: Site, visitor: Visitor, picked: list[str], *, note: str = 
 
 
 def _alone(card: CardPage) -> str:
-    """Which text says why a request is decided alone; "" where it need not be."""
+    """Says which text says why a request is decided alone; "" where it need not be."""
     if card.request.state != "pending":
         return "batch.alone.over"
     if not card.decides:
@@ -152,7 +152,7 @@ def _alone(card: CardPage) -> str:
 
 
 def _told(receipt: Receipt) -> str:
-    """Which text says what became of one answer: where it settled the request, which way."""
+    """Says which text says what became of one answer: where it settled the request, which way."""
     return f"state.{receipt.state}" if receipt.status == "accepted" else f"batch.{receipt.status}"
 
 

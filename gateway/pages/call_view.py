@@ -59,7 +59,7 @@ class CallLine:
 def call_line(
     view: CallView, part: CallPart | None, catalog: Catalog, people: Directory, language: str, *, stood: str = ""
 ) -> CallLine:
-    """The line of one call. `part` is the proposal in the conversation, from which its sentence is made.
+    """Returns the line of one call. `part` is the proposal in the conversation, from which its sentence is made.
 
     `stood` is the tool that is, or was, tried last in its place; that has a line of its own.
     """

@@ -114,7 +114,7 @@ def card_page(
     told: tuple[DeliveryLine, ...] = (),
     unopened: int = 0,
 ) -> CardPage:
-    """The page of a request. `args` are its loaded arguments, or None when they cannot be had.
+    """Returns the page of a request. `args` are its loaded arguments, or None when they cannot be had.
 
     `unopened` is how many pages of its values the visitor has still to open before they may approve. `told` are the
     cards by which channels told of it.
@@ -163,7 +163,7 @@ def card_page(
 
 
 def _unseen(request: ApprovalRequest, unopened: int, language: str) -> str:
-    """What the card does not draw, and what that asks of whoever approves; "" for a whole card."""
+    """Says what the card does not draw, and what that asks of whoever approves; "" for a whole card."""
     if request.card.whole:
         return ""
     return text("card.unseen" if unopened else "card.unseen.opened", language)
@@ -177,7 +177,7 @@ def version_of(request: ApprovalRequest, line: CallLine | None) -> str:
 
 
 def why_no_edit(request: ApprovalRequest, args: Any) -> str:
-    """Which text says why nobody can change the arguments of a request; "" where they can be."""
+    """Says which text says why nobody can change the arguments of a request; "" where they can be."""
     if request.state != "pending":
         return "edit.why.over"
     if request.edit == "off" or request.kind == "in_doubt":
@@ -186,7 +186,7 @@ def why_no_edit(request: ApprovalRequest, args: Any) -> str:
 
 
 def word_to_type(request: ApprovalRequest, visitor: Visitor) -> str:
-    """What has to be typed to approve a request, as the visitor reads it on the card; "" where nothing has to."""
+    """Says what has to be typed to approve a request, as the visitor reads it on the card; "" where nothing has to."""
     if not needs_typing(request):
         return ""
     row = row_to_type(request)
@@ -213,7 +213,7 @@ def _vote(vote: Vote, request: ApprovalRequest, visitor: Visitor, people: Direct
 
 
 def _example(request: ApprovalRequest) -> tuple[str, str] | None:
-    """An argument and a number that a condition could compare it with."""
+    """Returns an argument and a number that a condition could compare it with."""
     rows = (row for row in request.card.rows if row.format in ("number", "integer") and not row.secret and not row.cut)
     return next(((row.name, row.value) for row in rows if row.name.isidentifier()), None)
 

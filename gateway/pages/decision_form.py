@@ -1,4 +1,4 @@
-"""What a card's form says: the verdict, and what goes with it."""
+"""Reads what a card's form says: the verdict, and what goes with it."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -30,17 +30,17 @@ WHERE_CHARS: Final = 2_000
 
 
 def verbs_of(request: ApprovalRequest) -> tuple[Verdict, ...]:
-    """What may be answered to a request."""
+    """Returns what may be answered to a request."""
     return DOUBT_VERDICTS if request.kind == "in_doubt" else VERDICTS
 
 
 def verdict_in(form: Mapping[str, str]) -> Verdict | None:
-    """The verdict of a form; None for anything else, which is never an approval."""
+    """Returns the verdict of a form; None for anything else, which is never an approval."""
     return next((each for each in DOUBT_VERDICTS if each == form.get("verdict")), None)
 
 
 def draft_in(form: Mapping[str, str], approval_id: str, verdict: Verdict, language: str) -> DecisionDraft:
-    """The answer of a form. Raises `BadRequest` that says what is wrong with it."""
+    """Returns the answer of a form. Raises `BadRequest` that says what is wrong with it."""
     happened = verdict == "happened"
     given: dict[str, Any] = {
         "verdict": verdict,
@@ -59,7 +59,7 @@ def draft_in(form: Mapping[str, str], approval_id: str, verdict: Verdict, langua
 
 
 def typing_note(request: ApprovalRequest, draft: DecisionDraft, visitor: Visitor) -> str:
-    """What a visitor is told who did not type what approving `request` wants; "" where they did, or it is over.
+    """Says what a visitor is told who did not type what approving `request` wants; "" where they did, or it is over.
 
     For the eye: whoever decides asks the same rule.
     """
@@ -69,12 +69,12 @@ def typing_note(request: ApprovalRequest, draft: DecisionDraft, visitor: Visitor
 
 
 def author_of(visitor: Visitor, channel: str = "inbox") -> DecisionAuthor:
-    """Whose answers the forms of a visitor are."""
+    """Says whose answers the forms of a visitor are."""
     return DecisionAuthor(visitor.person, channel, visitor.assurance)
 
 
 def remember_in(form: Mapping[str, str], language: str) -> Remember | None:
-    """What is to be remembered; None where nothing is. Raises `BadRequest`."""
+    """Returns what is to be remembered; None where nothing is. Raises `BadRequest`."""
     if form.get("remember") != "on":
         return None
     uses = form.get("uses", "").strip()

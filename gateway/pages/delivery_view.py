@@ -1,4 +1,4 @@
-"""Who was told of a request beside the inbox, on which channel, and what is known of each card."""
+"""Lists who was told of a request beside the inbox, on which channel, and what is known of each card."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -24,7 +24,9 @@ class DeliveryLine:
 def told_lines(
     rows: Iterable[DeliveryRow], declared: Mapping[str, DeclaredChannel], people: Directory, language: str
 ) -> tuple[DeliveryLine, ...]:
-    """The cards of a request, in the order in which they were planned; those that nobody needed any more left out."""
+    """Returns the cards of a request, in the order in which they were planned; those that nobody needed any more left
+    out.
+    """
     return tuple(_line(row, declared, people, language) for row in rows if row.state != "dropped")
 
 

@@ -1,4 +1,4 @@
-"""What pages' functions are given: what they share, and who looks at them."""
+"""Gives pages' functions what they share, and who looks at them."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +17,7 @@ from signoff.gateway.pages.visitor import Visitor, Visitors
 
 @dataclass(frozen=True)
 class Site:
-    """What all pages of one gateway share."""
+    """Holds what all pages of one gateway share."""
 
     deps: GatewayDeps
     visitors: Visitors

@@ -161,7 +161,7 @@ def _purpose(request: ApprovalRequest) -> str:
 
 
 def _hints(field: ArgumentField, formatter: Formatter) -> str:
-    """What may be written into a field, in a line."""
+    """Says what may be written into a field, in a line."""
     language = formatter.language
     told = [field.help.rstrip(".")] if field.help else []
     if field.kind in ("number", "integer", "lines", "json"):

@@ -1,4 +1,4 @@
-"""The form that a page sent: fields of text, so many and no more."""
+"""Reads the form that a page sent: fields of text, so many and no more."""
 
 import asyncio
 from typing import Final, TypeAlias
@@ -17,7 +17,7 @@ _SMALL_BYTES: Final = 16 * 1024
 
 
 async def read_form(request: Request) -> Fields:
-    """The fields of a form of ours, in their order. Raises `BadRequest` for anything else, and for too many."""
+    """Returns the fields of a form of ours, in their order. Raises `BadRequest` for anything else, and for too many."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await request.body()
     if not body:

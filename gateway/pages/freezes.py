@@ -31,7 +31,7 @@ async def show_freeze(request: Request, site: CurrentSite, visitor: CurrentVisit
 
 @router.post("/freeze", dependencies=[PAGE_DECIDE])
 async def freeze_tenant(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Freeze the visitor's tenant, or sweep a frozen one again."""
+    """Freezes the visitor's tenant, or sweeps a frozen one again."""
     language = visitor.formatter.language
     form = await read_form(request)
     reason = str(form.get("reason", "")).strip()
@@ -57,7 +57,7 @@ async def freeze_tenant(request: Request, site: CurrentSite, visitor: CurrentVis
 
 @router.post("/thaw", dependencies=[PAGE_DECIDE])
 async def thaw_tenant(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Lift the freeze of the visitor's tenant."""
+    """Lifts the freeze of the visitor's tenant."""
     language = visitor.formatter.language
     if not visitor.opened(str((await read_form(request)).get("token", "")), _THAW):
         return _page(site, visitor, note=text("note.out_of_date", language), status=403)

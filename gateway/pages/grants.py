@@ -42,7 +42,7 @@ async def list_grants(request: Request, site: CurrentSite, visitor: CurrentVisit
 
 @router.post("/grants/{grant}/revoke", dependencies=[PAGE_DECIDE])
 async def revoke_grant(request: Request, grant: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Take one back; only whose answer it is, or an operator, can."""
+    """Takes one back; only whose answer it is, or an operator, can."""
     language = visitor.formatter.language
     token = str((await read_form(request)).get("token", ""))
     if not visitor.opened(token, _purpose(grant)):

@@ -124,7 +124,7 @@ def _recipient(site: Site, link: Link) -> Person:
 
 
 async def _card(site: Site, opened: OpenedLink) -> CardPage:
-    """The card, with the form only where a link may answer: what was sent, and no question of what happened."""
+    """Returns the card, with the form only where a link may answer: what was sent, and no question of what happened."""
     card = await open_card(site.deps, opened.link.approval, opened.visitor)
     _require_lately(site, card)
     language = opened.visitor.formatter.language
@@ -136,7 +136,7 @@ async def _card(site: Site, opened: OpenedLink) -> CardPage:
 
 
 def _require_lately(site: Site, card: CardPage) -> None:
-    """Raise `BadRequest` where the request has been over for a day: a link may lie in a mailbox for years."""
+    """Raises `BadRequest` where the request has been over for a day: a link may lie in a mailbox for years."""
     ended = card.request.decided_at
     if ended is not None and site.deps.clock() >= ended + timedelta(seconds=LINK_SECONDS):
         site.deps.store.count_refusal("late")

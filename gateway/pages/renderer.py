@@ -1,4 +1,4 @@
-"""Pages from templates. Everything is escaped; words come from the catalog of texts."""
+"""Renders pages from templates. Everything is escaped; words come from the catalogue of texts."""
 
 from functools import partial
 from pathlib import Path
@@ -50,7 +50,7 @@ class PageRenderer:
         spoken: str = ENGLISH,
         **context: Any,
     ) -> HTMLResponse:
-        """A whole page, or a fragment of one.
+        """Returns a whole page, or a fragment of one.
 
         It greets nobody at a browser where nobody signed in, or without one (an error too early to know), which reads
         it in the language `spoken`.

@@ -20,7 +20,7 @@ OPEN: Final = ("working", "waiting")
 
 
 async def turns_in_full(deps: GatewayDeps, view: SessionView) -> dict[str, TurnView]:
-    """The newest turns and those that go on, each as it stands; those that cannot be read are left out."""
+    """Returns the newest turns and those that go on, each as it stands; those that cannot be read are left out."""
     newest = view.turns[-IN_FULL:]
     wanted = [turn for turn in view.turns if turn in newest or turn.state in OPEN]
     found = await asyncio.gather(*(_turn(deps, TurnKey(view.tenant, view.session, turn.turn)) for turn in wanted))
@@ -28,7 +28,7 @@ async def turns_in_full(deps: GatewayDeps, view: SessionView) -> dict[str, TurnV
 
 
 async def session_talk(deps: GatewayDeps, view: SessionView, turns: dict[str, TurnView], language: str) -> Transcript:
-    """The conversation of a session. Raises `StoreUnavailable`."""
+    """Returns the conversation of a session. Raises `StoreUnavailable`."""
     entries: list[TranscriptEntry] = []
     for turn in view.turns:
         full = turns.get(turn.turn)
@@ -50,7 +50,7 @@ async def session_talk(deps: GatewayDeps, view: SessionView, turns: dict[str, Tu
 
 
 def state_of(view: SessionView) -> str:
-    """How the whole conversation stands: it runs, waits for people, or as its last turn ended."""
+    """Says how the whole conversation stands: it runs, waits for people, or as its last turn ended."""
     states = [turn.state for turn in view.turns]
     if view.queued or "working" in states:
         return "running"

@@ -43,7 +43,7 @@ async def show_new(request: Request, site: CurrentSite) -> Response:
 
 @router.post("/sessions", dependencies=[PAGE_START])
 async def begin_session(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Begin a session from the form, then show it."""
+    """Begins a session from the form, then shows it."""
     form = await _fields(request)
     note, status = _unsaid(visitor, form, "new")
     key = SessionKey(visitor.person.tenant, form.get("id", ""))
@@ -63,7 +63,7 @@ async def show_session(request: Request, session: str, site: CurrentSite, visito
 
 @router.post("/sessions/{session}", dependencies=[PAGE_START])
 async def say_more(request: Request, session: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Say something more."""
+    """Says something more."""
     key = _own(visitor, session)
     form = await _fields(request)
     note, status = _unsaid(visitor, form, f"say {session_name(key)}")
@@ -80,7 +80,7 @@ async def say_more(request: Request, session: str, site: CurrentSite, visitor: C
 
 @router.post("/sessions/{session}/cancel", dependencies=[PAGE_START])
 async def cancel_session(request: Request, session: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Stop every turn of a session that goes on."""
+    """Stops every turn of a session that goes on."""
     key = _own(visitor, session)
     form = await _fields(request)
     if not visitor.opened(form.get("token", ""), f"cancel {session_name(key)}"):
@@ -104,7 +104,7 @@ def _own_session(site: Site, visitor: Visitor, key: SessionKey) -> SessionKey:
 
 
 def _unsaid(visitor: Visitor, form: dict[str, str], purpose: str) -> tuple[str, int]:
-    """Why a form says nothing, and the status; "" where it does."""
+    """Says why a form says nothing, and the status; "" where it does."""
     language = visitor.formatter.language
     if not visitor.opened(form.get("token", ""), purpose):
         return text("new.out_of_date", language), 403
@@ -114,7 +114,7 @@ def _unsaid(visitor: Visitor, form: dict[str, str], purpose: str) -> tuple[str, 
 
 
 async def _say(site: Site, visitor: Visitor, form: dict[str, str], key: SessionKey) -> tuple[str, int]:
-    """Say what a form holds; why not, and the status. A form that is sent twice says it once, by its `id`."""
+    """Says what a form holds; returns why not, and the status. A form that is sent twice says it once, by its `id`."""
     try:
         body = SayBody(
             text=form["text"].replace("\r\n", "\n"),
@@ -189,7 +189,7 @@ async def _talk(
 
 
 def _asker(site: Site, visitor: Visitor) -> str:
-    """On whose behalf a turn is offered: not the visitor's, who could not approve what it asks for."""
+    """Says on whose behalf a turn is offered: not the visitor's, who could not approve what it asks for."""
     others = [each.id for each in site.deps.people.all(visitor.person.tenant) if each.active]
     if DEFAULT_ASKER in others:
         return DEFAULT_ASKER
@@ -212,7 +212,7 @@ async def _versions(site: Site, key: SessionKey) -> AsyncGenerator[str, None]:
 
 
 def _facts(view: SessionView, turns: dict[str, TurnView]) -> dict[str, Any]:
-    """What a page's reader would see change."""
+    """Returns what a page's reader would see change."""
     calls = {
         call.approval.id: f"{call.approval.revision}-{call.approval.state}-{len(call.approval.votes)}-{call.state}"
         for turn in turns.values()

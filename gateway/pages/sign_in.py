@@ -44,7 +44,7 @@ async def show_sign_in(request: Request, site: CurrentSite) -> Response:
 
 @router.post("/login", dependencies=[OPEN_PAGE])
 async def sign_in_by_token(request: Request, site: CurrentSite) -> Response:
-    """Sign in with a pasted token."""
+    """Signs in with a pasted token."""
     browser = await site.visitors.browser(request)
     form = {name: str(value) for name, value in (await read_form(request)).items()}
     then = local_path(form.get("next", ""))
@@ -60,7 +60,7 @@ async def sign_in_by_token(request: Request, site: CurrentSite) -> Response:
 
 @router.post("/logout", dependencies=[OPEN_PAGE])
 async def sign_out(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Sign out."""
+    """Signs out."""
     form = await read_form(request)
     if not visitor.opened(str(form.get("token", "")), "logout"):
         raise BadRequest("this page was out of date; open it again and sign out once more", status=403)
@@ -69,7 +69,7 @@ async def sign_out(request: Request, site: CurrentSite, visitor: CurrentVisitor)
 
 @router.get("/login/oidc", dependencies=[OPEN_PAGE])
 async def go_to_provider(request: Request, site: CurrentSite) -> Response:
-    """Send the browser to the provider; what must come back is sealed into a cookie for ten minutes."""
+    """Sends the browser to the provider; what must come back is sealed into a cookie for ten minutes."""
     browser = await site.visitors.browser(request)
     then = local_path(request.query_params.get("next", ""))
     url, attempt = await site.sign_in.provider.begin()

@@ -31,7 +31,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.post("/person", dependencies=[PAGE_DECIDE])
 async def switch_person(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Become another person, in the development profile."""
+    """Becomes another person, in the development profile."""
     if visitor.signed_in:
         raise BadRequest("whoever signed in is who they are; sign out first", status=403)
     form = await read_form(request)
@@ -45,7 +45,7 @@ async def switch_person(request: Request, site: CurrentSite, visitor: CurrentVis
 
 @router.post("/language", dependencies=[OPEN_PAGE])
 async def set_language(request: Request, site: CurrentSite) -> Response:
-    """Have pages written in another language from now on, for this browser."""
+    """Has pages written in another language from now on, for this browser."""
     form = await read_form(request)
     browser = await site.visitors.browser(request)
     response = RedirectResponse(local_path(str(form.get("next", ""))), status_code=303)

@@ -41,13 +41,13 @@ class Diff:
 
 
 def state_words(request: ApprovalRequest, language: str) -> str:
-    """The state of a request in a word or two."""
+    """Returns the state of a request in a word or two."""
     doubt = "doubt." if request.kind == "in_doubt" else ""
     return text(f"{doubt}state.{request.state}", language)
 
 
 def who_may(request: ApprovalRequest, people: Directory, formatter: Formatter, *, answered: bool = False) -> str:
-    """Who may answer: each role with its people, those who stand in for them, then those named one by one.
+    """Says who may answer: each role with its people, those who stand in for them, then those named one by one.
 
     With `answered` without those who have answered already.
     """
@@ -64,7 +64,7 @@ def groups_words(
 
 
 def silence_words(request: ApprovalRequest, people: Directory, formatter: Formatter) -> str:
-    """What happens if nobody answers in time."""
+    """Says what happens if nobody answers in time."""
     if request.kind == "in_doubt":
         return text("card.silence.given_up", formatter.language)
     if request.on_timeout == "escalate" and not request.extended and request.expires_at is not None:
@@ -75,7 +75,7 @@ def silence_words(request: ApprovalRequest, people: Directory, formatter: Format
 
 
 def timed_words(request: ApprovalRequest, people: Directory, formatter: Formatter) -> tuple[TimedStep, ...]:
-    """Reminders and escalation, past and to come, of a request that waits."""
+    """Returns reminders and escalation, past and to come, of a request that waits."""
     if request.state != "pending":
         return ()
     told = [
@@ -95,7 +95,7 @@ def timed_words(request: ApprovalRequest, people: Directory, formatter: Formatte
 
 
 def diff_of(request: ApprovalRequest, visitor: Visitor) -> Diff | None:
-    """What the last edit of a request changed; None for one nobody changed."""
+    """Returns what the last edit of a request changed; None for one nobody changed."""
     if not request.edited_by:
         return None
     who = request.edited_name or request.edited_by
@@ -105,7 +105,7 @@ def diff_of(request: ApprovalRequest, visitor: Visitor) -> Diff | None:
 
 
 def diff_lines(before: tuple[CardRow, ...], after: tuple[CardRow, ...], formatter: Formatter) -> tuple[DiffLine, ...]:
-    """The rows of two cards that differ, their values as each card shows them."""
+    """Returns the rows of two cards that differ, their values as each card shows them."""
     old, new = ({row.name: row for row in rows if row.name} for rows in (before, after))
     return tuple(
         DiffLine(
@@ -152,7 +152,7 @@ def _standing_in(
     people: Directory,
     formatter: Formatter,
 ) -> list[str]:
-    """Those who may answer only in the place of one of `own`, and of whom."""
+    """Returns those who may answer only in the place of one of `own`, and of whom."""
     told: list[str] = []
     for person in everybody:
         if person not in own:

@@ -67,7 +67,7 @@ async def show_tool(tool: str, site: CurrentSite, visitor: CurrentVisitor) -> Re
 
 @router.post("/tools/{tool}", dependencies=[PAGE_READ])
 async def explain_call(request: Request, tool: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Judge a call with the given arguments; nothing runs and nobody is asked."""
+    """Judges a call with the given arguments; nothing runs and nobody is asked."""
     declared = _tool(site, visitor, tool)
     form = {name: str(value) for name, value in (await read_form(request)).items()}
     language = visitor.formatter.language
@@ -104,7 +104,7 @@ async def _judge(site: Site, visitor: Visitor, tool: Tool, form: dict[str, str],
 
 
 def _asker(site: Site, visitor: Visitor, named: str) -> Person:
-    """In whose name a call is tried: outside the development profile nobody is told who else is there."""
+    """Says in whose name a call is tried: outside the development profile nobody is told who else is there."""
     if not site.deps.development:
         return visitor.person
     return known_person(site.deps.people, named or DEFAULT_ASKER, visitor.person.tenant)
@@ -185,7 +185,7 @@ def _arguments(written: str) -> dict[str, Any]:
 
 
 def _sample(tool: Tool) -> dict[str, Any]:
-    """Arguments to start from: every property with an example, its default, or an empty value of its type."""
+    """Returns arguments to start from: every property with an example, its default, or an empty value of its type."""
     sample: dict[str, Any] = {}
     for name, schema in tool.schema.schema.get("properties", {}).items():
         if not isinstance(schema, dict):

@@ -47,7 +47,7 @@ class Transcript:
 
 
 async def talk_of(deps: GatewayDeps, view: TurnView, language: str) -> Transcript:
-    """The conversation of a turn; long words are fetched from the store. Raises `StoreUnavailable`."""
+    """Returns the conversation of a turn; long words are fetched from the store. Raises `StoreUnavailable`."""
     entries = await said_in(deps, view, language)
     live = view.result is None
     error = view.result.error.message if view.result is not None and view.result.error is not None else ""
@@ -60,7 +60,8 @@ async def talk_of(deps: GatewayDeps, view: TurnView, language: str) -> Transcrip
 async def said_in(
     deps: GatewayDeps, view: TurnView, language: str, *, after: int = 0, prefix: str = ""
 ) -> list[TranscriptEntry]:
-    """What was said in a turn, leaving out the first `after` messages; `prefix` makes keys differ between turns.
+    """Returns what was said in a turn, leaving out the first `after` messages; `prefix` makes keys differ between
+    turns.
 
     Raises `StoreUnavailable`.
     """
@@ -78,14 +79,14 @@ async def said_in(
 
 
 async def said_words(deps: GatewayDeps, said: Message | Content, place: SessionKey) -> str:
-    """The words of a message or a content of a session, long ones from the store. Raises `StoreUnavailable`."""
+    """Returns the words of a message or a content of a session, long ones from the store. Raises `StoreUnavailable`."""
     if isinstance(said, Content):
         return await _words(deps, said, place)
     return " ".join([await _words(deps, part.text, place) for part in said.parts if isinstance(part, TextPart)])
 
 
 def call_lines(deps: GatewayDeps, view: TurnView, language: str) -> dict[str, CallLine]:
-    """The line of each call, by call id. What stands in for one was proposed with its arguments."""
+    """Returns the line of each call, by call id. What stands in for one was proposed with its arguments."""
     parts = {part.call: part for message in view.messages for part in message.parts if isinstance(part, CallPart)}
     stood = {call.stands_for: call.tool for call in view.calls if call.stands_for}
     return {

@@ -46,7 +46,7 @@ async def show_turn(request: Request, turn: str, site: CurrentSite, visitor: Cur
 
 @router.post("/turns/{turn}/cancel", dependencies=[PAGE_START])
 async def cancel_turn(request: Request, turn: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Stop a turn."""
+    """Stops a turn."""
     key = _own(site, visitor, turn)
     form = await read_form(request)
     if not visitor.opened(str(form.get("token", "")), f"cancel {turn_name(key)}"):
@@ -109,7 +109,7 @@ async def list_turns(request: Request, site: CurrentSite, visitor: CurrentVisito
 
 
 def _askers(site: Site, visitor: Visitor, found: Sequence[TurnRow]) -> list[str]:
-    """Whose turns one may look for: those of everybody in development, else of whom one may read any."""
+    """Says whose turns one may look for: those of everybody in development, else of whom one may read any."""
     if site.deps.development:
         return [person.id for person in active_people(site.deps.people, visitor.person.tenant)]
     # Who else there is, is told to nobody who may not read it: these are in the rows.

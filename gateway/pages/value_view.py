@@ -76,13 +76,13 @@ def _row(row: CardRow, request: ApprovalRequest, args: Any, formatter: Formatter
 
 
 def _first(lines: Sequence[str]) -> int:
-    """How many lines stand on the card; 0 where the first is too long by itself."""
+    """Says how many lines stand on the card; 0 where the first is too long by itself."""
     ends = list(accumulate(map(len, lines[:LINES])))
     return sum(end <= HEAD_CHARS for end in ends)
 
 
 def _whole(row: CardRow, args: Any) -> str:
-    """All of a value that the card cuts; "" where it is not to be had."""
+    """Returns all of a value that the card cuts; "" where it is not to be had."""
     found = find(args, row.name, _ABSENT) if isinstance(args, dict) else _ABSENT
     return scalar_line(found, ARGUMENTS_BYTES).text if isinstance(found, str) else ""
 

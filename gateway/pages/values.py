@@ -14,7 +14,7 @@ _PAGE_DIGITS: Final = 6
 
 
 async def open_values(deps: GatewayDeps, loaded: LoadedRequest, visitor: Visitor, request: Request) -> dict[str, Any]:
-    """What `values.html` shows on the page that `request` names, the first where it names none.
+    """Returns what `values.html` shows on the page that `request` names, the first where it names none.
 
     That this visitor opened it is written down. Raises `StoreUnavailable`.
     """

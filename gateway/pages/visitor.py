@@ -1,4 +1,4 @@
-"""Who looks at a page: the person, the browser, and tokens that prove a form came from a page they opened."""
+"""Tells who looks at a page: the person, the browser, and tokens that prove a form came from a page they opened."""
 
 import hmac
 import secrets
@@ -43,13 +43,13 @@ class Browser:
     """Where the page it asked for is found again; `/` for a form it sent."""
 
     def token(self, purpose: str) -> str:
-        """What a form must carry: bound to this browser, this person and this purpose."""
+        """Says what a form must carry: bound to this browser, this person and this purpose."""
         # Cookies are letters and digits and the purpose comes last, so no two of these read the same.
         words = "|".join((self.session, *self._who(), purpose))
         return hmac.new(self.key, words.encode(), "sha256").hexdigest()
 
     def opened(self, token: str, purpose: str) -> bool:
-        """Whether `token` comes from a page that this visitor opened for this purpose."""
+        """Returns whether `token` comes from a page that this visitor opened for this purpose."""
         # As bytes: compare_digest raises TypeError for text that is not ASCII, and a form may hold any.
         return not self.fresh and hmac.compare_digest(token.encode(), self.token(purpose).encode())
 
@@ -86,7 +86,7 @@ class Visitors:
         self._key: bytes | None = None
 
     async def visitor(self, request: Request) -> Visitor:
-        """Who sent `request`.
+        """Says who sent `request`.
 
         Raises `StoreUnavailable`; `SignInNeeded` for nobody; `ConfigError` when the directory is empty.
         """
@@ -100,7 +100,7 @@ class Visitors:
     async def visitor_as(
         self, request: Request, person: Person, assurance: Assurance, *, signed_in: bool = True
     ) -> Visitor:
-        """The browser that sent `request`, with a person at it whom somebody else has recognised."""
+        """Returns the browser that sent `request`, with a person at it whom somebody else has recognised."""
         browser = await self.browser(request, person.locale)
         return Visitor(
             browser.session,
@@ -115,7 +115,7 @@ class Visitors:
         )
 
     async def browser(self, request: Request, locale: str = ENGLISH) -> Browser:
-        """The browser that sent `request`. Raises `StoreUnavailable`."""
+        """Returns the browser that sent `request`. Raises `StoreUnavailable`."""
         # Of the store, not of the process: a form opened at one gateway may be sent to another, or after a restart.
         if self._key is None:
             self._key = await self._deps.store.secret_key(_KEY)
@@ -127,7 +127,7 @@ class Visitors:
         return Browser(new_session() if fresh else session, fresh, self._key, formatter, _path(request))
 
     def person(self, cookies: Mapping[str, str]) -> Person:
-        """The person a browser says it is: nothing proves it, so only the development profile uses this."""
+        """Returns the person a browser says it is: nothing proves it, so only the development profile uses this."""
         everybody = active_people(self._deps.people)
         for wanted in (cookies.get(PERSON, ""), DEFAULT_DECIDER):
             for person in everybody:
@@ -138,16 +138,16 @@ class Visitors:
         return everybody[0]
 
     def remember(self, browser: Browser, response: Response) -> None:
-        """Give a browser without a cookie its own."""
+        """Gives a browser without a cookie its own."""
         if browser.fresh:
             self.set_cookie(response, SESSION, browser.session)
 
     def switch(self, person: Person, response: Response) -> None:
-        """Make the browser another person from now on."""
+        """Makes the browser another person from now on."""
         self.set_cookie(response, PERSON, person.id)
 
     def set_cookie(self, response: Response, name: str, value: str, *, seconds: int = YEAR_SECONDS) -> None:
-        """A cookie that scripts cannot read and other sites do not send along with forms; 0 seconds removes it."""
+        """Sets a cookie that scripts cannot read and other sites do not send along with forms; 0 seconds removes it."""
         # Browsers keep a `Secure` cookie from a plain http page back, and then nobody could sign in there.
         # Not `strict`: the way back from a provider, and a link in a mail, come from another site and would lack it.
         secure = self._deps.settings.public_url.startswith("https:")
@@ -155,7 +155,7 @@ class Visitors:
 
 
 def language_for(request: Request, locale: str) -> str:
-    """In which language a page is written for somebody of `locale`.
+    """Says in which language a page is written for somebody of `locale`.
 
     What they chose on a page comes first, then the directory's locale, then what the browser asks for. English, which
     the directory says of everybody of whom it knows no language, is no choice.
@@ -167,7 +167,7 @@ def language_for(request: Request, locale: str) -> str:
 
 
 def _asked_for(request: Request) -> str:
-    """The language that a browser likes best of those that are spoken; English where it likes none."""
+    """Returns the language that a browser likes best of those that are spoken; English where it likes none."""
     asked = [part.partition(";") for part in request.headers.get("accept-language", "").split(",")[:_LANGUAGES_READ]]
     liked = sorted(asked, key=lambda part: -_weight(part[2]))
     codes = (name.strip().partition("-")[0].lower() for name, _, weight in liked if _weight(weight) > 0)
@@ -190,7 +190,7 @@ def _path(request: Request) -> str:
 
 
 def new_session() -> str:
-    """A value for a browser's cookie that nobody guesses."""
+    """Returns a value for a browser's cookie that nobody guesses."""
     return secrets.token_hex(32)
 
 

@@ -1,4 +1,4 @@
-"""Channels at work beside the gateway: cards go out, answers are heard, and what no vendor brings is fetched."""
+"""Runs channels beside the gateway: cards are sent, answers read, and what no vendor brings is fetched."""
 
 import asyncio
 import logging
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 async def channels_running(
     deps: GatewayDeps, channels: Mapping[str, Channel], rules: RoutingRules
 ) -> AsyncIterator[Intake | None]:
-    """Carry, hear, listen and hand answers over until the block ends; yields the way in for what vendors bring.
+    """Sends cards, reads answers and hands them over until the block ends; yields what takes in what vendors bring.
 
     It is None without a channel.
 
@@ -79,7 +79,7 @@ async def channels_running(
 
 
 async def kept_going(what: str, work: Callable[[], Awaitable[None]], *, first_pause: float = 1.0) -> None:
-    """`work` until it returns; when it fails it is begun again, after ever longer while it keeps failing."""
+    """Runs `work` until it returns; when it fails it is begun again, after ever longer while it keeps failing."""
     pause = first_pause
     while True:
         begun = time.monotonic()

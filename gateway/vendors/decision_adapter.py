@@ -1,4 +1,4 @@
-"""The desk behind channels: answers are decided as those of the inbox are, bound to what the card showed."""
+"""Decides answers of channels as those of the inbox, bound to what the card showed."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from signoff.gateway.deps import GatewayDeps
 
 
 class DecisionAdapter:
-    """See `signoff.channels.inbound.processor.Desk`."""
+    """Answers channels; see `signoff.channels.inbound.processor.Desk`."""
 
     def __init__(self, deps: GatewayDeps) -> None:
         self._deps = deps
@@ -27,7 +27,9 @@ class DecisionAdapter:
         return await decide(self._deps, draft, author)
 
     async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
-        """Requests with this code that the person may decide, waiting or decided. Raises `ServerUnavailable`."""
+        """Returns requests with this code that the person may decide, waiting or decided. Raises
+        `ServerUnavailable`.
+        """
         found = await self._deps.requests.by_code(person.tenant, code)
         if found is None:
             return ()
@@ -39,11 +41,11 @@ class DecisionAdapter:
         return (request,) if asked else ()
 
     async def link(self, request: ApprovalRequest, person: Person, channel: str) -> str:
-        """The request's page in the inbox, which asks for a sign-in."""
+        """Returns the request's page in the inbox, which asks for a sign-in."""
         return f"{self._deps.settings.public_url}/approvals/{request.id}"
 
     async def _answers(self, approval: str) -> bool:
-        """Whether a worker can say what became of a request, or there is none."""
+        """Returns whether a worker can say what became of a request, or there is none."""
         try:
             await self._deps.desk.request(approval)
         except NotFound:

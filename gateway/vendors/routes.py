@@ -1,4 +1,4 @@
-"""The addresses at which vendors bring what people say: it is kept, acknowledged at once and read later.
+"""Takes what vendors bring: it is kept, acknowledged at once and read later.
 
 Whoever comes needs no sign-in: the channel proves who it is, or they are refused.
 """
