@@ -18,7 +18,7 @@ from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.gateway.errors import receipt_status
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.gates.pipeline import GateName
-from signoff.registry.manifest.sections import ActorSection, Top
+from signoff.registry.manifest.sections import ActorSection, ManifestSection
 from signoff.registry.manifest.tool_section import ToolSection, tool_table
 from signoff.registry.tool import Tool
 from signoff.settings import load_settings
@@ -137,7 +137,7 @@ def test_every_gate_is_documented_in_its_order() -> None:
 @pytest.mark.parametrize(
     ("heading", "fields"),
     [
-        ("Sections", set(Top.model_fields)),
+        ("Sections", set(ManifestSection.model_fields)),
         ("Actors", set(ActorSection.model_fields)),
         ("Tools", set(ToolSection.model_fields)),
         ("Policies", set(ApprovalPolicy.model_fields)),

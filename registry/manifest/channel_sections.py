@@ -15,7 +15,7 @@ from signoff.formats.yaml_section import read_section
 from signoff.keys.secret_references import FORMS, literal_secrets
 from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.registry.extras import CHANNEL_EXTRAS, missing_extra
-from signoff.registry.manifest.sections import RoutingSection, Top
+from signoff.registry.manifest.sections import ManifestSection, RoutingSection
 
 INBOX: Final = "inbox"
 """Everybody has it, so that no channel may be called so."""
@@ -78,7 +78,7 @@ class ChannelFields(TypedDict):
     routing: RoutingRules
 
 
-def read_channels(file: YamlFile, top: Top) -> ChannelFields:
+def read_channels(file: YamlFile, top: ManifestSection) -> ChannelFields:
     """Reads channels and routing. Raises `ConfigError` with file and line."""
     routing = read_section(file, ("routing",), RoutingSection, top.routing, "`routing`")
     given = {name: value for name, value in routing if value is not None}

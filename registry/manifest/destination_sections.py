@@ -7,7 +7,7 @@ from signoff.contracts.errors import ConfigError
 from signoff.formats.yaml_file import Place, YamlFile
 from signoff.formats.yaml_section import read_section
 from signoff.registry.import_reference import load_reference
-from signoff.registry.manifest.sections import DestinationSection, Top
+from signoff.registry.manifest.sections import DestinationSection, ManifestSection
 from signoff.registry.results.annotated_record import Filter
 from signoff.registry.results.destinations import Destination, Observer, named_filter
 
@@ -19,7 +19,7 @@ class DistributionFields(TypedDict):
     observer: Observer | None
 
 
-def read_distribution(file: YamlFile, top: Top) -> DistributionFields:
+def read_distribution(file: YamlFile, top: ManifestSection) -> DistributionFields:
     """Reads destinations and observer. Raises `ConfigError` with file and line."""
     observer = None if top.observer is None else _referred(file, ("observer",), "`observer`", top.observer)
     destinations = [_destination(file, name, data) for name, data in top.destinations.items()]

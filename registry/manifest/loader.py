@@ -27,7 +27,7 @@ from signoff.registry.manifest.channel_sections import read_channels
 from signoff.registry.manifest.destination_sections import read_distribution, read_filters
 from signoff.registry.manifest.folder_reader import read_manifest
 from signoff.registry.manifest.scope_sections import read_scopes
-from signoff.registry.manifest.sections import ActorSection, Defaults, LimitsSection, Top
+from signoff.registry.manifest.sections import ActorSection, Defaults, LimitsSection, ManifestSection
 from signoff.registry.manifest.tool_section import NESTED, ToolSection
 from signoff.registry.results.reducers import ReducerRegistry, named_reducer
 from signoff.registry.tool import Tool
@@ -49,14 +49,14 @@ def load_manifest(path: str | os.PathLike[str]) -> Catalog:
     # Before any key is judged: without it this may be no manifest at all, and its first key says nothing of that.
     if "version" not in file.data:
         raise file.error((), "`version` is missing; begin with `version: 1`", field="version")
-    top = read_section(file, (), Top, file.data, "the manifest")
+    top = read_section(file, (), ManifestSection, file.data, "the manifest")
     try:
         return _catalog(file, folder, top)
     except ConfigError as error:
         raise _located(file, error) from error
 
 
-def _catalog(file: YamlFile, folder: Path, top: Top) -> Catalog:
+def _catalog(file: YamlFile, folder: Path, top: ManifestSection) -> Catalog:
     # Before tools and actors are read: reading them imports their handlers.
     extend_path((folder / each).resolve() for each in top.path)
     defaults = read_section(file, ("defaults",), Defaults, top.defaults, "`defaults`")

@@ -17,10 +17,10 @@ from signoff.registry.manifest.sections import (
     Defaults,
     DestinationSection,
     LimitsSection,
+    ManifestSection,
     RouteSection,
     RoutingSection,
     StepSection,
-    Top,
     UseSection,
 )
 from signoff.registry.manifest.tool_section import OwnToolSection, ToolSection
@@ -28,7 +28,7 @@ from signoff.registry.manifest.tool_section import OwnToolSection, ToolSection
 ManifestPart = Literal["manifest", "tool", "actor", "policies", "people"]
 
 _MODELS: Final = (
-    Top,
+    ManifestSection,
     Defaults,
     LimitsSection,
     ActorSection,
@@ -135,7 +135,7 @@ def manifest_schema(part: ManifestPart = "manifest") -> dict[str, Any]:
     for name, definition in known.items():
         _spell(name, definition)
     tops: dict[ManifestPart, dict[str, Any]] = {
-        "manifest": _ref("Top"),
+        "manifest": _ref("ManifestSection"),
         "tool": _ref("ToolSection"),
         "actor": _ref("ActorSection"),
         "policies": {"type": "array", "items": _ref("GlobalRule")},
@@ -146,7 +146,7 @@ def manifest_schema(part: ManifestPart = "manifest") -> dict[str, Any]:
 
 def _join(known: dict[str, Any]) -> None:
     """Say what lies in the sections that the loader reads one by one."""
-    top, actor, tool = (known[name]["properties"] for name in ("Top", "ActorSection", "ToolSection"))
+    top, actor, tool = (known[name]["properties"] for name in ("ManifestSection", "ActorSection", "ToolSection"))
     person, policy = known["PersonSection"]["properties"], known["ApprovalPolicy"]["properties"]
     top["defaults"] |= _ref("Defaults")
     # An actor may have nothing but its name, a tool needs its handler: so only one of them may be null.

@@ -8,7 +8,7 @@ from signoff.formats.durations import Seconds
 from signoff.formats.yaml_section import Section
 
 
-class Top(Section):
+class ManifestSection(Section):
     """The whole file; the values of the inner sections are read one by one."""
 
     version: Literal[1] = Field(description="Of the manifest's format: `1`.")

@@ -14,7 +14,7 @@ from signoff.formats.yaml_file import parse_yaml, read_yaml
 from signoff.people.people_file import PersonSection
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.manifest.schema_export import manifest_schema
-from signoff.registry.manifest.sections import ActorSection, Top
+from signoff.registry.manifest.sections import ActorSection, ManifestSection
 from signoff.registry.manifest.tool_section import ALIASES, ToolSection
 
 SCHEMA = Draft202012Validator(manifest_schema())
@@ -72,7 +72,7 @@ def test_what_the_loader_refuses_by_its_shape_the_schema_refuses(case: str) -> N
 @pytest.mark.parametrize(
     "name",
     [
-        "Top",
+        "ManifestSection",
         "Defaults",
         "LimitsSection",
         "ActorSection",
@@ -84,7 +84,7 @@ def test_what_the_loader_refuses_by_its_shape_the_schema_refuses(case: str) -> N
 )
 def test_every_key_is_described_in_every_spelling(name: str) -> None:
     """Editors show a sentence for each key, whichever way it is written."""
-    models = (Top, ActorSection, ToolSection, ApprovalPolicy, GlobalRule, PersonSection)
+    models = (ManifestSection, ActorSection, ToolSection, ApprovalPolicy, GlobalRule, PersonSection)
     properties = manifest_schema()["$defs"][name]["properties"]
     nameless = sorted(key for key, schema in properties.items() if not schema.get("description"))
     assert nameless == [], "give these a description: `Field(..., description=...)`"
