@@ -197,7 +197,7 @@ def test_tool_knows_where_it_was_declared() -> None:
     """The site is the file and line of the call that made the tool."""
     tool = Tool(name="t", description="d", input_schema=SCHEMA, handler=handler, scope="generalist")
     assert tool.site.startswith(f"{__file__}:")
-    assert "test_tool_declaration.py" in refusal(tool, tool).message
+    assert "test_tool_checks.py" in refusal(tool, tool).message
 
 
 def test_async_partials_and_callable_objects_are_handlers() -> None:

@@ -158,7 +158,7 @@ async def test_a_bare_decorator_leaves_the_scope_to_the_manifest(tmp_path: Path)
     assert await bare.handler({"city": "Porto"}, a_context()) == "hello Porto"
     with pytest.raises(RegistrationError, match=r"`bare` has no `scope`; .*allowed: `generalist`, `specialist`"):
         ToolRegistry([bare])
-    (tmp_path / "bare_code.py").write_text("from test_function_tool import bare\n")
+    (tmp_path / "bare_code.py").write_text("from test_function import bare\n")
     (tmp_path / "m.yaml").write_text("version: 1\ntools:\n  bare: {handler: 'bare_code:bare', scope: generalist}\n")
     assert load_manifest(tmp_path / "m.yaml").tool("bare").scope == "generalist"
     (tmp_path / "m.yaml").write_text("version: 1\ntools:\n  bare: {handler: 'bare_code:bare'}\n")
