@@ -1,4 +1,4 @@
-"""What edges send and the gateway reads. Closed: an unknown field is refused, fields that say who one is by name.
+"""Describes what edges send and the gateway reads. Closed: an unknown field is refused, identity fields by name.
 
 An edge is the API's caller, a page's form, an approval link, a channel, or the client. Each builds the same
 `DecisionDraft` for an answer, and the gateway makes a `Decision` of it by `decision_from_draft`.
@@ -81,7 +81,8 @@ class DecisionDraft(RequestBody):
     confirm: str = Field(
         default="",
         max_length=REASON_CHARS,
-        description="The value of the card that has to be typed again, where the request wants that; see `to_type`.",
+        description="With `approved`, where `confirm` of the request is `type`: the amount on its card, typed again, "
+        "else its first value.",
     )
     seen: str = Field(
         default="",
@@ -107,17 +108,17 @@ class DecisionDraft(RequestBody):
 
 @dataclass(frozen=True)
 class DecisionAuthor:
-    """Whose answer a draft is, as the edge verified it and no payload says.
-
-    `channel` is by what they answered. `received_at` is when that came in (UTC), None for just now. `by_card`: they
-    were shown the card and nothing else, so that a yes counts only to one that is whole.
-    """
+    """Whose answer a draft is, as the edge verified it and no payload says."""
 
     person: Person
     channel: str
+    """By what they answered: `inbox`, `api`, or a channel's kind."""
     assurance: Assurance
+    """How strongly they were identified there."""
     received_at: datetime | None = None
+    """When the answer came in (UTC); None for just now."""
     by_card: bool = False
+    """Whether they were shown the card and nothing else, so that a yes counts only to one that is whole."""
 
 
 _CARRIED: Final = tuple(name for name in DecisionDraft.model_fields if name in Decision.model_fields)
@@ -125,7 +126,7 @@ _CARRIED: Final = tuple(name for name in DecisionDraft.model_fields if name in D
 
 
 def decision_from_draft(draft: DecisionDraft, author: DecisionAuthor, received_at: datetime) -> Decision:
-    """The unsigned decision of a draft, as its author's, received at that moment (UTC) unless the author has another.
+    """Makes the unsigned decision of a draft, as its author's, received at that moment (UTC) unless they say another.
 
     Its delivery id is the author's own: a key that somebody else used must not fetch that person's receipt.
     """

@@ -1,0 +1,135 @@
+"""What edges send: one draft for every answer, and bodies of known fields only."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from signoff.contracts import requests
+from signoff.contracts.decision import Decision, Remember
+from signoff.contracts.person import Person
+from signoff.contracts.requests import (
+    PROBLEMS_TOLD,
+    BatchBody,
+    DecisionAuthor,
+    DecisionDraft,
+    RequestBody,
+    SayBody,
+    TurnBody,
+    decision_from_draft,
+)
+
+ANA = Person(id="ana", name="Ana")
+NOW = datetime(2026, 11, 24, 8, tzinfo=UTC)
+FULL: dict[str, Any] = {
+    "approval_id": "main.s.t.c1.1",
+    "verdict": "approved",
+    "reason": "agreed",
+    "revision": 2,
+    "question_hash": "a" * 64,
+    "edited_args": {"amount": 5},
+    "result": "done",
+    "remember": {"uses": 3},
+    "confirm": "5",
+    "seen": "b" * 64,
+    "delivery_id": "k1",
+}
+
+
+BODIES = [
+    each
+    for each in vars(requests).values()
+    if isinstance(each, type) and issubclass(each, BaseModel) and each.__module__ == requests.__name__
+]
+
+
+def test_every_field_of_a_draft_that_a_decision_has_is_carried() -> None:
+    """By its name, so that a new one needs no third place; who answered and when is the author's."""
+    assert set(FULL) == set(DecisionDraft.model_fields)
+    decision = decision_from_draft(DecisionDraft(**FULL), DecisionAuthor(ANA, "inbox", "session"), NOW)
+    assert decision == Decision(
+        approval_id="main.s.t.c1.1",
+        verdict="approved",
+        reason="agreed",
+        revision=2,
+        question_hash="a" * 64,
+        edited_args={"amount": 5},
+        result="done",
+        remember=Remember(uses=3),
+        subject="ana",
+        channel="inbox",
+        assurance="session",
+        delivery_id="inbox:ana:k1",
+        received_at=NOW,
+    )
+    set_by_the_gateway = {"v", "subject", "channel", "assurance", "received_at", "key_id", "signature"}
+    assert set(Decision.model_fields) - set(DecisionDraft.model_fields) == set_by_the_gateway
+
+
+def test_an_answer_counts_as_of_when_it_came_in() -> None:
+    """A channel's author says when that was; nobody fetches the receipt of another's key."""
+    draft, earlier = DecisionDraft(verdict="denied", delivery_id="k1"), NOW - timedelta(hours=1)
+    by_mail = decision_from_draft(draft, DecisionAuthor(ANA, "email", "channel", earlier), NOW)
+    other = decision_from_draft(draft, DecisionAuthor(Person(id="bo"), "email", "channel"), NOW)
+    assert (by_mail.received_at, other.received_at) == (earlier, NOW)
+    assert by_mail.delivery_id != other.delivery_id
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"edited_arg": {"amount": 5}}, "edited_arg"),
+        ({"subject": "bo"}, "subject"),
+        ({"as": "bo"}, "as"),
+        ({"signature": "x"}, "signature"),
+        ({"verdict": "withdrawn"}, "verdict"),
+        ({"verdict": None}, "verdict"),
+        ({"revision": 0}, "revision"),
+        ({"revision": "two"}, "revision"),
+        ({"question_hash": "a" * 65}, "question_hash"),
+        ({"reason": "x" * 2_001}, "reason"),
+        ({"delivery_id": "k\n1"}, "delivery_id"),
+        ({"delivery_id": "k" * 201}, "delivery_id"),
+        ({"remember": {"use": 1}}, "`use` is not known here"),
+        ({"remember": {"scope": "everywhere"}}, "scope"),
+        ({"edited_args": [5]}, "edited_args"),
+    ],
+)
+def test_an_unclear_answer_is_none(change: dict[str, Any], named: str) -> None:
+    """Unknown fields, of what is to be remembered too, other verdicts and whatever says who one is."""
+    with pytest.raises(ValidationError, match=named):
+        DecisionDraft.model_validate(FULL | change)
+
+
+def test_a_hundred_thousand_unknown_fields_cost_a_few_errors() -> None:
+    """Each would be an error of its own; identity fields are always among those that are named."""
+    many = {f"field{number}": number for number in range(100_000)} | {"roles": ["admin"]}
+    with pytest.raises(ValidationError) as caught:
+        DecisionDraft.model_validate(FULL | many)
+    names = [error["loc"][0] for error in caught.value.errors()]
+    assert len(names) == PROBLEMS_TOLD + 1
+    assert "roles" in names
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_every_body_is_closed(body: type[BaseModel]) -> None:
+    """No model that a request is read into passes over what it does not know."""
+    assert issubclass(body, RequestBody)
+    with pytest.raises(ValidationError, match="nobody_knows"):
+        body.model_validate({"nobody_knows": 1})
+
+
+@pytest.mark.parametrize("words", ["", "  ", "half \ud800 of a pair"])
+def test_words_have_to_say_something_that_can_be_carried(words: str) -> None:
+    """In a session and in a turn alike."""
+    for body in (SayBody, TurnBody):
+        with pytest.raises(ValidationError):
+            body.model_validate({"text": words})
+
+
+def test_a_batch_has_an_end() -> None:
+    """At most a hundred answers at once, and never none."""
+    for decisions in ([], [FULL] * 101):
+        with pytest.raises(ValidationError, match="decisions"):
+            BatchBody.model_validate({"decisions": decisions})
