@@ -16,6 +16,7 @@ from signoff.cli.local.tools import counted, findings
 from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.contracts.errors import ConfigError
+from signoff.registry.approver_coverage import check_approver_coverage
 from signoff.registry.catalog import Catalog
 from signoff.registry.catalog_diff import CatalogDiff, catalog_diff
 from signoff.registry.gates.inventory import InventoryRow, inventory
@@ -24,6 +25,7 @@ from signoff.registry.manifest.schema_export import ManifestPart, manifest_schem
 from signoff.registry.normal_form import normal_text
 from signoff.registry.peer_view import PeerTool, peer_view
 from signoff.registry.scopes.route import Level, tool_uses
+from signoff.settings import login_roles
 
 app = typer.Typer(
     help="Check, show and compare manifests, and print their schema.", no_args_is_help=True, rich_markup_mode=None
@@ -40,7 +42,7 @@ def validate(manifest: Manifest = None, as_json: AsJson = False) -> None:
         place = find_workplace(manifest)
         catalog = place.catalog
         await _check_models(place)
-        notes = [*findings(catalog), *health(catalog)]
+        notes = [*findings(catalog), *health(catalog), *_coverage(place)]
         data = {
             "manifest": str(place.settings.manifest),
             "actors": list(catalog.actors),
@@ -146,6 +148,15 @@ async def _check_models(place: Workplace) -> None:
             raise
         told = "" if ":" in str(model) else "; write `provider:model`, such as `openai:gpt-5`"
         raise ConfigError(f"actor `{whose[0]}`: {error.message}{told}", **error.context) from error
+
+
+def _coverage(place: Workplace) -> list[str]:
+    """Says what no worker would start with here: a note only, as the people may be others where it runs."""
+    try:
+        check_approver_coverage(place.catalog, place.people, by_login=login_roles(place.settings))
+    except ConfigError as error:
+        return [error.message]
+    return []
 
 
 def health(catalog: Catalog) -> list[str]:

@@ -61,6 +61,16 @@ async def test_validate_notes_what_is_right_but_odd(cli: Cli, tmp_path: Path) ->
     assert "odd.yaml:6: actor `back` lists the unknown tool `mien`; did you mean `mine`?" in said
 
 
+async def test_validate_notes_an_escalation_that_nobody_there_is_can_answer(cli: Cli, tmp_path: Path) -> None:
+    """In the words with which a worker refuses to start; the people may be others where it runs, so it is a note."""
+    path = tmp_path / "odd.yaml"
+    asks = "requires_approval: {escalate_after: 1h, escalate_to: ['user:nobody']}"
+    path.write_text(ODD.replace("scope: generalist", f"scope: generalist, {asks}"))
+    ran = await cli("manifest", "validate", "--manifest", str(path), "--json")
+    assert ran.code == 0
+    assert "escalates to `user:nobody`, but no active person is one of them" in ran.data["findings"][-1]
+
+
 async def test_tree_shows_tools_by_scope_and_by_actor(manifest: Cli) -> None:
     """Each tool stands under its scope with its gate and who has it, and under each actor that has it."""
     data = (await manifest("manifest", "tree", "--json")).data
