@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def checkpoints_kept(
+async def keep_checkpoints(
     store: Store, signer: Signer | None, *, every: float = CHECKPOINT_SECONDS
 ) -> AsyncIterator[None]:
     """Signs a checkpoint each `every` seconds in which something was recorded, and one at the end of the block.

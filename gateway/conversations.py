@@ -53,7 +53,7 @@ class Conversations:
         # Before the session is asked, which may be away: that it is there is nothing to tell to others.
         if not self._may_read(person, self.of_session(key, person)):
             raise _unknown(key)
-        return await self._deps.desk.session(key)
+        return await self._deps.client.session(key)
 
     async def named_session(self, named: SessionKey, person: Person | None) -> SessionView:
         """Returns the session of this id, else the one that the person calls so."""
@@ -70,7 +70,7 @@ class Conversations:
 
     async def sessions(self, tenant: str, person: Person | None, limit: int) -> list[SessionRow]:
         """Lists the sessions that a person may read, newest first. Raises `ServerUnavailable`, `StoreUnavailable`."""
-        temporal, questions = self._deps.desk.temporal, Questions(self._deps.store)
+        temporal, questions = self._deps.client.temporal, Questions(self._deps.store)
         wanted = self.readable(person)
         found = await turn_list.sessions(temporal, questions, tenant=tenant, wanted=wanted, limit=limit)
         return [self._named(row) for row in found]
@@ -139,7 +139,7 @@ class Conversations:
         if "." in name or await self._is_there(key):
             return key
         rows = await turn_list.turns(
-            self._deps.desk.temporal,
+            self._deps.client.temporal,
             Questions(self._deps.store),
             tenant=tenant,
             readers=self.readers(person),
@@ -157,7 +157,7 @@ class Conversations:
 
     async def _is_there(self, key: TurnKey) -> bool:
         try:
-            await self._deps.desk.begun_with(key)
+            await self._deps.client.begun_with(key)
         except NotFound:
             return False
         return True
@@ -223,7 +223,7 @@ class Conversations:
         Raises `Refused` (`not_allowed`) for who may only read it.
         """
         _, about = await self._admitted(key, person)
-        row = await turn_list.turn_row(self._deps.desk.temporal, Questions(self._deps.store), key)
+        row = await turn_list.turn_row(self._deps.client.temporal, Questions(self._deps.store), key)
         if row is None:
             raise _unknown(key)
         if row.closed_at is not None and self.may_stop(person, about):
@@ -241,7 +241,7 @@ class Conversations:
         may, who, now = self.may_stop(person, about), "" if person is None else person.id, self._deps.clock()
         for key in keys:
             if may:
-                await self._deps.desk.cancel_turn(key)
+                await self._deps.client.cancel_turn(key)
             # A turn that is stopped tells that, and not by whom.
             await record(self._deps.store, stop(key, who, now, refused=not may))
         if not may:

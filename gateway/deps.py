@@ -33,7 +33,7 @@ class GatewayDeps:
     signed. `secrets` reads those of channels and of the sign-in provider.
     """
 
-    desk: Signoff
+    client: Signoff
     catalog: Catalog
     people: Directory
     store: Store
@@ -52,12 +52,12 @@ class GatewayDeps:
     def decisions(self) -> DecisionService:
         """Where answers are taken."""
         return DecisionService(
-            self.store, self.desk, self.people, self.signer, self.clock, development=self.development
+            self.store, self.client, self.people, self.signer, self.clock, development=self.development
         )
 
     async def begun(self, key: TurnKey) -> SignedStart:
         """Says who asked for a turn and what it asks, without its word. Raises as `view`, but asks no worker."""
-        given = await self.desk.begun_with(key)
+        given = await self.client.begun_with(key)
         requests = await self.requests.asked_in(key)
         return begun_as(key, given, requests, self.verifier(), development=self.development)
 
@@ -71,9 +71,9 @@ class GatewayDeps:
         Raises as `view`.
         """
         try:
-            return await self.desk.view(key)
+            return await self.client.view(key)
         except ServerUnavailable:
-            return await self.desk.ended_view(key)
+            return await self.client.ended_view(key)
 
     async def proved(self, view: TurnView, begun: SignedStart) -> TurnView:
         """Returns `view` as far as the store bears it out."""
@@ -81,7 +81,7 @@ class GatewayDeps:
 
     async def watch(self, key: TurnKey) -> AsyncIterator[TurnView]:
         """Returns the turn's views as they may be shown, one whenever it changed, until it has its result."""
-        async for view in self.desk.watch(key):
+        async for view in self.client.watch(key):
             yield await self.proved(view, await self.begun(key))
 
     @property
@@ -103,7 +103,7 @@ class GatewayDeps:
         if not base and not self.development:
             # The embedded server's address is this machine's own: to whoever reads it elsewhere it leads to nothing.
             return ""
-        namespace = quote(self.desk.temporal.namespace, safe="")
+        namespace = quote(self.client.temporal.namespace, safe="")
         workflow = quote(key.workflow_id, safe="")
         return f"{base or f'http://127.0.0.1:{self.settings.ui_port}'}/namespaces/{namespace}/workflows/{workflow}"
 

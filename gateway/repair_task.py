@@ -133,7 +133,7 @@ class RequestSweep:
     async def _orphan(self, question: Question) -> bool:
         """Ends a question whose turn has closed without ending it, as one that was terminated does."""
         key = TurnKey(question.tenant, question.session, question.turn)
-        turn = await turn_row(self._deps.desk.temporal, self._rows, key)
+        turn = await turn_row(self._deps.client.temporal, self._rows, key)
         # A turn that is not there at all may be another server's, so that its deadline ends it.
         if turn is None or turn.closed_at is None:
             return False
@@ -145,7 +145,9 @@ class RequestSweep:
     async def _reset_turns(self) -> None:
         """Owes answers again to suspended turns all of whose requests are settled: they were reset to before those."""
         for tenant in dict.fromkeys(person.tenant for person in self._deps.people.all()):
-            suspended = await turns(self._deps.desk.temporal, self._rows, tenant=tenant, state="suspended", limit=PAGE)
+            suspended = await turns(
+                self._deps.client.temporal, self._rows, tenant=tenant, state="suspended", limit=PAGE
+            )
             for row in suspended:
                 if row.closed_at is None and not row.codes:
                     await self._rows.owe_turn(TurnKey(row.tenant, row.session, row.turn), SETTLED.total_seconds())

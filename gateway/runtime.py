@@ -12,9 +12,9 @@ from signoff.channels.channel_loader import open_channels
 from signoff.channels.inbound.receiver import Intake
 from signoff.contracts.clock import system_clock
 from signoff.gateway.auth.oidc import check_secret
-from signoff.gateway.checkpoint_task import checkpoints_kept
+from signoff.gateway.checkpoint_task import keep_checkpoints
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.vendors.channel_tasks import channels_running
+from signoff.gateway.vendors.channel_tasks import run_channels
 from signoff.keys.key_files import ensure_development_keys, read_private
 from signoff.keys.signatures import Signer
 from signoff.people.directory import Directory
@@ -36,9 +36,9 @@ async def gateway_tasks(deps: GatewayDeps, people: Directory) -> AsyncIterator[I
     """
     await check_secret(deps.settings, deps.secrets)
     async with (
-        checkpoints_kept(deps.store, deps.signer),
+        keep_checkpoints(deps.store, deps.signer),
         people_followed(deps.store, people, "gateway", clock=deps.clock),
-        channels_running(deps, await _channels(deps), deps.catalog.channels.routing) as intake,
+        run_channels(deps, await _channels(deps), deps.catalog.channels.routing) as intake,
     ):
         yield intake
 

@@ -74,7 +74,7 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
         context=ctx.extra,
         dry_run=body.dry_run,
     )
-    return await deps.desk.start_turn(turn)
+    return await deps.client.start_turn(turn)
 
 
 async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -> SessionReceipt:
@@ -94,7 +94,7 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
         raise BadRequest(f"`context` cannot be taken: {why}; send less, or send it as a string")
     message_id = body.id or new_id(deps)
     known = tuple(deps.catalog.actors)
-    if body.actor is None and len(known) != 1 and not await deps.desk.has_session(key):
+    if body.actor is None and len(known) != 1 and not await deps.client.has_session(key):
         # Refused by the session itself, it would have begun one that talks to nobody.
         chosen_actor(deps, None)
     actor = chosen_actor(deps, body.actor) if body.actor is not None else ""
@@ -124,7 +124,7 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
         context=ctx.extra,
         dry_run=body.dry_run,
     )
-    return _taken(await deps.desk.say(key, message, actor=known[0] if len(known) == 1 else ""))
+    return _taken(await deps.client.say(key, message, actor=known[0] if len(known) == 1 else ""))
 
 
 async def add_result(deps: GatewayDeps, body: ResultBody, key: SessionKey) -> SessionReceipt:
@@ -136,7 +136,7 @@ async def add_result(deps: GatewayDeps, body: ResultBody, key: SessionKey) -> Se
     await Freezes(deps.store).refuse_new(key.tenant)
     message = await _message(deps, MessageBody(text=body.text), key)
     injection = Injection(id=body.id or new_id(deps), turn=body.turn, message=message)
-    return _taken(await deps.desk.inject(key, injection))
+    return _taken(await deps.client.inject(key, injection))
 
 
 def new_id(deps: GatewayDeps) -> str:

@@ -275,7 +275,7 @@ async def gateway_desk(
     driver = ScriptedModel(react) if model is None else model
     async with bench(client, store, task_queue, catalog, driver, verifier=SIGNER.verifier(), **worker) as desk:
         deps = GatewayDeps(
-            desk=desk.signoff,
+            client=desk.signoff,
             catalog=catalog,
             people=catalog.people,
             store=store,

@@ -27,7 +27,7 @@ from signoff.engine.turn_client import Signoff
 from signoff.gateway.app import build_app
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.server import serve
-from signoff.gateway.vendors.channel_tasks import channels_running
+from signoff.gateway.vendors.channel_tasks import run_channels
 from signoff.keys.key_files import FileVerifier, create_key, read_private
 from signoff.keys.signatures import Signer
 from signoff.registry.catalog import Catalog
@@ -148,7 +148,7 @@ async def look_after(address: str, folder: Path, queue: str, port: int) -> None:
     catalog = desk(folder, queue)
     async with open_store(store_url(folder)) as store:
         deps = GatewayDeps(
-            desk=Signoff(client, task_queue=queue),
+            client=Signoff(client, task_queue=queue),
             catalog=catalog,
             people=catalog.people,
             store=store,
@@ -156,7 +156,7 @@ async def look_after(address: str, folder: Path, queue: str, port: int) -> None:
             signer=Signer(read_private(folder / "private.json")),
         )
         # As `signoff gateway` does: what it has stored it hands to the turns, also once the server is back.
-        async with channels_running(deps, {}, RoutingRules()):
+        async with run_channels(deps, {}, RoutingRules()):
             await serve(build_app(deps), "127.0.0.1", port, ready=lambda: print("ready", flush=True))
 
 

@@ -48,7 +48,7 @@ async def running_gateway(place: Workplace, signoff: Signoff, store: Store) -> A
     """
     settings = place.settings
     deps = GatewayDeps(
-        desk=signoff,
+        client=signoff,
         catalog=place.catalog,
         people=place.people,
         store=store,

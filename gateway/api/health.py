@@ -46,7 +46,7 @@ class Readiness:
 
     async def _server(self) -> str:
         try:
-            await check_server(self._deps.desk.temporal)
+            await check_server(self._deps.client.temporal)
         except SignoffError as error:
             return error.message
         return "ok"
@@ -60,7 +60,7 @@ class Readiness:
 
     async def _server_clock(self, server: str) -> str:
         if server == "ok" and time.monotonic() >= self._server_due:
-            ahead = await server_ahead(self._deps.desk.temporal, clock=self._deps.clock)
+            ahead = await server_ahead(self._deps.client.temporal, clock=self._deps.clock)
             self._server_apart = clock_problem("the Temporal server", ahead)
             self._server_due = time.monotonic() + CLOCK_LOOK_SECONDS
         return self._server_apart

@@ -61,7 +61,7 @@ async def list_turns(
     """
     conversations, person = Conversations(deps), person_of(caller)
     found = await turn_list.turns(
-        deps.desk.temporal,
+        deps.client.temporal,
         Questions(deps.store),
         tenant=own_tenant(caller, tenant),
         state=state,

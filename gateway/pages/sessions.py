@@ -200,7 +200,7 @@ async def _versions(site: Site, key: SessionKey) -> AsyncGenerator[str, None]:
     last: Any = None
     try:
         while True:
-            view = await site.deps.desk.session(key)
+            view = await site.deps.client.session(key)
             shown = _facts(view, await turns_in_full(site.deps, view))
             if shown != last:
                 last = shown

@@ -74,7 +74,7 @@ async def list_turns(request: Request, site: CurrentSite, visitor: CurrentVisito
     age = SINCE.get(chosen["since"])
     readable = site.conversations.readable(visitor.person)
     found = await turns(
-        site.deps.desk.temporal,
+        site.deps.client.temporal,
         Questions(site.deps.store),
         tenant=visitor.person.tenant,
         state=chosen["state"] if chosen["state"] in STATES else "",

@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def channels_running(
+async def run_channels(
     deps: GatewayDeps, channels: Mapping[str, Channel], rules: RoutingRules
 ) -> AsyncIterator[Intake | None]:
     """Sends cards, reads answers and hands them over until the block ends; yields what takes in what vendors bring.
@@ -45,9 +45,9 @@ async def channels_running(
 
     Nothing that fails in there ends the block: it is logged, and begun again after a while.
     """
-    answers = asyncio.create_task(kept_going("the dispatcher of answers", AnswerDispatcher(deps).run))
+    answers = asyncio.create_task(run_forever("the dispatcher of answers", AnswerDispatcher(deps).run))
     if not channels:
-        sweep = asyncio.create_task(kept_going("the sweep of requests", RequestSweep(deps, None).run))
+        sweep = asyncio.create_task(run_forever("the sweep of requests", RequestSweep(deps, None).run))
         try:
             yield None
         finally:
@@ -61,13 +61,13 @@ async def channels_running(
     courier = _courier(deps, channels, rules)
     tasks = [
         answers,
-        asyncio.create_task(kept_going("the courier of channels", courier.run)),
-        asyncio.create_task(kept_going("the hearing of channels", hearing.run)),
-        asyncio.create_task(kept_going("the sweep of requests", RequestSweep(deps, courier).run)),
+        asyncio.create_task(run_forever("the courier of channels", courier.run)),
+        asyncio.create_task(run_forever("the hearing of channels", hearing.run)),
+        asyncio.create_task(run_forever("the sweep of requests", RequestSweep(deps, courier).run)),
     ]
     for name, channel in channels.items():
         listen = partial(channel.listen, partial(intake.take, name))
-        tasks.append(asyncio.create_task(kept_going(f"the listener of channel `{name}`", listen)))
+        tasks.append(asyncio.create_task(run_forever(f"the listener of channel `{name}`", listen)))
     try:
         yield intake
     finally:
@@ -78,7 +78,7 @@ async def channels_running(
         await asyncio.gather(*(_closed(name, channel) for name, channel in channels.items()))
 
 
-async def kept_going(what: str, work: Callable[[], Awaitable[None]], *, first_pause: float = 1.0) -> None:
+async def run_forever(what: str, work: Callable[[], Awaitable[None]], *, first_pause: float = 1.0) -> None:
     """Runs `work` until it returns; when it fails it is begun again, after ever longer while it keeps failing."""
     pause = first_pause
     while True:

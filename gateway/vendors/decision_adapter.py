@@ -47,7 +47,7 @@ class DecisionAdapter:
     async def _answers(self, approval: str) -> bool:
         """Returns whether a worker can say what became of a request, or there is none."""
         try:
-            await self._deps.desk.request(approval)
+            await self._deps.client.request(approval)
         except NotFound:
             return True
         except ServerUnavailable:

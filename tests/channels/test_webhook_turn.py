@@ -19,7 +19,7 @@ from signoff.channels.channel_loader import open_channels
 from signoff.channels.envelopes import Raw
 from signoff.contracts.approval import ApprovalRequest
 from signoff.gateway.app import build_app
-from signoff.gateway.vendors.channel_tasks import channels_running
+from signoff.gateway.vendors.channel_tasks import run_channels
 from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import development_directory
 from signoff.registry.catalog import Catalog
@@ -86,7 +86,7 @@ async def line(client: Client, tmp_path: Path) -> AsyncIterator[Line]:
             secrets=SecretProvider(environment=receiver.environment),
         )
         assert problems == []
-        async with channels_running(desk.deps, opened, RULES) as intake:
+        async with run_channels(desk.deps, opened, RULES) as intake:
             transport = httpx.ASGITransport(app=build_app(desk.deps, intake))
             async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
                 yield Line(desk, http, receiver)

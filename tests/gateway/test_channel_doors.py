@@ -27,7 +27,7 @@ from signoff.engine.turn_client import Signoff
 from signoff.gateway.app import build_app
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.server import serve
-from signoff.gateway.vendors.channel_tasks import channels_running, kept_going
+from signoff.gateway.vendors.channel_tasks import run_channels, run_forever
 from signoff.people.directory import development_directory
 from signoff.registry.catalog import Catalog
 from signoff.registry.manifest.channel_sections import Channels, DeclaredChannel, RoutingRules
@@ -120,7 +120,7 @@ async def spoken(client: Client, tmp_path_factory: pytest.TempPathFactory) -> As
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,
         gateway_desk(client, store, queue, catalog_of_ledger=channel_catalog) as desk,
-        channels_running(desk.deps, {"chat": channel}, RoutingRules()) as intake,
+        run_channels(desk.deps, {"chat": channel}, RoutingRules()) as intake,
     ):
         transport = httpx.ASGITransport(app=build_app(desk.deps, intake))
         async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
@@ -327,14 +327,14 @@ async def test_what_cannot_be_kept_is_not_acknowledged(client: Client, tmp_path:
     channel = recording_channel("chat")
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
         deps = GatewayDeps(
-            desk=Signoff(client, task_queue="nobody"),
+            client=Signoff(client, task_queue="nobody"),
             catalog=channel_catalog(Ledger()),
             people=development_directory(),
             store=store,
             settings=Settings(),
             signer=SIGNER,
         )
-        async with channels_running(deps, {"chat": channel}, RoutingRules()) as intake:
+        async with run_channels(deps, {"chat": channel}, RoutingRules()) as intake:
             transport = httpx.ASGITransport(app=build_app(deps, intake))
             async with httpx.AsyncClient(transport=transport, base_url=BASE) as http:
                 await store.close()
@@ -353,7 +353,7 @@ async def test_a_listener_that_fails_begins_again(caplog: pytest.LogCaptureFixtu
         if begun < 4:
             raise OSError("the mailbox is shut")
 
-    await kept_going("the listener", failing, first_pause=0.001)
+    await run_forever("the listener", failing, first_pause=0.001)
     assert begun == 4
     assert sum("the listener failed and begins again" in each.message for each in caplog.records) == 3
 
@@ -379,16 +379,16 @@ async def test_channels_stop_with_the_gateway(client: Client, tmp_path: Any) -> 
     channel.listen, channel.close_down = listen, close_down  # type: ignore[method-assign]
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
         deps = GatewayDeps(
-            desk=Signoff(client, task_queue="nobody"),
+            client=Signoff(client, task_queue="nobody"),
             catalog=channel_catalog(Ledger()),
             people=development_directory(),
             store=store,
             settings=Settings(),
         )
-        async with channels_running(deps, {"chat": channel}, RoutingRules()):
+        async with run_channels(deps, {"chat": channel}, RoutingRules()):
             await until(lambda: "taken" in heard and len(channel.replies) == 1)
     assert heard == ["listening", "taken", "stopped", "closed"]
-    async with channels_running(deps, {}, RoutingRules()) as intake:
+    async with run_channels(deps, {}, RoutingRules()) as intake:
         assert intake is None
 
 
@@ -398,8 +398,8 @@ async def test_an_answer_that_waits_for_a_worker_is_sent_once(client: Client, st
     async with gateway_desk(client, store, queue, catalog_of_ledger=channel_catalog) as running:
         request = await running.request(await running.asked("pay"))
     away = Signoff(client, task_queue=queue, patience=timedelta(seconds=0.3))
-    deps = dataclasses.replace(running.deps, desk=away)
-    async with channels_running(deps, {"chat": channel}, RoutingRules()) as intake:
+    deps = dataclasses.replace(running.deps, client=away)
+    async with run_channels(deps, {"chat": channel}, RoutingRules()) as intake:
         assert intake is not None
         token = (await told(store, request))["ana"].token
         await intake.take("chat", channel.raw(key="k", identity="ana", token=token, verdict="approved"))
@@ -426,7 +426,7 @@ async def test_a_burst_is_acknowledged_without_a_worker_and_each_decision_counts
         settings = Settings(port=port)
         desk = Signoff(client, task_queue=queue)
         deps = GatewayDeps(
-            desk=desk, catalog=catalog, people=catalog.people, store=store, settings=settings, signer=SIGNER
+            client=desk, catalog=catalog, people=catalog.people, store=store, settings=settings, signer=SIGNER
         )
 
         def work() -> Any:
@@ -436,7 +436,7 @@ async def test_a_burst_is_acknowledged_without_a_worker_and_each_decision_counts
             keys = await asyncio.gather(*(room.start("pay") for _ in CROWD))
             views = await asyncio.gather(*map(room.waiting, keys))
         requests = [next(call.approval for call in view.calls if call.approval is not None) for view in views]
-        async with channels_running(deps, {"chat": channel}, RoutingRules()) as intake:
+        async with run_channels(deps, {"chat": channel}, RoutingRules()) as intake:
             cards = [await told(store, request) for request in requests]
             decisive = [
                 channel.raw(key=f"yes {at}", identity=f"b{at}", token=cards[at][f"boss{at}"].token, verdict="approved")

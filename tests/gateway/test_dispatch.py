@@ -86,14 +86,14 @@ async def answered(deps: GatewayDeps, approval: str, person: str) -> Receipt:
 async def test_answers_that_a_stopped_server_missed_are_handed_over_in_order_and_once(desk: GatewayDesk) -> None:
     """Each counts when it is given; the turn is given both when the server is back, and never again."""
     approval = await desk.asked("both")
-    away = dataclasses.replace(desk.deps, desk=Away(desk.desk.client))
+    away = dataclasses.replace(desk.deps, client=Away(desk.desk.client))
     receipts = [await answered(away, approval, person) for person in ("ana", "bo")]
     assert [each.status for each in receipts] == ["pending", "pending"]
     assert (await desk.request(approval)).state == "approved"
     assert (await desk.desk.signoff.request(approval)).votes == ()
     assert await AnswerDispatcher(away).step(older_than=0) == 2
     heard = Heard(desk.desk.client, task_queue=desk.desk.task_queue)
-    back = AnswerDispatcher(dataclasses.replace(desk.deps, desk=heard))
+    back = AnswerDispatcher(dataclasses.replace(desk.deps, client=heard))
     assert await back.step(older_than=3_600) == 0
     assert heard.given == ()
     assert await back.step(older_than=0) == 0
@@ -110,12 +110,12 @@ async def test_a_turn_that_takes_no_answer_keeps_no_others_waiting(desk: Gateway
     Without the catch in `DecisionService._given` the dispatcher ended there, and began with that answer again.
     """
     broken, other = await desk.asked("pay"), await desk.asked("pay")
-    away = dataclasses.replace(desk.deps, desk=Away(desk.desk.client))
+    away = dataclasses.replace(desk.deps, client=Away(desk.desk.client))
     for approval in (broken, other):
         assert (await answered(away, approval, "approver")).status == "pending"
     unreadable = Unreadable(desk.desk.client, task_queue=desk.desk.task_queue)
     unreadable.broken = broken
-    assert await AnswerDispatcher(dataclasses.replace(desk.deps, desk=unreadable)).step(older_than=0) == 1
+    assert await AnswerDispatcher(dataclasses.replace(desk.deps, client=unreadable)).step(older_than=0) == 1
     result = await asyncio.wait_for(desk.desk.signoff.result(key_of(other)), 60)
     assert [call.code for call in result.calls] == ["ok"]
     assert [each.approval for each in await Questions(desk.deps.store).owed(0, 10)] == [broken]
@@ -127,7 +127,7 @@ async def test_what_a_stopped_worker_missed_is_handed_over_when_one_is_back(clie
     queue = f"stopped-{uuid.uuid4().hex[:12]}"
     async with gateway_desk(client, store, queue, dispatches=False) as desk:
         approval = await desk.asked("pay")
-    away = dataclasses.replace(desk.deps, desk=Signoff(client, task_queue=queue, patience=timedelta(seconds=0.3)))
+    away = dataclasses.replace(desk.deps, client=Signoff(client, task_queue=queue, patience=timedelta(seconds=0.3)))
     guest = desk.deps.people.find("guest", "main")
     assert guest is not None
     told = await withdraw(away, approval, guest, "no need")
@@ -137,7 +137,7 @@ async def test_what_a_stopped_worker_missed_is_handed_over_when_one_is_back(clie
     assert await AnswerDispatcher(away).step(older_than=0) == 1
     model = ScriptedModel(react)
     async with bench(client, store, queue, desk.deps.catalog, model, verifier=SIGNER.verifier()) as back:
-        working = dataclasses.replace(desk.deps, desk=back.signoff)
+        working = dataclasses.replace(desk.deps, client=back.signoff)
         assert await AnswerDispatcher(working).step(older_than=0) == 0
         result = await asyncio.wait_for(back.signoff.result(key_of(approval)), 60)
     assert [call.code for call in result.calls] == ["denied"]

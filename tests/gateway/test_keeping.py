@@ -9,7 +9,7 @@ import pytest
 from signoff.approvals.audit_events import act
 from signoff.audit.checkpoints import Checkpoints
 from signoff.audit.log import AuditLog
-from signoff.gateway.checkpoint_task import checkpoints_kept
+from signoff.gateway.checkpoint_task import keep_checkpoints
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.store.store import Store
 
@@ -31,20 +31,20 @@ async def numbers(store: Store) -> list[int]:
 
 async def test_what_is_recorded_is_covered_soon_and_at_the_end(store: Store) -> None:
     """A checkpoint after each spell in which something was written, and a last one when the gateway stops."""
-    async with checkpoints_kept(store, SIGNER, every=0.02):
+    async with keep_checkpoints(store, SIGNER, every=0.02):
         await recorded(store, "freeze")
         async with asyncio.timeout(60):
             while await numbers(store) != [1]:
                 await asyncio.sleep(0.01)
     assert await numbers(store) == [1]
-    async with checkpoints_kept(store, SIGNER, every=600):
+    async with keep_checkpoints(store, SIGNER, every=600):
         await recorded(store, "thaw")
     assert await numbers(store) == [1, 2]
 
 
 async def test_without_a_key_nothing_is_stated(store: Store) -> None:
     """A development gateway without keys runs without checkpoints."""
-    async with checkpoints_kept(store, None, every=0.001):
+    async with keep_checkpoints(store, None, every=0.001):
         await recorded(store, "freeze")
         await asyncio.sleep(0.02)
     assert await numbers(store) == []
@@ -55,7 +55,7 @@ async def test_a_store_that_is_away_does_not_stop_the_gateway(store: Store, capl
     await recorded(store, "freeze")
     await store.close()
     with caplog.at_level(logging.WARNING):
-        async with checkpoints_kept(store, SIGNER, every=0.005):
+        async with keep_checkpoints(store, SIGNER, every=0.005):
             async with asyncio.timeout(60):
                 while caplog.text.count("no checkpoint of the record was written") < 2:
                     await asyncio.sleep(0.005)

@@ -172,7 +172,7 @@ async def test_an_answer_that_names_no_question_is_not_signed(desk: GatewayDesk)
     """Without its hash `malformed`, with a mark or another's hash `stale`; with it, signed: no worker is asked."""
     approval = await asked(desk)
     request = await desk.request(approval)
-    away = dataclasses.replace(desk.deps, desk=Blind(desk.desk.client))
+    away = dataclasses.replace(desk.deps, client=Blind(desk.desk.client))
     author = DecisionAuthor(PEOPLE[2], "api", "session")
     for named, code in (("", "malformed"), (request.card.mark, "stale"), ("0" * 64, "stale")):
         draft = DecisionDraft(approval_id=approval, verdict="approved", revision=1, question_hash=named)

@@ -109,7 +109,7 @@ async def test_every_turn_of_a_message_is_signed_for(gateway: GatewayDesk) -> No
     asked = [
         Pinned(actor="desk", tenant=key.tenant, session=key.session, turn=key.turn, channel="api", user=view.requester)
         for key in (first, second)
-        for view in [await gateway.deps.desk.view(key)]
+        for view in [await gateway.deps.client.view(key)]
     ]
     assert [each.user.user for each in asked] == ["guest", "guest"]
     assert [verifier.check_principal(each) for each in asked] == [True, True]

@@ -79,7 +79,7 @@ async def desk(client: Client, store: Store, task_queue: str, tmp_path: Path) ->
     async with contextlib.AsyncExitStack() as stack:
         running = bench(client, store, task_queue, catalog, ScriptedModel(react), people=people())
         worker = await stack.enter_async_context(running)
-        deps = GatewayDeps(desk=worker.signoff, catalog=catalog, people=people(), store=store, settings=Settings())
+        deps = GatewayDeps(client=worker.signoff, catalog=catalog, people=people(), store=store, settings=Settings())
         transport = httpx.ASGITransport(app=build_app(deps))
         http = await stack.enter_async_context(httpx.AsyncClient(transport=transport, base_url=BASE, timeout=60))
         yield Desk(worker, http, file, ledger)

@@ -21,7 +21,7 @@ from signoff.testing.scripted import ScriptedModel
 async def nobody(gateway: GatewayDesk) -> AsyncIterator[httpx.AsyncClient]:
     """A gateway whose turns no worker takes."""
     desk = Signoff(gateway.desk.client, task_queue=f"nobody-{fresh()}")
-    app = build_app(dataclasses.replace(gateway.deps, desk=desk))
+    app = build_app(dataclasses.replace(gateway.deps, client=desk))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
         yield http
 
@@ -49,7 +49,7 @@ async def test_what_was_asked_is_shown_and_answered_while_no_worker_is_there(cli
         assert key is not None
     # Its worker is stopped; the gateway is another one over the same store.
     away = Signoff(client, task_queue=queue, patience=timedelta(seconds=0.5))
-    app = build_app(dataclasses.replace(desk.deps, desk=away))
+    app = build_app(dataclasses.replace(desk.deps, client=away))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
         shown = (await http.get(f"/v1/approvals/{approval}")).json()
         assert (shown["card"]["effect"], shown["state"]) == ("Pay 420 EUR to Ana", "pending")

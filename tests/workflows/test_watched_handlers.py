@@ -343,7 +343,7 @@ def site_over(desk: Bench, ledger: Ledger) -> Site:
 
     def gateway(turns: Signoff) -> GatewayDeps:
         return GatewayDeps(
-            desk=turns, catalog=desk.room.catalog, people=PEOPLE, store=desk.store, settings=Settings(), signer=SIGNER
+            client=turns, catalog=desk.room.catalog, people=PEOPLE, store=desk.store, settings=Settings(), signer=SIGNER
         )
 
     return Site(desk, gateway(desk.signoff), gateway(CutOff(desk.client)), ledger)
