@@ -15,6 +15,7 @@ from signoff.cli.terminal.errors import sentence
 from signoff.contracts.version import VERSION
 
 COMMANDS: Final = {
+    "init": ("signoff.cli.local.init", "Write a first project: a manifest, a tool, a script for a model, a test."),
     "dev": ("signoff.cli.local.dev", "Run everything here: Temporal's server, a worker and the inbox."),
     "ask": ("signoff.cli.http.turns", "Ask an actor for something and watch what becomes of it."),
     "chat": ("signoff.cli.http.sessions", "Talk to an actor, one message after another."),

@@ -156,14 +156,15 @@ class Client:
 
     # Requests
 
-    async def inbox(self, approver: str = "", *, limit: int = 100) -> list[WaitingCard]:
+    async def inbox(self, approver: str = "", *, everyone: bool = False, limit: int = 100) -> list[WaitingCard]:
         """What waits, soonest deadline first, in short.
 
         `approver` is a person, or an entry of policies such as `role:approvers`; left out, whoever the token is of, and
-        without a token the built-in approver.
+        without a token the built-in approver. `everyone`: all that one may read, whoever is asked.
         """
         entry = ":" in approver
         who = {"approver": approver} if entry else {"as": approver} if approver else {"mine": "true"}
+        who = {} if everyone else who
         return await self._transport.listed(WaitingCard, "approvals", limit=limit, **who)
 
     async def pending(self, approver: str = "") -> AsyncGenerator[ApprovalRequest]:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from signoff.contracts.completion import CompletionRequest as CompletionRequest
     from signoff.contracts.content import text_of as text_of
     from signoff.contracts.message import ResultPart as ResultPart
+    from signoff.policy.cases import run_cases as run_cases
     from signoff.testing.channels import ChannelSuite as ChannelSuite
     from signoff.testing.scripted import ScriptedModel as ScriptedModel
     from signoff.testing.scripted import calls as calls
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from signoff.testing.scripted import results as results
     from signoff.testing.scripted import say as say
     from signoff.testing.scripted import steps as steps
+    from signoff.testing.tool_calls import tool_context as tool_context
     from signoff.testing.vendor import HTTP_TROUBLES as HTTP_TROUBLES
     from signoff.testing.vendor import Seen as Seen
     from signoff.testing.vendor import Vendor as Vendor
@@ -33,6 +35,8 @@ _MODULES = {
     "Vendor": "signoff.testing.vendor",
     "calls": "signoff.testing.scripted",
     "last_user_text": "signoff.testing.scripted",
+    "run_cases": "signoff.policy.cases",
+    "tool_context": "signoff.testing.tool_calls",
     "respond": "signoff.testing.scripted",
     "results": "signoff.testing.scripted",
     "say": "signoff.testing.scripted",

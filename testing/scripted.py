@@ -16,10 +16,14 @@ _USAGE = Usage(input_tokens=10, output_tokens=5)
 
 
 class ScriptedModel:
-    """A driver that answers with `react(request)`."""
+    """A driver that answers with `react(request)`.
 
-    def __init__(self, react: Reaction) -> None:
+    `examples` are sentences that it understands; `signoff dev` offers the first.
+    """
+
+    def __init__(self, react: Reaction, examples: Sequence[str] = ()) -> None:
         self._react = react
+        self.examples = tuple(examples)
 
     async def complete(self, request: CompletionRequest) -> Completion:
         """The script's answer to `request`."""

@@ -4,6 +4,7 @@ Imported only when an actor names such a model: the library takes a second to lo
 """
 
 import json
+import re
 from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any, Final
@@ -40,12 +41,15 @@ from signoff.contracts.errors import ConfigError, ModelRefused, ModelUnavailable
 from signoff.contracts.message import CallPart, Message, ResultPart
 from signoff.contracts.message import TextPart as Words
 from signoff.contracts.turn import Usage
+from signoff.formats.nearest_name import did_you_mean
+from signoff.registry.extras import EXTRAS
 
 LIBRARY: Final = "pydantic-ai"
 VERSION: Final = version("pydantic-ai-slim")
 TIMEOUT: Final = 120.0
 """Seconds for one request to the provider, unless the actor's `model_settings` say otherwise."""
 MAX_TOKENS: Final = 4_096
+_VARIABLE: Final = re.compile(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)`")
 # 408 (RFC 9110), 425 (RFC 8470) and 429 (RFC 6585) mean just that; with 409 OpenAI tells of a lock, and its own
 # client tries again as well.
 _TRY_AGAIN: Final = (408, 409, 425, 429)
@@ -106,7 +110,7 @@ def _find(name: str) -> Model:
     try:
         return infer_model(name)
     except UserError as error:
-        raise ConfigError(f"the model `{name}` cannot be used: {_sentence(error)}", field="model", value=name) from None
+        raise ConfigError(_unusable(name, str(error)), field="model", value=name) from None
     except ImportError as error:
         # Whatever an extra of ours brings was there, or this would not have been tried.
         raise ConfigError(
@@ -114,6 +118,16 @@ def _find(name: str) -> Model:
         ) from None
     except (ValueError, AssertionError) as error:
         raise ConfigError(f"there is no model `{name}`: {_sentence(error)}", field="model", value=name) from None
+
+
+def _unusable(name: str, told: str) -> str:
+    """Why a model cannot be had, in our words: the library's name its own remedies, which are none here."""
+    keys = list(dict.fromkeys(_VARIABLE.findall(told)))
+    if keys:
+        named = " or ".join(f"`{key}`" for key in keys)
+        return f"the model `{name}` needs a key: set {named}, or name another model in the manifest or SIGNOFF_MODEL"
+    near = did_you_mean(name.partition(":")[0], [each for each in EXTRAS if EXTRAS[each][0] == "pydantic_ai"])
+    return f"there is no model `{name}`{near}" if near else f"there is no model `{name}`: write `provider:name`"
 
 
 def _translated(error: Exception, model: Model) -> ModelUnavailable | ModelRefused | ConfigError:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from signoff.approvals.argument_rows import plural
 from signoff.cli.terminal.card_lines import check_seen
 from signoff.cli.terminal.edit_options import arguments_text, change_lines, edit_text, read_settings
 from signoff.cli.terminal.options import Answerer, AsJson, Url
@@ -17,6 +18,7 @@ from signoff.contracts.clock import system_clock
 from signoff.contracts.decision import Remember, Verdict
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.limits import MAX_REMEMBERED_USES
+from signoff.contracts.list_rows import WaitingCard
 from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.contracts.responses import EditPreview
 from signoff.formats.durations import seconds
@@ -160,11 +162,20 @@ def withdraw(
 async def _inbox(out: Output, url: str | None, person: str) -> int:
     async with Client(url) as client:
         cards = await client.inbox(person)
+        others = [] if cards else await client.inbox(everyone=True)
     if cards:
         out.show(cards, waiting_table(cards, system_clock()), "", "signoff show CODE    signoff approve CODE")
     else:
-        out.show(cards, f'nothing waits for {clean(person) or "you"}; `signoff ask "..."` starts a turn')
+        out.show(cards, f"nothing waits for {clean(person) or 'you'}; {_elsewhere(others)}")
     return 0
+
+
+def _elsewhere(others: list[WaitingCard]) -> str:
+    """What there is to do instead, where nothing waits for somebody."""
+    if not others:
+        return '`signoff ask "..."` starts a turn'
+    asked = ", ".join(sorted({clean(each) for card in others for each in card.approvers}))
+    return f"{plural(len(others), 'request')} for {asked}: `signoff inbox --as PERSON` in development, else their token"
 
 
 async def _withdraw(out: Output, names: list[str], reason: str, person: str, url: str | None) -> int:

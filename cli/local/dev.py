@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+import shlex
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Annotated, Final
 import typer
 from temporalio.client import Client
 
-from signoff.activities.models.drivers import SCRIPTED
+from signoff.activities.models.drivers import SCRIPTED, build_driver
 from signoff.approvals.argument_rows import plural
 from signoff.cli.local.gateway import running_gateway
 from signoff.cli.local.installation import Workplace, find_workplace, server_is_configured, write_running
@@ -190,10 +191,21 @@ async def _greet(out: Output, place: Workplace, server: Server, store: Store) ->
         *(f"Model     {line}" for line in model_lines(place.catalog, settings.model)),
         f"Files     {settings.state_dir.absolute()}",
         f"Waiting   {asks}",
-        'Try       signoff ask "book the 420 euro flight to Lisbon"',
+        f"Try       signoff ask {shlex.quote(first_words(place.catalog, settings.model))}",
         "",
     ]
     out.show(found, *lines, inventory_table(inventory(place.catalog)), "", "Ctrl-C stops everything", compact=True)
+
+
+def first_words(catalog: Catalog, instead: str = "") -> str:
+    """What can be said here: what a script understands, else the title of a tool that asks people."""
+    for model in dict.fromkeys(actor.model for actor in catalog.actors.values()):
+        if model.startswith(SCRIPTED) and not instead:
+            examples: Sequence[str] = vars(build_driver(model)).get("examples", ())
+            if examples:
+                return examples[0]
+    rows = sorted(inventory(catalog), key=lambda row: not row.approvers)
+    return next((row.title or row.tool for row in rows), "hello")
 
 
 def model_lines(catalog: Catalog, instead: str = "") -> list[str]:

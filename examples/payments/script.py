@@ -55,4 +55,4 @@ def _report(part: ResultPart) -> str:
     return f"{part.note} Paid {done['amount']:g} EUR to {what}.".strip()
 
 
-model = ScriptedModel(react)
+model = ScriptedModel(react, examples=["pay 9400 euro to Nordwind for INV-4713"])

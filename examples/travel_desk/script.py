@@ -104,4 +104,4 @@ def _words(tool: str, found: Any) -> str:
     raise KeyError(tool)
 
 
-model = ScriptedModel(react)
+model = ScriptedModel(react, examples=["book the 420 euro flight to Lisbon"])

@@ -14,7 +14,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from temporalio.client import Client
 
-from signoff.activities.models.drivers import build_drivers
+from signoff.activities.models.drivers import build_driver, build_drivers
 from signoff.activities.models.pydantic_ai_driver import ProviderModel, to_library
 from signoff.activities.worker_deps import Room
 from signoff.contracts import names
@@ -249,3 +249,25 @@ async def test_a_whole_turn_over_a_real_provider(
     assert "too expensive" in str(result.parts[0].content.inline)
     assert ledger.rows == []
     assert (result.usage.input_tokens, result.completions) == (22, 2)
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        (
+            "openai-chat:gpt-5",
+            "the model `openai-chat:gpt-5` needs a key: set `OPENAI_API_KEY`, or name another model in the manifest or "
+            "SIGNOFF_MODEL",
+        ),
+        ("opnai:gpt-5", "there is no model `opnai:gpt-5`; did you mean `openai`?"),
+        ("nonsense", "there is no model `nonsense`: write `provider:name`"),
+    ],
+)
+def test_a_model_that_cannot_be_had_is_told_in_our_words(
+    monkeypatch: pytest.MonkeyPatch, model: str, told: str
+) -> None:
+    """The library that speaks to providers names remedies of its own, which are none here."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(ConfigError) as refused:
+        build_driver(model)
+    assert refused.value.message == told

@@ -173,6 +173,15 @@ async def test_who_has_nothing_to_decide_is_told_how_to_begin(desk: Cli) -> None
     assert (await desk("inbox", "--as", "rui", "--json")).data == []
 
 
+async def test_who_looks_into_the_wrong_inbox_is_told_whose_it_is(desk: Cli) -> None:
+    """Where others are asked, the option that says who one is; once nothing waits, what begins a turn."""
+    card = await waiting_request(desk, "pay 1150")
+    told = (await desk("inbox", "--as", "rui")).out
+    assert "nothing waits for rui; " in told
+    assert "for role:approvers: `signoff inbox --as PERSON` in development, else their token" in told
+    assert (await desk("deny", card["code"], "--reason", "no")).code == 0
+
+
 async def test_unknown_names_offer_the_nearest(desk: Cli) -> None:
     """A person, an actor, a request or a turn that is not there: one sentence with what is near, exit code 1."""
     card = await waiting_request(desk, "pay 1100")

@@ -14,7 +14,7 @@ from signoff.cli.main import COMMANDS, invoke, loading
 
 ENGINE = ("sqlalchemy", "celpy", "cel_expr_python", "lark", "temporalio", "fastapi", "starlette")
 """What works with a server, a store, a manifest or a gateway's own pages: a person's command needs none of it."""
-ROOMS = {"approvals", "cli", "client", "contracts", "formats"}
+ROOMS = {"approvals", "cli", "client", "contracts", "formats", "texts"}
 """All of Signoff that a person's command loads."""
 
 PERSONS = (

@@ -1,0 +1,108 @@
+"""The first hour: an empty folder, a project written by one command, and the words of the README typed in it."""
+
+import asyncio
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_kit import Cli, assert_one_sentence
+from documents import ROOT, blocks, shell_lines
+
+from signoff.cli.local.init import FILES
+from signoff.temporal.embedded_server import free_port
+
+START_SECONDS = 60
+CODE = "K7Q-2FM"
+
+
+async def test_init_writes_a_project_and_no_second_one(cli: Cli, tmp_path: Path) -> None:
+    """What is there is never written over; another folder is made."""
+    ran = await cli("init", "--json")
+    assert (ran.code, ran.err, ran.data["files"]) == (0, "", list(FILES))
+    assert (await cli("manifest", "validate")).code == 0
+    (tmp_path / "signoff.yaml").write_text("mine", encoding="utf-8")
+    assert "`signoff.yaml` is there already" in assert_one_sentence(await cli("init"))
+    assert (tmp_path / "signoff.yaml").read_text(encoding="utf-8") == "mine"
+    assert (await cli("init", "shop")).code == 0
+    assert (tmp_path / "shop" / "clerk_script.py").read_text(encoding="utf-8") == FILES["clerk_script.py"]
+
+
+async def test_the_test_that_it_writes_passes(cli: Cli, tmp_path: Path) -> None:
+    """By pytest alone; with a looser rule it fails."""
+    await cli("init")
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_discounts.py")
+
+    def tried() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+
+    passed = await asyncio.to_thread(tried)
+    assert (passed.returncode, "2 passed" in passed.stdout) == (0, True), passed.stdout
+    manifest = tmp_path / "signoff.yaml"
+    manifest.write_text(manifest.read_text(encoding="utf-8").replace("<= 5", "<= 50"), encoding="utf-8")
+    assert (await asyncio.to_thread(tried)).returncode == 1
+
+
+def test_the_readme_shows_what_is_written() -> None:
+    """Tool and manifest, to the letter."""
+    shown = {block.file: block.text for block in blocks(ROOT / "README.md") if block.file}
+    assert shown == {name: FILES[name] for name in ("discounts.py", "signoff.yaml")}
+
+
+def typed() -> list[list[str]]:
+    """The commands of the README's first section, from `init` to `approve`, as words."""
+    lines = [words for line in shell_lines(ROOT / "README.md") if (words := shlex.split(line, comments=True))]
+    first = next(at for at, words in enumerate(lines) if words[1:] == ["init"])
+    last = next(at for at, words in enumerate(lines) if words[1:2] == ["approve"])
+    return lines[first : last + 1]
+
+
+@pytest.mark.timeout(300)
+async def test_the_readme_is_typed_word_for_word_in_an_empty_folder(
+    clean_env: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without a key, outside the clone: asked, listed and approved; the code alone is the one that was shown."""
+    program = Path(sys.executable).with_name("signoff")
+    ports = {f"SIGNOFF_{name}": str(free_port()) for name in ("PORT", "TEMPORAL_PORT", "UI_PORT")}
+    env = {**os.environ, **ports}
+    assert not [name for name in env if name.endswith("_API_KEY")]
+
+    async def run(*words: str) -> str:
+        ran = await asyncio.create_subprocess_exec(
+            program, *words, cwd=tmp_path, env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+        said, complaint = await ran.communicate()
+        assert ran.returncode == 0, complaint.decode()
+        return said.decode()
+
+    init, dev, ask, inbox, approve = ([*words[1:]] for words in typed())
+    assert "signoff dev" in await run(*init)
+    server = await asyncio.create_subprocess_exec(
+        program, *dev, cwd=tmp_path, env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    try:
+        assert server.stdout is not None
+        told = ""
+        async with asyncio.timeout(START_SECONDS):
+            while "Ctrl-C stops everything" not in told:
+                line = (await server.stdout.readline()).decode()
+                assert line, told
+                told += line
+        # Whatever it offers is understood by what runs here.
+        assert "signoff ask 'give Ana 50 % off'" in told
+        turn = (await run(*ask)).split()[1]
+        listed = ""
+        async with asyncio.timeout(START_SECONDS):
+            while "Give Ana 50 % off" not in listed:
+                listed = await run(*inbox)
+        code = next(line.split()[0] for line in listed.splitlines() if "Give Ana" in line)
+        assert "approved: Give Ana 50 % off" in await run(*(code if word == CODE else word for word in approve))
+        assert "clerk: Ana gets 50 % off, agreed by approver" in await run("watch", turn)
+    finally:
+        server.send_signal(signal.SIGINT)
+        async with asyncio.timeout(START_SECONDS):
+            await server.communicate()
+    assert server.returncode == 0
