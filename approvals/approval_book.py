@@ -1,4 +1,4 @@
-"""The desk of one turn: its requests, the answers already seen, and who was turned away."""
+"""The requests of one turn, the answers already seen, and who was turned away."""
 
 import json
 from collections import deque
@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from signoff.approvals import audit_events, deadlines, machine
-from signoff.approvals.audit_buffer import Seen
+from signoff.approvals.audit_buffer import AuditBuffer
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision, Remember
@@ -91,7 +91,7 @@ def _unknown_field(body: dict[str, Any]) -> str:
     return next((name[:_FIELD_CHARS] or "(empty)" for name, known in fields if not known), "")
 
 
-class Desk:
+class ApprovalBook:
     """Holds the requests of one turn. Every method is plain computation; callers pass the time in."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class Desk:
         self._seen: dict[str, Receipt] = {}
         self.refusals: deque[Receipt] = deque(maxlen=REFUSALS_KEPT)
         self.refused = 0
-        self.unwritten = Seen()
+        self.unwritten = AuditBuffer()
 
     def open(self, request: ApprovalRequest, now: datetime) -> ApprovalRequest:
         """Begin to wait for an answer to `request`, replacing an earlier revision of it."""

@@ -9,7 +9,7 @@ ENTRIES_KEPT: Final = 100
 """Refusals beyond this many, between two activities, are counted only: a flood must not fill a turn's history."""
 
 
-class Seen:
+class AuditBuffer:
     """Entries in their order. None is lost: what an activity did not write is given back."""
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from signoff.approvals import deadlines
-from signoff.approvals.approval_book import Desk
+from signoff.approvals.approval_book import ApprovalBook
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import at_least
@@ -26,7 +26,7 @@ class RecordingDesk:
     def __init__(self, people: Directory, clock: Callable[[], datetime]) -> None:
         self._people = people
         self._clock = clock
-        self._desk = Desk()
+        self._desk = ApprovalBook()
         self.heard: list[tuple[DecisionDraft, DecisionAuthor]] = []
         self.again: list[bool] = []
         self.worker = True

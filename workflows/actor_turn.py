@@ -51,7 +51,7 @@ class ActorTurn:
     @workflow.init
     def __init__(self, turn: TurnInput) -> None:
         self._record = TurnRecord(turn)
-        self._desk = desks.Desk()
+        self._desk = desks.ApprovalBook()
         self._updating = Updating(turn, self._untaken)
         self._ctx = Pinned(
             actor=turn.actor,

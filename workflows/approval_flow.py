@@ -34,7 +34,9 @@ _TIMERS: Final = {"remind": "Reminder", "escalate": "Escalation", "deadline": "D
 class Asking:
     """The requests of one turn. `ask_gates` is a gate task without its calls; `show` publishes what changed."""
 
-    def __init__(self, record: TurnRecord, desk: desks.Desk, ask_gates: GateTask, show: Callable[[], None]) -> None:
+    def __init__(
+        self, record: TurnRecord, desk: desks.ApprovalBook, ask_gates: GateTask, show: Callable[[], None]
+    ) -> None:
         self._record = record
         self._desk = desk
         self._ask_gates = ask_gates

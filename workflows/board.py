@@ -2,7 +2,7 @@
 
 from temporalio import workflow
 
-from signoff.approvals.approval_book import Desk
+from signoff.approvals.approval_book import ApprovalBook
 from signoff.workflows import temporal_metadata
 from signoff.workflows.turn_state import TurnRecord
 
@@ -10,7 +10,7 @@ from signoff.workflows.turn_state import TurnRecord
 class Board:
     """The state in the search attributes and the current details of one turn."""
 
-    def __init__(self, record: TurnRecord, desk: Desk) -> None:
+    def __init__(self, record: TurnRecord, desk: ApprovalBook) -> None:
         self._record = record
         self._desk = desk
         self._published: str | None = None

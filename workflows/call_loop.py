@@ -7,7 +7,7 @@ from typing import Any
 
 from temporalio import workflow
 
-from signoff.approvals.approval_book import Desk
+from signoff.approvals.approval_book import ApprovalBook
 from signoff.approvals.denial_outcome import denied_outcome
 from signoff.approvals.machine import approving
 from signoff.contracts.activity_messages import GateTask, ModelReply, Ruling, RunOptions, ToolReply
@@ -46,7 +46,7 @@ class Settling:
     def __init__(
         self,
         record: TurnRecord,
-        desk: Desk,
+        desk: ApprovalBook,
         ask_gates: GateTask,
         asking: Asking,
         running: Running,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, FailureError
 
-from signoff.approvals.audit_buffer import Seen
+from signoff.approvals.audit_buffer import AuditBuffer
 from signoff.approvals.doubt_report import happened
 from signoff.contracts import names
 from signoff.contracts.activity_messages import OutcomeTask, Ruling, RunOptions, ToolReply, ToolTask
@@ -33,7 +33,7 @@ class _Run(NamedTuple):
 class Running:
     """The tools of one turn that run now. `unwritten` is what the turn has seen; each task takes it along."""
 
-    def __init__(self, record: TurnRecord, ctx: Pinned, unwritten: Seen) -> None:
+    def __init__(self, record: TurnRecord, ctx: Pinned, unwritten: AuditBuffer) -> None:
         self._record = record
         self._ctx = ctx
         self._unwritten = unwritten

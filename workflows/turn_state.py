@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import datetime
 
-from signoff.approvals.approval_book import Desk
+from signoff.approvals.approval_book import ApprovalBook
 from signoff.contracts.activity_messages import ModelReply, Response, Tally, TurnLimits
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content, text_of
@@ -163,7 +163,7 @@ class TurnRecord:
         )
         return bounded(whole)
 
-    def view(self, desk: Desk, started_at: datetime) -> TurnView:
+    def view(self, desk: ApprovalBook, started_at: datetime) -> TurnView:
         """What an onlooker sees now."""
         requests = {request.call: request for request in desk.all()}
         calls = tuple(v.model_copy(update={"approval": requests.get(v.call)}) for v in self.calls.values())

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from signoff.approvals import deadlines, machine
-from signoff.approvals.approval_book import Desk
+from signoff.approvals.approval_book import ApprovalBook
 from signoff.approvals.digest import call_digest
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, Card, CardRow, Vote
@@ -195,7 +195,7 @@ def test_edited_arguments_are_no_plain_answer() -> None:
 
 def test_a_desk_counts_an_edit_as_the_next_revision() -> None:
     """It stands in the place of the one before, its author is told, and the same delivery is told the same again."""
-    desk = Desk()
+    desk = ApprovalBook()
     desk.open(asked(), NOW)
     receipt = desk.settle(edit(delivery_id="d1"), ANA, LATER, changed())
     assert (receipt.status, receipt.votes) == ("counted", 1)

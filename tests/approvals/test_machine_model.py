@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from signoff.approvals import binding, deadlines
-from signoff.approvals.approval_book import Desk
+from signoff.approvals.approval_book import ApprovalBook
 from signoff.approvals.digest import call_digest
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, Card
@@ -61,7 +61,7 @@ class ApprovalModel(RuleBasedStateMachine):
         self.revision, self.amount, self.ended = 1, AMOUNTS[0], ""
         self.said: list[tuple[str, str, str]] = []
         self.receipts: dict[str, Receipt] = {}
-        self.desk = Desk()
+        self.desk = ApprovalBook()
         self.desk.open(
             self.opened(
                 self.amount,

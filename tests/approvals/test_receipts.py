@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from signoff.approvals import deadlines, machine
-from signoff.approvals.approval_book import Desk, malformed, read_decision, read_withdrawal
+from signoff.approvals.approval_book import ApprovalBook, malformed, read_decision, read_withdrawal
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, Card, Vote
 from signoff.contracts.content import Content
@@ -46,9 +46,9 @@ def answer(verdict: str = "approved", **fields: Any) -> Decision:
     return Decision.model_validate(given | {"subject": "claimed"} | fields)
 
 
-def desk(**fields: Any) -> Desk:
+def desk(**fields: Any) -> ApprovalBook:
     """A desk where one question waits since NOW."""
-    made = Desk()
+    made = ApprovalBook()
     made.open(deadlines.opened(request(**fields), NOW), NOW)
     return made
 
@@ -414,7 +414,7 @@ def test_an_approval_lapses_and_is_told_so() -> None:
 
 def test_fifty_refusals_are_kept_and_all_counted() -> None:
     """The newest fifty, oldest first."""
-    made = Desk()
+    made = ApprovalBook()
     assert (made.refused, list(made.refusals), made.all()) == (0, [], ())
     for number in range(REFUSALS_KEPT + 2):
         told = malformed(str(number))

@@ -24,7 +24,7 @@ from signed_askers import signed_asker
 from temporalio.client import Client
 
 from signoff.approvals import binding, machine
-from signoff.approvals.approval_book import Desk
+from signoff.approvals.approval_book import ApprovalBook
 from signoff.approvals.digest import question_hash
 from signoff.audit.checkpoints import Checkpoints
 from signoff.audit.log import TURNS_KEYS, AuditLog
@@ -101,7 +101,7 @@ class Story:
     desk: Bench
     keys: Keys
     chance: Random = field(init=False)
-    model: Desk = field(default_factory=Desk)
+    model: ApprovalBook = field(default_factory=ApprovalBook)
     sent: list[Sent] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
 

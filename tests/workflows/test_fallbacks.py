@@ -7,7 +7,7 @@ import pytest
 from desk_fixtures import AMOUNT_SCHEMA, ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
 
-from signoff.approvals.approval_book import Desk
+from signoff.approvals.approval_book import ApprovalBook
 from signoff.contracts.activity_messages import GateTask, Ruling
 from signoff.contracts.call import Pinned
 from signoff.contracts.content import Content
@@ -275,7 +275,7 @@ async def test_nobody_is_waited_for_who_was_never_asked() -> None:
         engine=ENGINE, session_id="s", turn_id="t", actor="desk", messages=(), principal=Principal(user="guest")
     )
     ctx = Pinned(actor="desk", session="s", turn="t", tenant="main", user=turn.principal)
-    record, desk, gates = TurnRecord(turn), Desk(), GateTask(ctx=ctx, calls=())
+    record, desk, gates = TurnRecord(turn), ApprovalBook(), GateTask(ctx=ctx, calls=())
     asking = Asking(record, desk, gates, lambda: None)
     settling = Settling(record, desk, gates, asking, Running(record, ctx, desk.unwritten), lambda: None)
     asking.stop()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from signoff.approvals import deadlines
-from signoff.approvals.approval_book import Desk, envelope_problem, read_decision
+from signoff.approvals.approval_book import ApprovalBook, envelope_problem, read_decision
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, Card
 from signoff.contracts.content import Content
@@ -53,7 +53,7 @@ class DeskMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.desk = Desk()
+        self.desk = ApprovalBook()
         self.now = START
         self.ended: dict[str, str] = {}
         self.approvals: dict[str, set[str]] = {approval_id: set() for approval_id in IDS}

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from signoff.approvals import deadlines
-from signoff.approvals.approval_book import Desk
-from signoff.approvals.audit_buffer import ENTRIES_KEPT, Seen
+from signoff.approvals.approval_book import ApprovalBook
+from signoff.approvals.audit_buffer import ENTRIES_KEPT, AuditBuffer
 from signoff.approvals.audit_events import ended
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, Card
@@ -20,9 +20,9 @@ MINUTE = timedelta(minutes=1)
 ANA = Authority(allowed=True, subject="ana", assurance="session")
 
 
-def desk(**fields: Any) -> Desk:
+def desk(**fields: Any) -> ApprovalBook:
     """A desk with one open request."""
-    made = Desk()
+    made = ApprovalBook()
     request = ApprovalRequest(
         id=ID, code="K7Q2FM", digest="d" * 64, tenant="main", session="s", turn="t", call="c1.1", tool="pay",
         args=Content(inline={"to": "Lisbon"}), card=Card(effect="Pay"), requester=Principal(user="guest"), **fields,
@@ -36,7 +36,7 @@ def answer(**fields: Any) -> Decision:
     return Decision(**{"approval_id": ID, "verdict": "approved", "delivery_id": "d1"} | fields)
 
 
-def told(made: Desk) -> list[tuple[str, str, str]]:
+def told(made: ApprovalBook) -> list[tuple[str, str, str]]:
     """Kind, what became of it, and subject of what is unwritten."""
     taken = made.unwritten.take()
     return [(each.kind, str(each.data.get("status") or each.data.get("state")), each.subject) for each in taken]
@@ -137,7 +137,7 @@ def entry(number: int, status: str = "refused") -> AuditEntry:
 
 def test_a_flood_of_refusals_is_counted_and_nothing_else_is_lost() -> None:
     """Beyond a hundred only their number is kept; an ending always is."""
-    seen = Seen()
+    seen = AuditBuffer()
     for number in range(ENTRIES_KEPT + 30):
         seen.add(entry(number))
     request = desk().get(ID)
@@ -154,7 +154,7 @@ def test_a_flood_of_refusals_is_counted_and_nothing_else_is_lost() -> None:
 
 def test_each_flood_is_counted_by_itself() -> None:
     """What was counted and taken is not counted again, and a flood that ended leaves nothing behind."""
-    seen = Seen()
+    seen = AuditBuffer()
     for number in range(ENTRIES_KEPT + 2):
         seen.add(entry(number))
     seen.take()
@@ -166,14 +166,14 @@ def test_each_flood_is_counted_by_itself() -> None:
 
 def test_all_that_a_turn_has_seen_is_in_its_own_stream() -> None:
     """Whatever stream or tenant an envelope named, it is written down where it arrived."""
-    seen = Seen()
+    seen = AuditBuffer()
     seen.add(entry(1))
     assert seen.take() == (entry(1).model_copy(update={"stream": "", "tenant": ""}),)
 
 
 def test_what_was_not_written_comes_back_in_front() -> None:
     """Given back, it is taken again before what came since; the same thing is kept once."""
-    seen = Seen()
+    seen = AuditBuffer()
     seen.add(entry(1))
     seen.add(entry(1))
     taken = seen.take()
