@@ -11,10 +11,10 @@ from signoff.contracts.limits import SESSION_EVENTS, SESSION_PATIENCE_SECONDS
 from signoff.contracts.message import Message
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Principal
-from signoff.contracts.turn import Denial, Heard, ResponsePart, TurnError, TurnState
+from signoff.contracts.turn import Denial, FinalState, Heard, ResponsePart, TurnError
 from signoff.contracts.updates import NO_UPDATES, Updates
 
-SessionTurnState = Literal["working", "waiting"] | TurnState
+SessionTurnState = Literal["working", "waiting"] | FinalState
 """`working` until the turn ends or waits for people for the first time."""
 
 
@@ -153,7 +153,7 @@ class TurnReport(Shape):
 
     turn: str
     """The turn's id."""
-    state: Literal["waiting"] | TurnState
+    state: Literal["waiting"] | FinalState
     """`waiting`, or the state in which it ended."""
     parts: tuple[ResponsePart, ...] = ()
     """Its answer."""

@@ -14,7 +14,7 @@ from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Principal
 from signoff.contracts.updates import NO_UPDATES, Updates
 
-TurnState = Literal["complete", "clarifying", "awaiting", "delegated", "passed", "error", "cancelled"]
+FinalState = Literal["complete", "clarifying", "awaiting", "delegated", "passed", "error", "cancelled"]
 LiveState = Literal[
     "running", "suspended", "complete", "clarifying", "awaiting", "delegated", "passed", "error", "cancelled"
 ]
@@ -140,7 +140,7 @@ class TurnError(Shape):
 class TurnResult(Shape):
     """What a turn completes with, whatever its state."""
 
-    state: TurnState
+    state: FinalState
     """The state in which it ended."""
     parts: tuple[ResponsePart, ...] = ()
     """Its answer."""

@@ -1,7 +1,9 @@
 """What the turn hands to its activities, made from what it knows."""
 
+from typing import Any
+
 from signoff.approvals.machine import approving
-from signoff.contracts.activity_messages import Authority, GateTask, Ruling
+from signoff.contracts.activity_messages import Authority, Ruling
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import Permit, Pinned
 from signoff.contracts.decision import Decision
@@ -39,18 +41,8 @@ def _unsigned(decisions: tuple[Decision, ...]) -> tuple[Decision, ...]:
     return tuple(each for each in decisions if not (each.signature or each.key_id))
 
 
-def edited(base: GateTask, call: CallPart, request: ApprovalRequest, decision: Decision, editor: Authority) -> GateTask:
-    """The question what the gates say of `call`, which is that of `request` with the arguments of `decision`."""
-    return base.model_copy(
-        update={
-            "calls": (call,),
-            # What a change makes is told apart by its own delivery, whenever it was asked.
-            "asked_since": None,
-            "edit": decision if decision.signature else decision.model_copy(update={"subject": editor.subject}),
-        }
-    )
-
-
-def doubt(base: GateTask, call: CallPart, ruling: Ruling, ticket: int) -> GateTask:
-    """The question how to ask people what became of `call` under its ticket of that number."""
-    return base.model_copy(update={"calls": (call,), "doubt": ticket, "doubt_of": ruling.digest})
+def edit(decision: Decision, editor: Authority) -> dict[str, Any]:
+    """What the gates are told of a change of arguments by `decision`, beside the call as it changes it."""
+    named = decision if decision.signature else decision.model_copy(update={"subject": editor.subject})
+    # What a change makes is told apart by its own delivery, whenever it was asked.
+    return {"edit": named, "asked_since": None}

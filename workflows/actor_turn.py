@@ -8,25 +8,23 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
-    from signoff.approvals import approval_book as desks
-    from signoff.approvals.audit_events import begun, heard, over, untaken
+    from signoff.approvals.approval_book import envelope_problem
+    from signoff.approvals.audit_events import begun, heard, over
     from signoff.contracts import names
-    from signoff.contracts.activity_messages import GateTask, ModelReply, ModelTask, RecordTask, Response
+    from signoff.contracts.activity_messages import ModelReply, ModelTask, RecordTask, Response
     from signoff.contracts.approval import ApprovalRequest
     from signoff.contracts.audit import AuditEntry
-    from signoff.contracts.call import CallOutcome, Pinned
     from signoff.contracts.limits import HISTORY_BYTES, HISTORY_EVENTS
     from signoff.contracts.message import Message
     from signoff.contracts.receipt import Receipt
     from signoff.contracts.turn import TurnError, TurnInput, TurnResult, TurnView
     from signoff.workflows import options, outcomes
-    from signoff.workflows.approval_flow import Asking
-    from signoff.workflows.board import Board
-    from signoff.workflows.call_loop import Settling
-    from signoff.workflows.context_updates import Updating
-    from signoff.workflows.session_link import InSession
-    from signoff.workflows.tool_runner import Running
-    from signoff.workflows.turn_state import TurnRecord, correction, skipped
+    from signoff.workflows.approval_flow import ApprovalFlow
+    from signoff.workflows.call_loop import CallLoop
+    from signoff.workflows.session_link import SessionLink
+    from signoff.workflows.temporal_metadata import TemporalMetadata
+    from signoff.workflows.tool_runner import ToolRunner
+    from signoff.workflows.turn_state import TurnState, correction, skipped
 
 
 _BROKEN_OFF = ("error", "cancelled")
@@ -50,27 +48,12 @@ class ActorTurn:
     # Not in `run`: a message that comes with the first task is handled before `run` takes its first step.
     @workflow.init
     def __init__(self, turn: TurnInput) -> None:
-        self._record = TurnRecord(turn)
-        self._desk = desks.ApprovalBook()
-        self._updating = Updating(turn, self._untaken)
-        self._ctx = Pinned(
-            actor=turn.actor,
-            session=turn.session_id,
-            turn=turn.turn_id,
-            tenant=turn.tenant_id,
-            channel=turn.channel,
-            route=turn.route,
-            step=turn.step,
-            user=turn.principal,
-            extra=self._updating.extra,
-            transient=turn.transient,
-        )
-        gates = GateTask(ctx=self._ctx, calls=(), dry_run=turn.dry_run)
-        self._board = Board(self._record, self._desk)
-        self._session = InSession(turn)
-        self._asking = Asking(self._record, self._desk, gates, self._show)
-        running = Running(self._record, self._ctx, self._desk.unwritten)
-        self._settling = Settling(self._record, self._desk, gates, self._asking, running, self._show)
+        self._state = TurnState(turn)
+        self._metadata = TemporalMetadata(self._state)
+        self._session = SessionLink(turn)
+        self._approvals = ApprovalFlow(self._state, self._show)
+        tools = ToolRunner(self._state)
+        self._calls = CallLoop(self._state, self._approvals, tools, self._show)
         self._told_end = False
 
     # What people and onlookers can send. Nothing here may raise: see contracts.md, handlers that cannot wedge.
@@ -79,28 +62,28 @@ class ActorTurn:
     @workflow.update(name=names.DECIDE, description="Approve or deny one waiting call")
     async def decide(self, *envelopes: Any) -> Receipt:
         """Answer a request; the receipt says what became of the answer."""
-        return await self._asking.answer(envelopes)
+        return await self._approvals.answer(envelopes)
 
     @decide.validator
     # Refused here, an Update leaves no event: junk must not fill a history. All that can be read gets a receipt.
     def _check_decide(self, *envelopes: Any) -> None:
-        problem = desks.envelope_problem(envelopes)
+        problem = envelope_problem(envelopes)
         if problem:
             raise ValueError(problem)
 
     @workflow.signal(name=names.APPROVAL_RESPONSE, description="Approve or deny one waiting call, without a reply")
     async def approval_response(self, *envelopes: Any) -> None:
         """The same as `decide`, for those who cannot wait for a receipt."""
-        await self._asking.answer(envelopes)
+        await self._approvals.answer(envelopes)
 
     @workflow.update(name=names.CANCEL, description="Withdraw one waiting request")
     async def cancel(self, *envelopes: Any) -> Receipt:
         """Withdraw the request named by `approval_id`; `reason` may be given, `subject` where it can be proved."""
-        return await self._asking.withdraw(envelopes)
+        return await self._approvals.withdraw(envelopes)
 
     @cancel.validator
     def _check_cancel(self, *envelopes: Any) -> None:
-        problem = desks.envelope_problem(envelopes)
+        problem = envelope_problem(envelopes)
         if problem:
             raise ValueError(problem)
 
@@ -112,22 +95,22 @@ class ActorTurn:
     @workflow.query(name=names.PENDING_APPROVALS)
     def pending_approvals(self) -> list[ApprovalRequest]:
         """The requests that wait, oldest first."""
-        return list(self._desk.pending())
+        return list(self._state.book.pending())
 
     @workflow.query(name=names.RECEIPT)
     def receipt(self, approval_id: str) -> Receipt:
         """What became of a request, also after the turn has ended."""
-        return self._desk.receipt(approval_id)
+        return self._state.book.receipt(approval_id)
 
     @workflow.query(name=names.TRANSCRIPT)
     def transcript(self) -> list[Message]:
         """The conversation so far."""
-        return list(self._record.messages)
+        return list(self._state.messages)
 
     @workflow.query(name=names.STATE)
     def state(self) -> TurnView:
         """The whole turn as an onlooker may see it."""
-        return self._record.view(self._desk, workflow.info().start_time)
+        return self._state.view(workflow.info().start_time)
 
     @workflow.run
     async def run(self, turn: TurnInput) -> TurnResult:
@@ -135,28 +118,28 @@ class ActorTurn:
         if turn.engine > names.ENGINE:
             # An ordinary exception: the task is retried until a worker that knows this number takes it.
             raise RuntimeError(f"this turn needs engine {turn.engine}, this worker has {names.ENGINE}")
-        self._desk.unwritten.add(self._begun())
+        self._state.book.unwritten.add(self._begun())
         for event in turn.heard:
-            self._desk.unwritten.add(heard(*self._record.key, event))
+            self._state.book.unwritten.add(heard(*self._state.key, event))
         try:
             result = await self._converse()
         except asyncio.CancelledError:
-            result = self._record.finished("cancelled")
+            result = self._state.finished("cancelled")
         except _Stop as stop:
-            result = self._record.finished("error", error=stop.error)
+            result = self._state.finished("error", error=stop.error)
         except ApplicationError as error:
             # The server tells of a failed turn only the run that began it: a session gone on since hears it here.
             await self._session.failed(TurnError(code="config_error", message=error.message))
             # Nothing is judged any more: whoever answers is told that there is no such request.
-            self._record.entered = self._record.completions
+            self._state.entered = self._state.completions
             await self._let_handlers_finish()
             raise
         elapsed = (workflow.now() - workflow.info().start_time).total_seconds()
         result = result.model_copy(update={"elapsed_seconds": round(elapsed, 3)})
-        self._record.result = result
-        self._record.state = result.state
-        self._board.publish()
-        await self._session.ended(result, self._asking.denials(), self._updating.changed)
+        self._state.result = result
+        self._state.live = result.state
+        self._metadata.publish()
+        await self._session.ended(result, self._state.denials(), self._state.updates.changed)
         await self._let_handlers_finish()
         # Again and again: while the rest is written another answer may come, which is to be written too.
         while await self._wrote_rest(result):
@@ -174,49 +157,37 @@ class ActorTurn:
         return workflow.all_handlers_finished()
 
     async def _converse(self) -> TurnResult:
-        record = self._record
+        state = self._state
         while True:
             for message in self._session.opened():
-                record.say(message)
+                state.say(message)
             self._check_caps()
             reply = await self._complete()
-            calls = record.hear(reply)
+            calls = state.hear(reply)
             # A `respond` that cannot be read goes back once; then its text is taken, or this might never end.
-            if reply.response is not None and (not reply.respond_error or record.bad_responds):
+            if reply.response is not None and (not reply.respond_error or state.bad_responds):
                 for call in calls:
-                    record.conclude(skipped(call))
-                return record.answered(reply.response)
+                    state.conclude(skipped(call))
+                return state.answered(reply.response)
             if reply.respond_error:
-                record.bad_responds += 1
-                record.settle(calls, [skipped(call) for call in calls], (correction(reply),))
+                state.bad_responds += 1
+                state.settle(calls, [skipped(call) for call in calls], (correction(reply),))
                 continue
-            batch = self._settling.batch(calls, reply)
+            batch = self._calls.batch(calls, reply)
             # A turn may wait for months: what it does not need meanwhile it does not keep.
             del reply
-            settled = self._updated(await batch)
-            record.settle(calls, settled, ())
-            if self._asking.stopped:
-                return record.finished("cancelled")
+            settled = state.change_context(await batch, workflow.now())
+            state.settle(calls, settled, ())
+            if self._state.stopped:
+                return state.finished("cancelled")
             # The first in the model's order, not the first to end: that would be another one from one run to the next.
             direct = next((outcome for outcome in settled if outcome.direct), None)
             if direct is not None:
-                return record.answered(Response(text=direct.value))
-
-    def _updated(self, settled: list[CallOutcome]) -> list[CallOutcome]:
-        """The outcomes of a batch, once what its tools changed is part of the context of all that follows."""
-        if all(outcome.updates is None for outcome in settled):
-            return settled
-        settled = self._updating.take(settled)
-        self._ctx = self._ctx.model_copy(update={"extra": self._updating.extra})
-        self._settling.stand(self._ctx)
-        return settled
-
-    def _untaken(self, outcome: CallOutcome, names: tuple[str, ...], why: str) -> None:
-        self._desk.unwritten.add(untaken(self._ctx, outcome.call, outcome.tool, names, why, workflow.now()))
+                return state.answered(Response(text=direct.value))
 
     def _show(self) -> None:
-        self._board.publish()
-        if self._record.state == "suspended":
+        self._metadata.publish()
+        if self._state.live == "suspended":
             self._session.waits()
 
     def _check_caps(self) -> None:
@@ -224,21 +195,21 @@ class ActorTurn:
         # Before the server's own limits, at which it terminates a workflow: then nobody would get a result.
         if info.get_current_history_length() > HISTORY_EVENTS or info.get_current_history_size() > HISTORY_BYTES:
             raise _Stop("history_limit", "the turn has grown too long to go on safely")
-        over = self._record.over()
+        over = self._state.over()
         if over is not None:
             raise _Stop(over.code, over.message)
 
     async def _complete(self) -> ModelReply:
-        record = self._record
-        record.completions += 1
+        state = self._state
+        state.completions += 1
         task = ModelTask(
-            ctx=self._ctx,
-            completion=record.completions,
-            messages=tuple(record.messages),
-            tally=record.tally,
-            dry_run=record.turn.dry_run,
+            ctx=self._state.ctx,
+            completion=state.completions,
+            messages=tuple(state.messages),
+            tally=state.tally,
+            dry_run=state.turn.dry_run,
             audit=self._unwritten(),
-            denied=self._asking.denied(),
+            denied=self._state.denied(),
         )
         began = workflow.now()
         try:
@@ -246,21 +217,21 @@ class ActorTurn:
                 names.MODEL,
                 task,
                 result_type=ModelReply,
-                summary=f"Ask the model, completion {record.completions}",
+                summary=f"Ask the model, completion {state.completions}",
                 **options.MODEL,
             )
         except ActivityError as error:
             # Perhaps they were written before it was lost: the record takes an entry once, by its key.
-            self._desk.unwritten.give_back(task.audit)
+            self._state.book.unwritten.give_back(task.audit)
             raise self._model_failure(error) from error
-        record.active_seconds += (workflow.now() - began).total_seconds()
+        state.active_seconds += (workflow.now() - began).total_seconds()
         return reply
 
     def _unwritten(self) -> tuple[AuditEntry, ...]:
-        return self._desk.unwritten.take()
+        return self._state.book.unwritten.take()
 
     def _begun(self) -> AuditEntry:
-        turn = self._record.turn
+        turn = self._state.turn
         return begun(
             turn.tenant_id,
             turn.session_id,
@@ -286,7 +257,7 @@ class ActorTurn:
             return False
         self._told_end = True
         error = "" if result.error is None else result.error.code
-        ended = over(*self._record.key, workflow.now(), state=result.state, error=error)
+        ended = over(*self._state.key, workflow.now(), state=result.state, error=error)
         with contextlib.suppress(ActivityError, asyncio.CancelledError):
             # No local activity: what it leads to is the end, and answers may come in the task in which it ends.
             await workflow.execute_activity(
@@ -303,7 +274,7 @@ class ActorTurn:
         if outcomes.was_cancelled(error):
             return asyncio.CancelledError()
         # Later the turn has done work, which a failed workflow would not tell: then it ends with a result, as an error.
-        if kind == "ConfigError" and self._record.completions == 1:
+        if kind == "ConfigError" and self._state.completions == 1:
             return ApplicationError(text, type="ConfigError", non_retryable=True)
         if kind in _ERROR_CODES:
             return _Stop(_ERROR_CODES[kind], text)

@@ -9,13 +9,12 @@ from typing import Any, Final
 
 from temporalio import workflow
 
-from signoff.approvals import approval_book as desks
 from signoff.approvals import audit_events, deadlines, identity, machine
-from signoff.approvals.denial_outcome import denial_from_request
+from signoff.approvals.approval_book import read_decision, read_withdrawal
 from signoff.approvals.edit_diff import told_to_model
 from signoff.approvals.question_reference import request_from_reference
 from signoff.contracts import names
-from signoff.contracts.activity_messages import AnswersTask, Authority, GateTask, IdentifyTask, Ruling, StoredAnswers
+from signoff.contracts.activity_messages import AnswersTask, Authority, IdentifyTask, Ruling, StoredAnswers
 from signoff.contracts.approval import ApprovalRequest, CardRow
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content, text_of
@@ -23,62 +22,41 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.limits import MAX_REVISIONS
 from signoff.contracts.message import CallPart
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.turn import Denial
 from signoff.workflows import activity_inputs, options, outcomes, temporal_metadata
 from signoff.workflows.gate_call import judged, judged_soon
-from signoff.workflows.turn_state import TurnRecord
+from signoff.workflows.turn_state import TurnState
 
 _TIMERS: Final = {"remind": "Reminder", "escalate": "Escalation", "deadline": "Deadline"}
 
 
-class Asking:
-    """The requests of one turn. `ask_gates` is a gate task without its calls; `show` publishes what changed."""
+class ApprovalFlow:
+    """Asks people for one turn, and takes their answers in. `show` publishes what changed."""
 
-    def __init__(
-        self, record: TurnRecord, desk: desks.ApprovalBook, ask_gates: GateTask, show: Callable[[], None]
-    ) -> None:
-        self._record = record
-        self._desk = desk
-        self._ask_gates = ask_gates
+    def __init__(self, state: TurnState, show: Callable[[], None]) -> None:
+        self._state = state
         self._show = show
         self._edits: dict[str, tuple[CallPart, Ruling]] = {}
         self._proposed: dict[str, tuple[CardRow, ...]] = {}
         self._editors: dict[str, str] = {}
         self._examined: dict[str, list[Decision]] = {}
         self._examining = asyncio.Lock()
-        self._actions: dict[str, str] = {}
-        self.stopped = False
-
-    def judge_by(self, ask_gates: GateTask) -> None:
-        """Have calls judged from now on as `ask_gates` says, a gate task without its calls."""
-        self._ask_gates = ask_gates
 
     def enter(self, call: CallPart, ruling: Ruling) -> Ruling:
-        """Open the request of a call that must wait; returns the ruling without it, as the desk keeps it from now."""
+        """Open the request of a call that must wait; returns the ruling without it, as the book keeps it from now."""
         if ruling.question is None:
             return ruling
-        if ruling.verdict == "ask" and not self.stopped:
-            request = request_from_reference(ruling.question, ruling, call, self._ask_gates.ctx)
-            self._desk.open(request, workflow.now())
-            self._actions[ruling.call] = ruling.action
-            self._record.mark(ruling.call, "waiting", ruling.rule)
+        if ruling.verdict == "ask" and not self._state.stopped:
+            request = request_from_reference(ruling.question, ruling, call, self._state.ctx)
+            self._state.book.open(request, workflow.now())
+            self._state.actions[ruling.call] = ruling.action
+            self._state.mark(ruling.call, "waiting", ruling.rule)
         return ruling.model_copy(update={"question": None})
-
-    def denials(self) -> tuple[Denial, ...]:
-        """What people denied in this turn."""
-        # Of approvals only: whoever gives up on a call in doubt does not say that it must not be done.
-        denied = (each for each in self._desk.all() if each.state == "denied" and each.kind == "approval")
-        return tuple(denial_from_request(each, self._actions[each.call]) for each in denied)
-
-    def denied(self) -> tuple[Denial, ...]:
-        """What people denied in this turn and before in its session, which the gates deny again."""
-        return (*self._record.turn.denied, *self.denials())
 
     async def answered(self, ruling: Ruling) -> ApprovalRequest:
         """The request of `ruling` once people, or time, have settled it."""
-        approval_id = self._record.approval_id(ruling.call)
+        approval_id = self._state.approval_id(ruling.call)
         while True:
-            request = self._desk.get(approval_id)
+            request = self._state.book.get(approval_id)
             if request is None or request.expires_at is None:
                 raise RuntimeError(f"call {ruling.call} waits for a request that was never opened")
             happening = deadlines.due(request)
@@ -98,7 +76,7 @@ class Asking:
                     await self._those_before(approval_id)
                     await self._those_stored(request)
                 # It changes nothing where one of those answers has settled the request.
-                self._desk.reach(approval_id, happening, workflow.now())
+                self._state.book.reach(approval_id, happening, workflow.now())
                 self._show()
         self._show()
         return request
@@ -122,7 +100,7 @@ class Asking:
 
     def revision(self, call: str) -> int:
         """Under which revision people were asked about a call last; 0 where they never were."""
-        request = self._desk.get(self._record.approval_id(call))
+        request = self._state.book.get(self._state.approval_id(call))
         return 0 if request is None else request.revision
 
     def note(self, request: ApprovalRequest) -> str:
@@ -135,44 +113,43 @@ class Asking:
 
         An outcome where it is known by now: whoever ran it was only slow.
         """
-        base = self._ask_gates.model_copy(update={"spent": self.revision(call.call)})
-        task = activity_inputs.doubt(base, call, ruling, ticket)
+        doubt = {"doubt": ticket, "doubt_of": ruling.digest, "spent": self.revision(call.call)}
+        task = self._state.gate_task(call, **doubt)
         async with self.one_after_the_other():
             asked = self.enter(call, (await judged(task)).rulings[0])
         if asked.outcome is not None and asked.outcome.code not in ("in_doubt", "refused"):
             return asked.outcome
-        if asked.verdict != "ask" or self.stopped:
+        if asked.verdict != "ask" or self._state.stopped:
             return None
         self._show()
         return await self.answered(asked)
 
     def stop(self) -> None:
         """The turn was cancelled: nobody is asked any more."""
-        self.stopped = True
-        for request in self._desk.pending():
-            self._desk.cancel(request.id, "", "The turn was cancelled.", workflow.now())
+        for request in self._state.book.pending():
+            self._state.book.cancel(request.id, "", "The turn was cancelled.", workflow.now())
 
     async def answer(self, envelopes: Sequence[Any]) -> Receipt:
         """What becomes of an answer, by whichever door it came. Never raises."""
-        decision = desks.read_decision(envelopes)
+        decision = read_decision(envelopes)
         if isinstance(decision, Receipt):
             return self._unreadable(decision, envelopes)
         await self._caught_up(decision)
         # Before its author is looked up: a second delivery, or one too late, costs no activity and waits for nobody.
-        receipt = self._desk.glance(decision, workflow.now())
-        request = self._desk.get(decision.approval_id)
+        receipt = self._state.book.glance(decision, workflow.now())
+        request = self._state.book.get(decision.approval_id)
         if receipt is not None or request is None:
-            return receipt or self._desk.receipt(decision.approval_id)
+            return receipt or self._state.book.receipt(decision.approval_id)
         with self._under_examination(decision):
             async with self.one_after_the_other():
-                request = self._desk.get(decision.approval_id) or request
-                receipt = self._desk.glance(decision, workflow.now())
+                request = self._state.book.get(decision.approval_id) or request
+                receipt = self._state.book.glance(decision, workflow.now())
                 if receipt is not None:
                     return receipt
                 authority = await _identified(identity.identify(decision, request))
                 # What follows looks again: while the author was identified, someone else may have been first.
                 if decision.edited_args is None:
-                    return self._desk.settle(decision, authority, workflow.now())
+                    return self._state.book.settle(decision, authority, workflow.now())
                 return await self._edit(decision, authority)
 
     async def withdraw(self, envelopes: Sequence[Any]) -> Receipt:
@@ -181,20 +158,20 @@ class Asking:
         Whoever can send it could as well stop the turn altogether, so it needs no signature. But a name counts only
         where it is proved, and one that is signed for must be the asker's, an approver's or an administrator's.
         """
-        wish = desks.read_withdrawal(envelopes)
+        wish = read_withdrawal(envelopes)
         if isinstance(wish, Receipt):
             return self._unreadable(wish, envelopes)
         await self._caught_up(wish)
-        request = self._desk.get(wish.approval_id)
+        request = self._state.book.get(wish.approval_id)
         by = wish.subject
         if request is not None and request.state == "pending":
             async with self.one_after_the_other():
                 authority = await _identified(identity.withdrawer(wish, request))
             if wish.signature and not authority.allowed:
                 refused = machine.refusal(request, authority.code or "not_allowed", "you may not withdraw this")
-                return self._desk.told(wish, refused, workflow.now(), authority)
+                return self._state.book.told(wish, refused, workflow.now(), authority)
             by = authority.subject if authority.allowed else ""
-        return self._desk.cancel(wish.approval_id, by, wish.reason, workflow.now())
+        return self._state.book.cancel(wish.approval_id, by, wish.reason, workflow.now())
 
     async def _caught_up(self, decision: Decision) -> None:
         """Return once the turn has heard of what the gates may have asked.
@@ -205,7 +182,7 @@ class Asking:
         named, revision = decision.approval_id, decision.revision or 1
         if self._may_come(named, revision):
             await workflow.wait_condition(lambda: not self._may_come(named, revision))
-        request = self._desk.get(named)
+        request = self._state.book.get(named)
         if self._examining.locked() and (request is None or revision > request.revision):
             # It is judged again just now, perhaps: whoever does that enters what is asked before this goes on.
             async with self.one_after_the_other():
@@ -213,29 +190,29 @@ class Asking:
 
     def _may_come(self, approval_id: str, revision: int) -> bool:
         """Whether the gates may have asked this already, in that revision, and the turn is still to hear of it."""
-        request = self._desk.get(approval_id)
+        request = self._state.book.get(approval_id)
         if request is not None and revision <= request.revision:
             return False
-        if self._record.may_be_asked(approval_id):
+        if self._state.may_be_asked(approval_id):
             return True
         # A call is judged again, or another one in its place, once it has run: not while people are asked about it.
-        call = self._record.open_call(approval_id)
-        waits = call and self._desk.waits(self._record.approval_id(call))
-        return bool(call) and not (waits or self.stopped or self._desk.waits(approval_id))
+        call = self._state.open_call(approval_id)
+        waits = call and self._state.book.waits(self._state.approval_id(call))
+        return bool(call) and not (waits or self._state.stopped or self._state.book.waits(approval_id))
 
     async def _edit(self, decision: Decision, authority: Authority) -> Receipt:
         """Put other arguments in the place of those that were asked: judged anew, and asked as the next revision."""
-        receipt = self._desk.examine(decision, authority, workflow.now())
-        request = self._desk.get(decision.approval_id)
+        receipt = self._state.book.examine(decision, authority, workflow.now())
+        request = self._state.book.get(decision.approval_id)
         if receipt is not None or request is None:
-            return receipt or self._desk.receipt(decision.approval_id)
+            return receipt or self._state.book.receipt(decision.approval_id)
         if request.revision >= MAX_REVISIONS:
             return self._refused(
                 decision, authority, request, "not_allowed", "this was changed too often; approve or deny it"
             )
         call = CallPart(call=request.call, tool=request.tool, args=Content(inline=decision.edited_args))
         # As any other proposal: what a rule denies cannot be written into a call by people either.
-        reply = await judged_soon(activity_inputs.edited(self._ask_gates, call, request, decision, authority))
+        reply = await judged_soon(self._state.gate_task(call, **activity_inputs.edit(decision, authority)))
         if reply is None:
             return self._refused(
                 decision, authority, request, "unavailable", "the arguments cannot be checked right now; try again"
@@ -244,28 +221,28 @@ class Asking:
         if ruling.question is None:
             code = "malformed" if ruling.outcome and ruling.outcome.code == "input_invalid" else "not_allowed"
             return self._refused(decision, authority, request, code, _why(ruling.outcome))
-        asked = request_from_reference(ruling.question, ruling, call, self._ask_gates.ctx)
-        receipt = self._desk.settle(decision, authority, workflow.now(), asked)
+        asked = request_from_reference(ruling.question, ruling, call, self._state.ctx)
+        receipt = self._state.book.settle(decision, authority, workflow.now(), asked)
         if receipt.status != "refused" and receipt.code != "duplicate":
             # The first stays, over any number of edits: the model is told how the call differs from what it proposed.
             self._proposed.setdefault(call.call, request.card.rows)
             self._editors[call.call] = authority.subject
             changed = call.model_copy(update={"args": asked.args})
             self._edits[call.call] = (changed, ruling.model_copy(update={"question": None}))
-            self._actions[call.call] = ruling.action
+            self._state.actions[call.call] = ruling.action
             self._show()
         return receipt
 
     def _refused(
         self, decision: Decision, authority: Authority, request: ApprovalRequest, code: Any, message: str
     ) -> Receipt:
-        return self._desk.told(decision, machine.refusal(request, code, message), workflow.now(), authority)
+        return self._state.book.told(decision, machine.refusal(request, code, message), workflow.now(), authority)
 
     def _unreadable(self, receipt: Receipt, envelopes: Sequence[Any]) -> Receipt:
-        now, ctx = workflow.now(), self._ask_gates.ctx
+        now, ctx = workflow.now(), self._state.ctx
         seen = audit_events.turned_away(receipt, now, subject="", channel="", body=list(envelopes), tenant=ctx.tenant)
-        self._desk.unwritten.add(seen)
-        return self._desk.turn_away(receipt)
+        self._state.book.unwritten.add(seen)
+        return self._state.book.turn_away(receipt)
 
     @asynccontextmanager
     async def one_after_the_other(self) -> AsyncIterator[None]:
@@ -309,7 +286,7 @@ class Asking:
             await (self.withdraw if decision.verdict == "withdrawn" else self.answer)((body,))
 
     def _moved_on(self, approval_id: str, happening: deadlines.Due) -> bool:
-        request = self._desk.get(approval_id)
+        request = self._state.book.get(approval_id)
         # Not the state alone: a new revision, or a deadline put off, waits on with another timer.
         return request is None or deadlines.due(request) != happening
 

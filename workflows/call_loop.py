@@ -7,21 +7,20 @@ from typing import Any
 
 from temporalio import workflow
 
-from signoff.approvals.approval_book import ApprovalBook
 from signoff.approvals.denial_outcome import denied_outcome
 from signoff.approvals.machine import approving
-from signoff.contracts.activity_messages import GateTask, ModelReply, Ruling, RunOptions, ToolReply
+from signoff.contracts.activity_messages import ModelReply, Ruling, RunOptions, ToolReply
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import CallOutcome, Pinned
+from signoff.contracts.call import CallOutcome
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import stand_in_id
 from signoff.contracts.limits import MAX_REVISIONS
 from signoff.contracts.message import CallPart, words_of
 from signoff.workflows import activity_inputs, outcomes
-from signoff.workflows.approval_flow import Asking
+from signoff.workflows.approval_flow import ApprovalFlow
 from signoff.workflows.gate_call import judged
-from signoff.workflows.tool_runner import Running
-from signoff.workflows.turn_state import TurnRecord
+from signoff.workflows.tool_runner import ToolRunner
+from signoff.workflows.turn_state import TurnState
 
 _SIBLING_FAILED = "Another call of the same completion failed."
 
@@ -40,30 +39,15 @@ class _Tries:
         self.tickets[digest] = self.ticket(digest) + 1
 
 
-class Settling:
-    """The calls of one turn. `ask_gates` is a gate task without its calls; `show` publishes what changed."""
+class CallLoop:
+    """Brings the calls of one turn to their outcomes. `show` publishes what changed."""
 
-    def __init__(
-        self,
-        record: TurnRecord,
-        desk: ApprovalBook,
-        ask_gates: GateTask,
-        asking: Asking,
-        running: Running,
-        show: Callable[[], None],
-    ) -> None:
-        self._record = record
-        self._desk = desk
-        self._gates = ask_gates
-        self._asking = asking
-        self._running = running
+    def __init__(self, state: TurnState, approvals: ApprovalFlow, tools: ToolRunner, show: Callable[[], None]) -> None:
+        self._state = state
+        self._approvals = approvals
+        self._tools = tools
         self._show = show
         self._ran_with: dict[str, RunOptions] = {}
-
-    def stand(self, ctx: Pinned) -> None:
-        """Judge and run the calls to come in this context."""
-        self._gates = self._gates.model_copy(update={"ctx": ctx})
-        self._asking.judge_by(self._gates)
 
     async def batch(self, calls: tuple[CallPart, ...], reply: ModelReply) -> list[CallOutcome]:
         """Settle every call of one completion; those that need nobody do not wait for those that do.
@@ -73,20 +57,18 @@ class Settling:
         """
         if not calls:
             return []
-        told = {"withheld": reply.withheld, "asked_since": reply.kept_at}
-        self._gates = self._gates.model_copy(update=told)
-        self._asking.judge_by(self._gates)
+        self._state.withheld, self._state.kept_at = reply.withheld, reply.kept_at
         says = words_of(reply.message)
-        asked = {"calls": calls, "tally": self._record.tally, "agent_says": says, "denied": self._asking.denied()}
+        asked = {"tally": self._state.tally, "agent_says": says, "denied": self._state.denied()}
         try:
-            gated = reply.gates or await judged(self._gates.model_copy(update=asked))
+            gated = reply.gates or await judged(self._state.gate_task(*calls, **asked))
         except asyncio.CancelledError:
             self._stop()
             # Each call still has its one result: a conversation with calls that have none cannot be shown to a model.
             return [outcomes.unwanted(call.call, call.tool) for call in calls]
-        self._record.tally = gated.tally
-        rulings = [self._asking.enter(call, ruling) for call, ruling in zip(calls, gated.rulings, strict=True)]
-        self._record.entered = self._record.completions
+        self._state.tally = gated.tally
+        rulings = [self._approvals.enter(call, ruling) for call, ruling in zip(calls, gated.rulings, strict=True)]
+        self._state.entered = self._state.completions
         # Its rulings hold every question a second time, and the turn may wait for months.
         del gated, reply
         self._show()
@@ -102,8 +84,9 @@ class Settling:
 
     def _stop(self) -> None:
         """The turn is cancelled: what has not started never will, what runs is awaited."""
-        self._running.cancel()
-        self._asking.stop()
+        self._state.stopped = True
+        self._tools.cancel()
+        self._approvals.stop()
 
     async def _conclude(self, call: CallPart, ruling: Ruling, says: str) -> CallOutcome:
         primary = outcome = await self._settle(call, ruling)
@@ -112,50 +95,50 @@ class Settling:
         if ran_with.fallbacks:
             ran = ruling.model_copy(update={"options": ran_with})
             outcome = outcomes.stood_in(primary, await self._fallbacks(call, ran, primary, says))
-        self._record.conclude(outcome)
+        self._state.conclude(outcome)
         if ruling.options.aborts and outcomes.stops_siblings(primary, outcome):
-            self._abort(self._record.siblings(call.call))
+            self._abort(self._state.siblings(call.call))
         return outcome
 
     def _abort(self, calls: tuple[str, ...]) -> None:
-        self._running.abort(calls)
-        for request in self._desk.pending():
+        self._tools.abort(calls)
+        for request in self._state.book.pending():
             # Whether something happened is asked all the same.
             if request.call in calls and request.kind == "approval":
-                self._desk.cancel(request.id, "", _SIBLING_FAILED, workflow.now())
+                self._state.book.cancel(request.id, "", _SIBLING_FAILED, workflow.now())
 
     async def _fallbacks(self, call: CallPart, ruling: Ruling, primary: CallOutcome, says: str) -> list[CallOutcome]:
         """What became of the tools that were tried in place of one that failed, in order, until one does not."""
         tried: list[CallOutcome] = []
         ended, ran_with = primary, ruling.options
         # What a person wrote into a call is meant for the tool it was shown with.
-        names = () if self._asking.changed(call.call) else ruling.options.fallbacks
+        names = () if self._approvals.changed(call.call) else ruling.options.fallbacks
         for number, name in enumerate(names, 1):
-            if not outcomes.goes_on(ended, ran_with) or self._asking.stopped or self._running.aborted(call.call):
+            if not outcomes.goes_on(ended, ran_with) or self._state.stopped or self._tools.aborted(call.call):
                 break
             # An id of its own, and so a digest and a ticket: nothing said of the first call lets this one run.
             second = CallPart(call=stand_in_id(call.call, number), tool=name, args=call.args)
-            self._record.stand_in(second, call.call)
+            self._state.stand_in(second, call.call)
             stands_in = await self._judge_fallback(second, ruling, says)
             ended = await self._settle(second, stands_in)
             ran_with = self._ran_with.pop(second.call, stands_in.options)
-            self._record.conclude(ended)
+            self._state.conclude(ended)
             tried.append(ended)
-            if self._asking.changed(second.call):
+            if self._approvals.changed(second.call):
                 break
         return tried
 
     async def _judge_fallback(self, call: CallPart, primary: Ruling, says: str) -> Ruling:
         """The ruling on a fallback: through every gate as any other call, and counted as one."""
         # The tally is read, and written when the gates have answered: two fallbacks at once would be counted as one.
-        async with self._asking.one_after_the_other():
-            before = self._record.tally
-            asked = {"calls": (call,), "tally": before, "agent_says": says, "denied": self._asking.denied()}
-            gated = await judged(self._gates.model_copy(update=asked))
+        async with self._approvals.one_after_the_other():
+            before = self._state.tally
+            asked = {"tally": before, "agent_says": says, "denied": self._state.denied()}
+            gated = await judged(self._state.gate_task(call, **asked))
             # The model repeats itself even where fallbacks come between its equal calls.
-            self._record.tally = gated.tally.model_copy(update={"recent": before.recent})
+            self._state.tally = gated.tally.model_copy(update={"recent": before.recent})
         # Its end may be the beginning of the next one: that must stand in the history where it happened.
-        ruling = self._asking.enter(call, _shared(gated.rulings[0], primary, local=False))
+        ruling = self._approvals.enter(call, _shared(gated.rulings[0], primary, local=False))
         self._show()
         return ruling
 
@@ -168,25 +151,25 @@ class Settling:
                 return ruling.outcome
             if ruling.verdict == "ask":
                 # One that was open when the turn was stopped is cancelled by then, and ends below as what it is.
-                if self._asking.stopped and not self._asking.revision(call.call):
+                if self._state.stopped and not self._approvals.revision(call.call):
                     return outcomes.unwanted(call.call, call.tool)
-                if self._running.aborted(call.call):
+                if self._tools.aborted(call.call):
                     # Asked only after its sibling had failed: withdrawn at once, so that nobody is left to answer it.
                     self._abort((call.call,))
-                request = await self._asking.answered(ruling)
-                if request.state == "cancelled" and self._running.aborted(call.call):
-                    return self._running.unbegun(call)
+                request = await self._approvals.answered(ruling)
+                if request.state == "cancelled" and self._tools.aborted(call.call):
+                    return self._tools.unbegun(call)
                 if request.state != "approved":
                     return denied_outcome(request)
                 revision = request.revision
-                call, ruling = self._asking.take_edit(call, ruling)
-            if self._asking.stopped:
+                call, ruling = self._approvals.take_edit(call, ruling)
+            if self._state.stopped:
                 return outcomes.unwanted(call.call, call.tool)
             reply = await self._run_tool(call, ruling, request, tries)
             revision += 1
             unknown = self._unknown(reply)
             if unknown is not None:
-                doubt = await self._asking.doubted(call, ruling, tries.ticket(ruling.digest))
+                doubt = await self._approvals.doubted(call, ruling, tries.ticket(ruling.digest))
                 if isinstance(doubt, CallOutcome):
                     return self._credited(_direct(doubt, ruling), ruling, request)
                 if doubt is not None and doubt.state == "happened":
@@ -210,26 +193,25 @@ class Settling:
                 # The ticket was voided, so that a worker that comes late cannot run it; another try needs the next one.
                 tries.give_up(ruling.digest)
             if request is not None:
-                self._desk.lapse(request.id, workflow.now())
-            if not self._asking.stopped:
+                self._state.book.lapse(request.id, workflow.now())
+            if not self._state.stopped:
                 request, ruling = None, await self._judge_again(call, ruling)
-            if self._asking.stopped:
+            if self._state.stopped:
                 return outcomes.unwanted(call.call, call.tool)
         # The last round asked once more: nothing waits for that answer any longer.
-        if request is None and self._desk.waits(approval_id := self._record.approval_id(call.call)):
-            self._desk.cancel(approval_id, "", "Asked too often.", workflow.now())
+        if request is None and self._state.book.waits(approval_id := self._state.approval_id(call.call)):
+            self._state.book.cancel(approval_id, "", "Asked too often.", workflow.now())
         return outcomes.failed(call.call, call.tool, "refused", "Asked too often; give up on this call.")
 
     async def _judge_again(self, call: CallPart, before: Ruling) -> Ruling:
-        async with self._asking.one_after_the_other():
+        async with self._approvals.one_after_the_other():
             again = {
-                "calls": (call,),
-                "spent": self._asking.revision(call.call),
-                "changed_by": self._asking.editor(call.call),
-                "denied": self._asking.denied(),
+                "spent": self._approvals.revision(call.call),
+                "changed_by": self._approvals.editor(call.call),
+                "denied": self._state.denied(),
             }
-            gated = await judged(self._gates.model_copy(update=again))
-        ruling = self._asking.enter(call, _shared(gated.rulings[0], before))
+            gated = await judged(self._state.gate_task(call, **again))
+        ruling = self._approvals.enter(call, _shared(gated.rulings[0], before))
         self._show()
         return ruling
 
@@ -237,30 +219,30 @@ class Settling:
         self, call: CallPart, ruling: Ruling, request: ApprovalRequest | None, tries: _Tries
     ) -> ToolReply:
         self._ran_with[call.call] = ruling.options
-        permit = activity_inputs.permit(self._gates.ctx, call, ruling, request, tries.doubts)
-        return await self._running.run(call, ruling, permit, tries.ticket(ruling.digest))
+        permit = activity_inputs.permit(self._state.ctx, call, ruling, request, tries.doubts)
+        return await self._tools.run(call, ruling, permit, tries.ticket(ruling.digest))
 
     async def _tell(
         self, call: CallPart, ruling: Ruling, request: ApprovalRequest | None, tries: _Tries, doubt: ApprovalRequest
     ) -> CallOutcome:
-        permit = activity_inputs.permit(self._gates.ctx, call, ruling, request, tries.doubts)
-        return await self._running.keep(call, ruling, permit, tries.ticket(ruling.digest), doubt)
+        permit = activity_inputs.permit(self._state.ctx, call, ruling, request, tries.doubts)
+        return await self._tools.keep(call, ruling, permit, tries.ticket(ruling.digest), doubt)
 
     def _unknown(self, reply: ToolReply) -> CallOutcome | None:
         """The outcome of a call that people are to be asked about; None where nobody is asked."""
         unknown = reply.outcome is not None and reply.outcome.code == "in_doubt"
         # Of a turn that was stopped nobody is asked anything more: its call stays in doubt, and says so.
-        return reply.outcome if unknown and not self._asking.stopped else None
+        return reply.outcome if unknown and not self._state.stopped else None
 
     def _credited(self, outcome: CallOutcome, ruling: Ruling, request: ApprovalRequest | None) -> CallOutcome:
         credit: dict[str, Any] = {"rule": ruling.rule}
         if request is not None:
-            note = " ".join(filter(None, (self._asking.note(request), outcome.note)))
+            note = " ".join(filter(None, (self._approvals.note(request), outcome.note)))
             decided_by = outcome.decided_by or request.decided_by
             credit |= {
                 "approval_id": request.id,
                 "decided_by": decided_by,
-                "edited_by": request.edited_by or self._asking.editor(request.call),
+                "edited_by": request.edited_by or self._approvals.editor(request.call),
                 "note": note,
             }
         return outcome.model_copy(update=credit)

@@ -15,7 +15,7 @@ class _Place:
         self.options = options
 
 
-class Places:
+class ConcurrencySlots:
     """The calls that run, and the line of those that are ready to. Waiting for people takes no place.
 
     Nobody overtakes, so an exclusive call gets its turn. No lock of asyncio's: what the line depends on is looked at

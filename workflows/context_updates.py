@@ -1,7 +1,7 @@
 """What the tools of one turn changed of its context, batch by batch. Plain data and plain computation."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
@@ -12,13 +12,28 @@ from signoff.contracts.updates import NO_UPDATES, UPDATE, UPDATE_FAILED, Updates
 _FULL: Final = f"all that tools changed of it would be over {SESSION_UPDATES_BYTES} bytes"
 
 
-class Updating:
-    """The context of one turn. `told` hears of each call whose names were not taken, and why."""
+class UpdateRefusal(NamedTuple):
+    """A call some of whose changes were not taken: their names, and why (`full` or `given`)."""
 
-    def __init__(self, turn: TurnInput, told: Callable[[CallOutcome, tuple[str, ...], str], None]) -> None:
+    outcome: CallOutcome
+    names: tuple[str, ...]
+    why: str
+
+
+class AppliedUpdates(NamedTuple):
+    """The outcomes of a batch with those that failed at their changes, and what was not taken."""
+
+    outcomes: list[CallOutcome]
+    refused: tuple[UpdateRefusal, ...]
+
+
+class ContextUpdates:
+    """The context of one turn."""
+
+    def __init__(self, turn: TurnInput) -> None:
         self._given = turn.context
         self._held = turn.updates
-        self._told = told
+        self._refused: list[UpdateRefusal] = []
         self.changed = NO_UPDATES
 
     @property
@@ -26,23 +41,25 @@ class Updating:
         """The context as the next completion sees it."""
         return applied(self._held, self._given)
 
-    def take(self, outcomes: Sequence[CallOutcome]) -> list[CallOutcome]:
-        """Apply what the calls of a batch change, in input order; returns their outcomes, with those that failed at it.
+    def take(self, outcomes: Sequence[CallOutcome]) -> AppliedUpdates:
+        """Apply what the calls of a batch change, in input order.
 
         To be told once all of them are settled: which of them ended first must not matter.
         """
-        return [outcome if outcome.updates is None else self._take(outcome, outcome.updates) for outcome in outcomes]
+        taken = [each if each.updates is None else self._take(each, each.updates) for each in outcomes]
+        refused, self._refused = tuple(self._refused), []
+        return AppliedUpdates(taken, refused)
 
     def _take(self, outcome: CallOutcome, wished: Updates) -> CallOutcome:
         # What the caller gave stands: policies may read it, so no tool writes over it.
         new = free(wished, self._given)
         held = merged(self._held, new)
         if held.size > SESSION_UPDATES_BYTES:
-            self._told(outcome, wished.names, "full")
+            self._refused.append(UpdateRefusal(outcome, wished.names, "full"))
             return _full(outcome)
         kept_out = tuple(name for name in wished.names if name not in new.names)
         if kept_out:
-            self._told(outcome, kept_out, "given")
+            self._refused.append(UpdateRefusal(outcome, kept_out, "given"))
         self._held, self.changed = held, merged(self.changed, new)
         return outcome if new.names else outcome.model_copy(update={"updates": None})
 

@@ -19,8 +19,8 @@ from signoff.contracts.updates import Updates
 from signoff.workflows.envelope_reader import read
 
 
-class InSession:
-    """One turn's place in its session: what reaches it from there, and what it tells."""
+class SessionLink:
+    """Takes in what a turn's session sends it, and tells the session how the turn goes."""
 
     def __init__(self, turn: TurnInput) -> None:
         self._turn = turn

@@ -1,4 +1,4 @@
-"""What Temporal's own tools show of a turn: search attributes and current details."""
+"""Shows a turn in Temporal's own tools: search attributes and current details."""
 
 import json
 import re
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
+from temporalio import workflow
 from temporalio.common import SearchAttributeKey
 
 from signoff.contracts import names
@@ -13,6 +14,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.ids import show_code
 from signoff.contracts.turn import LiveState
+from signoff.workflows.turn_state import TurnState
 
 STATE = SearchAttributeKey.for_keyword(names.SA_STATE)
 ACTOR = SearchAttributeKey.for_keyword(names.SA_ACTOR)
@@ -23,6 +25,27 @@ _SUMMARY_BYTES: Final = 300
 """Temporal promises room for 400 bytes of a summary, payload included."""
 
 _MARKDOWN: Final = re.compile(r"([\\`*_\[\]<>|!#~&])")
+
+
+class TemporalMetadata:
+    """Keeps the state attribute and the current details of one turn up to date; costs an event only for the former."""
+
+    def __init__(self, state: TurnState) -> None:
+        self._state = state
+        self._published: str | None = None
+
+    def publish(self) -> None:
+        """Shows the present state."""
+        state = self._state
+        if state.result is None:
+            state.live = "suspended" if state.book.pending() else "running"
+        shown = shown_state(state.live)
+        if shown != self._published:
+            workflow.upsert_search_attributes([STATE.value_unset() if shown is None else STATE.value_set(shown)])
+            self._published = shown
+        settled = [view.outcome for view in state.calls.values() if view.outcome is not None]
+        # Costs no event, so it is set whether or not it changed.
+        workflow.set_current_details(details(state.book.all(), settled))
 
 
 def shown_state(state: LiveState) -> str | None:

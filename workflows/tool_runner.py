@@ -9,16 +9,15 @@ from typing import NamedTuple
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, FailureError
 
-from signoff.approvals.audit_buffer import AuditBuffer
 from signoff.approvals.doubt_report import happened
 from signoff.contracts import names
 from signoff.contracts.activity_messages import OutcomeTask, Ruling, RunOptions, ToolReply, ToolTask
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import CallOutcome, Permit, Pinned
+from signoff.contracts.call import CallOutcome, Permit
 from signoff.contracts.message import CallPart
 from signoff.workflows import options, outcomes
-from signoff.workflows.concurrency_slots import Places
-from signoff.workflows.turn_state import TurnRecord
+from signoff.workflows.concurrency_slots import ConcurrencySlots
+from signoff.workflows.turn_state import TurnState
 
 _LATE = "the approval ran out while the call waited for its turn to run"
 
@@ -30,22 +29,18 @@ class _Run(NamedTuple):
     harmless: bool
 
 
-class Running:
-    """The tools of one turn that run now. `unwritten` is what the turn has seen; each task takes it along."""
+class ToolRunner:
+    """Runs the tools of one turn. Each task takes along what the turn has seen and nobody has recorded yet."""
 
-    def __init__(self, record: TurnRecord, ctx: Pinned, unwritten: AuditBuffer) -> None:
-        self._record = record
-        self._ctx = ctx
-        self._unwritten = unwritten
-        self._places = Places()
+    def __init__(self, state: TurnState) -> None:
+        self._state = state
+        self._slots = ConcurrencySlots()
         self._runs: dict[str, _Run] = {}
         self._aborted: set[str] = set()
-        self._stopped = False
         self._stopping: set[asyncio.Task[None]] = set()
 
     def cancel(self) -> None:
         """The turn is cancelled: ask everything that runs to stop; what has begun an effect is awaited all the same."""
-        self._stopped = True
         self._stop(list(self._runs))
 
     def abort(self, calls: Collection[str]) -> None:
@@ -62,13 +57,13 @@ class Running:
 
     def unbegun(self, call: CallPart) -> CallOutcome:
         """The outcome of a call that nobody wants to run any more."""
-        unwanted = self._stopped or not self.aborted(call.call)
+        unwanted = self._state.stopped or not self.aborted(call.call)
         return (outcomes.unwanted if unwanted else outcomes.aborted)(call.call, call.tool)
 
     async def run(self, call: CallPart, ruling: Ruling, permit: Permit, ticket: int) -> ToolReply:
         """Run one call, in its turn. Never raises for what became of it."""
         ready = workflow.now()
-        async with self._places.one(ruling.options, partial(self._wanted, call.call, permit)) as begins:
+        async with self._slots.one(ruling.options, partial(self._wanted, call.call, permit)) as begins:
             if not begins:
                 return ToolReply(outcome=self.unbegun(call))
             left = _left(ruling.options, permit, ready)
@@ -89,7 +84,7 @@ class Running:
         try:
             reply = await _became(task, f"Write down that {call.tool} happened")
         except ActivityError:
-            self._unwritten.give_back(task.audit)
+            self._state.book.unwritten.give_back(task.audit)
             return told
         # A worker that was only slow has told more than anybody who looked later.
         return self._counted(reply).outcome or told
@@ -108,26 +103,26 @@ class Running:
                 self._runs[call].handle.cancel()
 
     def _wanted(self, call: str, permit: Permit) -> bool:
-        return not self._stopped and (permit.kind == "approved" or not self.aborted(call))
+        return not self._state.stopped and (permit.kind == "approved" or not self.aborted(call))
 
     async def _begun(self, call: CallPart, ruling: Ruling, permit: Permit, ticket: int) -> ToolReply:
-        self._record.mark(call.call, "running", ruling.rule)
+        self._state.mark(call.call, "running", ruling.rule)
         task = ToolTask(
             permit=permit,
             tool=call.tool,
             args=call.args,
             ticket=ticket,
             budget_chars=ruling.options.budget_chars,
-            audit=self._unwritten.take(),
+            audit=self._state.book.unwritten.take(),
         )
         try:
             reply = await (_local(call, task, ruling) if ruling.options.local else self._scheduled(call, task, ruling))
         except outcomes.LOST as error:
             # It may not have begun at all.
-            self._unwritten.give_back(task.audit)
+            self._state.book.unwritten.give_back(task.audit)
             return self._counted(await self._after_failure(error, call, ruling, permit, ticket))
         if reply.outcome is not None:
-            self._record.worked(reply.outcome)
+            self._state.worked(reply.outcome)
         return reply
 
     async def _scheduled(self, call: CallPart, task: ToolTask, ruling: Ruling) -> ToolReply:
@@ -152,7 +147,7 @@ class Running:
         """`reply`, of a call that was lost, once what it took counts: its worker was only slow, or it was looked up."""
         found = reply.outcome
         if found is not None and (found.cost or found.duration_ms):
-            self._record.worked(found)
+            self._state.worked(found)
         return reply
 
     async def _after_failure(
@@ -182,7 +177,7 @@ class Running:
             idempotent=ruling.options.idempotent,
             args=call.args,
             budget_chars=ruling.options.budget_chars,
-            audit=self._unwritten.take(),
+            audit=self._state.book.unwritten.take(),
         )
 
 

@@ -1,11 +1,14 @@
-"""What a turn remembers of itself: messages, calls, usage. Plain data and plain computation."""
+"""Everything that one turn remembers: messages, calls, usage, requests. Plain data and plain computation."""
 
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Any
 
 from signoff.approvals.approval_book import ApprovalBook
-from signoff.contracts.activity_messages import ModelReply, Response, Tally, TurnLimits
-from signoff.contracts.call import CallOutcome
+from signoff.approvals.audit_events import untaken
+from signoff.approvals.denial_outcome import denial_from_request
+from signoff.contracts.activity_messages import GateTask, ModelReply, Response, Tally, TurnLimits
+from signoff.contracts.call import CallOutcome, Pinned
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.frozen_model import Shape
 from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id, stood_for
@@ -15,25 +18,52 @@ from signoff.contracts.names import RESPOND
 from signoff.contracts.parts import RESPONSE
 from signoff.contracts.turn import (
     CallView,
+    Denial,
+    FinalState,
     LiveState,
     ResponsePart,
     TurnError,
     TurnInput,
     TurnResult,
-    TurnState,
     TurnView,
     Usage,
 )
+from signoff.workflows.context_updates import ContextUpdates
 from signoff.workflows.result_size import bounded, json_size
 
 
-class TurnRecord:
-    """The state of one turn, apart from what people were asked (that is the desk's)."""
+class TurnState:
+    """The state of one turn, which its parts share: they hold nothing of each other. Callers pass the time in."""
 
     def __init__(self, turn: TurnInput) -> None:
         self.turn = turn
         self.key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
-        self.state: LiveState = "running"
+        self.live: LiveState = "running"
+        self.book = ApprovalBook()
+        """The requests of the turn."""
+        self.updates = ContextUpdates(turn)
+        """What its tools have changed of its context."""
+        self.ctx = Pinned(
+            actor=turn.actor,
+            session=turn.session_id,
+            turn=turn.turn_id,
+            tenant=turn.tenant_id,
+            channel=turn.channel,
+            route=turn.route,
+            step=turn.step,
+            user=turn.principal,
+            extra=self.updates.extra,
+            transient=turn.transient,
+        )
+        """What policies see of it, as of the latest batch."""
+        self.withheld: tuple[str, ...] = ()
+        """Tools that the model was not told of: none of them runs in this batch."""
+        self.kept_at: datetime | None = None
+        """Since when the latest reply with calls lies in the store, by its clock (UTC)."""
+        self.actions: dict[str, str] = {}
+        """By call, what people are asked to let happen: sha-256 of its tool and arguments."""
+        self.stopped = False
+        """Whether the turn was cancelled: nobody is asked any more, and nothing begins."""
         self.messages: list[Message] = list(turn.messages)
         self.message_bytes = sum(json_size(message) for message in turn.messages)
         self.calls: dict[str, CallView] = {}
@@ -64,6 +94,32 @@ class TurnRecord:
         call = "" if named is None or named.turn != self.key else stood_for(named.call)
         view = self.calls.get(call)
         return call if view is not None and view.outcome is None else ""
+
+    def gate_task(self, *calls: CallPart, **asked: Any) -> GateTask:
+        """The question what the gates say of `calls` as the turn stands; `asked` are more fields of it."""
+        standing = {"withheld": self.withheld, "asked_since": self.kept_at, "dry_run": self.turn.dry_run}
+        return GateTask(**{"ctx": self.ctx, "calls": calls, **standing, **asked})
+
+    def denials(self) -> tuple[Denial, ...]:
+        """What people denied in this turn."""
+        # Of approvals only: whoever gives up on a call in doubt does not say that it must not be done.
+        denied = (each for each in self.book.all() if each.state == "denied" and each.kind == "approval")
+        return tuple(denial_from_request(each, self.actions[each.call]) for each in denied)
+
+    def denied(self) -> tuple[Denial, ...]:
+        """What people denied in this turn and before in its session, which the gates deny again."""
+        return (*self.turn.denied, *self.denials())
+
+    def change_context(self, settled: list[CallOutcome], now: datetime) -> list[CallOutcome]:
+        """The outcomes of a batch, once what its tools changed is part of the context of all that follows."""
+        if all(outcome.updates is None for outcome in settled):
+            return settled
+        taken = self.updates.take(settled)
+        self.ctx = self.ctx.model_copy(update={"extra": self.updates.extra})
+        for refused in taken.refused:
+            call, tool = refused.outcome.call, refused.outcome.tool
+            self.book.unwritten.add(untaken(self.ctx, call, tool, refused.names, refused.why, now))
+        return taken.outcomes
 
     def say(self, message: Message) -> None:
         """Append a message to the conversation."""
@@ -143,7 +199,7 @@ class TurnRecord:
         return result.model_copy(update={"pass_to": response.pass_to})
 
     def finished(
-        self, state: TurnState, parts: tuple[ResponsePart, ...] = (), error: TurnError | None = None
+        self, state: FinalState, parts: tuple[ResponsePart, ...] = (), error: TurnError | None = None
     ) -> TurnResult:
         """The result the turn completes with."""
         # What stood in for a call is in that call's outcome: the model proposed one, and has one result.
@@ -163,22 +219,22 @@ class TurnRecord:
         )
         return bounded(whole)
 
-    def view(self, desk: ApprovalBook, started_at: datetime) -> TurnView:
+    def view(self, started_at: datetime) -> TurnView:
         """What an onlooker sees now."""
-        requests = {request.call: request for request in desk.all()}
+        requests = {request.call: request for request in self.book.all()}
         calls = tuple(v.model_copy(update={"approval": requests.get(v.call)}) for v in self.calls.values())
         return TurnView(
             tenant=self.key.tenant,
             session=self.key.session,
             turn=self.key.turn,
             actor=self.turn.actor,
-            state=self.state,
+            state=self.live,
             requester=self.turn.principal,
             messages=tuple(self.messages),
             calls=calls,
             result=self.result,
             started_at=started_at,
-            refusals=desk.refused,
+            refusals=self.book.refused,
             catalog=self.catalog,
             in_session=self.turn.in_session,
         )

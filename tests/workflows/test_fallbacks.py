@@ -7,9 +7,7 @@ import pytest
 from desk_fixtures import AMOUNT_SCHEMA, ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
 
-from signoff.approvals.approval_book import ApprovalBook
-from signoff.contracts.activity_messages import GateTask, Ruling
-from signoff.contracts.call import Pinned
+from signoff.contracts.activity_messages import Ruling
 from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.message import CallPart
@@ -24,10 +22,10 @@ from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.testing.scripted import calls, respond
-from signoff.workflows.approval_flow import Asking
-from signoff.workflows.call_loop import Settling
-from signoff.workflows.tool_runner import Running
-from signoff.workflows.turn_state import TurnRecord
+from signoff.workflows.approval_flow import ApprovalFlow
+from signoff.workflows.call_loop import CallLoop
+from signoff.workflows.tool_runner import ToolRunner
+from signoff.workflows.turn_state import TurnState
 
 ARGS = {"amount": 20, "to": "Ana"}
 SCRIPT = [calls(("rates", ARGS)), respond("done")]
@@ -274,13 +272,11 @@ async def test_nobody_is_waited_for_who_was_never_asked() -> None:
     turn = TurnInput(
         engine=ENGINE, session_id="s", turn_id="t", actor="desk", messages=(), principal=Principal(user="guest")
     )
-    ctx = Pinned(actor="desk", session="s", turn="t", tenant="main", user=turn.principal)
-    record, desk, gates = TurnRecord(turn), ApprovalBook(), GateTask(ctx=ctx, calls=())
-    asking = Asking(record, desk, gates, lambda: None)
-    settling = Settling(record, desk, gates, asking, Running(record, ctx, desk.unwritten), lambda: None)
-    asking.stop()
+    state = TurnState(turn)
+    loop = CallLoop(state, ApprovalFlow(state, lambda: None), ToolRunner(state), lambda: None)
+    state.stopped = True
     call = CallPart(call="c1.1001", tool="older", args=Content(inline=ARGS))
-    outcome = await settling._settle(call, Ruling(call=call.call, verdict="ask"))
+    outcome = await loop._settle(call, Ruling(call=call.call, verdict="ask"))
     assert (outcome.call, outcome.code) == ("c1.1001", "skipped")
 
 

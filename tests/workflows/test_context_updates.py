@@ -15,16 +15,13 @@ from signoff.contracts.limits import SESSION_UPDATES_BYTES
 from signoff.contracts.session_messages import SessionInput, TurnReport
 from signoff.contracts.turn import TurnInput
 from signoff.contracts.updates import NO_UPDATES, Updates
-from signoff.workflows.context_updates import Updating
+from signoff.workflows.context_updates import AppliedUpdates, ContextUpdates
 from signoff.workflows.conversation import Conversation
 
 
-class Told(list[tuple[str, tuple[str, ...], str]]):
+def refused(taken: AppliedUpdates) -> list[tuple[str, tuple[str, ...], str]]:
     """What was not taken: call, names and why."""
-
-    def __call__(self, outcome: CallOutcome, given: tuple[str, ...], why: str) -> None:
-        """Hear of it."""
-        self.append((outcome.call, given, why))
+    return [(each.outcome.call, each.names, each.why) for each in taken.refused]
 
 
 def turn(**fields: Any) -> TurnInput:
@@ -42,52 +39,52 @@ def outcome(call: str, data: dict[str, Any] | None = None, **context: Any) -> Ca
 @pytest.mark.row("F44")
 def test_calls_are_taken_in_their_order() -> None:
     """The last of those that change a name wins; a call that changes nothing is left as it is."""
-    told = Told()
-    updating = Updating(turn(context={"channel_no": 1}, updates=Updates(data={"city": "Rome"})), told)
+    updating = ContextUpdates(turn(context={"channel_no": 1}, updates=Updates(data={"city": "Rome"})))
     assert updating.extra == {"channel_no": 1, "data": {"city": "Rome"}}
     plain = CallOutcome(call="c1.3", tool="look", code="ok")
     batch = [outcome("c1.1", {"city": "Porto"}, project="a"), outcome("c1.2", {"city": "Faro"}), plain]
-    assert updating.take(batch) == batch
+    taken = updating.take(batch)
+    assert taken.outcomes == batch
     assert updating.extra == {"channel_no": 1, "data": {"city": "Faro"}, "project": "a"}
     assert updating.changed == Updates(data={"city": "Faro"}, context={"project": "a"})
-    assert told == []
+    assert refused(taken) == []
 
 
 @pytest.mark.row("P18")
 def test_what_the_caller_says_is_not_changed_and_not_kept() -> None:
     """It is told, by name; what is left of the update counts."""
-    told = Told()
-    updating = Updating(turn(context={"project": "a", "data": {"city": "Rome"}}), told)
-    (one, two) = updating.take([outcome("c1.1", {"city": "x"}, project="b"), outcome("c1.2", {"city": "x", "date": 1})])
+    updating = ContextUpdates(turn(context={"project": "a", "data": {"city": "Rome"}}))
+    taken = updating.take([outcome("c1.1", {"city": "x"}, project="b"), outcome("c1.2", {"city": "x", "date": 1})])
+    (one, two) = taken.outcomes
     assert (one.code, one.updates) == ("ok", None)
     assert two.updates is not None
     assert updating.extra == {"project": "a", "data": {"city": "Rome", "date": 1}}
     assert updating.changed == Updates(data={"date": 1})
-    assert told == [("c1.1", ("data.city", "project"), "given"), ("c1.2", ("data.city",), "given")]
+    assert refused(taken) == [("c1.1", ("data.city", "project"), "given"), ("c1.2", ("data.city",), "given")]
 
 
 @pytest.mark.row("F44")
 @pytest.mark.parametrize("order", list(itertools.permutations("abc")))
 def test_what_would_be_too_much_fails_whoever_ended_first(order: tuple[str, ...]) -> None:
     """Two of three have room; the third has run, and says so."""
-    told = Told()
-    updating = Updating(turn(), told)
+    updating = ContextUpdates(turn())
     third = SESSION_UPDATES_BYTES // 5 * 2
-    found = updating.take([outcome(f"c1.{name}", {name: "x" * third}) for name in order])
+    taken = updating.take([outcome(f"c1.{name}", {name: "x" * third}) for name in order])
+    found = taken.outcomes
     assert [each.code for each in found] == ["ok", "ok", "execution_failed"]
     last = found[-1]
     assert (last.gate, last.direct, last.updates) == ("update", False, None)
     assert str(last.value.inline).startswith("update_invalid: `choose` ran and what it does has happened")
-    assert told == [(f"c1.{order[2]}", (f"data.{order[2]}",), "full")]
+    assert refused(taken) == [(f"c1.{order[2]}", (f"data.{order[2]}",), "full")]
     assert set(updating.changed.data) == set(order[:2])
     assert updating.changed.size <= SESSION_UPDATES_BYTES
 
 
 def test_outcomes_of_old_change_nothing() -> None:
     """They carry wishes, which nobody had checked."""
-    updating = Updating(turn(), Told())
+    updating = ContextUpdates(turn())
     old = CallOutcome(call="c1.1", tool="choose", code="ok", data_update=Content(inline={"city": "Porto"}))
-    assert updating.take([old]) == [old]
+    assert updating.take([old]).outcomes == [old]
     assert (updating.extra, updating.changed) == ({}, NO_UPDATES)
 
 
