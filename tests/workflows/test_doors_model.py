@@ -26,6 +26,7 @@ from temporalio.client import Client
 from signoff.approvals import binding, machine
 from signoff.approvals.approval_book import ApprovalBook
 from signoff.approvals.digest import question_hash
+from signoff.approvals.request_state import request_of
 from signoff.audit.checkpoints import Checkpoints
 from signoff.audit.log import TURNS_KEYS, AuditLog
 from signoff.audit.verifier import verify
@@ -113,8 +114,9 @@ class Story:
         asker = signed_asker(self.keys.signer(self.mine[0]), GUEST, "main", turn, turn, at=datetime.now(UTC))
         tool = self.chance.choice(sorted(POLICIES))
         self.key: TurnKey = await self.desk.start(tool, session_id=turn, turn_id=turn, principal=asker)
-        opened = (await self.desk.waiting(self.key)).calls[0].approval
-        assert opened is not None
+        await self.desk.waiting(self.key)
+        # Whole, as the store has it: a turn keeps of it what it needs.
+        opened = request_of(await self.desk.question(self.key))
         assert opened.opened_at is not None
         self.id, self.first, self.began = opened.id, opened, time.monotonic()
         self.opened: datetime = opened.opened_at
@@ -304,9 +306,7 @@ class Story:
             assert len(self.entitled()) >= request.quorum, self
         # What the turn alone tells is written as its word.
         tried = {
-            f"{TURNS_KEYS}{entry.key}"
-            for entry in self.model.unwritten.take("", "")
-            if entry.kind in ("attempt", "ending")
+            f"{TURNS_KEYS}{entry.key}" for entry in self.model.unwritten.take() if entry.kind in ("attempt", "ending")
         }
         written = [
             record
