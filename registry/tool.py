@@ -91,7 +91,7 @@ class ToolOptions:
     """Who owns its calls: `generalist`, the application, or `specialist`, one actor alone."""
     routing: Annotated[Routing, SkipValidation, DEFINITION] = "routed"
     """How its calls are dispatched: `routed` or `bypass`."""
-    bypass_routing: Annotated[BypassRouting | None, FieldSpec(unset="")] = None
+    bypass_routing: BypassRouting | None = None
     """Why it bypasses routing: `{reason: ...}`, a real one, for `bypass`."""
     justification: str = ""
     """Why one actor alone has it; required for a specialist."""

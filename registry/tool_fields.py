@@ -89,17 +89,12 @@ class ToolField:
         """The first paragraph of its description: what editors show."""
         return " ".join(self.description.partition("\n\n")[0].split())
 
-    @property
-    def required(self) -> bool:
-        """Whether it has no default."""
-        return self.info.is_required()
-
 
 _KNOWN: Final[dict[type[Any], Mapping[str, ToolField]]] = {}
 
 
 def tool_fields(cls: type[Any]) -> Mapping[str, ToolField]:
-    """The fields that `cls`, a pydantic dataclass such as `Tool`, declares, by name in the order of declaration."""
+    """Returns the fields that `cls`, a pydantic dataclass such as `Tool`, declares, by name, in their order."""
     if cls not in _KNOWN:
         infos: Mapping[str, FieldInfo] = cls.__pydantic_fields__
         _KNOWN[cls] = {name: _tool_field(cls, name, info) for name, info in infos.items()}
