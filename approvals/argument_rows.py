@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from signoff.contracts.limits import CARD_VALUE_CHARS
 from signoff.formats.schema_node import SchemaNode
-from signoff.formats.visible_text import Line, scalar_line
+from signoff.formats.visible_text import VisibleLine, scalar_line
 
 JOINED_CHARS: Final = 120
 """A list is one row only if it is at most this long, so that no item hides behind a cut."""
@@ -54,16 +54,16 @@ def leaves(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collecti
             stack.extend(reversed(_children(leaf, leaf.value, leaf.schema, secrets)))
 
 
-def value_line(value: Any, limit: int) -> Line:
+def value_line(value: Any, limit: int) -> VisibleLine:
     """Writes a value on one line of at most `limit` characters; a container that does not fit is counted instead."""
     if not isinstance(value, Mapping | list | tuple):
         return scalar_line(value, limit)
     if not value:
-        return Line("⟦empty⟧", 0)
+        return VisibleLine("⟦empty⟧", 0)
     joined = None if isinstance(value, Mapping) else _joined(value)
     if joined is None or len(joined) > limit:
-        return Line(plural(len(value), "value"), 0)
-    return Line(joined, len(joined))
+        return VisibleLine(plural(len(value), "value"), 0)
+    return VisibleLine(joined, len(joined))
 
 
 def plural(count: int, noun: str) -> str:

@@ -6,19 +6,19 @@ from signoff.formats.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from signoff.channels.base import Channel as Channel
-    from signoff.channels.base import Means as Means
+    from signoff.channels.base import ChannelContext as ChannelContext
     from signoff.channels.base import Options as Options
     from signoff.channels.channel_errors import Forged as Forged
     from signoff.channels.channel_errors import Malformed as Malformed
     from signoff.channels.channel_errors import NotDelivered as NotDelivered
-    from signoff.channels.envelopes import Closed as Closed
-    from signoff.channels.envelopes import Heard as Heard
-    from signoff.channels.envelopes import Notice as Notice
-    from signoff.channels.envelopes import Raw as Raw
-    from signoff.channels.envelopes import Received as Received
+    from signoff.channels.envelopes import ClosedCard as ClosedCard
+    from signoff.channels.envelopes import DeliveryStatus as DeliveryStatus
+    from signoff.channels.envelopes import InboundAction as InboundAction
+    from signoff.channels.envelopes import InboundBatch as InboundBatch
+    from signoff.channels.envelopes import InboundRequest as InboundRequest
+    from signoff.channels.envelopes import OutboundCard as OutboundCard
     from signoff.channels.envelopes import Reply as Reply
-    from signoff.channels.envelopes import Sent as Sent
-    from signoff.channels.envelopes import Status as Status
+    from signoff.channels.envelopes import SentCard as SentCard
     from signoff.channels.outbound.card_text import CardWords as CardWords
     from signoff.channels.outbound.card_text import Limits as Limits
     from signoff.channels.outbound.card_text import card_words as card_words
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
 _MODULES = {
     "CardWords": "signoff.channels.outbound.card_text",
     "Channel": "signoff.channels.base",
-    "Closed": "signoff.channels.envelopes",
+    "ClosedCard": "signoff.channels.envelopes",
     "Forged": "signoff.channels.channel_errors",
-    "Heard": "signoff.channels.envelopes",
+    "InboundAction": "signoff.channels.envelopes",
     "HmacSignature": "signoff.channels.signature_check",
     "Limits": "signoff.channels.outbound.card_text",
     "Malformed": "signoff.channels.channel_errors",
-    "Means": "signoff.channels.base",
+    "ChannelContext": "signoff.channels.base",
     "NotDelivered": "signoff.channels.channel_errors",
-    "Notice": "signoff.channels.envelopes",
+    "OutboundCard": "signoff.channels.envelopes",
     "Options": "signoff.channels.base",
-    "Raw": "signoff.channels.envelopes",
-    "Received": "signoff.channels.envelopes",
+    "InboundRequest": "signoff.channels.envelopes",
+    "InboundBatch": "signoff.channels.envelopes",
     "Reply": "signoff.channels.envelopes",
-    "Sent": "signoff.channels.envelopes",
-    "Status": "signoff.channels.envelopes",
+    "SentCard": "signoff.channels.envelopes",
+    "DeliveryStatus": "signoff.channels.envelopes",
     "VendorAnswer": "signoff.channels.vendor_http",
     "VendorErrors": "signoff.channels.vendor_http",
     "VendorHttp": "signoff.channels.vendor_http",

@@ -10,9 +10,17 @@ from urllib.parse import quote
 
 from pydantic import Field
 
-from signoff.channels.base import Channel, Means, Options
+from signoff.channels.base import Channel, ChannelContext, Options
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
-from signoff.channels.envelopes import Closed, Finding, Notice, Raw, Received, Reply, Sent
+from signoff.channels.envelopes import (
+    CheckFinding,
+    ClosedCard,
+    InboundBatch,
+    InboundRequest,
+    OutboundCard,
+    Reply,
+    SentCard,
+)
 from signoff.channels.outbound.card_text import LEAST_CHARS, Limits, card_words
 from signoff.channels.outbound.receipt_text import closing_text
 from signoff.contracts.errors import ConfigError
@@ -46,7 +54,7 @@ class Apprise(Channel):
     answers: ClassVar[bool] = False
     per_second: ClassVar[float] = 5.0
 
-    def __init__(self, means: Means) -> None:
+    def __init__(self, means: ChannelContext) -> None:
         super().__init__(means)
         self._url = AppriseOptions.model_validate(means.options).url_secret
         # It takes about a second to import, which only those pay who use it.
@@ -66,7 +74,7 @@ class Apprise(Channel):
             near = did_you_mean(self._service, services.schemas())
             raise ConfigError(f"apprise has no service {shown(self._service)}{near}", field="url_secret")
 
-    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
         """See `Channel`."""
         formatter = self.formatter(notice.person)
         place = self._place(notice.address)
@@ -75,9 +83,9 @@ class Apprise(Channel):
         # The first paragraph is the title, as it stands.
         title, _, body = words.text.partition("\n\n")
         await self._send(place, title, body)
-        return before or Sent(handle={"address": notice.address})
+        return before or SentCard(handle={"address": notice.address})
 
-    async def close(self, sent: Sent, closed: Closed) -> None:
+    async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """See `Channel`. What was sent stays as it is."""
         words = closing_text(closed, self.formatter(closed.person))
         await self._send(self._place(str(sent.handle["address"])), show_code(closed.request.code), words)
@@ -86,17 +94,17 @@ class Apprise(Channel):
         """See `Channel`."""
         raise NotDelivered("nobody answers by apprise", code="no_answers", again=False)
 
-    def verify(self, raw: Raw) -> None:
+    def verify(self, raw: InboundRequest) -> None:
         """See `Channel`."""
         raise Forged("nobody answers by apprise")
 
-    def parse(self, raw: Raw) -> Received:
+    def parse(self, raw: InboundRequest) -> InboundBatch:
         """See `Channel`."""
         raise Malformed("nobody answers by apprise")
 
-    async def check(self) -> list[Finding]:
+    async def check(self) -> list[CheckFinding]:
         """See `Channel`. Apprise can only send."""
-        return [Finding(True, f"apprise has `{self._service}`; whether it takes a card, `channels test` shows")]
+        return [CheckFinding(True, f"apprise has `{self._service}`; whether it takes a card, `channels test` shows")]
 
     def _place(self, address: str) -> Any:
         """The service, for one person. Raises `NotDelivered`."""

@@ -1,8 +1,8 @@
-"""What every channel is: a table of facts, a way out and a way in. Adding one is a module that ends in `CHANNEL`.
+"""Defines what every channel is: a table of facts, a way out and a way in. One more is a module that ends in `CHANNEL`.
 
-The way out is called by the courier (`courier.py`), which decides who is told what, when, and how often. The way in
-is called by the gateway's doors and by `listen`; what it returns goes to `hearing.py`, which decides what it means.
-A channel only knows its vendor.
+The way out is called by the dispatcher (`outbound/dispatcher.py`), which decides who is told what, when, and how often.
+The way in is called by the gateway's routes and by `listen`; what it returns goes to `inbound/processor.py`, which
+decides what it means. A channel only knows its vendor.
 """
 
 import asyncio
@@ -14,7 +14,15 @@ from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from signoff.channels.envelopes import Closed, Finding, Notice, Raw, Received, Reply, Sent
+from signoff.channels.envelopes import (
+    CheckFinding,
+    ClosedCard,
+    InboundBatch,
+    InboundRequest,
+    OutboundCard,
+    Reply,
+    SentCard,
+)
 from signoff.channels.outbound.card_text import card_words
 from signoff.channels.signature_check import check_same, hmac_hex
 from signoff.contracts.clock import Clock
@@ -45,7 +53,7 @@ class Options(BaseModel):
 
 
 @dataclass(frozen=True)
-class Means:
+class ChannelContext:
     """What a channel is given: its name in the manifest, its options with secrets read, our address, and a clock."""
 
     name: str
@@ -56,7 +64,7 @@ class Means:
     """Made by the store for this channel alone; for what must be recognised as ours."""
 
 
-Take = Callable[[Raw], Awaitable[Received]]
+Receive = Callable[[InboundRequest], Awaitable[InboundBatch]]
 """Hands a raw message in, as the door does; returns once it is kept safely, so that the vendor may be told so."""
 
 
@@ -76,7 +84,7 @@ class Channel(ABC):
     room: int = 3 * MIB
     """Bytes of the largest message that is taken in; more is refused before it is looked at."""
 
-    def __init__(self, means: Means) -> None:
+    def __init__(self, means: ChannelContext) -> None:
         self.means = means
         self.name = means.name
         self._connections: list[Connection] = []
@@ -87,10 +95,10 @@ class Channel(ABC):
         return connection
 
     @abstractmethod
-    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
         """Send one card; `before` is the first one where this reminds of it. Raises `NotDelivered`."""
 
-    def draws_whole(self, notice: Notice) -> bool:
+    def draws_whole(self, notice: OutboundCard) -> bool:
         """Whether the card, as `deliver` sends it, gives every value; by one that does not nobody approves.
 
         A channel that has less room than a mail has says so itself.
@@ -102,7 +110,7 @@ class Channel(ABC):
         return formatter_for(person, self.means.clock())
 
     @abstractmethod
-    async def close(self, sent: Sent, closed: Closed) -> None:
+    async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """Make the card say that it is over. A channel that cannot edit says so in the same thread.
 
         Raises `NotDelivered`.
@@ -113,20 +121,20 @@ class Channel(ABC):
         """Answer what somebody did, where they did it. Raises `NotDelivered`."""
 
     @abstractmethod
-    def verify(self, raw: Raw) -> None:
+    def verify(self, raw: InboundRequest) -> None:
         """Raises `Forged` unless `raw`, byte for byte, comes from the vendor. Never raises anything else.
 
         What the channel fetched itself is checked before, by its own mark. See `signature_check`.
         """
 
     @abstractmethod
-    def parse(self, raw: Raw) -> Received:
+    def parse(self, raw: InboundRequest) -> InboundBatch:
         """What a verified message holds. Raises `Malformed`; what is new to us is left out, never an error."""
 
-    async def listen(self, take: Take) -> None:  # noqa: B027 (most channels are brought what is said)
+    async def listen(self, take: Receive) -> None:  # noqa: B027 (most channels are brought what is said)
         """Fetch messages that no vendor brings, until cancelled. Returns at once where there is nothing to fetch."""
 
-    async def check(self) -> list[Finding]:
+    async def check(self) -> list[CheckFinding]:
         """Try credentials, reachability, registration and clock, changing nothing."""
         return []
 
@@ -135,19 +143,19 @@ class Channel(ABC):
         for connection in self._connections:
             await connection.close()
 
-    def fetched(self, body: bytes) -> Raw:
+    def fetched(self, body: bytes) -> InboundRequest:
         """Returns a message that the channel fetched itself, marked as its own, for the way in."""
         mark = hmac_hex(self.means.secret, FETCHED.encode() + body)
-        return Raw(body, {FETCHED: mark, "content-type": "application/json"}, at=self.means.clock())
+        return InboundRequest(body, {FETCHED: mark, "content-type": "application/json"}, at=self.means.clock())
 
-    def is_fetched(self, raw: Raw) -> bool:
+    def is_fetched(self, raw: InboundRequest) -> bool:
         """Tells whether the channel fetched `raw` itself. Raises `Forged` for a mark that is not its own."""
         given = raw.headers.get(FETCHED, "")
         if given:
             check_same(given, hmac_hex(self.means.secret, FETCHED.encode() + raw.body))
         return bool(given)
 
-    async def read(self, raw: Raw, threads: Executor) -> Received:
+    async def read(self, raw: InboundRequest, threads: Executor) -> InboundBatch:
         """Verify and read one message in a thread of `threads`, since what anybody sends may be long.
 
         A channel that has to ask somebody in between does so itself, where no thread waits for it. Raises `Forged`,
@@ -155,7 +163,7 @@ class Channel(ABC):
         """
         return await asyncio.get_running_loop().run_in_executor(threads, self.receive, raw)
 
-    def receive(self, raw: Raw) -> Received:
+    def receive(self, raw: InboundRequest) -> InboundBatch:
         """Verify, then read. Raises `Forged`, `Malformed`."""
         # In this order, and here for all adapters: no parser is shown what just anybody sent.
         if not self.is_fetched(raw):

@@ -20,7 +20,7 @@ class Malformed(Refused):
 class NotDelivered(Unavailable):
     """A card did not get out. `code` is the vendor's; `again` whether trying again can help, `after` seconds at least.
 
-    Without `again` the courier goes on to the person's next channel.
+    Without `again` the dispatcher goes on to the person's next channel.
     """
 
     def __init__(self, message: str, *, code: str, again: bool, after: float = 0.0) -> None:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from signoff import channels
-from signoff.channels.base import Channel, Means
+from signoff.channels.base import Channel, ChannelContext
 from signoff.contracts.clock import Clock
 from signoff.contracts.errors import ConfigError, SecretMissing, Unavailable
 from signoff.formats.nearest_name import did_you_mean, shown
@@ -32,7 +32,7 @@ KINDS: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True)
-class Problem:
+class ChannelProblem:
     """Why a channel is not there, in one sentence that says what to do."""
 
     channel: str
@@ -46,25 +46,27 @@ async def open_channels(
     public_url: str,
     clock: Clock,
     secrets: SecretProvider,
-) -> tuple[dict[str, Channel], list[Problem]]:
+) -> tuple[dict[str, Channel], list[ChannelProblem]]:
     """The channels that can be made, by name, and why the others cannot. Raises `StoreUnavailable`.
 
     `secrets` reads those that the manifest refers to. Nothing is asked of any vendor.
     """
     opened: dict[str, Channel] = {}
-    problems: list[Problem] = []
+    problems: list[ChannelProblem] = []
     for each in declared:
         # Not caught below: without the store none can be opened, and that is no fault of the channel.
         secret = await store.secret_key(KEY + each.name)
         try:
             made = channel_class(each.kind)
-            means = Means(each.name, await read_options(made, each.options, secrets), public_url, clock, secret)
+            means = ChannelContext(
+                each.name, await read_options(made, each.options, secrets), public_url, clock, secret
+            )
             opened[each.name] = made(means)
         except (ConfigError, Unavailable) as error:
-            problems.append(Problem(each.name, secrets.redact(error.message)))
+            problems.append(ChannelProblem(each.name, secrets.redact(error.message)))
         except Exception as error:
             # Adapters are anybody's code, and their errors may hold a secret.
-            problems.append(Problem(each.name, f"it cannot be made: {type(error).__name__}"))
+            problems.append(ChannelProblem(each.name, f"it cannot be made: {type(error).__name__}"))
     return opened, problems
 
 

@@ -14,7 +14,7 @@ from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 
 
-class Notice(Shape):
+class OutboundCard(Shape):
     """One card for one person on one channel.
 
     `token` names this delivery: at most 32 characters of `[a-z0-9]`, in every copy that is sent, however often.
@@ -31,7 +31,7 @@ class Notice(Shape):
     more: int = 0
 
 
-class Sent(Shape):
+class SentCard(Shape):
     """What a vendor said of a card that it took. `handle` is all that editing or answering it needs later, as JSON.
 
     `vendor_id` is the vendor's own name of the message, by which it speaks of it in statuses and replies.
@@ -45,7 +45,7 @@ PARTIAL: Final = "partial"
 """In the handle of a card that does not give every value, added for whoever hears the answers to it."""
 
 
-class Closed(Shape):
+class ClosedCard(Shape):
     """What every card of a request says once it is over: its end, who, when and by which channel."""
 
     request: ApprovalRequest
@@ -55,7 +55,7 @@ class Closed(Shape):
 
 
 @dataclass(frozen=True)
-class Raw:
+class InboundRequest:
     """One message as it reached us, unread. Header names are in lower case; `at` is our clock, in UTC."""
 
     body: bytes
@@ -66,7 +66,7 @@ class Raw:
     at: datetime | None = None
 
 
-class Heard(Shape):
+class InboundAction(Shape):
     """One thing that somebody did on a channel, once its origin is verified.
 
     `key` is its own, as long as the vendor may repeat it: the only guard against replays where nothing is signed with
@@ -91,7 +91,7 @@ class Heard(Shape):
     where: dict[str, Any] = Field(default_factory=dict)
 
 
-class Status(Shape):
+class DeliveryStatus(Shape):
     """What a vendor reports of a card that it took. A state it does not explain is `unknown`, and only recorded."""
 
     key: str
@@ -102,11 +102,11 @@ class Status(Shape):
 
 
 @dataclass(frozen=True)
-class Received:
+class InboundBatch:
     """What one raw message holds, and what the vendor is told at once; most want nothing but 200."""
 
-    heard: tuple[Heard, ...] = ()
-    statuses: tuple[Status, ...] = ()
+    heard: tuple[InboundAction, ...] = ()
+    statuses: tuple[DeliveryStatus, ...] = ()
     status: int = 200
     body: bytes = b""
     media_type: str = "text/plain"
@@ -125,7 +125,7 @@ class Reply(Shape):
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckFinding:
     """One line of `signoff channels check`."""
 
     ok: bool

@@ -39,7 +39,7 @@ async def resolved(host: str, port: int) -> Sequence[str]:
 
 
 @dataclass(frozen=True)
-class Answered:
+class ServerAnswer:
     """What a server said; its body is nobody's business. `at` is its clock, if it tells."""
 
     status: int
@@ -48,7 +48,7 @@ class Answered:
 
 
 @dataclass
-class Outward:
+class GuardedHttp:
     """Sends to one configured place. `allowed` are networks beside the public internet; only they may lack TLS."""
 
     allowed: Sequence[Network] = ()
@@ -70,7 +70,7 @@ class Outward:
             await self._client.aclose()
             self._client = None
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answered:
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> ServerAnswer:
         """Send `body`; any answer is one. Raises `NotDelivered` where none came, or nobody may be asked."""
         target = httpx.URL(url)
         try:
@@ -102,7 +102,7 @@ class Outward:
 
     async def _first(
         self, target: httpx.URL, addresses: Sequence[Address], body: bytes, headers: Mapping[str, str]
-    ) -> Answered:
+    ) -> ServerAnswer:
         failure: httpx.TransportError | None = None
         for address in addresses[:_TRIED]:
             try:
@@ -117,7 +117,7 @@ class Outward:
         why = type(failure).__name__
         raise NotDelivered(f"`{target.host}` cannot be reached: {why}", code="connection", again=True) from None
 
-    async def _post(self, target: httpx.URL, address: Address, body: bytes, headers: Mapping[str, str]) -> Answered:
+    async def _post(self, target: httpx.URL, address: Address, body: bytes, headers: Mapping[str, str]) -> ServerAnswer:
         pinned = target.copy_with(host=str(address))
         given = {**headers, "host": target.netloc.decode("ascii")}
         # The name is what the certificate must hold, though the connection goes to the address.
@@ -127,7 +127,9 @@ class Outward:
         response = await self._http().send(request, stream=True)
         await response.aclose()
         told = response.headers
-        return Answered(response.status_code, retry_after(told.get("retry-after", "")), read_date(told.get("date", "")))
+        return ServerAnswer(
+            response.status_code, retry_after(told.get("retry-after", "")), read_date(told.get("date", ""))
+        )
 
     def _http(self) -> httpx.AsyncClient:
         if self._client is None:

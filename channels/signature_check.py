@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final, Literal
 
 from signoff.channels.channel_errors import Forged
-from signoff.channels.envelopes import Raw
+from signoff.channels.envelopes import InboundRequest
 
 REPLAY_SECONDS: Final = 300.0
 """How far the time that a vendor signed may be from ours, either way: what is dated ahead could be sent again for as
@@ -76,7 +76,7 @@ class HmacSignature:
         stamp = {self.time_header: str(int(at.timestamp()))} if self.time_header else {}
         return {**stamp, self.header: self._right(self.secrets[0], body, stamp.get(self.time_header, ""))}
 
-    def check(self, raw: Raw, now: datetime) -> None:
+    def check(self, raw: InboundRequest, now: datetime) -> None:
         """Checks that the vendor signed `raw`, byte for byte. Raises `Forged`, and of everything without a secret."""
         stamp = raw.headers.get(self.time_header, "") if self.time_header else ""
         if self.time_header:

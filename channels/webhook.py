@@ -14,11 +14,21 @@ from urllib.parse import urlsplit
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from signoff.approvals.quorum import progress
-from signoff.channels.base import Channel, Means, Options
+from signoff.channels.base import Channel, ChannelContext, Options
 from signoff.channels.channel_errors import Malformed, NotDelivered
-from signoff.channels.envelopes import Closed, Finding, Heard, Notice, Raw, Received, Reply, Sent, Status
+from signoff.channels.envelopes import (
+    CheckFinding,
+    ClosedCard,
+    DeliveryStatus,
+    InboundAction,
+    InboundBatch,
+    InboundRequest,
+    OutboundCard,
+    Reply,
+    SentCard,
+)
 from signoff.channels.outbound.card_text import card_words
-from signoff.channels.outbound_http import Answered, Outward, read_networks
+from signoff.channels.outbound_http import GuardedHttp, ServerAnswer, read_networks
 from signoff.channels.signature_check import REPLAY_SECONDS
 from signoff.channels.standard_webhooks import read_secret, signed_headers, verified_id
 from signoff.contracts.errors import ConfigError
@@ -44,7 +54,7 @@ class WebhookOptions(Options):
     secret: str = Field(description="The signing secret, env:NAME; its value is whsec_ and base64.")
     previous_secret: str = Field("", description="The secret before this one, while both are in use.")
     allow_networks: tuple[str, ...] = Field((), description="Private networks that may be asked, such as 10.0.0.0/8.")
-    # Less than the courier gives one card (`SEND_SECONDS`), so that what is told is this channel's own error.
+    # Less than the dispatcher gives one card (`SEND_SECONDS`), so that what is told is this channel's own error.
     timeout_seconds: float = Field(10.0, gt=0, le=25, description="How long an answer is waited for.")
 
     @field_validator("url")
@@ -97,10 +107,10 @@ class _Told(Shape):
     told: str = ""
 
 
-class Line(Protocol):
-    """What messages go out by: `Outward`, or a test's."""
+class WebhookTransport(Protocol):
+    """What messages go out by: `GuardedHttp`, or a test's."""
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answered:
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> ServerAnswer:
         """Send one message. Raises `NotDelivered` where no answer came."""
         ...
 
@@ -116,7 +126,7 @@ class Webhook(Channel):
     identity: ClassVar[str] = "webhook"
     options: ClassVar[type[Options]] = WebhookOptions
 
-    def __init__(self, means: Means, outward: Line | None = None) -> None:
+    def __init__(self, means: ChannelContext, outward: WebhookTransport | None = None) -> None:
         super().__init__(means)
         self._options = WebhookOptions.model_validate(means.options)
         given = (self._options.secret, self._options.previous_secret)
@@ -124,17 +134,17 @@ class Webhook(Channel):
         if not self._secrets:
             raise ConfigError("it needs a `secret`", field="secret")
         allowed = read_networks(self._options.allow_networks)
-        self._outward: Line = self.attach(outward or Outward(allowed, self._options.timeout_seconds))
+        self._outward: WebhookTransport = self.attach(outward or GuardedHttp(allowed, self._options.timeout_seconds))
 
-    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
         """See `Channel`."""
         number = f".{notice.request.reminded}" if notice.kind == "remind" else ""
         # The same however often it is tried, by which the receiver knows what it has; each reminder is another message.
         message = f"{notice.token}.{notice.kind}{number}"
         await self._post(message, _KINDS[notice.kind], _asked(notice, voice_now=self.means.clock()))
-        return Sent(vendor_id=message if before is None else before.vendor_id)
+        return SentCard(vendor_id=message if before is None else before.vendor_id)
 
-    async def close(self, sent: Sent, closed: Closed) -> None:
+    async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """See `Channel`."""
         request = closed.request
         data = {
@@ -169,11 +179,11 @@ class Webhook(Channel):
         told = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:32]
         await self._post(f"answer.{told}", "answer.receipt", data)
 
-    def verify(self, raw: Raw) -> None:
+    def verify(self, raw: InboundRequest) -> None:
         """See `Channel`."""
         verified_id(self._secrets, raw.headers, raw.body, self.means.clock())
 
-    def parse(self, raw: Raw) -> Received:
+    def parse(self, raw: InboundRequest) -> InboundBatch:
         """See `Channel`."""
         if raw.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise Malformed("the content type is not application/json")
@@ -191,28 +201,30 @@ class Webhook(Channel):
             where = ", ".join(".".join(map(str, each["loc"])) for each in error.errors(include_url=False)[:5])
             raise Malformed(f"`data` does not fit its type: {where or 'it is no object'}") from None
 
-    async def check(self) -> list[Finding]:
+    async def check(self) -> list[CheckFinding]:
         """Whether the receiver acknowledges a message of the type `ping`, and whether its clock is ours."""
         target, now = self._options.url, self.means.clock()
         try:
             answer = await self._post(f"ping.{int(now.timestamp())}", "ping", {})
         except NotDelivered as error:
-            return [Finding(False, f"{target} does not acknowledge: {error.message}", "check `url`, and the receiver")]
-        found = [Finding(True, f"{target} acknowledges what is signed")]
+            return [
+                CheckFinding(False, f"{target} does not acknowledge: {error.message}", "check `url`, and the receiver")
+            ]
+        found = [CheckFinding(True, f"{target} acknowledges what is signed")]
         apart = 0.0 if answer.at is None else abs((answer.at - now).total_seconds())
         if apart > REPLAY_SECONDS / 2:
             remedy = f"set the clocks: what is {REPLAY_SECONDS:.0f} s old counts as forged"
-            found.append(Finding(False, f"its clock is {apart:.0f} s from ours", remedy))
+            found.append(CheckFinding(False, f"its clock is {apart:.0f} s from ours", remedy))
         return found
 
-    async def _post(self, message: str, kind: str, data: Mapping[str, Any]) -> Answered:
+    async def _post(self, message: str, kind: str, data: Mapping[str, Any]) -> ServerAnswer:
         now = self.means.clock()
         body = json.dumps({"type": kind, "timestamp": _time(now), "data": data}).encode()
         headers = signed_headers(self._secrets, message, now, body) | {"content-type": "application/json"}
         return _acknowledged(await self._outward.post(self._options.url, body, headers))
 
 
-def _acknowledged(answer: Answered) -> Answered:
+def _acknowledged(answer: ServerAnswer) -> ServerAnswer:
     """The answer of a receiver that has taken the message. Raises `NotDelivered` for any other."""
     if 200 <= answer.status < 300:
         return answer
@@ -226,7 +238,7 @@ def _acknowledged(answer: Answered) -> Answered:
     raise NotDelivered(f"the receiver answered {code}", code=code, again=True)
 
 
-def _asked(notice: Notice, voice_now: datetime) -> dict[str, Any]:
+def _asked(notice: OutboundCard, voice_now: datetime) -> dict[str, Any]:
     request = notice.request
     words = card_words(notice, formatter_for(notice.person, voice_now), how="buttons", assurance=Webhook.assurance)
     return {
@@ -257,16 +269,16 @@ def _asked(notice: Notice, voice_now: datetime) -> dict[str, Any]:
     }
 
 
-def _received(key: str, kind: Any, data: Any) -> Received:
+def _received(key: str, kind: Any, data: Any) -> InboundBatch:
     """What a message holds; one of a type that is new to us holds nothing."""
     if kind == "decision":
         decision = _Decision.model_validate(data)
         if not decision.token and not decision.in_reply_to:
             raise Malformed("`data` names no request: it needs `token` or `in_reply_to`")
-        return Received(heard=(_heard(key, decision, verdict=decision.verdict, reason=decision.reason),))
+        return InboundBatch(heard=(_heard(key, decision, verdict=decision.verdict, reason=decision.reason),))
     if kind == "message":
         message = _Message.model_validate(data)
-        return Received(heard=(_heard(key, message, text=message.text),))
+        return InboundBatch(heard=(_heard(key, message, text=message.text),))
     if kind == "status":
         told = _Told.model_validate(data)
         known: dict[str, Literal["delivered", "read", "failed", "unknown"]] = {
@@ -280,14 +292,16 @@ def _received(key: str, kind: Any, data: Any) -> Received:
         if state == "failed" and token and told.id != card:
             # What failed told of the card again, or of its end: the card itself is out.
             state = "unknown"
-        return Received(statuses=(Status(key=key, vendor_id=card, state=state, code=told.code, told=told.told),))
+        return InboundBatch(
+            statuses=(DeliveryStatus(key=key, vendor_id=card, state=state, code=told.code, told=told.told),)
+        )
     # Also what we sent and somebody sends back: one secret signs both ways, and only types tell them apart.
-    return Received()
+    return InboundBatch()
 
 
-def _heard(key: str, said: _Decision | _Message, **more: Any) -> Heard:
+def _heard(key: str, said: _Decision | _Message, **more: Any) -> InboundAction:
     token = said.token or _token(said.in_reply_to)
-    return Heard(
+    return InboundAction(
         key=key,
         identity=said.identity,
         token=token,

@@ -35,7 +35,7 @@ _LIMITS: Final = {
 }
 
 
-class Problem(NamedTuple):
+class SchemaProblem(NamedTuple):
     """One thing wrong with the data: `path` such as `items[0].price` (empty for the whole), and what is expected."""
 
     path: str
@@ -53,14 +53,14 @@ class CompiledSchema:
         """What checks data against it, made for the first data there is."""
         return validator_of(self.schema)
 
-    def check(self, value: Any) -> list[Problem]:
+    def check(self, value: Any) -> list[SchemaProblem]:
         """Every problem of `value`, in the order of the schema; empty when it is valid. Never raises."""
         begin_check()
         try:
             return [problem for error in self.validator.iter_errors(value) for problem in _problems(error)]
         except Exception:
             # A schema can still fail on some data (endless `$ref`, text that is no Unicode): that data is not valid.
-            return [Problem("", "cannot be checked against the schema")]
+            return [SchemaProblem("", "cannot be checked against the schema")]
 
 
 def compile_schema(
@@ -131,7 +131,7 @@ def place_told(path: Iterable[str | int]) -> str:
     return dotted(part if isinstance(part, int) else shown(part)[1:-1] for part in path)
 
 
-def _problems(error: ValidationError) -> Iterator[Problem]:
+def _problems(error: ValidationError) -> Iterator[SchemaProblem]:
     path: tuple[str | int, ...] = tuple(error.absolute_path)
     given: Any = error.instance
     expected: Any = error.validator_value
@@ -139,14 +139,14 @@ def _problems(error: ValidationError) -> Iterator[Problem]:
     if keyword == "required":
         # jsonschema reports one missing name an error, and names it in its message only.
         missing = [name for name in expected if name not in given and repr(name) in error.message]
-        yield from (Problem(place_told((*path, name)), "is required") for name in missing[:1])
+        yield from (SchemaProblem(place_told((*path, name)), "is required") for name in missing[:1])
     elif keyword in {"additionalProperties", "unevaluatedProperties"}:
         known = list(error.schema.get("properties", {})) if isinstance(error.schema, Mapping) else []
         # A model may send any number of names; three are enough to see what is wrong.
         unknown = [name for name in given if name not in known]
-        yield from (Problem(place_told((*path, name)), _unknown(name, known)) for name in unknown[:3])
+        yield from (SchemaProblem(place_told((*path, name)), _unknown(name, known)) for name in unknown[:3])
     else:
-        yield Problem(place_told(path), _message(keyword, expected))
+        yield SchemaProblem(place_told(path), _message(keyword, expected))
 
 
 def _unknown(name: str, known: list[str]) -> str:

@@ -28,7 +28,7 @@ _MARK_CHARS: Final = 10
 """The longest mark: `⟦U+10FFFF⟧`."""
 
 
-class Line(NamedTuple):
+class VisibleLine(NamedTuple):
     """One line of text, its value's full length in characters, and whether the line is cut."""
 
     text: str
@@ -36,7 +36,7 @@ class Line(NamedTuple):
     cut: bool = False
 
 
-def one_line(text: str, limit: int) -> Line:
+def one_line(text: str, limit: int) -> VisibleLine:
     """`text` on one line of at most `limit` (2 or more) characters, marks counted, cut with `…` between characters.
 
     Control, bidirectional and zero-width characters become `⟦U+202E⟧`, line ends `⏎`; so do those marks themselves,
@@ -51,16 +51,16 @@ def one_line(text: str, limit: int) -> Line:
         if used > limit:
             while used >= limit:
                 used -= len(pieces.pop())
-            return Line("".join(pieces) + ELLIPSIS, len(text), cut=True)
-    return Line("".join(pieces), len(text))
+            return VisibleLine("".join(pieces) + ELLIPSIS, len(text), cut=True)
+    return VisibleLine("".join(pieces), len(text))
 
 
-def scalar_line(value: Any, limit: int) -> Line:
+def scalar_line(value: Any, limit: int) -> VisibleLine:
     """A JSON scalar on one line; `1` and `1.0` read alike, as they have one digest."""
     if isinstance(value, str):
-        return one_line(value, limit) if value else Line("⟦empty⟧", 0)
+        return one_line(value, limit) if value else VisibleLine("⟦empty⟧", 0)
     if value is None:
-        return Line("⟦none⟧", 0)
+        return VisibleLine("⟦none⟧", 0)
     if isinstance(value, bool):
         text = "yes" if value else "no"
     elif isinstance(value, int | float):

@@ -13,7 +13,7 @@ from starlette.types import Lifespan, Scope
 from temporalio.client import Client
 
 from signoff import policypool
-from signoff.channels.inbound.receiver import Intake
+from signoff.channels.inbound.receiver import InboundReceiver
 from signoff.contracts.errors import SignoffError
 from signoff.contracts.responses import Fault
 from signoff.contracts.version import VERSION
@@ -117,7 +117,7 @@ def create_app(settings: Settings | None = None, *, temporal: Client | None = No
     return _application(settings, lifespan)
 
 
-def build_app(deps: GatewayDeps, intake: Intake | None = None) -> FastAPI:
+def build_app(deps: GatewayDeps, intake: InboundReceiver | None = None) -> FastAPI:
     """Makes the gateway over what is open already; `serve` runs it. `intake` takes what channels are brought.
 
     Raises `ConfigError` for a production profile without people or keys, for half a sign-in provider, and for a route
@@ -152,7 +152,7 @@ def _application(settings: Settings, lifespan: Lifespan[FastAPI] | None = None) 
     return app
 
 
-def _hold(app: FastAPI, deps: GatewayDeps, intake: Intake | None) -> None:
+def _hold(app: FastAPI, deps: GatewayDeps, intake: InboundReceiver | None) -> None:
     """Gives the application what its routes need. Raises `ConfigError` as `build_app`."""
     policypool.install()
     has_people = any(person.active for person in deps.people.all()) or bool(login_roles(deps.settings))
@@ -179,7 +179,7 @@ def _body_bytes(app: FastAPI, routes: RouteTable) -> Callable[[Scope], int | Non
     def allowed(scope: Scope) -> int | None:
         access = routes.access(scope)
         if isinstance(access, VendorAccess):
-            intake: Intake | None = app.state.intake
+            intake: InboundReceiver | None = app.state.intake
             return None if intake is None else intake.room(scope["path"].removeprefix(CHANNELS))
         if access is None:
             # Another method would be answered there, which is said without a body.

@@ -14,7 +14,7 @@ from typing import Any, Final
 from signoff.approvals.redaction import arguments_without, secret_values
 from signoff.contracts.errors import NotFound, Refused
 from signoff.formats.bounds import out_of_bounds
-from signoff.formats.json_schema import CompiledSchema, Problem
+from signoff.formats.json_schema import CompiledSchema, SchemaProblem
 from signoff.formats.nearest_name import did_you_mean, shown
 from signoff.gateway.argument_form import ABSENT, AbsentValue, ArgumentField, Path, fields_of
 from signoff.gateway.secret_masks import unmasked_args
@@ -162,7 +162,9 @@ def _first(field: ArgumentField) -> Any:
     return json.loads(field.shown) if field.kind == "json" and field.shown else field.original
 
 
-def _checked(fields: tuple[ArgumentField, ...], args: dict[str, Any], problems: Sequence[Problem]) -> ParsedArguments:
+def _checked(
+    fields: tuple[ArgumentField, ...], args: dict[str, Any], problems: Sequence[SchemaProblem]
+) -> ParsedArguments:
     rest: list[str] = []
     told = {field.key: field for field in fields}
     for problem in problems:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from signoff.channels.outbound.dispatcher import Courier
+from signoff.channels.outbound.dispatcher import Dispatcher
 from signoff.contracts.approval import ApprovalRequest, Question
 from signoff.contracts.errors import NotFound, ServerUnavailable, Unavailable
 from signoff.contracts.ids import TurnKey
@@ -96,7 +96,7 @@ class AnswerDispatcher:
 class RequestSweep:
     """Ends questions whose turns are gone, and cards of requests that are over."""
 
-    def __init__(self, deps: GatewayDeps, courier: Courier | None) -> None:
+    def __init__(self, deps: GatewayDeps, courier: Dispatcher | None) -> None:
         self._deps = deps
         self._courier = courier
         self._rows = Questions(deps.store)

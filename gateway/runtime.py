@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from signoff.audit.config_snapshots import people_followed
 from signoff.channels.base import Channel
 from signoff.channels.channel_loader import open_channels
-from signoff.channels.inbound.receiver import Intake
+from signoff.channels.inbound.receiver import InboundReceiver
 from signoff.contracts.clock import system_clock
 from signoff.gateway.auth.oidc import check_secret
 from signoff.gateway.checkpoint_task import keep_checkpoints
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def gateway_tasks(deps: GatewayDeps, people: Directory) -> AsyncIterator[Intake | None]:
+async def gateway_tasks(deps: GatewayDeps, people: Directory) -> AsyncIterator[InboundReceiver | None]:
     """Runs what belongs to a gateway until the block ends; yields what takes in what channels are brought.
 
     Checkpoints of the record are signed, and `people`, those for whom no login vouches, are recorded where they change.

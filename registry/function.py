@@ -23,7 +23,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails
 
 from signoff.contracts.errors import ConfigError, RegistrationError
-from signoff.formats.json_schema import Problem, place_told
+from signoff.formats.json_schema import SchemaProblem, place_told
 from signoff.formats.nearest_name import cut
 from signoff.registry.hooks import Handler, InputCheck
 from signoff.registry.tool import UNDECLARED, Tool, ToolOptions, refuse_tool
@@ -234,7 +234,7 @@ def _handler(function: Callable[..., Awaitable[Any]], signature: _Signature) -> 
 
 
 def _input_check(signature: _Signature) -> InputCheck:
-    def check(args: Mapping[str, Any]) -> list[Problem]:
+    def check(args: Mapping[str, Any]) -> list[SchemaProblem]:
         try:
             signature.values(args)
         except ValidationError as error:
@@ -244,11 +244,11 @@ def _input_check(signature: _Signature) -> InputCheck:
     return check
 
 
-def _problem(error: ErrorDetails) -> Problem:
+def _problem(error: ErrorDetails) -> SchemaProblem:
     # pydantic's words may quote the value, which may be a secret.
     quoted = str(error["input"])
     message = "is not acceptable" if quoted and quoted in error["msg"] else error["msg"]
-    return Problem(place_told(error["loc"]), message[:1].lower() + message[1:])
+    return SchemaProblem(place_told(error["loc"]), message[:1].lower() + message[1:])
 
 
 def _first_line(error: Exception) -> str:

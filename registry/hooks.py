@@ -17,7 +17,7 @@ from signoff.contracts.call import Pinned
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Principal
-from signoff.formats.json_schema import Problem
+from signoff.formats.json_schema import SchemaProblem
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.handler_verdict import Answer, PolicyHandler, read_answer
 from signoff.registry.import_reference import load_reference
@@ -202,7 +202,7 @@ PermissionCheck: TypeAlias = Callable[[dict[str, Any], HookContext], Awaitable[P
 """`async (args, context)`; `args` are a copy of the valid arguments. What is no `Permission` denies."""
 Probe: TypeAlias = Callable[[dict[str, Any], ToolContext], Awaitable[ProbeAnswer]]
 """`async (args, context)`; `context.idempotency_key` is the key under which the call was begun."""
-InputCheck: TypeAlias = Callable[[Mapping[str, Any]], list[Problem] | Correction]
+InputCheck: TypeAlias = Callable[[Mapping[str, Any]], list[SchemaProblem] | Correction]
 """`(args)`: what is wrong with arguments that fit the schema, or better ones. Pure, and so a plain function."""
 Select: TypeAlias = Callable[[HookContext, dict[str, Any]], Awaitable[Iterable[str]]]
 """`async (context, data)`: the names of those tools, of all that would be seen, that are (F10). It cannot add any."""

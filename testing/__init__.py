@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from signoff.testing.scripted import steps as steps
     from signoff.testing.tool_calls import tool_context as tool_context
     from signoff.testing.vendor import HTTP_TROUBLES as HTTP_TROUBLES
-    from signoff.testing.vendor import Seen as Seen
     from signoff.testing.vendor import Vendor as Vendor
+    from signoff.testing.vendor import VendorCard as VendorCard
     from signoff.testing.vendor_server import served as served
 
 _MODULES = {
@@ -31,7 +31,7 @@ _MODULES = {
     "CompletionRequest": "signoff.contracts.completion",
     "ResultPart": "signoff.contracts.message",
     "ScriptedModel": "signoff.testing.scripted",
-    "Seen": "signoff.testing.vendor",
+    "VendorCard": "signoff.testing.vendor",
     "Vendor": "signoff.testing.vendor",
     "calls": "signoff.testing.scripted",
     "last_user_text": "signoff.testing.scripted",

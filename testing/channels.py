@@ -24,12 +24,12 @@ import pytest
 from signoff.channels.base import Channel
 from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.channel_loader import open_channels
-from signoff.channels.envelopes import Closed, Raw
+from signoff.channels.envelopes import ClosedCard, InboundRequest
 from signoff.contracts.ids import show_code
 from signoff.keys.secrets import SecretProvider
 from signoff.registry.manifest.channel_sections import DeclaredChannel
 from signoff.store.store import open_store
-from signoff.testing.rig import Rig, Time
+from signoff.testing.rig import MovableClock, Rig
 from signoff.testing.vendor import Told, Vendor
 from signoff.texts.catalogue import text
 
@@ -75,7 +75,7 @@ def played(scenario: Scenario) -> Callable[["ChannelSuite", Path], None]:
 @asynccontextmanager
 async def rigged(suite: "ChannelSuite", folder: Path, locale: str = "en") -> AsyncIterator[Rig]:
     """The suite's channel, opened as a manifest would have it, at the suite's vendor; its people are of `locale`."""
-    time = Time()
+    time = MovableClock()
     async with suite.vendor() as vendor, open_store(f"sqlite:///{folder}/signoff.db") as store:
         vendor.clock = time.now
         declared = DeclaredChannel("channel", vendor.kind, vendor.options)
@@ -94,7 +94,7 @@ async def rigged(suite: "ChannelSuite", folder: Path, locale: str = "en") -> Asy
             await channel.close_down()
 
 
-def _received(channel: Channel, raw: Raw) -> None:
+def _received(channel: Channel, raw: InboundRequest) -> None:
     """Read a message as the way in does, and let nothing but what a channel may raise pass for a refusal."""
     with contextlib.suppress(Forged, Malformed):
         channel.receive(raw)
@@ -190,7 +190,7 @@ class ChannelSuite:
         sent = await rig.channel.deliver(notice.model_copy(update={"person": german, "token": another}), None)
         assert text("rule.requires_approval", "de") in rig.card(rig.bo).text
         await rig.desk_decides(request)
-        closed = Closed(request=rig.request(request.id), person=german, token=another, link=notice.link)
+        closed = ClosedCard(request=rig.request(request.id), person=german, token=another, link=notice.link)
         await rig.channel.close(sent, closed)
         assert "Genehmigt von Ana" in rig.read_by(rig.bo)
 

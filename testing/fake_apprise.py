@@ -11,9 +11,9 @@ from urllib.parse import unquote
 from apprise import NotificationManager
 from apprise.decorators import notify
 
-from signoff.channels.envelopes import Raw
+from signoff.channels.envelopes import InboundRequest
 from signoff.contracts.decision import Verdict
-from signoff.testing.vendor import Seen, Vendor
+from signoff.testing.vendor import Vendor, VendorCard
 
 KEY: Final = "k3y-of-the-pagers"
 SCHEME: Final = "signoffpager"
@@ -65,21 +65,21 @@ class FakeApprise(Vendor):
         """Where the address is."""
         return {"APPRISE_URL": f"{SCHEME}://{KEY}@{self.host}/{{identity}}"}
 
-    def cards(self) -> Sequence[Seen]:
+    def cards(self) -> Sequence[VendorCard]:
         """Pages that ask, in order."""
-        return [Seen(page.to, _token(page.text), page.text) for page in self.pages if page.is_card]
+        return [VendorCard(page.to, _token(page.text), page.text) for page in self.pages if page.is_card]
 
     def reads(self, identity: str) -> Sequence[str]:
         """All pages of one person."""
         return [page.text for page in self.pages if page.to == identity]
 
-    def press(self, card: Seen, identity: str, verdict: Verdict, reason: str = "") -> Raw:
+    def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
         """Nothing reaches anybody from a pager: what somebody made up."""
         return self.sign(f"{verdict} {card.token}".encode())
 
-    def sign(self, body: bytes) -> Raw:
+    def sign(self, body: bytes) -> InboundRequest:
         """Any body; there is nothing to sign it with."""
-        return Raw(body, {"content-type": "text/plain"}, at=self.clock())
+        return InboundRequest(body, {"content-type": "text/plain"}, at=self.clock())
 
     def take(self, page: Page, key: str) -> bool:
         """Whether a page gets out."""

@@ -17,9 +17,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from signoff.channels.envelopes import Raw
+from signoff.channels.envelopes import InboundRequest
 from signoff.contracts.decision import Verdict
-from signoff.testing.vendor import HTTP_TROUBLES, Seen, Trouble, Vendor
+from signoff.testing.vendor import HTTP_TROUBLES, Trouble, Vendor, VendorCard
 from signoff.testing.vendor_server import served
 
 BOT_TOKEN: Final = "xoxb-fake"
@@ -33,7 +33,7 @@ _ELEMENTS: Final = 25
 
 
 @dataclass
-class Message:
+class SlackMessage:
     """One message. `user` sees it; an ephemeral one has no `ts` of its own that could be edited."""
 
     user: str
@@ -65,7 +65,7 @@ class FakeSlack(Vendor):
 
     def __init__(self) -> None:
         self.url = ""
-        self.messages: list[Message] = []
+        self.messages: list[SlackMessage] = []
         self.windows: list[dict[str, Any]] = []
         self.refused: list[str] = []
         self.socket_url = ""
@@ -93,10 +93,10 @@ class FakeSlack(Vendor):
 
     # What people see.
 
-    def cards(self) -> Sequence[Seen]:
+    def cards(self) -> Sequence[VendorCard]:
         """Messages with blocks, in order; a card that is over is none any more."""
         mine = [each for each in self.messages if each.blocks and each.token and "over" not in _block_ids(each)]
-        return [Seen(_identity(each.user), each.token, each.words) for each in mine]
+        return [VendorCard(_identity(each.user), each.token, each.words) for each in mine]
 
     def reads(self, identity: str) -> Sequence[str]:
         """Everything in the conversation with one person, and the windows they were shown."""
@@ -105,7 +105,7 @@ class FakeSlack(Vendor):
 
     # What people do.
 
-    def press(self, card: Seen, identity: str, verdict: Verdict, reason: str = "") -> Raw:
+    def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
         """Approve by the button, deny by the window that the other button opens."""
         if verdict == "approved":
             return self.pressed(card, identity, "signoff.approve")
@@ -117,7 +117,7 @@ class FakeSlack(Vendor):
         }
         return self.interaction({"type": "view_submission", **_people(identity), "view": view})
 
-    def pressed(self, card: Seen, identity: str, action: str) -> Raw:
+    def pressed(self, card: VendorCard, identity: str, action: str) -> InboundRequest:
         """A button of a card. What it opens, it opens for three seconds."""
         number = next(self._numbers)
         trigger = f"trigger.{number}"
@@ -138,31 +138,31 @@ class FakeSlack(Vendor):
             }
         )
 
-    def write(self, identity: str, words: str) -> Raw:
+    def write(self, identity: str, words: str) -> InboundRequest:
         """A message to the app."""
         return self._said(identity, words, {})
 
-    def reply(self, card: Seen, identity: str, words: str) -> Raw:
+    def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
         """A message in the thread of a card."""
         message = next(each for each in self.messages if each.token == card.token)
         return self._said(identity, words, {"thread_ts": message.ts})
 
-    def sign(self, body: bytes) -> Raw:
+    def sign(self, body: bytes) -> InboundRequest:
         """Any body."""
         return self.signed(body, "application/json")
 
-    def interaction(self, payload: Mapping[str, Any]) -> Raw:
+    def interaction(self, payload: Mapping[str, Any]) -> InboundRequest:
         """A payload as Slack sends it: a form with one field."""
         return self.signed(urlencode({"payload": json.dumps(payload)}).encode(), "application/x-www-form-urlencoded")
 
-    def signed(self, body: bytes, kind: str, ahead: float = 0.0) -> Raw:
+    def signed(self, body: bytes, kind: str, ahead: float = 0.0) -> InboundRequest:
         """Signed with `v0`, by a clock that may be ahead."""
         stamp = str(int(self.clock().timestamp() + ahead))
         mark = hmac.new(SIGNING_SECRET.encode(), b"v0:%s:%s" % (stamp.encode(), body), hashlib.sha256).hexdigest()
         headers = {"content-type": kind, "x-slack-request-timestamp": stamp, "x-slack-signature": f"v0={mark}"}
-        return Raw(body, headers, at=self.clock())
+        return InboundRequest(body, headers, at=self.clock())
 
-    def unknown(self) -> Sequence[Raw]:
+    def unknown(self) -> Sequence[InboundRequest]:
         """Things that Slack also sends."""
         events = [
             {"type": "url_verification", "challenge": "3eZbrw1aB"},
@@ -205,7 +205,7 @@ class FakeSlack(Vendor):
         user = _user_of(body["channel"])
         if problem or user is None:
             return self._no(problem or "channel_not_found")
-        message = Message(user, self._stamp(), body["text"], body.get("blocks", []), body.get("thread_ts", ""))
+        message = SlackMessage(user, self._stamp(), body["text"], body.get("blocks", []), body.get("thread_ts", ""))
         self.messages.append(message)
         # What is sent to a user's id comes back with the conversation's, and only by that it can be edited.
         return JSONResponse({"ok": True, "channel": f"D{user}", "ts": message.ts})
@@ -213,7 +213,7 @@ class FakeSlack(Vendor):
     def _ephemeral(self, body: Mapping[str, Any]) -> Response:
         if self._problem(body) or not str(body.get("channel", "")).startswith("D"):
             return self._no(self._problem(body) or "channel_not_found")
-        self.messages.append(Message(body["user"], self._stamp(), body["text"], ephemeral=True))
+        self.messages.append(SlackMessage(body["user"], self._stamp(), body["text"], ephemeral=True))
         return JSONResponse({"ok": True, "message_ts": self._stamp()})
 
     def _update(self, body: Mapping[str, Any]) -> Response:
@@ -246,7 +246,7 @@ class FakeSlack(Vendor):
         body = json.loads(await request.body())
         if body.get("response_type") != "ephemeral" or body.get("replace_original") is not False or not body["text"]:
             return Response("invalid_payload", status_code=400)
-        self.messages.append(Message(request.path_params["user"], self._stamp(), body["text"], ephemeral=True))
+        self.messages.append(SlackMessage(request.path_params["user"], self._stamp(), body["text"], ephemeral=True))
         return Response("ok")
 
     def _no(self, error: str) -> Response:
@@ -265,7 +265,7 @@ class FakeSlack(Vendor):
     def _stamp(self) -> str:
         return f"{int(self.clock().timestamp())}.{next(self._numbers):06d}"
 
-    def _said(self, identity: str, words: str, more: Mapping[str, Any]) -> Raw:
+    def _said(self, identity: str, words: str, more: Mapping[str, Any]) -> InboundRequest:
         user, number = identity.rpartition(":")[2], next(self._numbers)
         event = {
             "type": "message",
@@ -322,7 +322,7 @@ def _words(blocks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield f"[{element['text']['text']}] {element.get('url', '')}".strip()
 
 
-def _block_ids(message: Message) -> str:
+def _block_ids(message: SlackMessage) -> str:
     return " ".join(str(block.get("block_id", "")) for block in message.blocks)
 
 

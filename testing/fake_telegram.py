@@ -17,9 +17,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from signoff.channels.envelopes import Raw
+from signoff.channels.envelopes import InboundRequest
 from signoff.contracts.decision import Verdict
-from signoff.testing.vendor import HTTP_TROUBLES, Seen, Trouble, Vendor
+from signoff.testing.vendor import HTTP_TROUBLES, Trouble, Vendor, VendorCard
 from signoff.testing.vendor_server import served
 
 TOKEN: Final = "123456789:AAfake-Token_of-a-bot"
@@ -46,7 +46,7 @@ class Refusal(Exception):
 
 
 @dataclass
-class Message:
+class TelegramMessage:
     """One message of the bot in a chat: what is read, and what its buttons send back."""
 
     chat: int
@@ -78,7 +78,7 @@ class FakeTelegram(Vendor):
     url: str = ""
     polled: bool = False
     """Whether the channel has no webhook and fetches."""
-    messages: list[Message] = field(default_factory=list)
+    messages: list[TelegramMessage] = field(default_factory=list)
     alerts: list[tuple[str, str]] = field(default_factory=list)
     """Who was shown what above the chat."""
     calls: list[tuple[str, Body]] = field(default_factory=list)
@@ -95,7 +95,7 @@ class FakeTelegram(Vendor):
 
     def __post_init__(self) -> None:
         self._numbers = iter(range(1, 1_000_000))
-        self._cards: list[Seen] = []
+        self._cards: list[VendorCard] = []
         self._arrived = asyncio.Event()
 
     @property
@@ -115,7 +115,7 @@ class FakeTelegram(Vendor):
 
     # What people see.
 
-    def cards(self) -> Sequence[Seen]:
+    def cards(self) -> Sequence[VendorCard]:
         """Messages that ask, as they were sent."""
         return list(self._cards)
 
@@ -124,20 +124,20 @@ class FakeTelegram(Vendor):
         mine = [each.shown for each in self.messages if str(each.chat) == identity]
         return mine + [words for who, words in self.alerts if who == identity]
 
-    def message_of(self, card: Seen) -> Message:
+    def message_of(self, card: VendorCard) -> TelegramMessage:
         """The message that a card is: the first that carries its token."""
         mine = [each for each in self.messages if str(each.chat) == card.to]
         return next(each for each in mine if each.token == card.token)
 
     # What people do.
 
-    def press(self, card: Seen, identity: str, verdict: Verdict, reason: str = "") -> Raw:
+    def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
         """A button where no reason is given; else a reply in words."""
         if reason:
             return self.reply(card, identity, f"{'approve' if verdict == 'approved' else 'deny'}\n{reason}")
         return self.brought(self.pressed(card, identity, "a" if verdict == "approved" else "d"))
 
-    def pressed(self, card: Seen, identity: str, does: str, **more: Any) -> dict[str, Any]:
+    def pressed(self, card: VendorCard, identity: str, does: str, **more: Any) -> dict[str, Any]:
         """A press; the client says of which button. `more` is laid over what Telegram says of it."""
         name = str(7_000_000_000 + next(self._numbers))
         self.queries[name] = identity
@@ -157,11 +157,11 @@ class FakeTelegram(Vendor):
         }
         return {"callback_query": query | more}
 
-    def write(self, identity: str, words: str) -> Raw:
+    def write(self, identity: str, words: str) -> InboundRequest:
         """Words to the bot."""
         return self.brought({"message": self.said(identity, text=words)})
 
-    def reply(self, card: Seen, identity: str, words: str) -> Raw:
+    def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
         """Words that answer a card."""
         message = self.message_of(card)
         about = {"message_id": message.number, "from": _BOT, "date": self._now(), "text": message.text}
@@ -174,7 +174,7 @@ class FakeTelegram(Vendor):
         chat = {"id": int(identity), "type": "private", "first_name": who["first_name"]}
         return {"message_id": next(self._numbers), "from": who, "chat": chat, "date": self._now(), **content}
 
-    def brought(self, update: Body) -> Raw:
+    def brought(self, update: Body) -> InboundRequest:
         """An update as the webhook brings it."""
         return self.sign(json.dumps({"update_id": next(self._numbers), **update}).encode())
 
@@ -183,18 +183,18 @@ class FakeTelegram(Vendor):
         self.updates.append({"update_id": next(self._numbers), **update})
         self._arrived.set()
 
-    def sign(self, body: bytes) -> Raw:
+    def sign(self, body: bytes) -> InboundRequest:
         """Any body: Telegram signs none, and shows the secret."""
-        return Raw(body, {"content-type": "application/json", HEADER: WEBHOOK_SECRET}, at=self.clock())
+        return InboundRequest(body, {"content-type": "application/json", HEADER: WEBHOOK_SECRET}, at=self.clock())
 
-    def forgeries(self, raw: Raw) -> Sequence[Raw]:
+    def forgeries(self, raw: InboundRequest) -> Sequence[InboundRequest]:
         """By who does not know the secret, or pretends to have fetched it."""
         others = ("", WEBHOOK_SECRET[:-1], WEBHOOK_SECRET.upper(), WEBHOOK_SECRET + " ", "a_word", "é")
         shown = [replace(raw, headers={**raw.headers, HEADER: other}) for other in others]
         fetched = [replace(raw, headers={**raw.headers, "x-signoff-fetched": other}) for other in ("0" * 64, "é")]
         return [replace(raw, headers={}), *shown, *fetched]
 
-    def unknown(self) -> Sequence[Raw]:
+    def unknown(self) -> Sequence[InboundRequest]:
         """Things that Telegram also brings."""
         bo = self.identities[1]
         card = next(each for each in reversed(self._cards) if each.to == bo)
@@ -269,10 +269,10 @@ class FakeTelegram(Vendor):
         if about and not replied and not about.get("allow_sending_without_reply"):
             raise Refusal(400, "Bad Request: message to be replied not found")
         number = next(self._numbers)
-        message = Message(chat, number, _text_of(body), _buttons_of(body), about.get("message_id", 0))
+        message = TelegramMessage(chat, number, _text_of(body), _buttons_of(body), about.get("message_id", 0))
         self.messages.append(message)
         if message.buttons or any(words in message.text for words in _ASKS):
-            self._cards.append(Seen(str(chat), message.token, message.shown))
+            self._cards.append(VendorCard(str(chat), message.token, message.shown))
         return {"message_id": number, "from": _BOT, "chat": {"id": chat, "type": "private"}, "text": message.text}
 
     def _edit(self, body: Body) -> Body:

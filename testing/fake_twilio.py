@@ -22,9 +22,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from signoff.channels.envelopes import Raw
+from signoff.channels.envelopes import InboundRequest
 from signoff.contracts.decision import Verdict
-from signoff.testing.vendor import HTTP_TROUBLES, Seen, Told, Trouble, Vendor
+from signoff.testing.vendor import HTTP_TROUBLES, Told, Trouble, Vendor, VendorCard
 from signoff.testing.vendor_server import served
 
 ACCOUNT: Final = "AC" + "0a" * 16
@@ -49,7 +49,7 @@ _STATUS: Final[Mapping[int, int]] = {20003: 401, 20404: 404, 20429: 429}
 
 
 @dataclass
-class Bubble:
+class TwilioMessage:
     """One message to somebody: what they read, and what its buttons send back, by title."""
 
     person: str
@@ -86,9 +86,9 @@ class FakeTwilio(Vendor):
 
     def __init__(self, *, template: bool = False) -> None:
         self.url = ""
-        self.bubbles: list[Bubble] = []
+        self.bubbles: list[TwilioMessage] = []
         self.refused: list[int] = []
-        self.late: list[Raw] = []
+        self.late: list[InboundRequest] = []
         """What it has to tell of messages that did not get out."""
         self.prompt = False
         """Whether it refuses at once what else it would take and tell of later."""
@@ -139,22 +139,22 @@ class FakeTwilio(Vendor):
 
     # What people see.
 
-    def cards(self) -> Sequence[Seen]:
+    def cards(self) -> Sequence[VendorCard]:
         """Messages that ask, in order."""
-        return [Seen(each.person, each.token, _shown(each)) for each in self.bubbles if each.is_card]
+        return [VendorCard(each.person, each.token, _shown(each)) for each in self.bubbles if each.is_card]
 
     def reads(self, identity: str) -> Sequence[str]:
         """The whole conversation with one person."""
         return [_shown(each) for each in self.bubbles if each.person == identity]
 
-    def bubble(self, card: Seen) -> Bubble:
+    def bubble(self, card: VendorCard) -> TwilioMessage:
         """The message that a card is."""
         mine = [each for each in self.bubbles if (each.person, _shown(each)) == (card.to, card.text)]
         return next(each for each in reversed(mine) if each.token == card.token)
 
     # What people do.
 
-    def press(self, card: Seen, identity: str, verdict: Verdict, reason: str = "") -> Raw:
+    def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
         """A button, where the card has any and no reason is given; else what the card says to write."""
         bubble = self.bubble(card)
         word = "approve" if verdict == "approved" else "deny"
@@ -165,22 +165,22 @@ class FakeTwilio(Vendor):
             return self.reply(card, identity, f"{word} {headed[1]} {reason}".strip())
         return self.reply(card, identity, f"{word}\n{reason}")
 
-    def pressed(self, bubble: Bubble, identity: str, title: str, **more: str) -> Raw:
+    def pressed(self, bubble: TwilioMessage, identity: str, title: str, **more: str) -> InboundRequest:
         """A button by its title."""
         about = {"OriginalRepliedMessageSid": bubble.sid, "OriginalRepliedMessageSender": self.prefix + OURS}
         said = {"Body": title, "ButtonText": title, "ButtonPayload": bubble.buttons[title], "MessageType": "button"}
         return self.message(identity, **{**about, **said, **more})
 
-    def write(self, identity: str, words: str) -> Raw:
+    def write(self, identity: str, words: str) -> InboundRequest:
         """Words in the conversation."""
         return self.message(identity, Body=words, MessageType="text")
 
-    def reply(self, card: Seen, identity: str, words: str) -> Raw:
+    def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
         """Words, with the card swiped."""
         sid = self.bubble(card).sid
         return self.message(identity, Body=words, MessageType="text", OriginalRepliedMessageSid=sid)
 
-    def message(self, identity: str, **fields: str) -> Raw:
+    def message(self, identity: str, **fields: str) -> InboundRequest:
         """Anything that somebody sends to our number."""
         self._wrote[identity] = self.clock()
         sid = self.sid()
@@ -198,11 +198,11 @@ class FakeTwilio(Vendor):
         }
         return self.brought({**common, **fields})
 
-    def status(self, card: Seen, state: Told) -> Raw | None:
+    def status(self, card: VendorCard, state: Told) -> InboundRequest | None:
         """What became of a card; Twilio gives a failure its code."""
         return self.reported(self.bubble(card), state, 30003 if state == "failed" else 0)
 
-    def reported(self, bubble: Bubble, state: str, code: int = 0) -> Raw:
+    def reported(self, bubble: TwilioMessage, state: str, code: int = 0) -> InboundRequest:
         """What Twilio says of one of our messages."""
         fields = {
             "SmsSid": bubble.sid,
@@ -216,20 +216,20 @@ class FakeTwilio(Vendor):
         }
         return self.brought(fields | ({"ErrorCode": str(code)} if code else {}))
 
-    def brought(self, fields: Mapping[str, str]) -> Raw:
+    def brought(self, fields: Mapping[str, str]) -> InboundRequest:
         """A form."""
         return self.sign(urlencode(fields).encode())
 
-    def sign(self, body: bytes, url: str = CALLED) -> Raw:
+    def sign(self, body: bytes, url: str = CALLED) -> InboundRequest:
         """Any body, as a form where it is one."""
         pairs = [each.partition("=")[::2] for each in body.decode("latin-1").split("&")] if body else []
         # Sorted by name and value, and of exact duplicates one: so Twilio signs.
         signed = url + "".join(_plain(name) + _plain(value) for name, value in sorted(set(pairs), key=_in_order))
         mark = base64.b64encode(hmac.new(AUTH_TOKEN.encode(), signed.encode(), hashlib.sha1).digest()).decode()
         headers = {"content-type": f"{_FORM}; charset=UTF-8", "x-twilio-signature": mark}
-        return Raw(body, headers, at=self.clock(), url=url)
+        return InboundRequest(body, headers, at=self.clock(), url=url)
 
-    def unknown(self) -> Sequence[Raw]:
+    def unknown(self) -> Sequence[InboundRequest]:
         """Things that Twilio also brings."""
         bo = self.identities[1]
         asked = [each for each in self.bubbles if each.person == bo][-1]
@@ -307,13 +307,13 @@ class FakeTwilio(Vendor):
         names = [_filled(name, variables) for _, name in actions]
         return 21658 if _units(_filled(body, variables)) > 1_024 or any(len(name) > 128 for name in names) else 0
 
-    def _bubble(self, sent: Mapping[str, str]) -> Bubble:
+    def _bubble(self, sent: Mapping[str, str]) -> TwilioMessage:
         if "Body" in sent:
-            return Bubble(sent["To"], self.sid(), sent["Body"], sent=sent)
+            return TwilioMessage(sent["To"], self.sid(), sent["Body"], sent=sent)
         body, actions = self.contents[sent["ContentSid"]]
         variables = json.loads(sent["ContentVariables"])
         buttons = {title: _filled(name, variables) for title, name in actions}
-        return Bubble(sent["To"], self.sid(), _filled(body, variables), buttons, sent)
+        return TwilioMessage(sent["To"], self.sid(), _filled(body, variables), buttons, sent)
 
     async def _described(self, request: Request) -> Response:
         told = {"sid": ACCOUNT, "friendly_name": "Acme", "status": "active"}
@@ -359,7 +359,7 @@ class FakeSms(FakeTwilio):
     via: ClassVar[Literal["whatsapp", "sms"]] = "sms"
     prefix: ClassVar[str] = ""
 
-    def reply(self, card: Seen, identity: str, words: str) -> Raw:
+    def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
         """Words, and nothing that says what they are about."""
         return self.message(identity, Body=words)
 
@@ -385,7 +385,7 @@ def _in_order(pair: Sequence[str]) -> tuple[str, str]:
     return _plain(pair[0]), _plain(pair[1])
 
 
-def _shown(bubble: Bubble) -> str:
+def _shown(bubble: TwilioMessage) -> str:
     return "\n".join((bubble.text, *(f"[{title}]" for title in bubble.buttons)))
 
 

@@ -20,9 +20,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from signoff.channels.envelopes import Raw
+from signoff.channels.envelopes import InboundRequest
 from signoff.contracts.decision import Verdict
-from signoff.testing.vendor import HTTP_TROUBLES, Seen, Told, Trouble, Vendor
+from signoff.testing.vendor import HTTP_TROUBLES, Told, Trouble, Vendor, VendorCard
 from signoff.testing.vendor_server import served
 from signoff.testing.whatsapp_schema import MESSAGE
 
@@ -44,7 +44,7 @@ _STATUS: Final[Mapping[int, int]] = {190: 401, 10: 403, 131000: 500, 131016: 503
 
 
 @dataclass
-class Bubble:
+class WhatsAppMessage:
     """One message to somebody: what they read, and what its buttons send back, by title."""
 
     person: str
@@ -83,7 +83,7 @@ class FakeWhatsApp(Vendor):
 
     def __init__(self, *, template: bool = False) -> None:
         self.url = ""
-        self.bubbles: list[Bubble] = []
+        self.bubbles: list[WhatsAppMessage] = []
         self.refused: list[int] = []
         self.silent: set[str] = set()
         self.hidden: set[str] = set()
@@ -127,22 +127,22 @@ class FakeWhatsApp(Vendor):
 
     # What people see.
 
-    def cards(self) -> Sequence[Seen]:
+    def cards(self) -> Sequence[VendorCard]:
         """Messages that ask, in order."""
-        return [Seen(each.person, each.token, _shown(each)) for each in self.bubbles if each.is_card]
+        return [VendorCard(each.person, each.token, _shown(each)) for each in self.bubbles if each.is_card]
 
     def reads(self, identity: str) -> Sequence[str]:
         """The whole conversation with one person."""
         return [_shown(each) for each in self.bubbles if each.person == identity]
 
-    def bubble(self, card: Seen) -> Bubble:
+    def bubble(self, card: VendorCard) -> WhatsAppMessage:
         """The message that a card is."""
         mine = [each for each in self.bubbles if (each.person, _shown(each)) == (card.to, card.text)]
         return next(each for each in reversed(mine) if each.token == card.token)
 
     # What people do.
 
-    def press(self, card: Seen, identity: str, verdict: Verdict, reason: str = "") -> Raw:
+    def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
         """A button, where the card has any and no reason is given; else a reply in words."""
         bubble = self.bubble(card)
         if reason or not bubble.buttons:
@@ -151,7 +151,7 @@ class FakeWhatsApp(Vendor):
         title = "Approve" if verdict == "approved" else "Deny"
         return self.pressed(bubble, identity, title)
 
-    def pressed(self, bubble: Bubble, identity: str, title: str, *, context: bool = True) -> Raw:
+    def pressed(self, bubble: WhatsAppMessage, identity: str, title: str, *, context: bool = True) -> InboundRequest:
         """A button by its title. That of a template may come without what it belongs to."""
         about = {"context": {"from": _OURS, "id": bubble.name}} if context else {}
         name = bubble.buttons[title]
@@ -160,17 +160,17 @@ class FakeWhatsApp(Vendor):
         reply = {"type": "button_reply", "button_reply": {"id": name, "title": title}}
         return self.message(identity, "interactive", interactive=reply, **about)
 
-    def write(self, identity: str, words: str) -> Raw:
+    def write(self, identity: str, words: str) -> InboundRequest:
         """Words in the conversation."""
         return self.message(identity, "text", text={"body": words})
 
-    def reply(self, card: Seen, identity: str, words: str) -> Raw:
+    def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
         """Words, with the card swiped."""
         return self.message(
             identity, "text", text={"body": words}, context={"from": _OURS, "id": self.bubble(card).name}
         )
 
-    def message(self, identity: str, kind: str, **content: Any) -> Raw:
+    def message(self, identity: str, kind: str, **content: Any) -> InboundRequest:
         """Anything that somebody sends to our number."""
         return self.brought(self.value(identity, {"id": self.wamid(), "type": kind, **content}))
 
@@ -186,7 +186,7 @@ class FakeWhatsApp(Vendor):
             contact["user_id"] = sent["from_user_id"] = identity
         return {"contacts": [contact], "messages": [sent]}
 
-    def reported(self, bubble: Bubble, state: str, code: int = 0) -> dict[str, Any]:
+    def reported(self, bubble: WhatsAppMessage, state: str, code: int = 0) -> dict[str, Any]:
         """What Meta says of one of our messages."""
         status: dict[str, Any] = {
             "id": bubble.name,
@@ -200,7 +200,7 @@ class FakeWhatsApp(Vendor):
             status["errors"] = [{"code": code, "title": "Message failed", "error_data": {"details": "It failed."}}]
         return {"statuses": [status]}
 
-    def brought(self, *values: Mapping[str, Any], number: str = NUMBER_ID, name: str = "messages") -> Raw:
+    def brought(self, *values: Mapping[str, Any], number: str = NUMBER_ID, name: str = "messages") -> InboundRequest:
         """Several things at once, each in a change of its own."""
         metadata = {"display_phone_number": _OURS, "phone_number_id": number}
         common = {"messaging_product": "whatsapp", "metadata": metadata}
@@ -209,18 +209,18 @@ class FakeWhatsApp(Vendor):
         # As Meta writes it: everything beyond ASCII is escaped.
         return self.sign(json.dumps({"object": "whatsapp_business_account", "entry": entry}).encode())
 
-    def status(self, card: Seen, state: Told) -> Raw | None:
+    def status(self, card: VendorCard, state: Told) -> InboundRequest | None:
         """What became of a card; Meta gives a failure its code."""
         return self.brought(self.reported(self.bubble(card), state, 131026 if state == "failed" else 0))
 
-    def sign(self, body: bytes) -> Raw:
+    def sign(self, body: bytes) -> InboundRequest:
         """Any body."""
         # Over the body alone: without a time in it, replays are known by the ids of messages only.
         mark = hmac.new(APP_SECRET.encode(), body, hashlib.sha256).hexdigest()
         headers = {"content-type": "application/json", "x-hub-signature-256": f"sha256={mark}"}
-        return Raw(body, headers, at=self.clock())
+        return InboundRequest(body, headers, at=self.clock())
 
-    def unknown(self) -> Sequence[Raw]:
+    def unknown(self) -> Sequence[InboundRequest]:
         """Things that Meta also brings."""
         bo = self.identities[1]
         asked = [each for each in self.bubbles if each.person == bo][-1]
@@ -302,7 +302,7 @@ class FakeWhatsApp(Vendor):
             return 132012
         return 132005 if _units(_filled(known, bodies[0]["parameters"])) > _MOST else 0
 
-    def _bubble(self, person: str, body: Mapping[str, Any]) -> Bubble:
+    def _bubble(self, person: str, body: Mapping[str, Any]) -> WhatsAppMessage:
         kind, content = body["type"], body[body["type"]]
         buttons: dict[str, str] = {}
         if kind == "template":
@@ -316,7 +316,7 @@ class FakeWhatsApp(Vendor):
         else:
             text = content["body"]
         about = body.get("context", {}).get("message_id", "")
-        return Bubble(person, self.wamid(), kind, text, about, buttons, body)
+        return WhatsAppMessage(person, self.wamid(), kind, text, about, buttons, body)
 
     async def _described(self, request: Request) -> Response:
         trouble = self._trouble(request)
@@ -369,7 +369,7 @@ async def fake_whatsapp(*, template: bool = False) -> AsyncIterator[FakeWhatsApp
         yield whatsapp
 
 
-def _shown(bubble: Bubble) -> str:
+def _shown(bubble: WhatsAppMessage) -> str:
     return "\n".join((bubble.text, *(f"[{title}]" for title in bubble.buttons)))
 
 

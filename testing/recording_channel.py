@@ -1,7 +1,7 @@
 """A channel that keeps what it is given: for tests of whatever tells people, and of what they answer.
 
-What comes in is a JSON object with the fields of `Heard`, or `{"statuses": [...]}` with those of `Status`, under the
-header `x-recording: <sha-256 of the body and the channel's secret>`.
+What comes in is a JSON object with the fields of `InboundAction`, or `{"statuses": [...]}` with those of
+`DeliveryStatus`, under the header `x-recording: <sha-256 of the body and the channel's secret>`.
 """
 
 import hashlib
@@ -12,9 +12,18 @@ from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
-from signoff.channels.base import Channel, Means, Options
+from signoff.channels.base import Channel, ChannelContext, Options
 from signoff.channels.channel_errors import Forged, Malformed
-from signoff.channels.envelopes import Closed, Heard, Notice, Raw, Received, Reply, Sent, Status
+from signoff.channels.envelopes import (
+    ClosedCard,
+    DeliveryStatus,
+    InboundAction,
+    InboundBatch,
+    InboundRequest,
+    OutboundCard,
+    Reply,
+    SentCard,
+)
 from signoff.contracts.clock import system_clock
 
 HEADER = "x-recording"
@@ -34,21 +43,21 @@ class RecordingChannel(Channel):
     identity: ClassVar[str] = "recording"
     options: ClassVar[type[Options]] = RecordingOptions
 
-    def __init__(self, means: Means) -> None:
+    def __init__(self, means: ChannelContext) -> None:
         super().__init__(means)
-        self.cards: list[tuple[Notice, Sent | None]] = []
-        self.closings: list[tuple[Sent, Closed]] = []
+        self.cards: list[tuple[OutboundCard, SentCard | None]] = []
+        self.closings: list[tuple[SentCard, ClosedCard]] = []
         self.replies: list[tuple[Mapping[str, Any], Reply]] = []
-        self.failing: Callable[[Notice | Closed], None] | None = None
+        self.failing: Callable[[OutboundCard | ClosedCard], None] | None = None
 
-    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
         """See `Channel`."""
         if self.failing is not None:
             self.failing(notice)
         self.cards.append((notice, before))
-        return Sent(vendor_id=f"{self.name}-{len(self.cards)}", handle={"to": notice.address})
+        return SentCard(vendor_id=f"{self.name}-{len(self.cards)}", handle={"to": notice.address})
 
-    async def close(self, sent: Sent, closed: Closed) -> None:
+    async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """See `Channel`."""
         if self.failing is not None:
             self.failing(closed)
@@ -58,25 +67,25 @@ class RecordingChannel(Channel):
         """See `Channel`."""
         self.replies.append((where, reply))
 
-    def verify(self, raw: Raw) -> None:
+    def verify(self, raw: InboundRequest) -> None:
         """See `Channel`."""
         if not hmac.compare_digest(raw.headers.get(HEADER, "").encode(), self._mark(raw.body).encode()):
             raise Forged("the mark is not ours")
 
-    def parse(self, raw: Raw) -> Received:
+    def parse(self, raw: InboundRequest) -> InboundBatch:
         """See `Channel`."""
         try:
             body = json.loads(raw.body)
             if "statuses" in body:
-                return Received(statuses=tuple(Status.model_validate(each) for each in body["statuses"]))
-            return Received(heard=(Heard.model_validate(body),))
+                return InboundBatch(statuses=tuple(DeliveryStatus.model_validate(each) for each in body["statuses"]))
+            return InboundBatch(heard=(InboundAction.model_validate(body),))
         except (ValueError, TypeError, ValidationError):
             raise Malformed("not what this channel takes") from None
 
-    def raw(self, **fields: Any) -> Raw:
+    def raw(self, **fields: Any) -> InboundRequest:
         """A message as it would reach us, rightly marked."""
         body = json.dumps(fields).encode()
-        return Raw(body, headers={HEADER: self._mark(body)}, at=self.means.clock())
+        return InboundRequest(body, headers={HEADER: self._mark(body)}, at=self.means.clock())
 
     def _mark(self, body: bytes) -> str:
         return hashlib.sha256(self.means.secret + body).hexdigest()
@@ -84,7 +93,7 @@ class RecordingChannel(Channel):
 
 def recording_channel(name: str = "recording", *, identity: str = "recording", per_second: float = 1_000.0) -> Any:
     """A recording channel by itself, which reaches identities of that kind."""
-    means = Means(
+    means = ChannelContext(
         name=name,
         options={},
         public_url="http://127.0.0.1:8300",

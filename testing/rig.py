@@ -10,11 +10,11 @@ from signoff.approvals.card import render_card
 from signoff.approvals.notifications import RequestEventKind
 from signoff.channels.base import Channel
 from signoff.channels.channel_errors import Forged, Malformed
-from signoff.channels.envelopes import Notice, Raw
-from signoff.channels.inbound.processor import Hearing
-from signoff.channels.inbound.receiver import Intake
-from signoff.channels.outbound.dispatcher import Courier
-from signoff.channels.outbound.sender import Supplies
+from signoff.channels.envelopes import InboundRequest, OutboundCard
+from signoff.channels.inbound.processor import InboundProcessor
+from signoff.channels.inbound.receiver import InboundReceiver
+from signoff.channels.outbound.dispatcher import Dispatcher
+from signoff.channels.outbound.sender import SenderDeps
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.clock import system_clock
@@ -28,16 +28,16 @@ from signoff.store.delivery_queue import Deliveries, DeliveryRow
 from signoff.store.inbound_queue import ArrivalRow, Arrivals
 from signoff.store.store import Store
 from signoff.store.tables import DELIVERIES
-from signoff.testing.recording_desk import RecordingDesk
+from signoff.testing.recording_decisions import RecordingDecisions
 from signoff.testing.scripted_events import ScriptedEvents
-from signoff.testing.vendor import Seen, Vendor
+from signoff.testing.vendor import Vendor, VendorCard
 
 TENANT: Final = "main"
 _PATIENCE: Final = 20
 """Rounds after which nothing more is to come."""
 
 
-class Time:
+class MovableClock:
     """The time, which a test may move."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Time:
 class Rig:
     """A channel between a fake vendor and a desk of real rules. Ana and Bo may approve, Cy may not, Guest asks."""
 
-    def __init__(self, store: Store, channel: Channel, vendor: Vendor, time: Time, locale: str = "en") -> None:
+    def __init__(self, store: Store, channel: Channel, vendor: Vendor, time: MovableClock, locale: str = "en") -> None:
         self.store = store
         self.channel = channel
         self.vendor = vendor
@@ -72,11 +72,11 @@ class Rig:
                 ("cy", (), self.cy),
             )
         )
-        self.desk = RecordingDesk(self.people, time.now)
+        self.desk = RecordingDecisions(self.people, time.now)
         self.cards = Deliveries(store)
         self.events = ScriptedEvents()
         self.recorded: list[AuditEntry] = []
-        supplies = Supplies(
+        supplies = SenderDeps(
             deliveries=self.cards,
             people=self.people,
             links=self._link,
@@ -85,9 +85,9 @@ class Rig:
             digest_over=5,
         )
         channels = {channel.name: channel}
-        self.courier = Courier(self.events, channels, RoutingRules(), supplies)
-        self.hearing = Hearing(store, channels, self.people, self.desk, self._records, time.now)
-        self.intake = Intake(store, channels, self._records, time.now)
+        self.courier = Dispatcher(self.events, channels, RoutingRules(), supplies)
+        self.hearing = InboundProcessor(store, channels, self.people, self.desk, self._records, time.now)
+        self.intake = InboundReceiver(store, channels, self._records, time.now)
 
     async def ask(self, number: int = 1, *, told: bool = True, **fields: Any) -> ApprovalRequest:
         """A request that waits, of which Bo and Ana were told unless not `told`."""
@@ -135,7 +135,7 @@ class Rig:
         self.events.tell(kind, request)
 
     async def carry(self) -> None:
-        """Let the courier do all that is due now."""
+        """Let the dispatcher do all that is due now."""
         for _ in range(_PATIENCE):
             if not await self.courier.step():
                 return
@@ -145,7 +145,7 @@ class Rig:
         due = update(DELIVERIES).values(due_at=0, claimed_until=0)
         await self.store.run(lambda connection: connection.execute(due).rowcount)
 
-    async def hear(self, *raws: Raw) -> list[type[Exception] | None]:
+    async def hear(self, *raws: InboundRequest) -> list[type[Exception] | None]:
         """Take these in, and let all come of it that comes of it; how each was refused."""
         refusals: list[type[Exception] | None] = []
         for raw in raws:
@@ -192,7 +192,7 @@ class Rig:
         """A request as it stands."""
         return self.desk.request(approval)
 
-    def card(self, identity: str, revision_of: str = "") -> Seen:
+    def card(self, identity: str, revision_of: str = "") -> VendorCard:
         """The newest card that somebody was sent, of the request whose code they read in it if that is given."""
         mine = [card for card in self.vendor.cards() if card.to == identity and revision_of in card.text]
         assert mine, f"{identity} was sent no card"
@@ -207,12 +207,12 @@ class Rig:
         rows = await self.cards.of_request(request.id, request.revision)
         return next(row for row in rows if row.person == person)
 
-    async def notice(self, row: DeliveryRow) -> Notice:
-        """A card as the courier sends it."""
+    async def notice(self, row: DeliveryRow) -> OutboundCard:
+        """A card as the dispatcher sends it."""
         person = self.people.find(row.person, row.tenant)
         assert person is not None
         link = await self._link(row)
-        return Notice(token=row.token, request=row.request, person=person, address=row.address, link=link)
+        return OutboundCard(token=row.token, request=row.request, person=person, address=row.address, link=link)
 
     async def arrived(self) -> list[ArrivalRow]:
         """What waits to be heard."""

@@ -7,7 +7,7 @@ from signoff.contracts.approval import ApprovalRequest
 
 
 class ScriptedEvents:
-    """Hands on what it is told, once; several couriers that share it see each event once among them."""
+    """Hands on what it is told, once; several dispatchers that share it see each event once among them."""
 
     def __init__(self) -> None:
         self._told: list[RequestEvent] = []

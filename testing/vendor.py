@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
-from signoff.channels.envelopes import Raw
+from signoff.channels.envelopes import InboundRequest
 from signoff.contracts.clock import Clock
 from signoff.contracts.decision import Verdict
 
@@ -22,7 +22,7 @@ HTTP_TROUBLES: Final[Sequence[Trouble]] = ("limited", "fault", "garbage", "cut")
 
 
 @dataclass(frozen=True)
-class Seen:
+class VendorCard:
     """One card as the vendor holds it: to whom, of which delivery, and all that they can read of it."""
 
     to: str
@@ -57,7 +57,7 @@ class Vendor(ABC):
         return {}
 
     @abstractmethod
-    def cards(self) -> Sequence[Seen]:
+    def cards(self) -> Sequence[VendorCard]:
         """Every card that was sent, reminders and digests too, in order."""
 
     @abstractmethod
@@ -65,29 +65,29 @@ class Vendor(ABC):
         """All that somebody can read there now: cards as they are now, what follows them, and answers."""
 
     @abstractmethod
-    def press(self, card: Seen, identity: str, verdict: Verdict, reason: str = "") -> Raw:
+    def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
         """What reaches us when `identity` answers that card, in the way the channel has for it."""
 
     @abstractmethod
-    def sign(self, body: bytes) -> Raw:
+    def sign(self, body: bytes) -> InboundRequest:
         """Any body at all, as if it came from the vendor."""
 
-    def write(self, identity: str, words: str) -> Raw:
+    def write(self, identity: str, words: str) -> InboundRequest:
         """What reaches us when `identity` writes something, beside any card."""
         raise NotImplementedError
 
-    def reply(self, card: Seen, identity: str, words: str) -> Raw | None:
+    def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest | None:
         """What reaches us when `identity` writes something below a card; None where nobody can."""
         return None
 
-    def status(self, card: Seen, state: Told) -> Raw | None:
+    def status(self, card: VendorCard, state: Told) -> InboundRequest | None:
         """What reaches us when the vendor tells what became of a card; None where it does not."""
         return None
 
-    def forgeries(self, raw: Raw) -> Sequence[Raw]:
+    def forgeries(self, raw: InboundRequest) -> Sequence[InboundRequest]:
         """`raw` as somebody else would send it."""
         return (dataclasses.replace(raw, headers={}), dataclasses.replace(raw, body=raw.body + b" "))
 
-    def unknown(self) -> Sequence[Raw]:
+    def unknown(self) -> Sequence[InboundRequest]:
         """What the vendor may send that means nothing to us: new events, new states, its own tests."""
         return ()

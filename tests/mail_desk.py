@@ -11,8 +11,8 @@ from channel_kit import a_request
 from mail_kit import Delivered, Relay, published, relay
 
 from signoff.approvals.card import render_card
-from signoff.channels.base import Means
-from signoff.channels.envelopes import Closed, Notice, Raw, Received, Sent
+from signoff.channels.base import ChannelContext
+from signoff.channels.envelopes import ClosedCard, InboundBatch, InboundRequest, OutboundCard, SentCard
 from signoff.channels.mail.email import Email
 from signoff.channels.mail.raw_mail import Fetched
 from signoff.contracts.person import Person
@@ -38,11 +38,11 @@ class Desk:
         await self.channel.deliver(a_notice(token=token, **given), None)
         return self.server.taken[-1]
 
-    async def hear(self, raw: bytes, *recipients: str) -> Received:
+    async def hear(self, raw: bytes, *recipients: str) -> InboundBatch:
         """What a mail means that we fetched."""
         return await self.receive(Fetched(raw, at=NOW, recipients=recipients))
 
-    async def receive(self, raw: Raw) -> Received:
+    async def receive(self, raw: InboundRequest) -> InboundBatch:
         """What a request means, read as the way in reads it."""
         with ThreadPoolExecutor(1) as threads:
             return await self.channel.read(raw, threads)
@@ -59,11 +59,11 @@ async def mail_desk(**options: Any) -> AsyncIterator[Desk]:
             "inbound": INBOUND,
             **options,
         }
-        means = Means("email", given, "https://signoff.example", lambda: NOW, b"k" * 32)
+        means = ChannelContext("email", given, "https://signoff.example", lambda: NOW, b"k" * 32)
         yield Desk(Email(means, published), server)
 
 
-def a_notice(*, locale: str = "en", address: str = BO, kind: Any = "ask", more: int = 0, **given: Any) -> Notice:
+def a_notice(*, locale: str = "en", address: str = BO, kind: Any = "ask", more: int = 0, **given: Any) -> OutboundCard:
     """A card for Bo; `token` is its own, all else the request's."""
     token = given.pop("token", TOKEN)
     args = given.pop("args", {"to": "Example GmbH", "amount": 1200, "note": "the second half"})
@@ -72,10 +72,10 @@ def a_notice(*, locale: str = "en", address: str = BO, kind: Any = "ask", more: 
     usual = {"rule": "requires_approval", "actor": "clerk", "expires_at": NOW + timedelta(hours=4)}
     request = a_request(card=card, **usual | given)
     person = Person(id="bo", name="Bo", locale=locale, identities={"email": (address,)})
-    return Notice(token=token, kind=kind, request=request, person=person, address=address, link=LINK, more=more)
+    return OutboundCard(token=token, kind=kind, request=request, person=person, address=address, link=LINK, more=more)
 
 
-def a_closing(notice: Notice, sent: Sent, **given: Any) -> tuple[Sent, Closed]:
+def a_closing(notice: OutboundCard, sent: SentCard, **given: Any) -> tuple[SentCard, ClosedCard]:
     """How that request ended, as Ana decided it in Slack."""
     ending = {
         "state": "approved",
@@ -86,4 +86,4 @@ def a_closing(notice: Notice, sent: Sent, **given: Any) -> tuple[Sent, Closed]:
         **given,
     }
     request = notice.request.model_copy(update=ending)
-    return sent, Closed(request=request, person=notice.person, token=notice.token, link=notice.link)
+    return sent, ClosedCard(request=request, person=notice.person, token=notice.token, link=notice.link)

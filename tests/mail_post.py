@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from mail_kit import Delivered, Relay, judged, replied, written
 
-from signoff.channels.envelopes import Raw
+from signoff.channels.envelopes import InboundRequest
 from signoff.channels.standard_webhooks import read_secret, signed_headers
 from signoff.contracts.decision import Verdict
-from signoff.testing.vendor import Seen, Vendor
+from signoff.testing.vendor import Vendor, VendorCard
 
 SECRET = "whsec_" + "c2lnbmVkIGJ5IG91ciBtYWlsIHNlcnZlciwgMzIgYnl0ZXM="
 HOW = {"approved": "Approve", "denied": "deny"}
@@ -53,32 +53,32 @@ class Post(Vendor):
         """See `Vendor`."""
         return {"MAIL_SECRET": SECRET}
 
-    def cards(self) -> Sequence[Seen]:
+    def cards(self) -> Sequence[VendorCard]:
         """See `Vendor`."""
         cards = [each for each in self._server.taken if not re.search(r"\.(closed|answer)", each.mail["Message-ID"])]
-        return [Seen(each.to[0], _token(each), each.plain) for each in cards]
+        return [VendorCard(each.to[0], _token(each), each.plain) for each in cards]
 
     def reads(self, identity: str) -> Sequence[str]:
         """See `Vendor`."""
         return [each.plain for each in self._server.taken if identity in each.to]
 
-    def press(self, card: Seen, identity: str, verdict: Verdict, reason: str = "") -> Raw:
+    def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
         """See `Vendor`."""
         return self._brought(judged(self._reply(card, identity, f"{HOW[verdict]}\n{reason}")))
 
-    def reply(self, card: Seen, identity: str, words: str) -> Raw | None:
+    def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest | None:
         """See `Vendor`."""
         return self._brought(judged(self._reply(card, identity, words)))
 
-    def write(self, identity: str, words: str) -> Raw:
+    def write(self, identity: str, words: str) -> InboundRequest:
         """See `Vendor`."""
         return self._brought(judged(written(identity, "approvals@signoff.example", words)))
 
-    def sign(self, body: bytes) -> Raw:
+    def sign(self, body: bytes) -> InboundRequest:
         """See `Vendor`."""
         return self._brought(body)
 
-    def forgeries(self, raw: Raw) -> Sequence[Raw]:
+    def forgeries(self, raw: InboundRequest) -> Sequence[InboundRequest]:
         """See `Vendor`; also mail that our server brings though it is by somebody else."""
         received, judgement, mail = raw.body.split(b"\r\n", 2)
         received, judgement = received + b"\r\n", judgement + b"\r\n"
@@ -96,7 +96,7 @@ class Post(Vendor):
         )
         return (*super().forgeries(raw), *map(self._brought, untrue))
 
-    def unknown(self) -> Sequence[Raw]:
+    def unknown(self) -> Sequence[InboundRequest]:
         """See `Vendor`: what machines send."""
         card = self.cards()[-1]
         away = self._reply(card, card.to, "approve")
@@ -106,16 +106,16 @@ class Post(Vendor):
         listed["List-Id"] = "<list.people.example>"
         return [self._brought(judged(each)) for each in (away, slow, listed)]
 
-    def _reply(self, card: Seen, identity: str, words: str) -> EmailMessage:
+    def _reply(self, card: VendorCard, identity: str, words: str) -> EmailMessage:
         return replied(self._card(card), identity, words)
 
-    def _card(self, card: Seen) -> Delivered:
+    def _card(self, card: VendorCard) -> Delivered:
         return next(each for each in self._server.taken if (each.to[0], each.plain) == (card.to, card.text))
 
-    def _brought(self, mail: bytes) -> Raw:
+    def _brought(self, mail: bytes) -> InboundRequest:
         self._sent += 1
         headers = signed_headers([read_secret(SECRET)], f"mail_{self._sent}", self.clock(), mail)
-        return Raw(mail, headers={**headers, "content-type": "message/rfc822"}, at=self.clock())
+        return InboundRequest(mail, headers={**headers, "content-type": "message/rfc822"}, at=self.clock())
 
 
 def _token(mail: Delivered) -> str:

@@ -12,7 +12,7 @@ from mail_kit import Relay, key_record, relay, replied
 from mail_post import Post
 from name_server import NameServer, Zone, name_server
 
-from signoff.channels.envelopes import Raw, Received
+from signoff.channels.envelopes import InboundBatch, InboundRequest
 from signoff.testing.channels import ChannelSuite, rigged
 from signoff.testing.rig import Rig
 from signoff.testing.vendor import Vendor
@@ -55,12 +55,12 @@ class MailSite:
         """What was sent to an address."""
         return [each for each in self.relay.taken if address in each.to]
 
-    def brought(self, mail: bytes) -> Raw:
+    def brought(self, mail: bytes) -> InboundRequest:
         """A mail as our mail server brings it."""
         assert isinstance(self.rig.vendor, SiteMail)
         return self.rig.vendor._brought(mail)
 
-    async def take(self, mail: bytes) -> Received:
+    async def take(self, mail: bytes) -> InboundBatch:
         """What the way in makes of a mail, before anybody hears it."""
         return await self.rig.intake.take(self.rig.channel.name, self.brought(mail))
 

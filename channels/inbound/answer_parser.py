@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, Literal
 
-from signoff.channels.inbound.answer_tokens import LINE_CHARS, Token, fold, tokens
+from signoff.channels.inbound.answer_tokens import LINE_CHARS, AnswerToken, fold, tokens
 from signoff.channels.inbound.answer_vocabulary import (
     ADDRESSED,
     ALIASES,
@@ -47,7 +47,7 @@ Answer = Literal["approved", "denied"]
 
 
 @dataclass(frozen=True)
-class Said:
+class ParsedAnswer:
     """What was made of a text. `verdict` is None where `why` says so. `code` is a short code as `read_code` gives it.
 
     `comment` is what stands beside a denial, or the whole text where nothing was decided. `unread` is the first line
@@ -109,11 +109,11 @@ class _Body:
     reason: list[str] = field(default_factory=list)
 
 
-def read(text: str, sender: Sender) -> Said:
+def read(text: str, sender: Sender) -> ParsedAnswer:
     """What a text says that is wholly an answer. Never raises; the work grows with its length alone."""
     said = read_lines(lines_of(text), sender, cut=len(text) > READ_CHARS)
     if said.verdict == "approved" and is_unfinished(text):
-        return Said(None, said.code, text.strip(), "more", text.strip()[:LINE_CHARS], said.effects)
+        return ParsedAnswer(None, said.code, text.strip(), "more", text.strip()[:LINE_CHARS], said.effects)
     return said
 
 
@@ -127,7 +127,7 @@ def lines_of(text: str) -> list[str]:
     return text[:READ_CHARS].translate(_LINE_ENDS).strip().split("\n")
 
 
-def read_lines(lines: Sequence[str], sender: Sender, *, cut: bool = False) -> Said:
+def read_lines(lines: Sequence[str], sender: Sender, *, cut: bool = False) -> ParsedAnswer:
     """The same, of lines; where there is more than is read, nothing decides."""
     text = "\n".join(lines).strip()
     phrases = phrases_of(sender.locale)
@@ -138,8 +138,8 @@ def read_lines(lines: Sequence[str], sender: Sender, *, cut: bool = False) -> Sa
     code = next(iter(body.codes)) if len(body.codes) == 1 else ""
     effects = frozenset(body.effects)
 
-    def unsaid(why: Why, unread: str = "") -> Said:
-        return Said(None, code, text, why, unread, effects)
+    def unsaid(why: Why, unread: str = "") -> ParsedAnswer:
+        return ParsedAnswer(None, code, text, why, unread, effects)
 
     if cut or len(lines) > ANSWER_LINES:
         return unsaid("more")
@@ -150,7 +150,7 @@ def read_lines(lines: Sequence[str], sender: Sender, *, cut: bool = False) -> Sa
     if body.no and body.good:
         return unsaid("two")
     if body.no and len(body.codes) < 2:
-        return Said("denied", code, "\n".join(body.reason).strip(), effects=effects)
+        return ParsedAnswer("denied", code, "\n".join(body.reason).strip(), effects=effects)
     if not body.words:
         return unsaid("unknown" if text else "empty")
     if not body.yes:
@@ -160,7 +160,7 @@ def read_lines(lines: Sequence[str], sender: Sender, *, cut: bool = False) -> Sa
     if len(set(body.yes)) < len(body.yes) or len(body.codes) > 1:
         # `Yes yes` is what people say who do not mean it.
         return unsaid("more")
-    return Said("approved", code, effects=effects)
+    return ParsedAnswer("approved", code, effects=effects)
 
 
 def decision_words(locale: str) -> dict[str, Answer]:
@@ -247,9 +247,9 @@ def _read_line(line: str, phrases: Phrases, sender: Sender, body: _Body) -> None
     _keep_reason(line, pieces, phrases, body, denies=denies, understood=understood)
 
 
-def _clauses(pieces: Sequence[Token]) -> list[list[Token]]:
+def _clauses(pieces: Sequence[AnswerToken]) -> list[list[AnswerToken]]:
     """The words and codes of a line, cut where it pauses."""
-    clauses: list[list[Token]] = [[]]
+    clauses: list[list[AnswerToken]] = [[]]
     for piece in pieces:
         if piece.kind in ("pause", "ask"):
             clauses.append([])
@@ -259,7 +259,7 @@ def _clauses(pieces: Sequence[Token]) -> list[list[Token]]:
 
 
 def _parts_of(
-    clause: Sequence[Token], phrases: Phrases, sender: Sender, *, first: bool
+    clause: Sequence[AnswerToken], phrases: Phrases, sender: Sender, *, first: bool
 ) -> tuple[dict[str, Part], bool]:
     """The phrases of a clause, each once, and whether it is made of nothing else. A second yes ends in a NUL."""
     found: dict[str, Part] = {}
@@ -303,7 +303,7 @@ def _phrase_at(words: Sequence[str], at: int, parts: Mapping[str, Part]) -> tupl
     return "", None
 
 
-def _without_effects(pieces: Sequence[Token], sender: Sender) -> tuple[tuple[Token, ...], set[str]]:
+def _without_effects(pieces: Sequence[AnswerToken], sender: Sender) -> tuple[tuple[AnswerToken, ...], set[str]]:
     """A line without the effects of open requests that it repeats word for word, and whose they are."""
     left, found = tuple(pieces), set[str]()
     for code, effect in sender.effects.items():
@@ -314,7 +314,7 @@ def _without_effects(pieces: Sequence[Token], sender: Sender) -> tuple[tuple[Tok
     return left, found
 
 
-def _place_of(wanted: Sequence[str], pieces: Sequence[Token]) -> tuple[int, int] | None:
+def _place_of(wanted: Sequence[str], pieces: Sequence[AnswerToken]) -> tuple[int, int] | None:
     """Where the words of an effect stand in a line, in their order and with nothing but pauses between them."""
     solid = [at for at, piece in enumerate(pieces) if piece.kind != "pause"]
     texts = [pieces[at].text for at in solid]
@@ -325,7 +325,7 @@ def _place_of(wanted: Sequence[str], pieces: Sequence[Token]) -> tuple[int, int]
     return None
 
 
-def _commands(pieces: Sequence[Token], phrases: Phrases) -> bool:
+def _commands(pieces: Sequence[AnswerToken], phrases: Phrases) -> bool:
     """Whether a line begins with a denial and its code, whatever reason follows."""
     words = [piece for piece in pieces if piece.kind in ("word", "code")]
     texts = [piece.text if piece.kind == "word" else "" for piece in words]
@@ -336,7 +336,7 @@ def _commands(pieces: Sequence[Token], phrases: Phrases) -> bool:
 
 
 def _keep_reason(
-    line: str, pieces: Sequence[Token], phrases: Phrases, body: _Body, *, denies: bool, understood: bool
+    line: str, pieces: Sequence[AnswerToken], phrases: Phrases, body: _Body, *, denies: bool, understood: bool
 ) -> None:
     """Keep of a line what may be the reason of a denial: all that is not the denial itself."""
     body.no = body.no or denies

@@ -26,7 +26,7 @@ Kind = Literal["word", "code", "pause", "ask", "good", "bad", "odd"]
 
 
 @dataclass(frozen=True)
-class Token:
+class AnswerToken:
     """One piece of a line. `text` is a folded word, or a code as `read_code` gives it, else what stands there.
 
     `capital`: a word that begins with a capital letter.
@@ -52,18 +52,18 @@ _CODE: Final = re.compile(r"[0-9A-Za-z]{3}-?[0-9A-Za-z]{3}\Z")
 _CHUNK: Final = re.compile(r"\S+")
 
 
-def tokens(line: str, codes: Collection[str] = ()) -> tuple[Token, ...]:
+def tokens(line: str, codes: Collection[str] = ()) -> tuple[AnswerToken, ...]:
     """The pieces of a line of at most `LINE_CHARS`; a longer one is one odd piece. `codes` are as for `find_code`."""
     if len(line) > LINE_CHARS:
-        return (Token("odd", line[:LINE_CHARS]),)
-    found: list[Token] = []
+        return (AnswerToken("odd", line[:LINE_CHARS]),)
+    found: list[AnswerToken] = []
     # Before anything is normalised, which makes other marks of some of them.
     line = line.translate(_ASKED)
     line = _unbolded(line.strip())
     quoted = line
     if quoted.startswith(("-", "!", ">", "|", "+")):
         # An item of a list, a negation, a quotation: none of these is somebody's plain answer.
-        found.append(Token("odd", quoted[:1]))
+        found.append(AnswerToken("odd", quoted[:1]))
     if quoted.startswith("/"):
         line = quoted[1:]
     pieces = _CHUNK.findall(unicodedata.normalize("NFC", line))
@@ -72,9 +72,9 @@ def tokens(line: str, codes: Collection[str] = ()) -> tuple[Token, ...]:
     copied = any(coded)
     for piece, code in zip(pieces, coded, strict=True):
         if code:
-            found.append(Token("code", code))
-            found += [Token("ask", char) for char in piece if char in _ASKS]
-            found += [Token("pause", char) for char in piece[-1:] if char in ",.:;!"]
+            found.append(AnswerToken("code", code))
+            found += [AnswerToken("ask", char) for char in piece if char in _ASKS]
+            found += [AnswerToken("pause", char) for char in piece[-1:] if char in ",.:;!"]
         else:
             found += _of_chunk(piece.strip('“”„«»‹›"') if copied else piece)
     return tuple(found)
@@ -117,15 +117,15 @@ def _peeled(piece: str) -> str:
     return unicodedata.normalize("NFKC", piece).translate(_DASHES).strip(_AROUND + ")]}.,:;!?")
 
 
-def _of_chunk(piece: str) -> list[Token]:
+def _of_chunk(piece: str) -> list[AnswerToken]:
     """The tokens of what stands between two blanks."""
     for smile in SMILES:
         if piece.rstrip(".!") == smile:
-            return [Token("good", smile)]
+            return [AnswerToken("good", smile)]
     if ".." in piece or "…" in piece:
         # Who leaves it open has not said yes.
-        return [Token("odd", piece)]
-    found: list[Token] = []
+        return [AnswerToken("odd", piece)]
+    found: list[AnswerToken] = []
     word = ""
     for char in _bare(piece):
         # The apostrophe belongs to a word, as in `j'approuve`, where letters stand on both sides of it.
@@ -161,18 +161,18 @@ def _beside_a_sign(piece: str, at: int) -> bool:
     return before in GOOD_SIGNS | BAD_SIGNS | _TONES | _SELECTORS and bool(before)
 
 
-def _word(word: str) -> list[Token]:
+def _word(word: str) -> list[AnswerToken]:
     if not word:
         return []
     ends = word.rstrip("'")
-    return [Token("word", fold(ends), word[0].isupper()) if ends == word else Token("odd", word)]
+    return [AnswerToken("word", fold(ends), word[0].isupper()) if ends == word else AnswerToken("odd", word)]
 
 
-def _mark(char: str) -> list[Token]:
+def _mark(char: str) -> list[AnswerToken]:
     if char in _ASKS:
-        return [Token("ask", char)]
+        return [AnswerToken("ask", char)]
     if char in GOOD_SIGNS:
-        return [Token("good", char)]
+        return [AnswerToken("good", char)]
     if char in BAD_SIGNS:
-        return [Token("bad", char)]
-    return [Token("pause" if char in _PAUSES else "odd", char)]
+        return [AnswerToken("bad", char)]
+    return [AnswerToken("pause" if char in _PAUSES else "odd", char)]

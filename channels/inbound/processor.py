@@ -19,8 +19,8 @@ from pydantic import ValidationError
 from signoff.approvals.audit_events import carried
 from signoff.approvals.confirmation import needs_typing
 from signoff.channels.base import Channel
-from signoff.channels.envelopes import Heard, Reply, Status
-from signoff.channels.inbound.answer_parser import Said, Sender, read
+from signoff.channels.envelopes import DeliveryStatus, InboundAction, Reply
+from signoff.channels.inbound.answer_parser import ParsedAnswer, Sender, read
 from signoff.channels.inbound.receiver import Record
 from signoff.channels.inbound.reply_sender import replied
 from signoff.channels.inbound.target import Asked, Codes, Pointed, note_of, open_requests, pointed, read_note
@@ -69,7 +69,7 @@ _UNKNOWN_CARD_TRIES: Final = 5
 _BEFORE_THE_END: Final = 5.0
 """Seconds of a claim in which what came of an answer is written down, and nobody is told anything any more."""
 _WINDOW: Final = "trigger_id"
-"""What in `Heard.where` lets a channel open a window instead of answering in words."""
+"""What in `InboundAction.where` lets a channel open a window instead of answering in words."""
 _log = logging.getLogger(__name__)
 
 
@@ -84,7 +84,7 @@ class _Made:
     forgotten: bool = False
 
 
-class Desk(Codes, Protocol):
+class DecisionPort(Codes, Protocol):
     """Where requests are decided: the gateway's, or a test's."""
 
     async def decide(self, draft: DecisionDraft, author: DecisionAuthor, *, again: bool = False) -> Receipt:
@@ -100,7 +100,7 @@ class Desk(Codes, Protocol):
         ...
 
 
-class Hearing:
+class InboundProcessor:
     """Hears what came in by `channels`. Several processes over one store share the work."""
 
     def __init__(
@@ -108,7 +108,7 @@ class Hearing:
         store: Store,
         channels: Mapping[str, Channel],
         directory: Directory,
-        desk: Desk,
+        desk: DecisionPort,
         record: Record,
         clock: Clock,
     ) -> None:
@@ -270,13 +270,13 @@ class Hearing:
             return _Made()
         try:
             if row.kind == "status":
-                return _Made(await self._reported(channel, Status.model_validate_json(row.body), row.attempts))
-            heard = Heard.model_validate_json(row.body)
+                return _Made(await self._reported(channel, DeliveryStatus.model_validate_json(row.body), row.attempts))
+            heard = InboundAction.model_validate_json(row.body)
         except ValidationError:
             return _Made({"what": "unreadable"})
         return await self._said(channel, heard, row)
 
-    async def _reported(self, channel: Channel, status: Status, attempts: int) -> dict[str, Any] | None:
+    async def _reported(self, channel: Channel, status: DeliveryStatus, attempts: int) -> dict[str, Any] | None:
         card = await self._deliveries.state(channel.name, status.vendor_id, status.state, status.code, status.told)
         if card is None:
             # Vendors report a message before their answer to its sending is written down here; these tries take 15 s.
@@ -285,7 +285,7 @@ class Hearing:
             await self._failed(channel, status)
         return {"what": status.state, "token": card.token, "state": card.state}
 
-    async def _failed(self, channel: Channel, status: Status) -> None:
+    async def _failed(self, channel: Channel, status: DeliveryStatus) -> None:
         """What the vendor took and could not deliver: the person's next channel takes over, and the record says so."""
         # A list is one message for several cards. What was read, or is over, has not failed.
         for card in await self._deliveries.by_vendor(channel.name, [status.vendor_id]):
@@ -294,7 +294,7 @@ class Hearing:
                 facts = {"person": card.person, "channel": card.channel, "code": card.code, "told": card.told}
                 await self._record([carried(card.request, "failed", card.token, self._clock(), facts)])
 
-    async def _said(self, channel: Channel, heard: Heard, row: ArrivalRow) -> _Made:
+    async def _said(self, channel: Channel, heard: InboundAction, row: ArrivalRow) -> _Made:
         person = await self._who(channel, heard)
         if person is None:
             return await self._stranger(channel, heard)
@@ -327,7 +327,7 @@ class Hearing:
         return await self._decided(channel, heard, person, said, asked, row)
 
     async def _decided(
-        self, channel: Channel, heard: Heard, person: Person, said: Said, asked: Asked, row: ArrivalRow
+        self, channel: Channel, heard: InboundAction, person: Person, said: ParsedAnswer, asked: Asked, row: ArrivalRow
     ) -> _Made:
         """What came of an answer that names one request."""
         assert said.verdict is not None
@@ -353,7 +353,7 @@ class Hearing:
         made = {"what": "decided", **facts, "status": receipt.status, "code": receipt.code}
         return _Made(_given(made), reply, heard.where)
 
-    async def _who(self, channel: Channel, heard: Heard) -> Person | None:
+    async def _who(self, channel: Channel, heard: InboundAction) -> Person | None:
         """The one active person who is that identity: in the tenant of the card, else in whichever tenant it is."""
         card = await self._deliveries.by_token(heard.token) if heard.token else None
         # An identity is one person's within a tenant alone. Without a card to say which, two people are nobody.
@@ -363,13 +363,15 @@ class Hearing:
         people = [person for person in found if person is not None and person.active]
         return people[0] if len(people) == 1 else None
 
-    async def _stranger(self, channel: Channel, heard: Heard) -> _Made:
+    async def _stranger(self, channel: Channel, heard: InboundAction) -> _Made:
         """Nobody we know: told so once a day, and nothing of what there is."""
         met = await self._strangers[channel.name].met(heard.identity)
         reply = Reply(text=text("reply.stranger", ENGLISH)) if met == "new" else None
         return _Made({"what": "stranger"}, reply, _in_words(heard.where), forgotten=met == "many")
 
-    async def _question(self, channel: Channel, heard: Heard, person: Person, said: Said, about: Pointed) -> _Made:
+    async def _question(
+        self, channel: Channel, heard: InboundAction, person: Person, said: ParsedAnswer, about: Pointed
+    ) -> _Made:
         """What somebody is asked whose answer decides nothing; only of requests that they may decide."""
         formatter = formatter_for(person, self._clock())
         found = {asked.request.id: asked.request for asked in about.asked if self._seated(person, asked.request)}
@@ -393,7 +395,7 @@ class Hearing:
         reply = reply.model_copy(update={"language": formatter.language})
         return _Made(_given({"what": "asked", "person": person.id, "why": said.why}), reply, where)
 
-    async def _sender(self, channel: Channel, heard: Heard, person: Person, row: ArrivalRow) -> Sender:
+    async def _sender(self, channel: Channel, heard: InboundAction, person: Person, row: ArrivalRow) -> Sender:
         """Who wrote an answer, with all that reading it depends on."""
         if heard.verdict is not None:
             return Sender(person.locale)
@@ -427,17 +429,17 @@ def _speaker(row: ArrivalRow) -> str:
     if row.kind == "status":
         return f"{row.channel}/status"
     try:
-        return f"{row.channel}:{Heard.model_validate_json(row.body).identity}"
+        return f"{row.channel}:{InboundAction.model_validate_json(row.body).identity}"
     except ValidationError:
         return row.key
 
 
-def _read(heard: Heard, sender: Sender) -> Said:
+def _read(heard: InboundAction, sender: Sender) -> ParsedAnswer:
     """What was said: by a button, else in words."""
     if heard.verdict is not None:
-        return Said(heard.verdict, "", heard.reason or heard.text.strip())
+        return ParsedAnswer(heard.verdict, "", heard.reason or heard.text.strip())
     if heard.unclear:
-        return Said(None, "", heard.text, "empty" if heard.unclear == "nothing" else "more")
+        return ParsedAnswer(None, "", heard.text, "empty" if heard.unclear == "nothing" else "more")
     if heard.form == "mail":
         return read_mail_answer(heard.text.split("\n"), heard.below.split("\n"), sender)
     return read(heard.text, sender)

@@ -11,7 +11,7 @@ from signoff.approvals.audit_events import act
 from signoff.audit.rate_limit import Sparing
 from signoff.channels.base import Channel
 from signoff.channels.channel_errors import Forged, Malformed
-from signoff.channels.envelopes import Raw, Received
+from signoff.channels.envelopes import InboundBatch, InboundRequest
 from signoff.channels.inbound.answer_parser import READ_CHARS
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.clock import Clock
@@ -27,7 +27,7 @@ Record: TypeAlias = Callable[[Sequence[AuditEntry]], Awaitable[int]]
 _log = logging.getLogger(__name__)
 
 
-class Intake:
+class InboundReceiver:
     """Takes raw messages for `channels`, whoever brings them: the gateway's doors, or what a channel fetched itself.
 
     `woken` is called when there is something new to hear.
@@ -55,7 +55,7 @@ class Intake:
         channel = self._channels.get(name)
         return None if channel is None else channel.room
 
-    async def take(self, name: str, raw: Raw) -> Received:
+    async def take(self, name: str, raw: InboundRequest) -> InboundBatch:
         """Verify, read and keep one message; when this returns it is heard, once, whatever happens.
 
         A message kept before changes nothing. Only a `POST` says something. Raises `NotFound` for no such channel,
@@ -82,7 +82,7 @@ class Intake:
             self._store.count_refusal("replayed")
         return received
 
-    async def _read(self, name: str, channel: Channel, raw: Raw) -> Received:
+    async def _read(self, name: str, channel: Channel, raw: InboundRequest) -> InboundBatch:
         try:
             return await channel.read(raw, self._readers[name])
         except Forged:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 
 from signoff.channels.base import Channel
-from signoff.channels.envelopes import PARTIAL, Heard
+from signoff.channels.envelopes import PARTIAL, InboundAction
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.person import Person
 from signoff.store.delivery_queue import Deliveries, DeliveryRow
@@ -67,7 +67,13 @@ class Codes(Protocol):
 
 
 async def pointed(
-    deliveries: Deliveries, codes: Codes, channel: Channel, person: Person, heard: Heard, code: str, at: datetime
+    deliveries: Deliveries,
+    codes: Codes,
+    channel: Channel,
+    person: Person,
+    heard: InboundAction,
+    code: str,
+    at: datetime,
 ) -> Pointed:
     """What `heard`, said by `person` with the short code `code` or none, is about. Raises `Unavailable`.
 
@@ -101,7 +107,7 @@ async def open_requests(
     return [row.request for row in await _out(deliveries, channel, person, at)]
 
 
-async def _named(deliveries: Deliveries, channel: Channel, person: Person, heard: Heard) -> list[DeliveryRow]:
+async def _named(deliveries: Deliveries, channel: Channel, person: Person, heard: InboundAction) -> list[DeliveryRow]:
     """The cards that an answer names: by our own name, else by the vendor's, those to this very person first."""
     row = await deliveries.by_token(heard.token) if heard.token else None
     # A token counts on the channel by which it went out. Elsewhere somebody copied it, and it names nothing.

@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from signoff.channels.envelopes import Heard, Received, Status
+from signoff.channels.envelopes import DeliveryStatus, InboundAction, InboundBatch
 from signoff.channels.mail.authentication_results import ResultsServer
-from signoff.channels.mail.authenticity import Authenticity, Evidence, authenticate
+from signoff.channels.mail.authenticity import Authenticity, AuthenticityEvidence, authenticate
 from signoff.channels.mail.body import content_type
 from signoff.channels.mail.dns_names import KnownTxt
 from signoff.channels.mail.header import Header, split_mail
@@ -38,7 +38,7 @@ class Examined:
     """A mail of which only its sender's proof is open. `size` is in bytes, `claimed` the cards it says it is about."""
 
     said: MailSaid
-    evidence: Evidence
+    evidence: AuthenticityEvidence
     claimed: tuple[str, ...]
     body_hash: str
     unanswered: bool
@@ -57,7 +57,7 @@ class MailEar:
     server: ResultsServer | None
     keeps_ids: bool = True
 
-    def examine(self, arrived: Arrived) -> Examined | Received:
+    def examine(self, arrived: Arrived) -> Examined | InboundBatch:
         """What can be seen of a mail without asking anybody, the same work whoever sent it. Raises `Malformed`."""
         said, header, body = _read(arrived.raw)
         # The address that a mail came to decides nothing: it shows that whoever sent it has seen a card of ours.
@@ -67,22 +67,22 @@ class MailEar:
             return self._returned(arrived.raw, claimed)
         # Our own mail that a forwarder or a list brings back: an answer to it would come here again.
         if said.sender == self.own or self.replies.is_ours(said.sender):
-            return Received()
+            return InboundBatch()
         evidence = authenticate(arrived.raw, provider=arrived.verdict, server=self.server)
         unanswered = answers_go_nowhere(header)
         return Examined(said, evidence, claimed, hashlib.sha256(body).hexdigest(), unanswered, len(arrived.raw))
 
-    def conclude(self, mail: Examined, txt: KnownTxt) -> Received:
+    def conclude(self, mail: Examined, txt: KnownTxt) -> InboundBatch:
         """What a mail holds for us, now that the names of its evidence are looked up."""
         said, proof = mail.said, mail.evidence.judge(txt)
         key = _key(mail, proof)
         if proof.why:
-            return Received(heard=(_unproved(key, mail),))
+            return InboundBatch(heard=(_unproved(key, mail),))
         token, ids = self._about(said, proof)
         if not token and "message-id" not in proof.surely:
             # With the card's code in it, it could be sent again as another mail.
-            return Received(heard=(_unproved(key, mail),))
-        heard = Heard(
+            return InboundBatch(heard=(_unproved(key, mail),))
+        heard = InboundAction(
             key=key,
             identity=proof.sender,
             token=token,
@@ -94,7 +94,7 @@ class MailEar:
             name=said.name,
             where={**_where(said), "token": token},
         )
-        return Received(heard=(heard,))
+        return InboundBatch(heard=(heard,))
 
     def _about(self, said: MailSaid, proof: Authenticity) -> tuple[str, tuple[str, ...]]:
         """The token of the one card that is meant, and ids of mails it replies to; never neither.
@@ -115,21 +115,21 @@ class MailEar:
             return "", (UNNAMED,)
         return next(iter(self.replies.tokens_of_ids(said.references)), ""), said.references[:_KEPT_IDS]
 
-    def _returned(self, raw: bytes, claimed: tuple[str, ...]) -> Received:
+    def _returned(self, raw: bytes, claimed: tuple[str, ...]) -> InboundBatch:
         """A machine's mail says at most that a card of ours did not arrive. Only who was sent one knows its address."""
         header, body = split_mail(raw)
         report = body[:_REPORT_BYTES]
         if len(claimed) != 1 or content_type(header) != "multipart/report" or not _FAILED.search(report):
-            return Received()
+            return InboundBatch()
         code, why = _CODE.search(report), _WHY.search(report)
-        status = Status(
+        status = DeliveryStatus(
             key=f"returned/{claimed[0]}",
             vendor_id=self.replies.message_id(claimed[0]),
             state="failed",
             code=code[1].decode("ascii") if code else "",
             told=why[1].decode("utf-8", "replace") if why else "",
         )
-        return Received(statuses=(status,))
+        return InboundBatch(statuses=(status,))
 
 
 def _read(raw: bytes) -> tuple[MailSaid, Header, bytes]:
@@ -164,14 +164,14 @@ def _key(mail: Examined, proof: Authenticity) -> str:
     return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
-def _unproved(key: str, mail: Examined) -> Heard:
+def _unproved(key: str, mail: Examined) -> InboundAction:
     """Nobody's: its identity is none that a person can have. Who has a card of ours is told so, others nothing."""
     said = mail.said
     where: dict[str, Any] = {"unproved": True}
     # Else whoever is named as the sender of a forged mail would be sent one by us.
     if mail.claimed and said.sender and not mail.unanswered:
         where = {**_where(said), "unproved": True}
-    return Heard(key=key, identity=f"{said.sender or '?'} (not proved)", vendor_ids=(UNNAMED,), where=where)
+    return InboundAction(key=key, identity=f"{said.sender or '?'} (not proved)", vendor_ids=(UNNAMED,), where=where)
 
 
 def _where(said: MailSaid) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Results:
+class AuthenticationResults:
     """One field. Who wrote it is whom `authserv_id` names only if our own server takes such fields of others out."""
 
     authserv_id: str
@@ -91,13 +91,13 @@ def _by(received: str, own: re.Pattern[str]) -> str | None:
     return None if words > 1 or not plain.strip() or own.search(received) else ""
 
 
-def parse_results(value: str) -> Results:
+def parse_results(value: str) -> AuthenticationResults:
     """Read an unfolded field. What does not follow the grammar yields no result, never an error."""
     # A field that is too long or does not balance gets no name, and `_by_results` asks for ours: it vouches for nobody.
     first, *rest = _parts(value) if len(value) <= _MAX_LENGTH else [[]]
     results = tuple(result for part in rest if (result := _result(part)) is not None)
     # Exchange Online writes no name, and begins with its first result: that is nobody's field.
-    return Results(first[0] if first and "=" not in first else "", results)
+    return AuthenticationResults(first[0] if first and "=" not in first else "", results)
 
 
 def _result(part: list[str]) -> Result | None:

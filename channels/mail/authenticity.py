@@ -55,7 +55,7 @@ class Authenticity:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class AuthenticityEvidence:
     """What a mail holds for its sender: a verdict, or signatures whose keys have to be looked up first.
 
     `names` are all that the DNS has to be asked for, none where nothing there would change the verdict.
@@ -91,27 +91,27 @@ class Evidence:
 
 def authenticate(
     raw: bytes, *, provider: ProviderVerdict | None = None, server: ResultsServer | None = None, dkim: bool = True
-) -> Evidence:
+) -> AuthenticityEvidence:
     """Judge by the first means that is given, and by it alone: the provider's verdict, the Authentication-Results of
     our own mail `server`, or with `dkim` the signatures. Hashes the body, and so takes a while. Never raises.
     """
     try:
         header, body = split_mail(raw)
     except Malformed as error:
-        return Evidence(Authenticity("", "", error.message))
+        return AuthenticityEvidence(Authenticity("", "", error.message))
     sender, unclear = only_sender(header)
     if unclear:
-        return Evidence(Authenticity("", "", unclear))
+        return AuthenticityEvidence(Authenticity("", "", unclear))
     twice = next((name for name in sorted(_ONCE) if len(header.all(name)) > 1), "")
     if twice:
-        return Evidence(Authenticity(sender, "", f"several fields `{twice}`"))
+        return AuthenticityEvidence(Authenticity(sender, "", f"several fields `{twice}`"))
     if provider is not None:
-        return Evidence(_by_provider(header, sender, provider), header)
+        return AuthenticityEvidence(_by_provider(header, sender, provider), header)
     if server is not None:
-        return Evidence(_by_results(header, sender, server), header)
+        return AuthenticityEvidence(_by_results(header, sender, server), header)
     if dkim:
         return _by_dkim(raw, header, body, sender)
-    return Evidence(Authenticity(sender, "", "nothing is set up that proves who sends"))
+    return AuthenticityEvidence(Authenticity(sender, "", "nothing is set up that proves who sends"))
 
 
 def _by_provider(header: Header, sender: str, verdict: ProviderVerdict) -> Authenticity:
@@ -155,7 +155,7 @@ def _passed(header: Header, sender: str, by: _By, *, envelope: str) -> Authentic
     return _authentic(header, sender, by, frozenset.intersection(*near) if near else frozenset())
 
 
-def _by_dkim(raw: bytes, header: Header, body: bytes, sender: str) -> Evidence:
+def _by_dkim(raw: bytes, header: Header, body: bytes, sender: str) -> AuthenticityEvidence:
     domain = sender.partition("@")[2]
     found = signatures(header.all("dkim-signature"))
     aligned = [signature for signature in found if reaches(signature.domain, domain)]
@@ -165,12 +165,14 @@ def _by_dkim(raw: bytes, header: Header, body: bytes, sender: str) -> Evidence:
     flaws = [flaw(signature, hashes) for signature in tried]
     signed = tuple(signature for signature, why in zip(tried, flaws, strict=True) if not why)
     if not signed:
-        return Evidence(Authenticity(sender, "", flaws[0] if flaws else "no signature of the sender's domain"))
+        return AuthenticityEvidence(
+            Authenticity(sender, "", flaws[0] if flaws else "no signature of the sender's domain")
+        )
     keys = [signature.key_name for signature in signed]
     walk = walked_names(domain) if any(signature.domain != domain for signature in signed) else ()
     head = raw.replace(b"\r\n", b"\n").partition(b"\n\n")[0].replace(b"\n", b"\r\n")
     verdict = Authenticity(sender, "", "the keys of its signatures are not looked up")
-    return Evidence(verdict, header, head, signed, tuple(dict.fromkeys((*keys, *walk))))
+    return AuthenticityEvidence(verdict, header, head, signed, tuple(dict.fromkeys((*keys, *walk))))
 
 
 def _akin(domain: str, other: str) -> bool:

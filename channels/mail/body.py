@@ -21,7 +21,7 @@ _MAX_PARAMETERS: Final = 1_000
 
 
 @dataclass(frozen=True)
-class Body:
+class MailBody:
     """What was written, as one text. `flowed`: a line that ends in a space goes on in the next.
 
     `cut`: there is more. `twin` is the same in HTML, beside a plain text.
@@ -44,7 +44,7 @@ class _Part:
         return self.type.get_content_disposition() == "attachment"
 
 
-def written_body(header: Header, body: bytes) -> Body:
+def written_body(header: Header, body: bytes) -> MailBody:
     """The text of a mail whose header and body `split_mail` gave.
 
     Raises `Malformed` where a content type contradicts itself.
@@ -52,7 +52,7 @@ def written_body(header: Header, body: bytes) -> Body:
     parts = list(_leaves(header, body))
     plain, html = (_first(parts, wanted) for wanted in ("text/plain", "text/html"))
     if plain is None:
-        return html or Body("")
+        return html or MailBody("")
     return plain if html is None else replace(plain, twin=html.text)
 
 
@@ -61,7 +61,7 @@ def content_type(header: Header) -> str:
     return _typed(header).get_content_type()
 
 
-def _first(parts: Sequence[_Part], wanted: str) -> Body | None:
+def _first(parts: Sequence[_Part], wanted: str) -> MailBody | None:
     """The first part of that type that is not attached and says something."""
     for part in parts:
         if part.type.get_content_type() == wanted and not part.attached:
@@ -128,7 +128,7 @@ def _parameter(kind: Message, name: str) -> str:
     return str(value[2] if isinstance(value, tuple) else value or "").rstrip()
 
 
-def _read(part: _Part, *, html: bool) -> Body:
+def _read(part: _Part, *, html: bool) -> MailBody:
     encoding = str(part.type["content-transfer-encoding"]).strip().lower()
     # Two bytes and more stand for one in both encodings, so this much always holds what is read of it.
     raw = part.body[: 4 * MAX_TEXT]
@@ -139,7 +139,7 @@ def _read(part: _Part, *, html: bool) -> Body:
     charset = _parameter(part.type, "charset") or "utf-8"
     flowed = _parameter(part.type, "format").lower() == "flowed"
     text = decoded(raw[:MAX_TEXT], charset)
-    return Body(text, html=html, flowed=flowed, cut=len(raw) > MAX_TEXT or len(part.body) > 4 * MAX_TEXT)
+    return MailBody(text, html=html, flowed=flowed, cut=len(raw) > MAX_TEXT or len(part.body) > 4 * MAX_TEXT)
 
 
 def _from_base64(body: bytes) -> bytes:

@@ -10,7 +10,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import FormParser, parse_options_header
 
 from signoff.channels.channel_errors import Malformed
-from signoff.channels.envelopes import Raw
+from signoff.channels.envelopes import InboundRequest
 
 _MAX_FIELDS: Final = 100
 _SIGNED_BYTES: Final = 2_048
@@ -22,12 +22,12 @@ _MULTIPART: Final = "multipart/form-data"
 _NAME: Final = re.compile(rb'content-disposition:[ \t]*form-data;[ \t]*name="([a-z]{1,20})"', re.IGNORECASE)
 
 
-def media_type(raw: Raw) -> str:
+def media_type(raw: InboundRequest) -> str:
     """The content type, without its parameters."""
     return raw.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def signed_fields(raw: Raw, names: Collection[str]) -> dict[str, bytes]:
+def signed_fields(raw: InboundRequest, names: Collection[str]) -> dict[str, bytes]:
     """Those of the short fields `names` that a form has, of several with one name the first. Raises `Malformed`.
 
     Whoever sends it has proved nothing yet: nothing long is decoded, and nothing is parsed byte by byte.
@@ -46,7 +46,7 @@ def signed_fields(raw: Raw, names: Collection[str]) -> dict[str, bytes]:
     return fields
 
 
-def form_fields(raw: Raw) -> dict[str, bytes]:
+def form_fields(raw: InboundRequest) -> dict[str, bytes]:
     """The fields of a form, of several with one name the first. Raises `Malformed`."""
     kind = media_type(raw)
     if kind == _FORM:
@@ -86,7 +86,7 @@ def _pieces(body: bytes, between: bytes) -> list[bytes]:
     return pieces
 
 
-def _boundary(raw: Raw) -> bytes:
+def _boundary(raw: InboundRequest) -> bytes:
     _, options = parse_options_header(raw.headers.get("content-type", ""))
     boundary = options.get(b"boundary", b"")
     if not 0 < len(boundary) <= _BOUNDARY_BYTES:
@@ -94,7 +94,7 @@ def _boundary(raw: Raw) -> bytes:
     return boundary
 
 
-def _parts(raw: Raw) -> dict[str, bytes]:
+def _parts(raw: InboundRequest) -> dict[str, bytes]:
     boundary = _boundary(raw)
     found: dict[str, bytes] = {}
     parts = 0

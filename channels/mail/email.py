@@ -11,9 +11,17 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from signoff.channels.base import Channel, Means, Options, Take
+from signoff.channels.base import Channel, ChannelContext, Options, Receive
 from signoff.channels.channel_errors import Forged, Malformed
-from signoff.channels.envelopes import Closed, Finding, Notice, Raw, Received, Reply, Sent
+from signoff.channels.envelopes import (
+    CheckFinding,
+    ClosedCard,
+    InboundBatch,
+    InboundRequest,
+    OutboundCard,
+    Reply,
+    SentCard,
+)
 from signoff.channels.mail.answer import Examined, MailEar
 from signoff.channels.mail.authentication_results import ResultsServer
 from signoff.channels.mail.dns_names import Names, TxtLookup, known, lookup_txt
@@ -44,7 +52,7 @@ class Email(Channel):
     room: int = MAX_MAIL * 4 // 3 + MIB
     """The longest mail that is read, as Base64 in somebody's JSON."""
 
-    def __init__(self, means: Means, txt: TxtLookup = lookup_txt) -> None:
+    def __init__(self, means: ChannelContext, txt: TxtLookup = lookup_txt) -> None:
         super().__init__(means)
         options = EmailOptions.model_validate(means.options)
         self._smtp = options.smtp
@@ -70,16 +78,16 @@ class Email(Channel):
             self.room = NOTICE_BYTES
         self._answered: OrderedDict[tuple[str, ...], None] = OrderedDict()
 
-    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
         """See `Channel`."""
         letter = self._paper.card(notice, before, self.means.clock())
         await self._send(letter)
         # A reminder leaves the card what it is: its end goes into the first mail's thread.
         if before is not None:
             return before
-        return Sent(vendor_id=letter.message_id, handle={"to": letter.to, "subject": letter.subject})
+        return SentCard(vendor_id=letter.message_id, handle={"to": letter.to, "subject": letter.subject})
 
-    async def close(self, sent: Sent, closed: Closed) -> None:
+    async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """See `Channel`: one mail in the thread."""
         await self._send(self._paper.closing(sent, closed, str(sent.handle.get("to", "")), self.means.clock()))
 
@@ -111,7 +119,7 @@ class Email(Channel):
         about = str(where.get("token", "")) or f"{self.means.clock():%Y-%m-%d}"
         return (str(where.get("to", "")), about, *told)
 
-    def verify(self, raw: Raw) -> None:
+    def verify(self, raw: InboundRequest) -> None:
         """See `Channel`."""
         # No request over HTTP becomes one; whether the sender is proved is asked in `hear`, as of every mail.
         if isinstance(raw, Fetched):
@@ -120,16 +128,16 @@ class Email(Channel):
             raise Forged("no mail comes by HTTP here")
         self._shape.verify(raw, self.means.clock())
 
-    def parse(self, raw: Raw) -> Received:
+    def parse(self, raw: InboundRequest) -> InboundBatch:
         """See `Channel`. Of a mail that only DKIM could prove, nothing is: its keys are looked up by `read` alone."""
         examined = self._examine(raw)
-        return examined if isinstance(examined, Received) else self._ear.conclude(examined, known({}))
+        return examined if isinstance(examined, InboundBatch) else self._ear.conclude(examined, known({}))
 
-    async def read(self, raw: Raw, threads: Executor) -> Received:
+    async def read(self, raw: InboundRequest, threads: Executor) -> InboundBatch:
         """See `Channel`. Between reading and proving a mail the DNS is asked, for which no thread waits."""
         loop = asyncio.get_running_loop()
         examined = await loop.run_in_executor(threads, self._verified, raw)
-        if isinstance(examined, Received):
+        if isinstance(examined, InboundBatch):
             return examined
         evidence = examined.evidence
         if not evidence.names:
@@ -141,22 +149,22 @@ class Email(Channel):
             self._queue.note(evidence.domain, proved=proved, silent=None in found.values())
         return received
 
-    def _verified(self, raw: Raw) -> Examined | Received:
+    def _verified(self, raw: InboundRequest) -> Examined | InboundBatch:
         self.verify(raw)
         return self._examine(raw)
 
-    def _examine(self, raw: Raw) -> Examined | Received:
+    def _examine(self, raw: InboundRequest) -> Examined | InboundBatch:
         if isinstance(raw, Fetched):
             return self._ear.examine(Arrived(raw.body, raw.recipients))
         if self._shape is None:
             raise Malformed("no mail comes by HTTP here")
         arrived = self._shape.mail(raw)
-        return Received() if arrived is None else self._ear.examine(arrived)
+        return InboundBatch() if arrived is None else self._ear.examine(arrived)
 
-    async def listen(self, take: Take) -> None:
+    async def listen(self, take: Receive) -> None:
         """See `Channel`: the mailbox, or the port for our mail server."""
 
-        async def kept(raw: bytes, recipients: tuple[str, ...] = ()) -> Received:
+        async def kept(raw: bytes, recipients: tuple[str, ...] = ()) -> InboundBatch:
             return await take(Fetched(raw, at=self.means.clock(), recipients=recipients))
 
         if self._inbound.imap is not None:
@@ -164,39 +172,39 @@ class Email(Channel):
         elif self._inbound.lmtp is not None:
             await serve(self._inbound.lmtp, MAX_MAIL, self._replies.is_ours, kept)
 
-    async def check(self) -> list[Finding]:
+    async def check(self) -> list[CheckFinding]:
         """See `Channel`."""
         server = f"{self._smtp.host}:{self._smtp.port} "
         trouble = await knock(self._smtp, self._replies.domain)
         findings = [
-            Finding(False, f"{server}does not take our mail: {trouble}", "check `smtp`")
+            CheckFinding(False, f"{server}does not take our mail: {trouble}", "check `smtp`")
             if trouble
-            else Finding(True, f"{server}takes our mail")
+            else CheckFinding(True, f"{server}takes our mail")
         ]
         return [*findings, *await self._check_inbound()]
 
-    async def _check_inbound(self) -> list[Finding]:
+    async def _check_inbound(self) -> list[CheckFinding]:
         imap, lmtp, webhook = self._inbound.imap, self._inbound.lmtp, self._inbound.webhook
         if imap is not None:
             trouble = await asyncio.get_running_loop().run_in_executor(None, partial(try_mailbox, imap))
             told = f"the folder `{imap.folder}` of `{imap.user}` "
             if trouble:
-                return [Finding(False, f"{told}cannot be read: {trouble}", "check `inbound.imap`")]
-            return [Finding(True, f"{told}can be read")]
+                return [CheckFinding(False, f"{told}cannot be read: {trouble}", "check `inbound.imap`")]
+            return [CheckFinding(True, f"{told}can be read")]
         if lmtp is not None:
             told = f"answers are expected at {lmtp.host}:{lmtp.port} by {lmtp.protocol}"
             if self._server is not None and not is_here(lmtp.host):
                 remedy = (
                     "let nobody but your mail server reach that port, best on 127.0.0.1, or leave out `authserv_id`"
                 )
-                return [Finding(False, f"{told}, where whoever reaches it is believed to be anybody", remedy)]
-            return [Finding(True, told)]
+                return [CheckFinding(False, f"{told}, where whoever reaches it is believed to be anybody", remedy)]
+            return [CheckFinding(True, told)]
         if webhook is not None:
             url = f"{self.means.public_url}/channels/{self.name}"
             if url.startswith("https://"):
-                return [Finding(True, f"answers are expected at {url}, as {webhook.shape}")]
-            return [Finding(False, f"{url} is reached without TLS", "set the public address to one with https")]
-        return [Finding(True, "mail only tells: there is no `inbound`, so it is answered from its link")]
+                return [CheckFinding(True, f"answers are expected at {url}, as {webhook.shape}")]
+            return [CheckFinding(False, f"{url} is reached without TLS", "set the public address to one with https")]
+        return [CheckFinding(True, "mail only tells: there is no `inbound`, so it is answered from its link")]
 
     async def _send(self, letter: Letter) -> None:
         await send(self._smtp, letter, self._replies.domain)

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Final
 
 from signoff.channels.inbound.answer_parser import (
-    Said,
+    ParsedAnswer,
     Sender,
     decision_words,
     is_unfinished,
@@ -77,7 +77,7 @@ class _Cut:
     """From behind the sign-off on."""
 
 
-def read_mail_answer(above: Sequence[str], below: Sequence[str], sender: Sender) -> Said:
+def read_mail_answer(above: Sequence[str], below: Sequence[str], sender: Sender) -> ParsedAnswer:
     """What a mail says: `above` its quote, and `below` it, where mostly nothing stands but what a server adds."""
     cut = _cut(_without_banners(above), sender)
     said = read_lines(cut.body, sender)
@@ -87,12 +87,12 @@ def read_mail_answer(above: Sequence[str], below: Sequence[str], sender: Sender)
     if said.verdict is None:
         return replace(said, comment=whole)
     if not any(cut.footer) and is_unfinished("\n".join(cut.body)):
-        return Said(None, said.code, whole, "more", next(filter(None, reversed(cut.body))), said.effects)
+        return ParsedAnswer(None, said.code, whole, "more", next(filter(None, reversed(cut.body))), said.effects)
     footer, under = _text(cut.footer), _text(below)
     for block, lines in ((footer, cut.footer), (under, below)):
         unread = unknown_line(lines, sender)
         if unread and not _is_known(block, sender, said.code):
-            return Said(None, said.code, whole, "more", unread, said.effects, _to_remember(block, sender))
+            return ParsedAnswer(None, said.code, whole, "more", unread, said.effects, _to_remember(block, sender))
     # Known only because the code was given: from now on it is known of this sender.
     new = [each for each in (footer, under) if each and footer_digest(each) not in sender.footers]
     confirmed = next((each for each in new if _is_known(each, sender, said.code)), "")
@@ -115,12 +115,12 @@ def unknown_line(lines: Sequence[str], sender: Sender) -> str:
     return ""
 
 
-def _denied(said: Said, cut: _Cut, below: Sequence[str], sender: Sender) -> Said:
+def _denied(said: ParsedAnswer, cut: _Cut, below: Sequence[str], sender: Sender) -> ParsedAnswer:
     """A no stands whatever is below it, but for a yes."""
     yes = {phrase for phrase, verdict in decision_words(sender.locale).items() if verdict == "approved"}
     unread = unknown_line([*cut.footer, "", *below], sender)
     if unread and any(fold(line.strip(_TIGHT)) in yes for line in (*cut.footer, *below) if len(line) <= LINE_CHARS):
-        return Said(None, said.code, "\n".join([*cut.body, *cut.footer, *below]).strip(), "two", unread)
+        return ParsedAnswer(None, said.code, "\n".join([*cut.body, *cut.footer, *below]).strip(), "two", unread)
     return said
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from signoff.channels.channel_errors import NotDelivered
-from signoff.channels.envelopes import Closed, Notice, Reply, Sent
+from signoff.channels.envelopes import ClosedCard, OutboundCard, Reply, SentCard
 from signoff.channels.mail.header import plain_address
 from signoff.channels.mail.quotes import END, MARK
 from signoff.channels.mail.reply_addresses import ReplyAddresses
@@ -95,7 +95,7 @@ class Stationery:
     answers: bool
     bounces: bool
 
-    def card(self, notice: Notice, before: Sent | None, now: datetime) -> Letter:
+    def card(self, notice: OutboundCard, before: SentCard | None, now: datetime) -> Letter:
         """A card, or a reminder in its thread. Raises `NotDelivered` for an address that is none."""
         formatter = formatter_for(notice.person, now)
         words = card_words(notice, formatter, how="reply" if self.answers else "link")
@@ -109,7 +109,7 @@ class Stationery:
         draft = _Draft(notice.address, self.replies.message_id(notice.token, what), subject, thread, now)
         return self._letter(draft, notice.token, formatter.language, words.text, page)
 
-    def closing(self, sent: Sent, closed: Closed, address: str, now: datetime) -> Letter:
+    def closing(self, sent: SentCard, closed: ClosedCard, address: str, now: datetime) -> Letter:
         """How it ended, in the thread of its card. Raises `NotDelivered`."""
         formatter = formatter_for(closed.person, now)
         told = closing_text(closed, formatter)

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from signoff.channels.channel_errors import Forged, Malformed
-from signoff.channels.envelopes import Raw
+from signoff.channels.envelopes import InboundRequest
 from signoff.channels.mail.delivery_formats import form_fields, media_type, signed_fields
 from signoff.channels.mail.options import MailWebhookOptions
 from signoff.channels.mail.raw_mail import Arrived
@@ -29,11 +29,11 @@ class MailShape(ABC):
     """One way of bringing mail."""
 
     @abstractmethod
-    def verify(self, raw: Raw, now: datetime) -> None:
+    def verify(self, raw: InboundRequest, now: datetime) -> None:
         """Raises `Forged` and nothing else."""
 
     @abstractmethod
-    def mail(self, raw: Raw) -> Arrived | None:
+    def mail(self, raw: InboundRequest) -> Arrived | None:
         """The mail in a verified request; None where there is none. Raises `Malformed`."""
 
 
@@ -55,11 +55,11 @@ class RawShape(MailShape):
     def __init__(self, secrets: tuple[str, ...]) -> None:
         self._secrets = [read_secret(each) for each in secrets]
 
-    def verify(self, raw: Raw, now: datetime) -> None:
+    def verify(self, raw: InboundRequest, now: datetime) -> None:
         """See `MailShape`."""
         verified_id(self._secrets, raw.headers, raw.body, now)
 
-    def mail(self, raw: Raw) -> Arrived | None:
+    def mail(self, raw: InboundRequest) -> Arrived | None:
         """See `MailShape`."""
         if media_type(raw) != "message/rfc822":
             raise Malformed("the content type is not message/rfc822")
@@ -72,11 +72,11 @@ class PostmarkShape(MailShape):
     def __init__(self, user: str, secrets: tuple[str, ...]) -> None:
         self._wanted = [b"Basic " + base64.b64encode(f"{user}:{each}".encode()) for each in secrets]
 
-    def verify(self, raw: Raw, now: datetime) -> None:
+    def verify(self, raw: InboundRequest, now: datetime) -> None:
         """See `MailShape`."""
         check_same(raw.headers.get("authorization", ""), *self._wanted)
 
-    def mail(self, raw: Raw) -> Arrived | None:
+    def mail(self, raw: InboundRequest) -> Arrived | None:
         """See `MailShape`."""
         body = _json_object(raw)
         whole = body.get("RawEmail")
@@ -92,7 +92,7 @@ class MailgunShape(MailShape):
     def __init__(self, secrets: tuple[str, ...]) -> None:
         self._keys = [each.encode() for each in secrets]
 
-    def verify(self, raw: Raw, now: datetime) -> None:
+    def verify(self, raw: InboundRequest, now: datetime) -> None:
         """See `MailShape`. Of the form only what is signed is looked for: to read all of it takes seconds."""
         try:
             fields = signed_fields(raw, _SIGNED)
@@ -104,7 +104,7 @@ class MailgunShape(MailShape):
         check_time(moment, now, MAILGUN_SECONDS)
         check_same(given, *(hmac_hex(key, moment + token) for key in self._keys))
 
-    def mail(self, raw: Raw) -> Arrived | None:
+    def mail(self, raw: InboundRequest) -> Arrived | None:
         """See `MailShape`."""
         fields = form_fields(raw)
         if not fields.get("body-mime"):
@@ -118,16 +118,16 @@ class SesShape(MailShape):
     def __init__(self, topic: SnsTopic) -> None:
         self._topic = topic
 
-    def verify(self, raw: Raw, now: datetime) -> None:
+    def verify(self, raw: InboundRequest, now: datetime) -> None:
         """See `MailShape`."""
         self._topic.verify(raw.body, now)
 
-    def mail(self, raw: Raw) -> Arrived | None:
+    def mail(self, raw: InboundRequest) -> Arrived | None:
         """See `MailShape`."""
         return self._topic.mail(raw.body)
 
 
-def _json_object(raw: Raw) -> dict[str, Any]:
+def _json_object(raw: InboundRequest) -> dict[str, Any]:
     if media_type(raw) != "application/json":
         raise Malformed("the content type is not application/json")
     try:

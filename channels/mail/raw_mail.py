@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from signoff.channels.envelopes import Raw
+from signoff.channels.envelopes import InboundRequest
 from signoff.channels.mail.authenticity import ProviderVerdict
 
 
 @dataclass(frozen=True)
-class Fetched(Raw):
+class Fetched(InboundRequest):
     """A mail that we fetched, or that our own mail server handed in: no door makes one."""
 
     recipients: tuple[str, ...] = ()

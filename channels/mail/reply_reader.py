@@ -9,7 +9,7 @@ from typing import Final
 
 from signoff.channels.channel_errors import Malformed
 from signoff.channels.mail.auto_reply import automatic_sign
-from signoff.channels.mail.body import Body, written_body
+from signoff.channels.mail.body import MailBody, written_body
 from signoff.channels.mail.header import Header, mailboxes, message_ids, only_sender, shown, split_mail
 from signoff.channels.mail.html_text import STRUCK, html_lines
 from signoff.channels.mail.quotes import Written, newly_written
@@ -71,7 +71,7 @@ def read_mail(raw: bytes) -> MailSaid:
     )
 
 
-def _written(body: Body) -> Written:
+def _written(body: MailBody) -> Written:
     lines = html_lines(body.text) if body.html else body.text.split("\n")
     written = newly_written(lines, flowed=body.flowed)
     # What was cut off may take back what stands above it.

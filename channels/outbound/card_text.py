@@ -12,7 +12,7 @@ from signoff.approvals.argument_rows import NAME_CHARS
 from signoff.approvals.card import NOTE_CHARS
 from signoff.approvals.confirmation import needs_typing
 from signoff.approvals.quorum import progress
-from signoff.channels.envelopes import Notice
+from signoff.channels.envelopes import OutboundCard
 from signoff.contracts.approval import ApprovalRequest, CardRow
 from signoff.contracts.decision import Assurance, at_least
 from signoff.contracts.ids import show_code
@@ -109,7 +109,12 @@ class CardWords:
 
 
 def card_words(
-    notice: Notice, formatter: Formatter, *, how: How, assurance: Assurance = "channel", limits: Limits | None = None
+    notice: OutboundCard,
+    formatter: Formatter,
+    *,
+    how: How,
+    assurance: Assurance = "channel",
+    limits: Limits | None = None,
 ) -> CardWords:
     """What a card says; its `text` is at most `limits.whole` characters.
 
@@ -141,7 +146,7 @@ def how_words(how: How, request: ApprovalRequest, formatter: Formatter, link: st
 class _Writer:
     """Writes one card, in more and more narrow forms."""
 
-    def __init__(self, notice: Notice, formatter: Formatter, how: How) -> None:
+    def __init__(self, notice: OutboundCard, formatter: Formatter, how: How) -> None:
         self.notice = notice
         self.request = notice.request
         self.formatter = formatter

@@ -1,6 +1,6 @@
-"""The courier: reads from the store what happens to requests, plans who is told on which channel, has it carried.
+"""The dispatcher: reads from the store what happens to requests, plans who is told on which channel, has it carried.
 
-Any number of couriers share one store. What one of them has claimed when it is killed, another takes up a minute
+Any number of dispatchers share one store. What one of them has claimed when it is killed, another takes up a minute
 later; a card that it may have sent already is sent again under the same token, and all copies are closed in the end.
 """
 
@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from signoff.approvals.notifications import RequestEvent
 from signoff.channels.base import Channel
 from signoff.channels.outbound.route_plan import asked, plan
-from signoff.channels.outbound.sender import Carrier, Supplies
+from signoff.channels.outbound.sender import ChannelSender, SenderDeps
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import Unavailable
 from signoff.registry.manifest.channel_sections import RoutingRules
@@ -41,11 +41,11 @@ class EventSource(Protocol):
         ...
 
 
-class Courier:
+class Dispatcher:
     """Carries out what `events` tell; `channels` are those that opened, by their names."""
 
     def __init__(
-        self, events: EventSource, channels: Mapping[str, Channel], rules: RoutingRules, supplies: Supplies
+        self, events: EventSource, channels: Mapping[str, Channel], rules: RoutingRules, supplies: SenderDeps
     ) -> None:
         self._events = events
         self._left: list[RequestEvent] = []
@@ -53,7 +53,7 @@ class Courier:
         self._rules = rules
         self._supplies = supplies
         self._identities = {name: channel.identity for name, channel in channels.items()}
-        self._carriers = {name: Carrier(channel, supplies) for name, channel in channels.items()}
+        self._carriers = {name: ChannelSender(channel, supplies) for name, channel in channels.items()}
         self._paces = {name: channel.per_second for name, channel in channels.items()}
         self._woken = asyncio.Event()
 
@@ -111,7 +111,7 @@ class Courier:
             await cards.remind(request)
         elif event.kind == "escalated":
             await cards.renew(request)
-        # After the cards are planned: another courier may have ended those it found, and these would stay open.
+        # After the cards are planned: another dispatcher may have ended those it found, and these would stay open.
         over = await self._events.ending(request)
         if over is not None:
             await cards.end(request.id, request.revision, over)
@@ -144,7 +144,7 @@ class Courier:
                 done = await work()
                 pause = TICK
             except Unavailable as error:
-                _log.warning("the courier waits: %s", error.message)
+                _log.warning("the dispatcher waits: %s", error.message)
                 done, pause = 0, min(2 * pause, _LONGEST_PAUSE)
             if done:
                 continue

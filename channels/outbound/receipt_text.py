@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from signoff.channels.envelopes import Closed
+from signoff.channels.envelopes import ClosedCard
 from signoff.channels.outbound.card_text import How, how_words
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import show_code
@@ -16,7 +16,7 @@ from signoff.texts.formatter import Formatter
 UNREAD_CHARS: Final = 200
 
 
-def closing_text(closed: Closed, formatter: Formatter) -> str:
+def closing_text(closed: ClosedCard, formatter: Formatter) -> str:
     """What a card says once it is over: the ending and the reason, what it was about, and the link."""
     request = closed.request
     first = [f"{closing_words(request, formatter)}."]

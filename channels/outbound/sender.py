@@ -1,4 +1,4 @@
-"""One channel's part of the courier: its cards go out, are repeated, and say in the end how it ended.
+"""One channel's part of the dispatcher: its cards go out, are repeated, and say in the end how it ended.
 
 Each channel is carried for by itself, so that none waits for another's vendor.
 """
@@ -14,7 +14,7 @@ from typing import Final, Literal
 from signoff.approvals.audit_events import carried
 from signoff.channels.base import Channel
 from signoff.channels.channel_errors import NotDelivered
-from signoff.channels.envelopes import PARTIAL, Closed, Notice, Sent
+from signoff.channels.envelopes import PARTIAL, ClosedCard, OutboundCard, SentCard
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.clock import Clock
 from signoff.contracts.person import Person
@@ -34,8 +34,8 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Supplies:
-    """What the courier carries with. `links` gives the address behind a card's link; `record` writes into the record.
+class SenderDeps:
+    """Dependencies of the senders. `links` gives the address behind a card's link; `record` writes into the record.
 
     `digest_over` is how many cards for one person at once become one message. `secrets` hides what it read in what a
     vendor answers.
@@ -50,10 +50,10 @@ class Supplies:
     secrets: SecretProvider = field(default_factory=SecretProvider, repr=False)
 
 
-class Carrier:
+class ChannelSender:
     """Carries the cards of one channel. No two calls of one method run at the same time."""
 
-    def __init__(self, channel: Channel, supplies: Supplies) -> None:
+    def __init__(self, channel: Channel, supplies: SenderDeps) -> None:
         self._channel = channel
         self._supplies = supplies
         self._cards = supplies.deliveries
@@ -105,7 +105,7 @@ class Carrier:
 
     async def _one(self, row: DeliveryRow) -> int:
         again = row.state != "planned"
-        before = Sent(vendor_id=row.vendor_id, handle=row.handle) if again else None
+        before = SentCard(vendor_id=row.vendor_id, handle=row.handle) if again else None
         notice = await self._notice(row, "remind" if again else "ask")
         # Sent first, then written down: killed in between, it goes out twice under one token, and not never.
         sent = await self._tried(row, lambda: self._channel.deliver(notice, before))
@@ -148,8 +148,8 @@ class Carrier:
         # A digest is about several requests, of which the others may still wait.
         if row.kind != "digest" and person is not None:
             link = await self._supplies.links(row)
-            closed = Closed(request=row.request, person=person, token=row.token, link=link)
-            sent = Sent(vendor_id=row.vendor_id, handle=row.handle)
+            closed = ClosedCard(request=row.request, person=person, token=row.token, link=link)
+            sent = SentCard(vendor_id=row.vendor_id, handle=row.handle)
             try:
                 await self._within(self._channel.close(sent, closed))
             except NotDelivered as error:
@@ -162,7 +162,7 @@ class Carrier:
         await self._told(row, event, **facts)
         return 1
 
-    async def _tried(self, row: DeliveryRow, send: Callable[[], Awaitable[Sent]]) -> Sent | None:
+    async def _tried(self, row: DeliveryRow, send: Callable[[], Awaitable[SentCard]]) -> SentCard | None:
         """What the vendor said, or None where it did not take the card: to be tried again, or the next channel's."""
         try:
             return await self._within(send())
@@ -179,11 +179,11 @@ class Carrier:
             await next_channel(self._cards, row)
             return None
 
-    async def _within(self, sending: Awaitable[Sent | None]) -> Sent:
+    async def _within(self, sending: Awaitable[SentCard | None]) -> SentCard:
         """The answer of the vendor; whatever an adapter raises is a card that did not get out."""
         try:
             async with asyncio.timeout(SEND_SECONDS):
-                return await sending or Sent()
+                return await sending or SentCard()
         except NotDelivered as error:
             # Vendors quote what they were sent, and addresses of some hold the secret.
             told = self._supplies.secrets.redact(error.message)
@@ -222,9 +222,9 @@ class Carrier:
             return False
         return True
 
-    async def _notice(self, row: DeliveryRow, kind: Literal["ask", "remind", "digest"], more: int = 0) -> Notice:
+    async def _notice(self, row: DeliveryRow, kind: Literal["ask", "remind", "digest"], more: int = 0) -> OutboundCard:
         person = self._supplies.people.find(row.person, row.tenant)
-        return Notice(
+        return OutboundCard(
             token=row.token,
             kind=kind,
             request=row.request,

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from signoff.channels.envelopes import Closed, Notice
+from signoff.channels.envelopes import ClosedCard, OutboundCard
 from signoff.channels.outbound.card_text import CardWords, Limits, card_words
 from signoff.channels.outbound.receipt_text import closing_text
 from signoff.texts.catalogue import text
@@ -30,7 +30,7 @@ REASON: Final = "signoff.reason"
 LIMITS: Final = Limits(whole=9_000, value=400, says=800, rows=40)
 
 
-def card_blocks(notice: Notice, formatter: Formatter, public_url: str) -> tuple[str, list[Block]]:
+def card_blocks(notice: OutboundCard, formatter: Formatter, public_url: str) -> tuple[str, list[Block]]:
     """The text and the blocks of a card. A reminder and a list have no buttons that decide: cards have.
 
     What may be changed is changed in the inbox, at `public_url`, after a sign-in.
@@ -57,7 +57,7 @@ def card_blocks(notice: Notice, formatter: Formatter, public_url: str) -> tuple[
     return escaped(words.text)[:FALLBACK_CHARS], blocks
 
 
-def closed_blocks(closed: Closed, formatter: Formatter) -> tuple[str, list[Block]]:
+def closed_blocks(closed: ClosedCard, formatter: Formatter) -> tuple[str, list[Block]]:
     """The text and the blocks of a card that is over: who, when and where, and no button but the link."""
     told = closing_text(closed, formatter)
     # Without the address: that has a button here.

@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 from signoff.channels.channel_errors import Malformed
-from signoff.channels.envelopes import Heard, Raw, Received
+from signoff.channels.envelopes import InboundAction, InboundBatch, InboundRequest
 from signoff.channels.slack.blocks import APPROVE, DENY, REASON
 from signoff.channels.slack.text import unescaped, written_text
 
@@ -17,7 +17,7 @@ _FORM: Final = "application/x-www-form-urlencoded"
 _TOKEN_CHARS: Final = 32
 
 
-def read_payload(raw: Raw) -> Received:
+def read_payload(raw: InboundRequest) -> InboundBatch:
     """What a verified message says. Raises `Malformed`; what is new to us says nothing."""
     kind = raw.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == _FORM:
@@ -27,29 +27,29 @@ def read_payload(raw: Raw) -> Received:
     raise Malformed("the content type is neither a form nor JSON")
 
 
-def interaction(payload: Mapping[str, Any]) -> Received:
+def interaction(payload: Mapping[str, Any]) -> InboundBatch:
     """A press of a button, or a window that was submitted."""
     if payload.get("type") == "block_actions":
         heard = [_pressed(payload, each) for each in _list(payload, "actions")]
-        return Received(heard=tuple(each for each in heard if each is not None))
+        return InboundBatch(heard=tuple(each for each in heard if each is not None))
     if payload.get("type") == "view_submission":
         return _submitted(payload)
-    return Received()
+    return InboundBatch()
 
 
-def event(body: Mapping[str, Any]) -> Received:
+def event(body: Mapping[str, Any]) -> InboundBatch:
     """Something that happened: of all of it, what people write to the app."""
     if body.get("type") == "url_verification":
-        return Received(body=_text(body, "challenge").encode())
+        return InboundBatch(body=_text(body, "challenge").encode())
     inner = _map(body, "event")
     # What the app says comes back as an event, and we would answer ourselves; edits and removals have a subtype.
     ours = "bot_id" in inner or "subtype" in inner or inner.get("channel_type") != "im"
     if body.get("type") != "event_callback" or inner.get("type") != "message" or ours:
-        return Received()
+        return InboundBatch()
     channel, thread = _text(inner, "channel"), _text(inner, "thread_ts")
-    return Received(
+    return InboundBatch(
         heard=(
-            Heard(
+            InboundAction(
                 # Slack brings an event up to four times, under this one name, where it is not answered within 3 s.
                 key=_text(body, "event_id") or f"{channel}:{_text(inner, 'ts')}",
                 # The writer's workspace before that of the app: a guest of Slack Connect has another one.
@@ -62,7 +62,7 @@ def event(body: Mapping[str, Any]) -> Received:
     )
 
 
-def _pressed(payload: Mapping[str, Any], action: Any) -> Heard | None:
+def _pressed(payload: Mapping[str, Any], action: Any) -> InboundAction | None:
     """A press that decides, or asks for the window in which a reason is given; a link is opened by the browser."""
     if not isinstance(action, Mapping) or action.get("action_id") not in (APPROVE, DENY):
         return None
@@ -74,7 +74,7 @@ def _pressed(payload: Mapping[str, Any], action: Any) -> Heard | None:
     denies = action["action_id"] == DENY
     if denies:
         where |= {"trigger_id": _text(payload, "trigger_id"), "token": token}
-    return Heard(
+    return InboundAction(
         # Slack gives a press no name of its own: this is who pressed what, and when.
         key=":".join((_team(payload), channel, stamp, where["user"], _text(action, "action_ts"))),
         identity=_who(_team(payload), user.get("id")),
@@ -85,13 +85,13 @@ def _pressed(payload: Mapping[str, Any], action: Any) -> Heard | None:
     )
 
 
-def _submitted(payload: Mapping[str, Any]) -> Received:
+def _submitted(payload: Mapping[str, Any]) -> InboundBatch:
     view, user = _map(payload, "view"), _map(payload, "user")
     if view.get("callback_id") != DENY:
-        return Received()
+        return InboundBatch()
     opened = _object(_text(view, "private_metadata").encode())
     given = _map(_map(_map(_map(view, "state"), "values"), REASON), REASON)
-    heard = Heard(
+    heard = InboundAction(
         key=":".join((_team(payload), _text(view, "id"), _text(user, "id"))),
         identity=_who(_team(payload), user.get("id")),
         token=_text(opened, "token")[:_TOKEN_CHARS],
@@ -99,7 +99,7 @@ def _submitted(payload: Mapping[str, Any]) -> Received:
         reason=unescaped(_text(given, "value")).strip(),
         where={"channel": _text(opened, "channel"), "user": _text(user, "id")},
     )
-    return Received(heard=(heard,))
+    return InboundBatch(heard=(heard,))
 
 
 def _team(payload: Mapping[str, Any]) -> str:

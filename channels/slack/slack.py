@@ -14,9 +14,17 @@ from pydantic import Field
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
-from signoff.channels.base import Channel, Means, Options, Take
+from signoff.channels.base import Channel, ChannelContext, Options, Receive
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
-from signoff.channels.envelopes import Closed, Finding, Notice, Raw, Received, Reply, Sent
+from signoff.channels.envelopes import (
+    CheckFinding,
+    ClosedCard,
+    InboundBatch,
+    InboundRequest,
+    OutboundCard,
+    Reply,
+    SentCard,
+)
 from signoff.channels.outbound.card_text import card_words
 from signoff.channels.signature_check import HmacSignature
 from signoff.channels.slack.blocks import LIMITS, card_blocks, closed_blocks, escaped, reason_view
@@ -49,7 +57,7 @@ class Slack(Channel):
     # Slack takes about one message a second in one conversation.
     per_second: ClassVar[float] = 1.0
 
-    def __init__(self, means: Means) -> None:
+    def __init__(self, means: ChannelContext) -> None:
         super().__init__(means)
         self._options = SlackOptions.model_validate(means.options)
         if not (self._options.signing_secret or self._options.app_token):
@@ -59,7 +67,7 @@ class Slack(Channel):
             _SIGNATURE, (self._options.signing_secret.encode(),), "v0=", time_header=_STAMP, before="v0:{time}:"
         )
 
-    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
         """See `Channel`."""
         words, blocks = card_blocks(notice, self.formatter(notice.person), self.means.public_url)
         # A conversation with a person has a name of its own, which the answer tells, and only that can be edited.
@@ -70,14 +78,14 @@ class Slack(Channel):
         if before is not None:
             return before
         channel, stamp = str(told.get("channel")), str(told.get("ts"))
-        return Sent(vendor_id=f"{channel}:{stamp}", handle={"channel": channel, "ts": stamp})
+        return SentCard(vendor_id=f"{channel}:{stamp}", handle={"channel": channel, "ts": stamp})
 
-    def draws_whole(self, notice: Notice) -> bool:
+    def draws_whole(self, notice: OutboundCard) -> bool:
         """See `Channel`."""
         formatter = self.formatter(notice.person)
         return card_words(notice, formatter, how="buttons", limits=LIMITS).whole
 
-    async def close(self, sent: Sent, closed: Closed) -> None:
+    async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """See `Channel`."""
         words, blocks = closed_blocks(closed, self.formatter(closed.person))
         where = {"channel": sent.handle["channel"], "ts": sent.handle["ts"]}
@@ -96,15 +104,15 @@ class Slack(Channel):
         else:
             await self._call("chat.postEphemeral", {**message, "user": where["user"]})
 
-    def verify(self, raw: Raw) -> None:
+    def verify(self, raw: InboundRequest) -> None:
         """See `Channel`. The signature is Slack's `v0`."""
         self._signature.check(raw, self.means.clock())
 
-    def parse(self, raw: Raw) -> Received:
+    def parse(self, raw: InboundRequest) -> InboundBatch:
         """See `Channel`."""
         return _enveloped(raw.body) if self.is_fetched(raw) else read_payload(raw)
 
-    async def listen(self, take: Take) -> None:
+    async def listen(self, take: Receive) -> None:
         """See `Channel`: by Socket Mode, where there is an `app_token`."""
         while self._options.app_token:
             try:
@@ -114,27 +122,29 @@ class Slack(Channel):
             except (OSError, WebSocketException, TimeoutError) as error:
                 raise NotDelivered(f"the socket broke: {type(error).__name__}", code="socket", again=True) from None
 
-    async def check(self) -> list[Finding]:
+    async def check(self) -> list[CheckFinding]:
         """See `Channel`."""
         try:
             told = await self._call("auth.test", {})
         except NotDelivered as error:
-            return [Finding(False, f"Slack refuses the token: {error.code}", "check `token` and the app's scopes")]
-        findings = [Finding(True, f"the app is `{told.get('user')}` of `{told.get('team')}`")]
+            return [CheckFinding(False, f"Slack refuses the token: {error.code}", "check `token` and the app's scopes")]
+        findings = [CheckFinding(True, f"the app is `{told.get('user')}` of `{told.get('team')}`")]
         if self._options.app_token:
             try:
                 await self._call("apps.connections.open", {}, token=self._options.app_token)
-                findings.append(Finding(True, "Socket Mode can be opened"))
+                findings.append(CheckFinding(True, "Socket Mode can be opened"))
             except NotDelivered as error:
                 findings.append(
-                    Finding(False, f"Socket Mode cannot be opened: {error.code}", "check `app_token` and its scope")
+                    CheckFinding(
+                        False, f"Socket Mode cannot be opened: {error.code}", "check `app_token` and its scope"
+                    )
                 )
         else:
             address = f"{self.means.public_url}/channels/{self.name}"
-            findings.append(Finding(True, f"Slack is to call {address} (Interactivity and Event Subscriptions)"))
+            findings.append(CheckFinding(True, f"Slack is to call {address} (Interactivity and Event Subscriptions)"))
         return findings
 
-    async def _hear(self, socket: ClientConnection, take: Take) -> None:
+    async def _hear(self, socket: ClientConnection, take: Receive) -> None:
         async for frame in socket:
             try:
                 envelope = json.loads(frame)
@@ -195,15 +205,15 @@ class Slack(Channel):
         return parts[:2] == api[:2] or (parts.scheme == "https" and host.endswith(".slack.com"))
 
 
-def _enveloped(body: bytes) -> Received:
+def _enveloped(body: bytes) -> InboundBatch:
     """What an envelope of Socket Mode holds, which is what Slack would have sent over HTTP."""
     envelope = json.loads(body)
     payload = envelope.get("payload")
     if not isinstance(payload, dict):
-        return Received()
+        return InboundBatch()
     if envelope.get("type") == "interactive":
         return interaction(payload)
-    return event(payload) if envelope.get("type") == "events_api" else Received()
+    return event(payload) if envelope.get("type") == "events_api" else InboundBatch()
 
 
 def _user(address: str) -> str:

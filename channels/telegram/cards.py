@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from signoff.channels.envelopes import Closed, Notice
+from signoff.channels.envelopes import ClosedCard, OutboundCard
 from signoff.channels.outbound.card_text import CardWords, Limits, card_words
 from signoff.channels.outbound.receipt_text import closing_text
 from signoff.contracts.decision import Assurance, Verdict
@@ -23,7 +23,7 @@ _VERDICTS: Final[Mapping[str, Verdict]] = {"a": "approved", "d": "denied"}
 _PRESSED: Final = re.compile(r"([ad]):([a-z0-9]{1,32})\Z")
 
 
-def card_message(notice: Notice, formatter: Formatter, assurance: Assurance) -> Message:
+def card_message(notice: OutboundCard, formatter: Formatter, assurance: Assurance) -> Message:
     """A card. A reminder and a list have no buttons, which nobody would take away: cards have."""
     words = fitting_words(notice, formatter, assurance)
     message = text_message(words.text)
@@ -34,7 +34,7 @@ def card_message(notice: Notice, formatter: Formatter, assurance: Assurance) -> 
     return message
 
 
-def closed_message(closed: Closed, formatter: Formatter) -> Message:
+def closed_message(closed: ClosedCard, formatter: Formatter) -> Message:
     """What a card says once it is over. Without a keyboard of its own the message loses the one that it had."""
     return text_message(closing_text(closed, formatter))
 
@@ -66,7 +66,7 @@ def cut(words: str, limit: int) -> str:
     return shown
 
 
-def fitting_words(notice: Notice, formatter: Formatter, assurance: Assurance) -> CardWords:
+def fitting_words(notice: OutboundCard, formatter: Formatter, assurance: Assurance) -> CardWords:
     """The card's words, few enough to fit."""
     # Limits count characters, of which one has at most two units: half of the room always fits.
     for whole in (TEXT_UNITS, TEXT_UNITS * 3 // 4, TEXT_UNITS // 2):

@@ -12,9 +12,17 @@ from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
-from signoff.channels.base import Channel, Means, Options, Take
+from signoff.channels.base import Channel, ChannelContext, Options, Receive
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
-from signoff.channels.envelopes import Closed, Finding, Notice, Raw, Received, Reply, Sent
+from signoff.channels.envelopes import (
+    CheckFinding,
+    ClosedCard,
+    InboundBatch,
+    InboundRequest,
+    OutboundCard,
+    Reply,
+    SentCard,
+)
 from signoff.channels.signature_check import check_same
 from signoff.channels.telegram.bot import Bot
 from signoff.channels.telegram.cards import (
@@ -61,12 +69,12 @@ class Telegram(Channel):
     # Telegram takes some 30 a second of a bot, whomever they are for.
     per_second: ClassVar[float] = 20.0
 
-    def __init__(self, means: Means) -> None:
+    def __init__(self, means: ChannelContext) -> None:
         super().__init__(means)
         self._options = TelegramOptions.model_validate(means.options)
         self._bot = self.attach(Bot(self._options.token, self._options.api_url))
 
-    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
         """See `Channel`."""
         if not _PERSON.match(notice.address):
             why = "an identity of Telegram is the number of a person's account, such as 123456789"
@@ -79,14 +87,14 @@ class Telegram(Channel):
         if before is not None:
             return before
         number = told.get("message_id") if isinstance(told, dict) else None
-        return Sent(vendor_id=vendor_id(chat, number or 0), handle={"chat": chat, "message": number or 0})
+        return SentCard(vendor_id=vendor_id(chat, number or 0), handle={"chat": chat, "message": number or 0})
 
-    def draws_whole(self, notice: Notice) -> bool:
+    def draws_whole(self, notice: OutboundCard) -> bool:
         """See `Channel`."""
         formatter = self.formatter(notice.person)
         return fitting_words(notice, formatter, self.assurance).whole
 
-    async def close(self, sent: Sent, closed: Closed) -> None:
+    async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """See `Channel`. The message is edited, and its buttons go."""
         where = {"chat_id": sent.handle["chat"], "message_id": sent.handle["message"]}
         message = closed_message(closed, self.formatter(closed.person))
@@ -106,15 +114,15 @@ class Telegram(Channel):
             message |= below(where["message"])
         await self._bot.call("sendMessage", message)
 
-    def verify(self, raw: Raw) -> None:
+    def verify(self, raw: InboundRequest) -> None:
         """See `Channel`. Telegram shows the secret that it was given."""
         check_same(raw.headers.get(_GIVEN, ""), self._options.webhook_secret)
 
-    def parse(self, raw: Raw) -> Received:
+    def parse(self, raw: InboundRequest) -> InboundBatch:
         """See `Channel`."""
         return read_update(raw)
 
-    async def listen(self, take: Take) -> None:
+    async def listen(self, take: Receive) -> None:
         """See `Channel`: tells Telegram where to call, or fetches where it is not to."""
         if self._options.webhook_secret:
             await self._bot.call("setWebhook", self._webhook())
@@ -131,27 +139,29 @@ class Telegram(Channel):
                 number = update.get("update_id") if isinstance(update, dict) else None
                 after = max(after, number + 1) if isinstance(number, int) else after
 
-    async def check(self) -> list[Finding]:
+    async def check(self) -> list[CheckFinding]:
         """See `Channel`."""
         try:
             bot = await self._bot.call("getMe", {})
             standing = await self._bot.call("getWebhookInfo", {})
         except NotDelivered as error:
-            return [Finding(False, f"the bot cannot be asked: {error.message}", "check `token` and `api_url`")]
+            return [CheckFinding(False, f"the bot cannot be asked: {error.message}", "check `token` and `api_url`")]
         name, url, failed = _told(bot, "username"), _told(standing, "url"), _told(standing, "last_error_message")
-        findings = [Finding(True, f"the bot is @{name}; who is to be reached writes to it first")]
+        findings = [CheckFinding(True, f"the bot is @{name}; who is to be reached writes to it first")]
         wanted = self._webhook()["url"] if self._options.webhook_secret else ""
         if wanted and not wanted.startswith("https://"):
             what = f"Telegram calls no address without TLS, such as {wanted}"
-            findings.append(Finding(False, what, "give the gateway an https address, or leave out `webhook_secret`"))
+            findings.append(
+                CheckFinding(False, what, "give the gateway an https address, or leave out `webhook_secret`")
+            )
         elif url != wanted:
             what = f"Telegram calls {url or 'nobody'}, and is to call {wanted or 'nobody'}"
-            findings.append(Finding(False, what, "start the gateway, which tells it"))
+            findings.append(CheckFinding(False, what, "start the gateway, which tells it"))
         elif failed:
             what = f"Telegram called {url} last with this: {failed}"
-            findings.append(Finding(False, what, "see that the gateway's public address can be reached"))
+            findings.append(CheckFinding(False, what, "see that the gateway's public address can be reached"))
         else:
-            findings.append(Finding(True, f"Telegram calls {url}" if url else "what people do is fetched"))
+            findings.append(CheckFinding(True, f"Telegram calls {url}" if url else "what people do is fetched"))
         return findings
 
     async def _alerted(self, query: str, words: str) -> bool:
@@ -165,7 +175,7 @@ class Telegram(Channel):
             return False
         return shown == words
 
-    async def _take(self, update: Any, take: Take) -> None:
+    async def _take(self, update: Any, take: Receive) -> None:
         """Hand in one update. Raises `StoreUnavailable`, and then it is fetched again."""
         try:
             await take(self.fetched(json.dumps(update).encode()))

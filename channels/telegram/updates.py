@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from signoff.channels.channel_errors import Malformed
-from signoff.channels.envelopes import Heard, Raw, Received
+from signoff.channels.envelopes import InboundAction, InboundBatch, InboundRequest
 from signoff.channels.telegram.cards import pressed
 
 # Without `edited_message`: what somebody decided does not change with their words.
@@ -26,7 +26,7 @@ _MARKS: Final[Mapping[str, tuple[str, str]]] = {
 """What stands around each in text; a picture of somebody's own may show anything."""
 
 
-def read_update(raw: Raw) -> Received:
+def read_update(raw: InboundRequest) -> InboundBatch:
     """What a verified update says. Raises `Malformed`; what is new to us says nothing."""
     if raw.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Malformed("the content type is not JSON")
@@ -38,7 +38,7 @@ def read_update(raw: Raw) -> Received:
         raise Malformed("the body is not a JSON object")
     if isinstance(update.get("callback_query"), dict):
         return _press(update["callback_query"])
-    return _written(update["message"]) if isinstance(update.get("message"), dict) else Received()
+    return _written(update["message"]) if isinstance(update.get("message"), dict) else InboundBatch()
 
 
 def vendor_id(chat: int, message: int) -> str:
@@ -46,32 +46,32 @@ def vendor_id(chat: int, message: int) -> str:
     return f"{chat}:{message}"
 
 
-def _press(query: Mapping[str, Any]) -> Received:
+def _press(query: Mapping[str, Any]) -> InboundBatch:
     """A press counts as of who pressed, wherever the message stands and whatever chat it says."""
     data, name = query.get("data"), query.get("id")
     found = pressed(data) if isinstance(data, str) else None
     if found is None:
-        return Received()
+        return InboundBatch()
     if not isinstance(name, str) or not name:
         raise Malformed("a press has no name")
     who = _number(_map(query, "from"), "id")
     verdict, token = found
     # The answer goes to the chat with who pressed: where the card stands, others may read.
     where = {"query": name, "chat": who}
-    return _one(Heard(key=f"press:{name}", identity=str(who), token=token, verdict=verdict, where=where))
+    return _one(InboundAction(key=f"press:{name}", identity=str(who), token=token, verdict=verdict, where=where))
 
 
-def _written(message: Mapping[str, Any]) -> Received:
+def _written(message: Mapping[str, Any]) -> InboundBatch:
     """Words to the bot alone: what is said in a group, or passed on, is said to others."""
     words = message.get("text")
     passed_on = "forward_origin" in message or "forward_date" in message
     private = _map(message, "chat").get("type") == "private"
     if not isinstance(words, str) or not private or passed_on or _map(message, "from").get("is_bot") is True:
-        return Received()
+        return InboundBatch()
     who, chat = _number(_map(message, "from"), "id"), _number(_map(message, "chat"), "id")
     number = _number(message, "message_id")
     return _one(
-        Heard(
+        InboundAction(
             # The number of an update is drawn anew after a quiet week; that of a message is not.
             key=f"message:{vendor_id(chat, number)}",
             identity=str(who),
@@ -114,8 +114,8 @@ def _marked(words: str, entities: Any) -> str:
     return "".join(pieces) + units[2 * at :].decode("utf-16-le", "replace") + more
 
 
-def _one(heard: Heard) -> Received:
-    return Received(heard=(heard,))
+def _one(heard: InboundAction) -> InboundBatch:
+    return InboundBatch(heard=(heard,))
 
 
 def _map(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:

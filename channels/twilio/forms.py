@@ -8,7 +8,7 @@ from typing import Final, Literal
 from urllib.parse import parse_qsl, urlsplit
 
 from signoff.channels.channel_errors import Malformed
-from signoff.channels.envelopes import Heard, Raw, Received, Status
+from signoff.channels.envelopes import DeliveryStatus, InboundAction, InboundBatch, InboundRequest
 from signoff.channels.signature_check import hmac_base64
 from signoff.channels.twilio.errors import ERRORS
 from signoff.channels.twilio.messages import PREFIX, Via, is_address
@@ -60,7 +60,7 @@ def form_fields(body: bytes) -> list[tuple[str, str]]:
     return parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS)
 
 
-def read_form(raw: Raw, sender: str, via: Via) -> Received:
+def read_form(raw: InboundRequest, sender: str, via: Via) -> InboundBatch:
     """What a verified form holds for our number `sender`, or for any of ours where it is a Messaging Service.
 
     Raises `Malformed`; what is new to us becomes an unknown status, and no more.
@@ -74,14 +74,14 @@ def read_form(raw: Raw, sender: str, via: Via) -> Received:
     if not key:
         raise Malformed("it is about no message")
     if "MessageStatus" in form:
-        return Received(statuses=(_status(form, key),))
+        return InboundBatch(statuses=(_status(form, key),))
     made = _message(form, key, sender, via)
-    heard = (made,) if isinstance(made, Heard) else ()
-    statuses = (made,) if isinstance(made, Status) else ()
-    return Received(heard=heard, statuses=statuses, body=_NOTHING, media_type="text/xml")
+    heard = (made,) if isinstance(made, InboundAction) else ()
+    statuses = (made,) if isinstance(made, DeliveryStatus) else ()
+    return InboundBatch(heard=heard, statuses=statuses, body=_NOTHING, media_type="text/xml")
 
 
-def _message(form: Mapping[str, str], key: str, sender: str, via: Via) -> Heard | Status | None:
+def _message(form: Mapping[str, str], key: str, sender: str, via: Via) -> InboundAction | DeliveryStatus | None:
     """Something said, or something that is only written down; None for what was said to another number."""
     identity = form.get("From", "")
     if not sender.startswith("MG") and form.get("To", "") != PREFIX[via] + sender:
@@ -93,10 +93,10 @@ def _message(form: Mapping[str, str], key: str, sender: str, via: Via) -> Heard 
     if unknown or kind not in _TYPES | _WORDLESS or opted in ("STOP", "HELP") or not is_address(identity, via):
         # To STOP and HELP Twilio has answered already. Who wrote by another way than ours is not known by it.
         code = one_line(f"{'button' if unknown else kind or 'message'} {opted}".strip(), _CODE_CHARS).text
-        return Status(key=key, vendor_id=key, state="unknown", code=code)
+        return DeliveryStatus(key=key, vendor_id=key, state="unknown", code=code)
     verdict, token = found or (None, "")
     about = form.get("OriginalRepliedMessageSid", "")
-    return Heard(
+    return InboundAction(
         key=key,
         identity=identity,
         token=token,
@@ -114,12 +114,12 @@ def _says(form: Mapping[str, str], kind: str, opted: str) -> bool:
     return kind in _TYPES and form.get("NumMedia", "0") in ("", "0") and not opted and not passed_on
 
 
-def _status(form: Mapping[str, str], key: str) -> Status:
+def _status(form: Mapping[str, str], key: str) -> DeliveryStatus:
     told = form["MessageStatus"]
     known, new = _STATES.get(told), one_line(told, _CODE_CHARS).text
     written = form.get("ErrorCode", "")
     code = int(written) if written.isascii() and written.isdigit() and len(written) < 9 else 0
-    return Status(
+    return DeliveryStatus(
         # Each state of a message once: Twilio brings them one by one, and some again.
         key=f"{key}:{new}",
         vendor_id=key,

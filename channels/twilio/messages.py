@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
-from signoff.channels.envelopes import Closed, Notice
+from signoff.channels.envelopes import ClosedCard, OutboundCard
 from signoff.channels.outbound.card_text import CardWords, Limits, card_words
 from signoff.channels.outbound.receipt_text import closing_text
 from signoff.channels.whatsapp.messages import plain, template_message, template_words, units
@@ -31,17 +31,17 @@ def is_address(address: str, via: Via) -> bool:
     return bool((_WHATSAPP if via == "whatsapp" else _NUMBER).match(address))
 
 
-def card_fields(notice: Notice, formatter: Formatter, assurance: Assurance, via: Via) -> Fields:
+def card_fields(notice: OutboundCard, formatter: Formatter, assurance: Assurance, via: Via) -> Fields:
     """A card as text, which says how to answer with its code."""
     return text_fields(_fitting(notice, formatter, assurance).text, via)
 
 
-def fields_draw_whole(notice: Notice, formatter: Formatter, assurance: Assurance) -> bool:
+def fields_draw_whole(notice: OutboundCard, formatter: Formatter, assurance: Assurance) -> bool:
     """Whether a card gives every value, in whichever form it is sent."""
     return _fitting(notice, formatter, assurance).whole and template_words(notice, formatter, assurance).whole
 
 
-def _fitting(notice: Notice, formatter: Formatter, assurance: Assurance) -> CardWords:
+def _fitting(notice: OutboundCard, formatter: Formatter, assurance: Assurance) -> CardWords:
     """The card's words, few enough to fit."""
     for whole in (BODY_UNITS, BODY_UNITS * 3 // 4, BODY_UNITS // 2):
         limits = Limits(whole=whole, value=300, says=300, rows=40)
@@ -51,7 +51,7 @@ def _fitting(notice: Notice, formatter: Formatter, assurance: Assurance) -> Card
     return words
 
 
-def template_fields(notice: Notice, formatter: Formatter, assurance: Assurance, content: str) -> Fields:
+def template_fields(notice: OutboundCard, formatter: Formatter, assurance: Assurance, content: str) -> Fields:
     """The card as a template: four variables as in the one for Meta itself, and the token, which its buttons send."""
     message = template_message(notice, formatter, assurance, "", "")
     values = [each["text"] for each in message["template"]["components"][0]["parameters"]]
@@ -60,7 +60,7 @@ def template_fields(notice: Notice, formatter: Formatter, assurance: Assurance, 
     return {"ContentSid": content, "ContentVariables": json.dumps(variables)}
 
 
-def closed_fields(closed: Closed, formatter: Formatter, via: Via) -> Fields:
+def closed_fields(closed: ClosedCard, formatter: Formatter, via: Via) -> Fields:
     """That a card is over, as a text of its own."""
     return text_fields(closing_text(closed, formatter), via)
 

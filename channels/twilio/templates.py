@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from signoff.channels.envelopes import Finding
+from signoff.channels.envelopes import CheckFinding
 from signoff.channels.whatsapp.messages import PARAMETERS
 from signoff.formats.visible_text import one_line
 
@@ -14,7 +14,7 @@ _PLACE: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _SHOWN: Final = 60
 
 
-def judged(content: str, template: Mapping[str, Any], approval: Mapping[str, Any]) -> Finding:
+def judged(content: str, template: Mapping[str, Any], approval: Mapping[str, Any]) -> CheckFinding:
     """Whether a template can carry a card; `template` and `approval` are Twilio's two answers about it."""
     what = f"the template {content}"
     reply = _map(_map(template, "types"), "twilio/quick-reply")
@@ -23,12 +23,12 @@ def judged(content: str, template: Mapping[str, Any], approval: Mapping[str, Any
     places = set(_PLACE.findall(str(reply.get("body", ""))))
     if ids != ACTIONS or places != {str(number) for number in range(1, PARAMETERS + 1)}:
         remedy = f"make it a quick reply with {{{{1}}}} to {{{{{PARAMETERS}}}}} in its body, and the ids {ACTIONS}"
-        return Finding(False, f"{what} has another form", remedy)
+        return CheckFinding(False, f"{what} has another form", remedy)
     status = _map(approval, "whatsapp").get("status")
     if status != "approved":
         shown = one_line(str(status), _SHOWN).text
-        return Finding(False, f"{what} is not approved: {shown}", "see the Content Template Builder of Twilio")
-    return Finding(True, f"{what} is approved")
+        return CheckFinding(False, f"{what} is not approved: {shown}", "see the Content Template Builder of Twilio")
+    return CheckFinding(True, f"{what} is approved")
 
 
 def _map(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -12,9 +12,17 @@ from typing import Annotated, Any, ClassVar, Final, Self
 import httpx
 from pydantic import Field, StringConstraints, model_validator
 
-from signoff.channels.base import Channel, Means, Options
+from signoff.channels.base import Channel, ChannelContext, Options
 from signoff.channels.channel_errors import Forged, NotDelivered
-from signoff.channels.envelopes import Closed, Finding, Notice, Raw, Received, Reply, Sent
+from signoff.channels.envelopes import (
+    CheckFinding,
+    ClosedCard,
+    InboundBatch,
+    InboundRequest,
+    OutboundCard,
+    Reply,
+    SentCard,
+)
 from signoff.channels.signature_check import check_same
 from signoff.channels.twilio.errors import ERRORS, OUTSIDE
 from signoff.channels.twilio.forms import form_fields, read_form, signature, spelled
@@ -81,7 +89,7 @@ class Twilio(Channel):
     # Twilio signs each field, so that a stranger's form is parsed as well; one with a message is of a few KiB.
     room: int = 64 * KIB
 
-    def __init__(self, means: Means) -> None:
+    def __init__(self, means: ChannelContext) -> None:
         super().__init__(means)
         self._options = TwilioOptions.model_validate(means.options)
         if self._options.via == "sms":
@@ -92,7 +100,7 @@ class Twilio(Channel):
         signed_in = httpx.BasicAuth(self._options.account_sid, self._options.auth_token)
         self._http = self.attach(VendorHttp(ERRORS, auth=signed_in))
 
-    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
         """See `Channel`. A template always may be sent; a text on WhatsApp only to who wrote within 24 hours."""
         formatter, options = self.formatter(notice.person), self._options
         if options.content_sids:
@@ -103,12 +111,12 @@ class Twilio(Channel):
         sent = await self._send(notice.address, fields)
         return sent if before is None else before
 
-    def draws_whole(self, notice: Notice) -> bool:
+    def draws_whole(self, notice: OutboundCard) -> bool:
         """See `Channel`."""
         formatter = self.formatter(notice.person)
         return fields_draw_whole(notice, formatter, self.assurance)
 
-    async def close(self, sent: Sent, closed: Closed) -> None:
+    async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """See `Channel`. Who decided it here has been told; who has not written lately cannot be, on WhatsApp."""
         to, name = str(sent.handle["to"]), closed.request.id
         if (name, to) in self._answered and closed.request.decided_by == closed.person.id:
@@ -129,7 +137,7 @@ class Twilio(Channel):
             while len(self._answered) > _KEPT:
                 self._answered.popitem(last=False)
 
-    def verify(self, raw: Raw) -> None:
+    def verify(self, raw: InboundRequest) -> None:
         """See `Channel`. Twilio signs the address that it calls and every field of the form, without a time.
 
         The address is ours as the public knows it, whatever a request says of its host. What Twilio signs as JSON is
@@ -147,55 +155,55 @@ class Twilio(Channel):
         marks = (signature(self._options.auth_token, url, fields) for url in called)
         check_same(raw.headers.get(_SIGNATURE, ""), *marks)
 
-    def parse(self, raw: Raw) -> Received:
+    def parse(self, raw: InboundRequest) -> InboundBatch:
         """See `Channel`."""
         return read_form(raw, self._options.sender, self._options.via)
 
-    async def check(self) -> list[Finding]:
+    async def check(self) -> list[CheckFinding]:
         """See `Channel`."""
         try:
             told = await self._call("GET", self._api(".json"))
         except NotDelivered as error:
             what = f"Twilio refuses to tell of the account: {error.message} ({error.code})"
-            return [Finding(False, what, "check `account_sid` and `auth_token`")]
+            return [CheckFinding(False, what, "check `account_sid` and `auth_token`")]
         status, name = (
             one_line(str(told.get(field) or "?"), _NAME_CHARS).text for field in ("status", "friendly_name")
         )
-        account = Finding(status == "active", f"the account `{name}` is {status}", "see Twilio's console")
+        account = CheckFinding(status == "active", f"the account `{name}` is {status}", "see Twilio's console")
         return [account, await self._called(), *await self._templates()]
 
-    async def _called(self) -> Finding:
+    async def _called(self) -> CheckFinding:
         """Whether Twilio calls us; of WhatsApp and of services it is not asked."""
         sender, remedy = self._options.sender, f"set {self._address} (POST) as what is called when a message comes in"
         if self._options.via != "sms" or not sender.startswith("+"):
-            return Finding(True, f"Twilio is to call {self._address} (POST) when a message comes in")
+            return CheckFinding(True, f"Twilio is to call {self._address} (POST) when a message comes in")
         try:
             told = await self._call("GET", self._api("/IncomingPhoneNumbers.json"), PhoneNumber=sender)
         except NotDelivered as error:
-            return Finding(False, f"Twilio refuses to tell of {sender}: {error.message} ({error.code})", remedy)
+            return CheckFinding(False, f"Twilio refuses to tell of {sender}: {error.message} ({error.code})", remedy)
         listed = told.get("incoming_phone_numbers")
         numbers = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
         if not numbers:
-            return Finding(False, f"the account has no number {sender}", "check `sender`")
+            return CheckFinding(False, f"the account has no number {sender}", "check `sender`")
         url = numbers[0].get("sms_url")
         shown = one_line(str(url or "nobody"), 2 * _NAME_CHARS).text
-        return Finding(url in spelled(self._address), f"when {sender} is written to, Twilio calls {shown}", remedy)
+        return CheckFinding(url in spelled(self._address), f"when {sender} is written to, Twilio calls {shown}", remedy)
 
-    async def _templates(self) -> list[Finding]:
+    async def _templates(self) -> list[CheckFinding]:
         options = self._options
         if options.via == "whatsapp" and not options.content_sids:
-            return [Finding(True, "without `content_sids` only who has written within 24 hours is sent anything")]
+            return [CheckFinding(True, "without `content_sids` only who has written within 24 hours is sent anything")]
         return [await self._template(content) for content in dict.fromkeys(options.content_sids.values())]
 
-    async def _template(self, content: str) -> Finding:
+    async def _template(self, content: str) -> CheckFinding:
         url = f"{self._options.content_url}/v1/Content/{content}"
         try:
             return judged(content, await self._call("GET", url), await self._call("GET", f"{url}/ApprovalRequests"))
         except NotDelivered as error:
             what = f"Twilio refuses to tell of the template {content}: {error.message} ({error.code})"
-            return Finding(False, what, "check `content_sids`")
+            return CheckFinding(False, what, "check `content_sids`")
 
-    async def _send(self, address: str, fields: Fields) -> Sent:
+    async def _send(self, address: str, fields: Fields) -> SentCard:
         options = self._options
         if not is_address(address, options.via):
             example = f"{PREFIX[options.via]}+351912345678"
@@ -206,7 +214,7 @@ class Twilio(Channel):
         # Twilio takes most of what it cannot deliver, and says so only later, there.
         form = {"To": address, **ours, "StatusCallback": self._address, **fields}
         told = await self._call("POST", self._api("/Messages.json"), form)
-        return Sent(vendor_id=str(told.get("sid") or ""), handle={"to": address})
+        return SentCard(vendor_id=str(told.get("sid") or ""), handle={"to": address})
 
     def _api(self, path: str) -> str:
         return f"{self._options.api_url}/2010-04-01/Accounts/{self._options.account_sid}{path}"

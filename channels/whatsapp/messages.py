@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from signoff.channels.envelopes import Closed, Notice
+from signoff.channels.envelopes import ClosedCard, OutboundCard
 from signoff.channels.outbound.card_text import LEAST_CHARS, CardWords, Limits, card_words, link_only
 from signoff.channels.outbound.receipt_text import closing_text
 from signoff.contracts.decision import Assurance, Verdict
@@ -47,7 +47,7 @@ def recipient(address: str) -> Message | None:
     return {"to": address} if _PHONE.match(address) else None
 
 
-def card_message(notice: Notice, formatter: Formatter, assurance: Assurance) -> Message:
+def card_message(notice: OutboundCard, formatter: Formatter, assurance: Assurance) -> Message:
     """A card with its two buttons; as a text with the link where it cannot be decided here."""
     if not _decides(notice, assurance):
         words = _fitting(notice, formatter, assurance, TEXT_UNITS, _whole)
@@ -59,7 +59,9 @@ def card_message(notice: Notice, formatter: Formatter, assurance: Assurance) -> 
     return {"type": "interactive", "interactive": {"type": "button", "body": body, "action": {"buttons": buttons}}}
 
 
-def template_message(notice: Notice, formatter: Formatter, assurance: Assurance, name: str, language: str) -> Message:
+def template_message(
+    notice: OutboundCard, formatter: Formatter, assurance: Assurance, name: str, language: str
+) -> Message:
     """The card as an approved template, on one line a parameter. Its buttons are there even where only the link
     decides, or where it is not whole; whoever presses one that does not count is told so."""
     words = template_words(notice, formatter, assurance)
@@ -78,18 +80,18 @@ def template_message(notice: Notice, formatter: Formatter, assurance: Assurance,
     return {"type": "template", "template": {"name": name, "language": spoken, "components": [body, *buttons]}}
 
 
-def template_words(notice: Notice, formatter: Formatter, assurance: Assurance) -> CardWords:
+def template_words(notice: OutboundCard, formatter: Formatter, assurance: Assurance) -> CardWords:
     """What a card says that is sent as a template."""
     return _fitting(notice, formatter, assurance, BODY_UNITS - _FIXED_UNITS, lambda words: "".join(_values(words)))
 
 
-def draws_whole(notice: Notice, formatter: Formatter, assurance: Assurance) -> bool:
+def draws_whole(notice: OutboundCard, formatter: Formatter, assurance: Assurance) -> bool:
     """Whether a card gives every value, in whichever form it is sent."""
     free = _fitting(notice, formatter, assurance, BODY_UNITS, _whole)
     return free.whole and template_words(notice, formatter, assurance).whole
 
 
-def closed_message(closed: Closed, formatter: Formatter) -> Message:
+def closed_message(closed: ClosedCard, formatter: Formatter) -> Message:
     """That a card is over, as a text of its own."""
     return text_message(closing_text(closed, formatter))
 
@@ -123,12 +125,12 @@ def units(words: str) -> int:
     return len(words.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def _decides(notice: Notice, assurance: Assurance) -> bool:
+def _decides(notice: OutboundCard, assurance: Assurance) -> bool:
     return notice.kind != "digest" and not link_only(notice.request, assurance)
 
 
 def _fitting(
-    notice: Notice, formatter: Formatter, assurance: Assurance, room: int, said: Callable[[CardWords], str]
+    notice: OutboundCard, formatter: Formatter, assurance: Assurance, room: int, said: Callable[[CardWords], str]
 ) -> CardWords:
     """The card's words, narrow enough for what is `said` of them to fit in `room`."""
     for whole in (room, room * 3 // 4, room // 2):

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
 from signoff.channels.channel_errors import Malformed
-from signoff.channels.envelopes import Heard, Raw, Received, Status
+from signoff.channels.envelopes import DeliveryStatus, InboundAction, InboundBatch, InboundRequest
 from signoff.channels.whatsapp.errors import ERRORS, OUTSIDE
 from signoff.channels.whatsapp.messages import pressed
-from signoff.channels.whatsapp.window import Window
+from signoff.channels.whatsapp.window import ServiceWindow
 from signoff.contracts.decision import Verdict
 from signoff.formats.visible_text import one_line
 
@@ -28,7 +28,7 @@ _CODE_CHARS: Final = 80
 _log = logging.getLogger(__name__)
 
 
-def read_payload(raw: Raw, number: str, window: Window) -> Received:
+def read_payload(raw: InboundRequest, number: str, window: ServiceWindow) -> InboundBatch:
     """What a verified message holds for the number with the id `number`; who wrote is remembered in `window`.
 
     Raises `Malformed`; what is new to us becomes an unknown status, and no more.
@@ -41,8 +41,8 @@ def read_payload(raw: Raw, number: str, window: Window) -> Received:
         raise Malformed("the body is not JSON") from None
     if not isinstance(body, dict):
         raise Malformed("the body is not a JSON object")
-    heard: list[Heard] = []
-    statuses: list[Status] = []
+    heard: list[InboundAction] = []
+    statuses: list[DeliveryStatus] = []
     for value in _values(body, number):
         for error in _maps(value, "errors"):
             _log.warning("WhatsApp reports an error: %s", ERRORS.meaning(_number(error, "code")))
@@ -53,10 +53,10 @@ def read_payload(raw: Raw, number: str, window: Window) -> Received:
         lone = contacts[0] if len(messages) == len(contacts) == 1 else {}
         for message in messages:
             made = _message(message, _sender(message, by_number, lone), window)
-            heard += [made] if isinstance(made, Heard) else []
-            statuses += [made] if isinstance(made, Status) else []
+            heard += [made] if isinstance(made, InboundAction) else []
+            statuses += [made] if isinstance(made, DeliveryStatus) else []
         statuses += [status for each in _maps(value, "statuses") if (status := _status(each, window)) is not None]
-    return Received(heard=tuple(heard), statuses=tuple(statuses))
+    return InboundBatch(heard=tuple(heard), statuses=tuple(statuses))
 
 
 def _values(body: Mapping[str, Any], number: str) -> Iterator[Mapping[str, Any]]:
@@ -70,7 +70,9 @@ def _values(body: Mapping[str, Any], number: str) -> Iterator[Mapping[str, Any]]
                 yield value
 
 
-def _message(message: Mapping[str, Any], sender: tuple[str, str], window: Window) -> Heard | Status | None:
+def _message(
+    message: Mapping[str, Any], sender: tuple[str, str], window: ServiceWindow
+) -> InboundAction | DeliveryStatus | None:
     """One message: something said, or something that is only written down."""
     key, kind, (scoped, phone) = _text(message, "id"), _text(message, "type"), sender
     # The scoped id first: a number may be hidden, and one that was given up becomes somebody else's.
@@ -83,14 +85,14 @@ def _message(message: Mapping[str, Any], sender: tuple[str, str], window: Window
     # What is written in a group is said to others, and not to us alone.
     said = None if "group_id" in message else _said(message, kind)
     if said is None:
-        return Status(key=key, vendor_id=key, state="unknown", code=_unknown_code(message, kind))
+        return DeliveryStatus(key=key, vendor_id=key, state="unknown", code=_unknown_code(message, kind))
     verdict, token, text = said
     context = _map(message, "context")
     about = _text(context, "id")
     if context.get("forwarded") or context.get("frequently_forwarded"):
         # Somebody else's words or button, passed on, are nobody's answer.
         verdict, token, text = None, "", ""
-    return Heard(
+    return InboundAction(
         key=key,
         identity=identity,
         token=token,
@@ -136,7 +138,7 @@ def _sender(
     return _text(message, "from_user_id") or _text(contact, "user_id"), phone or _text(contact, "wa_id")
 
 
-def _status(told: Mapping[str, Any], window: Window) -> Status | None:
+def _status(told: Mapping[str, Any], window: ServiceWindow) -> DeliveryStatus | None:
     name, state = _text(told, "id"), _text(told, "status")
     if not name:
         return None
@@ -146,7 +148,7 @@ def _status(told: Mapping[str, Any], window: Window) -> Status | None:
             window.shut(_text(told, to))
     known = _STATES.get(state)
     new = one_line(state, _CODE_CHARS).text
-    return Status(
+    return DeliveryStatus(
         # Meta repeats these for up to 7 days, and not in their order.
         key=f"{name}:{new}",
         vendor_id=name,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from signoff.channels.envelopes import Finding
+from signoff.channels.envelopes import CheckFinding
 from signoff.channels.whatsapp.messages import PARAMETERS
 from signoff.formats.visible_text import one_line
 
@@ -22,7 +22,7 @@ def template_language(languages: Mapping[str, str], locale: str) -> str:
     return known.get(wanted) or known.get(wanted.partition("-")[0]) or next(iter(languages.values()))
 
 
-def judged(name: str, languages: Sequence[str], answer: Mapping[str, Any]) -> list[Finding]:
+def judged(name: str, languages: Sequence[str], answer: Mapping[str, Any]) -> list[CheckFinding]:
     """Whether the template is there and fits, language by language; `answer` is Meta's list of templates."""
     listed = answer.get("data")
     found = {
@@ -33,14 +33,16 @@ def judged(name: str, languages: Sequence[str], answer: Mapping[str, Any]) -> li
     return [_judged(name, language, found.get(language)) for language in dict.fromkeys(languages)]
 
 
-def _judged(name: str, language: str, template: Mapping[str, Any] | None) -> Finding:
+def _judged(name: str, language: str, template: Mapping[str, Any] | None) -> CheckFinding:
     what = f"the template `{name}` in `{language}`"
     if template is None:
-        return Finding(False, f"{what} does not exist", "create it in the WhatsApp Manager, or correct `languages`")
+        return CheckFinding(
+            False, f"{what} does not exist", "create it in the WhatsApp Manager, or correct `languages`"
+        )
     status = template.get("status")
     if status != "APPROVED":
         shown = one_line(str(status), _SHOWN).text
-        return Finding(False, f"{what} is not approved: {shown}", "see the WhatsApp Manager")
+        return CheckFinding(False, f"{what} is not approved: {shown}", "see the WhatsApp Manager")
     raw = template.get("components")
     parts = [each for each in (raw if isinstance(raw, list) else []) if isinstance(each, dict)]
     places = {place for each in parts if each.get("type") == "BODY" for place in _PLACE.findall(str(each.get("text")))}
@@ -48,5 +50,5 @@ def _judged(name: str, language: str, template: Mapping[str, Any] | None) -> Fin
     kinds = [button.get("type") for button in buttons if isinstance(button, dict)]
     if len(places) != PARAMETERS or kinds[:2] != ["QUICK_REPLY", "QUICK_REPLY"] or len(kinds) != 2:
         remedy = f"give its body {PARAMETERS} parameters, and two quick replies: approve first, then deny"
-        return Finding(False, f"{what} has another form", remedy)
-    return Finding(True, f"{what} is approved")
+        return CheckFinding(False, f"{what} has another form", remedy)
+    return CheckFinding(True, f"{what} is approved")

@@ -10,9 +10,17 @@ from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
-from signoff.channels.base import Channel, Means, Options
+from signoff.channels.base import Channel, ChannelContext, Options
 from signoff.channels.channel_errors import Forged, NotDelivered
-from signoff.channels.envelopes import Closed, Finding, Notice, Raw, Received, Reply, Sent
+from signoff.channels.envelopes import (
+    CheckFinding,
+    ClosedCard,
+    InboundBatch,
+    InboundRequest,
+    OutboundCard,
+    Reply,
+    SentCard,
+)
 from signoff.channels.signature_check import HmacSignature, check_same
 from signoff.channels.vendor_http import VendorHttp
 from signoff.channels.whatsapp.errors import ERRORS, OUTSIDE
@@ -27,7 +35,7 @@ from signoff.channels.whatsapp.messages import (
 )
 from signoff.channels.whatsapp.payloads import read_payload
 from signoff.channels.whatsapp.templates import judged, template_language
-from signoff.channels.whatsapp.window import Window
+from signoff.channels.whatsapp.window import ServiceWindow
 from signoff.formats.visible_text import one_line
 
 _SIGNATURE: Final = "x-hub-signature-256"
@@ -67,19 +75,19 @@ class WhatsApp(Channel):
     options: ClassVar[type[Options]] = WhatsAppOptions
     per_second: ClassVar[float] = 20.0
 
-    def __init__(self, means: Means) -> None:
+    def __init__(self, means: ChannelContext) -> None:
         super().__init__(means)
         self._options = WhatsAppOptions.model_validate(means.options)
-        self._window = Window()
+        self._window = ServiceWindow()
         bearer = {"authorization": f"Bearer {self._options.token}"}
         self._http = self.attach(VendorHttp(ERRORS, headers=bearer))
         self._signature = HmacSignature(_SIGNATURE, (self._options.app_secret.encode(),), "sha256=")
 
-    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
         """See `Channel`. To whom the window may be closed the template is sent, which always may be."""
         formatter, template = self.formatter(notice.person), self._options.template
         about = before.vendor_id if before is not None else ""
-        sent: Sent | None = None
+        sent: SentCard | None = None
         # Without a template it is tried all the same: who wrote before this process began is not known here.
         if not template or self._window.is_open(notice.address, self.means.clock().timestamp()):
             sent = await self._free(notice.address, card_message(notice, formatter, self.assurance), about, template)
@@ -89,12 +97,12 @@ class WhatsApp(Channel):
             sent = await self._send(notice.address, message, about)
         return sent if before is None else before
 
-    def draws_whole(self, notice: Notice) -> bool:
+    def draws_whole(self, notice: OutboundCard) -> bool:
         """See `Channel`."""
         formatter = self.formatter(notice.person)
         return draws_whole(notice, formatter, self.assurance)
 
-    async def close(self, sent: Sent, closed: Closed) -> None:
+    async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """See `Channel`. Who decided it here has been told; who has not written lately cannot be."""
         request = closed.request
         if (request.decided_channel, request.decided_by) == (self.kind, closed.person.id):
@@ -111,7 +119,7 @@ class WhatsApp(Channel):
         """See `Channel`."""
         await self._send(str(where["to"]), text_message(reply.text), str(where.get("message", "")))
 
-    def verify(self, raw: Raw) -> None:
+    def verify(self, raw: InboundRequest) -> None:
         """See `Channel`. Meta signs what it brings, without a time; an address it tries by a word that we chose."""
         if raw.method == "GET":
             check_same(raw.query.get("hub.verify_token", ""), self._options.verify_token)
@@ -120,32 +128,32 @@ class WhatsApp(Channel):
             return
         self._signature.check(raw, self.means.clock())
 
-    def parse(self, raw: Raw) -> Received:
+    def parse(self, raw: InboundRequest) -> InboundBatch:
         """See `Channel`."""
         if raw.method == "GET":
             challenge = raw.query.get("hub.challenge", "")[:_CHALLENGE_CHARS]
-            return Received(body=challenge.encode("ascii", "ignore"))
+            return InboundBatch(body=challenge.encode("ascii", "ignore"))
         return read_payload(raw, self._options.phone_number_id, self._window)
 
-    async def check(self) -> list[Finding]:
+    async def check(self) -> list[CheckFinding]:
         """See `Channel`."""
         options, remedy = self._options, "check `token` and `phone_number_id`"
         try:
             told = await self._call("GET", options.phone_number_id, fields="display_phone_number,verified_name")
         except NotDelivered as error:
-            return [Finding(False, f"Meta refuses to tell of the number: {error.message} ({error.code})", remedy)]
+            return [CheckFinding(False, f"Meta refuses to tell of the number: {error.message} ({error.code})", remedy)]
         number, name = (
             one_line(str(told.get(field) or "?"), _NAME_CHARS).text
             for field in ("display_phone_number", "verified_name")
         )
         address = f"{self.means.public_url}/channels/{self.name}"
         findings = [
-            Finding(True, f"the number is {number} of `{name}`"),
-            Finding(True, f"Meta is to call {address} (the webhook field `messages`)"),
+            CheckFinding(True, f"the number is {number} of `{name}`"),
+            CheckFinding(True, f"Meta is to call {address} (the webhook field `messages`)"),
         ]
         return findings + await self._templates()
 
-    async def _free(self, address: str, message: Message, about: str, template: str) -> Sent | None:
+    async def _free(self, address: str, message: Message, about: str, template: str) -> SentCard | None:
         """Send what only an open window lets pass; None where it is closed and there is a template instead."""
         try:
             return await self._send(address, message, about)
@@ -155,7 +163,7 @@ class WhatsApp(Channel):
             self._window.shut(address)
             return None
 
-    async def _send(self, address: str, message: Message, about: str) -> Sent:
+    async def _send(self, address: str, message: Message, about: str) -> SentCard:
         to = recipient(address)
         if to is None:
             why = "an identity of WhatsApp is a number in digits alone, or a business-scoped id such as US.1349"
@@ -167,15 +175,15 @@ class WhatsApp(Channel):
         messages = told.get("messages")
         first = messages[0] if isinstance(messages, list) and messages else {}
         name = first.get("id") if isinstance(first, dict) else ""
-        return Sent(vendor_id=str(name or ""), handle={"to": address})
+        return SentCard(vendor_id=str(name or ""), handle={"to": address})
 
-    async def _templates(self) -> list[Finding]:
+    async def _templates(self) -> list[CheckFinding]:
         options = self._options
         if not options.template:
-            return [Finding(True, "without a `template` only who has written within 24 hours is sent anything")]
+            return [CheckFinding(True, "without a `template` only who has written within 24 hours is sent anything")]
         if not options.business_account_id:
             remedy = "give `business_account_id`"
-            return [Finding(False, f"whether the template `{options.template}` is approved is not known", remedy)]
+            return [CheckFinding(False, f"whether the template `{options.template}` is approved is not known", remedy)]
         path = f"{options.business_account_id}/message_templates"
         try:
             told = await self._call(
@@ -183,7 +191,7 @@ class WhatsApp(Channel):
             )
         except NotDelivered as error:
             remedy = "check `business_account_id`, and that the token has whatsapp_business_management"
-            return [Finding(False, f"Meta refuses to tell of templates: {error.message} ({error.code})", remedy)]
+            return [CheckFinding(False, f"Meta refuses to tell of templates: {error.message} ({error.code})", remedy)]
         return judged(options.template, list(options.languages.values()), told)
 
     async def _call(

@@ -10,7 +10,7 @@ _KEPT: Final = 20_000
 """So many people are remembered; of the others it is not known, as after a start."""
 
 
-class Window:
+class ServiceWindow:
     """When people wrote last, by each of their names. Times are seconds since 1970."""
 
     def __init__(self) -> None:

@@ -15,8 +15,8 @@ from signoff.approvals.audit_events import act
 from signoff.audit.log import AuditLog
 from signoff.channels.base import Channel
 from signoff.channels.channel_errors import NotDelivered
-from signoff.channels.channel_loader import Problem, open_channels
-from signoff.channels.envelopes import Finding, Notice
+from signoff.channels.channel_loader import ChannelProblem, open_channels
+from signoff.channels.envelopes import CheckFinding, OutboundCard
 from signoff.cli.local.installation import Workplace, account, find_workplace
 from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
@@ -140,7 +140,7 @@ def send_test(
     run(body, as_json=as_json)
 
 
-def listed(place: Workplace, channels: dict[str, Channel], problems: Sequence[Problem]) -> list[Listed]:
+def listed(place: Workplace, channels: dict[str, Channel], problems: Sequence[ChannelProblem]) -> list[Listed]:
     """Every channel of the manifest, in its order."""
     order = place.catalog.channels.routing.default
     missing = {each.channel: each.what for each in problems}
@@ -166,7 +166,7 @@ def listed(place: Workplace, channels: dict[str, Channel], problems: Sequence[Pr
 
 
 @asynccontextmanager
-async def _opened(place: Workplace) -> AsyncIterator[tuple[Store, dict[str, Channel], list[Problem]]]:
+async def _opened(place: Workplace) -> AsyncIterator[tuple[Store, dict[str, Channel], list[ChannelProblem]]]:
     declared = place.catalog.channels.declared.values()
     async with working_store(place.settings) as store:
         channels, problems = await open_channels(
@@ -185,13 +185,17 @@ async def _asked(place: Workplace, channel: Channel) -> list[Checked]:
         async with asyncio.timeout(PATIENCE):
             found = await channel.check()
     except TimeoutError:
-        found = [Finding(False, "the vendor does not answer", "try again, or look whether it can be reached from here")]
+        found = [
+            CheckFinding(False, "the vendor does not answer", "try again, or look whether it can be reached from here")
+        ]
     except Exception as error:
         # Adapters are anybody's code, and their errors may hold a secret.
-        found = [Finding(False, f"the check itself failed: {type(error).__name__}", "tell whoever wrote the channel")]
+        found = [
+            CheckFinding(False, f"the check itself failed: {type(error).__name__}", "tell whoever wrote the channel")
+        ]
     reached = len(_reached(place, channel))
     remedy = "" if reached else f"add `identities.{channel.identity}` to people"
-    found = [*found, Finding(bool(reached), f"reaches {plural(reached, 'active person')}", remedy)]
+    found = [*found, CheckFinding(bool(reached), f"reaches {plural(reached, 'active person')}", remedy)]
     return [Checked(channel=channel.name, ok=each.ok, what=each.what, remedy=each.remedy) for each in found]
 
 
@@ -212,7 +216,7 @@ async def _tried(place: Workplace, store: Store, channel: Channel, person: Perso
     return Tried(channel=channel.name, address=address, sent=True, said=f"sent to {address}{named}")
 
 
-async def _notice(place: Workplace, store: Store, channel: Channel, person: Person, now: datetime) -> Notice:
+async def _notice(place: Workplace, store: Store, channel: Channel, person: Person, now: datetime) -> OutboundCard:
     """A card about nothing: there is no such turn, so that whatever is answered finds no request."""
     approval = f"{person.tenant}.test.{now:%Y%m%d%H%M%S}.c1.1"
     request = ApprovalRequest(
@@ -233,7 +237,7 @@ async def _notice(place: Workplace, store: Store, channel: Channel, person: Pers
     )
     token = delivery_token(await store.secret_key(KEY), approval, 1, person.id, channel.name)
     address = _address(person, channel)
-    return Notice(token=token, request=request, person=person, address=address, link=place.settings.public_url)
+    return OutboundCard(token=token, request=request, person=person, address=address, link=place.settings.public_url)
 
 
 def _entry(place: Workplace, person: Person, sent: list[str]) -> AuditEntry:
@@ -256,7 +260,7 @@ def _known(place: Workplace, name: str) -> None:
         raise NotFound(f"there is no channel {shown(name)}{near}")
 
 
-def _misses(problem: Problem) -> Checked:
+def _misses(problem: ChannelProblem) -> Checked:
     return Checked(channel=problem.channel, ok=False, what=problem.what, remedy="correct it in the manifest")
 
 

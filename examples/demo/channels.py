@@ -14,14 +14,14 @@ from demo.polling import Unexpected, expect, until
 from demo.proof import recorded
 from demo.scenes import Scene
 from demo.stage import Stage
-from signoff.channels.envelopes import Raw
+from signoff.channels.envelopes import InboundRequest
 from signoff.contracts.clock import system_clock
 from signoff.contracts.ids import TurnKey, show_code
 from signoff.temporal.embedded_server import free_port
 from signoff.testing.fake_mail import FakeMail, fake_mail, text_of
 from signoff.testing.fake_slack import FakeSlack, fake_slack
 from signoff.testing.fake_whatsapp import FakeWhatsApp, fake_whatsapp
-from signoff.testing.vendor import Seen
+from signoff.testing.vendor import VendorCard
 
 SLACK, PHONE = FakeSlack.identities[0], FakeWhatsApp.identities[0]
 MAIL: Final = "ana@people.example"
@@ -63,7 +63,7 @@ class Vendors:
     async def forged(self, stage: Stage, key: TurnKey) -> Scene:
         """A click that Slack did not sign, and a mail whose sender is not proved."""
         true = self.slack.press(self._slack_card(), SLACK, "approved")
-        status = await self._bring(stage, "slack", Raw(true.body + b"&x=1", true.headers))
+        status = await self._bring(stage, "slack", InboundRequest(true.body + b"&x=1", true.headers))
         expect("a click with another body than was signed", 401, status)
         await self.mail.reply(self.mail.mails(MAIL)[0], MAIL, "approve", verdict="fail")
         await until("an answer to the mail", self._mails, lambda mails: len(mails) == 2)
@@ -91,7 +91,7 @@ class Vendors:
         expect("buttons left in Slack", ["signoff.open"], buttons)
         return Scene(f"{took:.1f} s later Slack, WhatsApp and the mail's thread say: {told} by e-mail, and when", key)
 
-    async def late_click(self, stage: Stage, key: TurnKey, late: Raw) -> Scene:
+    async def late_click(self, stage: Stage, key: TurnKey, late: InboundRequest) -> Scene:
         """The card was still open on another screen."""
         expect("the late click", 200, await self._bring(stage, "slack", late))
 
@@ -105,7 +105,7 @@ class Vendors:
         expect("cards in the record", ["mail", "phone", "slack"], sorted(sent))
         return Scene(f"a late Deny in Slack is told who was first, and changes nothing; {found.words}", key)
 
-    async def _bring(self, stage: Stage, channel: str, raw: Raw) -> int:
+    async def _bring(self, stage: Stage, channel: str, raw: InboundRequest) -> int:
         reply = await stage.http.post(f"/channels/{channel}", content=raw.body, headers=dict(raw.headers))
         return reply.status_code
 
@@ -121,7 +121,7 @@ class Vendors:
         mails = "\n".join(text_of(mail) for mail in self.mail.mails(MAIL))
         return ["\n".join(self.slack.reads(SLACK)), "\n".join(self.phone.reads(PHONE)), mails]
 
-    def _slack_card(self) -> Seen:
+    def _slack_card(self) -> VendorCard:
         found = next((each for each in self.slack.cards() if each.to == SLACK), None)
         if found is None:
             raise Unexpected("Slack: expected a card, seen none")

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from signoff.channels import HmacSignature, Raw, Verdict
-from signoff.testing import HTTP_TROUBLES, ChannelSuite, Seen, Vendor, served
+from signoff.channels import HmacSignature, InboundRequest, Verdict
+from signoff.testing import HTTP_TROUBLES, ChannelSuite, Vendor, VendorCard, served
 
 TOKEN, SECRET = "a token", "a secret"
 SIGNATURE = HmacSignature("x-pigeon-signature", [SECRET.encode()], time_header="x-pigeon-time", before="{time}.")
@@ -63,41 +63,43 @@ class Loft(Vendor):
         )
         return Starlette(routes=[new, changed])
 
-    def cards(self) -> Sequence[Seen]:
+    def cards(self) -> Sequence[VendorCard]:
         """Every message about a delivery."""
-        return [Seen(each["to"], each["token"], each["text"]) for each in self.messages.values() if each["token"]]
+        return [VendorCard(each["to"], each["token"], each["text"]) for each in self.messages.values() if each["token"]]
 
     def reads(self, identity: str) -> Sequence[str]:
         """Every message to somebody."""
         return [each["text"] for each in self.messages.values() if each["to"] == identity]
 
-    def sign(self, body: bytes) -> Raw:
+    def sign(self, body: bytes) -> InboundRequest:
         """Any body."""
-        return Raw(body, {**SIGNATURE.sign(body, self.clock()), "content-type": "application/json"}, at=self.clock())
+        return InboundRequest(
+            body, {**SIGNATURE.sign(body, self.clock()), "content-type": "application/json"}, at=self.clock()
+        )
 
-    def send(self, kind: str, **event: str) -> Raw:
+    def send(self, kind: str, **event: str) -> InboundRequest:
         """An event."""
         return self.sign(json.dumps({"id": f"e{next(self.numbers)}", "type": kind} | event).encode())
 
-    def press(self, card: Seen, identity: str, verdict: Verdict, reason: str = "") -> Raw:
+    def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
         """One of its buttons; whoever has a reason writes it into the field beside them."""
         return self.send("button", **{"from": identity, "data": f"{card.token} {verdict}", "text": reason})
 
-    def write(self, identity: str, words: str) -> Raw:
+    def write(self, identity: str, words: str) -> InboundRequest:
         """A message."""
         return self.send("message", **{"from": identity, "text": words})
 
-    def reply(self, card: Seen, identity: str, words: str) -> Raw:
+    def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
         """A message below a card."""
         name = next(name for name, each in self.messages.items() if each["token"] == card.token)
         return self.send("message", **{"from": identity, "text": words, "below": name})
 
-    def status(self, card: Seen, state: str) -> Raw:
+    def status(self, card: VendorCard, state: str) -> InboundRequest:
         """What became of a message."""
         name = next(name for name, each in self.messages.items() if each["token"] == card.token)
         return self.send("state", message=name, state=state)
 
-    def unknown(self) -> Sequence[Raw]:
+    def unknown(self) -> Sequence[InboundRequest]:
         """What a later loft may send."""
         return (self.send("cooing"), self.send("state", message="m0", state="moulting"))
 

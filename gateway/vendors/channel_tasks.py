@@ -11,11 +11,11 @@ from typing import Final
 
 from signoff.audit.log import AuditLog
 from signoff.channels.base import Channel
-from signoff.channels.inbound.processor import Hearing
-from signoff.channels.inbound.receiver import Intake
-from signoff.channels.outbound.dispatcher import Courier
+from signoff.channels.inbound.processor import InboundProcessor
+from signoff.channels.inbound.receiver import InboundReceiver
+from signoff.channels.outbound.dispatcher import Dispatcher
 from signoff.channels.outbound.request_events import RequestEvents
-from signoff.channels.outbound.sender import Supplies
+from signoff.channels.outbound.sender import SenderDeps
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.errors import SignoffError
 from signoff.contracts.limits import LINK_SECONDS
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 @asynccontextmanager
 async def run_channels(
     deps: GatewayDeps, channels: Mapping[str, Channel], rules: RoutingRules
-) -> AsyncIterator[Intake | None]:
+) -> AsyncIterator[InboundReceiver | None]:
     """Sends cards, reads answers and hands them over until the block ends; yields what takes in what vendors bring.
 
     It is None without a channel.
@@ -56,13 +56,13 @@ async def run_channels(
             await asyncio.gather(answers, sweep, return_exceptions=True)
         return
     log = AuditLog(deps.store)
-    hearing = Hearing(deps.store, channels, deps.people, DecisionAdapter(deps), log.append, deps.clock)
-    intake = Intake(deps.store, channels, log.append, deps.clock, hearing.wake)
+    hearing = InboundProcessor(deps.store, channels, deps.people, DecisionAdapter(deps), log.append, deps.clock)
+    intake = InboundReceiver(deps.store, channels, log.append, deps.clock, hearing.wake)
     courier = _courier(deps, channels, rules)
     tasks = [
         answers,
-        asyncio.create_task(run_forever("the courier of channels", courier.run)),
-        asyncio.create_task(run_forever("the hearing of channels", hearing.run)),
+        asyncio.create_task(run_forever("the dispatcher of cards", courier.run)),
+        asyncio.create_task(run_forever("the processor of answers", hearing.run)),
         asyncio.create_task(run_forever("the sweep of requests", RequestSweep(deps, courier).run)),
     ]
     for name, channel in channels.items():
@@ -94,7 +94,7 @@ async def run_forever(what: str, work: Callable[[], Awaitable[None]], *, first_p
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
-def _courier(deps: GatewayDeps, channels: Mapping[str, Channel], rules: RoutingRules) -> Courier:
+def _courier(deps: GatewayDeps, channels: Mapping[str, Channel], rules: RoutingRules) -> Dispatcher:
     kinds = {name: channel.kind for name, channel in channels.items()}
 
     async def link_of(row: DeliveryRow) -> str:
@@ -113,7 +113,7 @@ def _courier(deps: GatewayDeps, channels: Mapping[str, Channel], rules: RoutingR
     async def note(entry: AuditEntry) -> None:
         await record(deps.store, entry)
 
-    supplies = Supplies(
+    supplies = SenderDeps(
         deliveries=Deliveries(deps.store),
         people=deps.people,
         links=link_of,
@@ -123,7 +123,7 @@ def _courier(deps: GatewayDeps, channels: Mapping[str, Channel], rules: RoutingR
         secrets=deps.secrets,
     )
     events = RequestEvents(Questions(deps.store), deps.requests, deps.clock)
-    return Courier(events, channels, rules, supplies)
+    return Dispatcher(events, channels, rules, supplies)
 
 
 async def _closed(name: str, channel: Channel) -> None:

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from signoff.channels.channel_errors import Forged, Malformed
-from signoff.channels.envelopes import Raw
-from signoff.channels.inbound.receiver import Intake
+from signoff.channels.envelopes import InboundRequest
+from signoff.channels.inbound.receiver import InboundReceiver
 from signoff.contracts.errors import NotFound, Unavailable
 from signoff.gateway.auth.dependencies import VENDOR, Deps
 from signoff.gateway.deps import GatewayDeps
@@ -22,15 +22,15 @@ _AGAIN_SECONDS: Final = "2"
 router = APIRouter(include_in_schema=False)
 
 
-def intake_of(request: Request) -> Intake:
+def intake_of(request: Request) -> InboundReceiver:
     """Returns what takes in what vendors bring. Raises `NotFound` where there is no channel."""
-    intake: Intake | None = request.app.state.intake
+    intake: InboundReceiver | None = request.app.state.intake
     if intake is None:
         raise NotFound("there is no channel here")
     return intake
 
 
-Receiver = Annotated[Intake, Depends(intake_of)]
+Receiver = Annotated[InboundReceiver, Depends(intake_of)]
 
 
 # A forger is told nothing, not even why. A `GET` is there for vendors that check an address by it.
@@ -56,12 +56,12 @@ async def look_for_channel(name: str, intake: Receiver) -> Response:
     return Response(status_code=404 if intake.room(name) is None else 200)
 
 
-async def _raw(request: Request, deps: GatewayDeps) -> Raw:
+async def _raw(request: Request, deps: GatewayDeps) -> InboundRequest:
     headers: dict[str, str] = {}
     for key, value in request.headers.items():
         headers[key] = f"{headers[key]}, {value}" if key in headers else value
     query = request.url.query
-    return Raw(
+    return InboundRequest(
         body=await request.body(),
         headers=headers,
         query=dict(request.query_params),

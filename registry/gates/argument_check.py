@@ -9,7 +9,7 @@ from signoff.contracts.canonical_json import NotCanonical, canonical_json
 from signoff.contracts.limits import ARGUMENTS_BYTES, KIB
 from signoff.contracts.message import CallPart
 from signoff.formats.bounds import out_of_bounds
-from signoff.formats.json_schema import Problem
+from signoff.formats.json_schema import SchemaProblem
 from signoff.formats.nearest_name import cut, shown
 from signoff.registry.hooks import Correction
 from signoff.registry.tool import Tool
@@ -26,8 +26,8 @@ _NAMES_TOLD: Final = 10
 class Checked:
     """What is wrong with arguments, what is let through all the same, and what they are corrected to."""
 
-    problems: tuple[Problem, ...] = ()
-    misfits: tuple[Problem, ...] = ()
+    problems: tuple[SchemaProblem, ...] = ()
+    misfits: tuple[SchemaProblem, ...] = ()
     corrected: Correction | None = None
 
 
@@ -67,7 +67,7 @@ def check_arguments(tool: Tool, args: Any) -> Checked:
         return Checked(tuple(found), misfits)
     except Exception as error:
         # The developer's check may fail on what a model sends: then the arguments are not known to be valid.
-        return Checked((Problem("", f"cannot be checked ({type(error).__name__})"),))
+        return Checked((SchemaProblem("", f"cannot be checked ({type(error).__name__})"),))
 
 
 def corrected(proposed: Mapping[str, Any], found: Correction) -> tuple[dict[str, Any], str]:
@@ -86,7 +86,7 @@ def check_corrected(tool: Tool, args: Any) -> Checked:
     # digest that people approve would not be the one computed where the tool runs.
     if checked.corrected is None or dict(checked.corrected.args) == args:
         return Checked(checked.problems, checked.misfits)
-    return Checked((Problem("", "are corrected again and again"),))
+    return Checked((SchemaProblem("", "are corrected again and again"),))
 
 
 def as_run(tool: Tool, args: Any) -> Any:
@@ -98,7 +98,7 @@ def as_run(tool: Tool, args: Any) -> Any:
     return args if found is None else dict(found.args)
 
 
-def told_problems(problems: Sequence[Problem]) -> str:
+def told_problems(problems: Sequence[SchemaProblem]) -> str:
     """What is wrong, for the model: the first few, and how many more there are.
 
     At most some 1,500 characters: paths, and the words of a tool's own check, may repeat what the model sent.

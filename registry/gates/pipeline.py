@@ -11,7 +11,7 @@ from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.ids import is_tool_name
 from signoff.contracts.limits import MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS, RECENT_CALLS
 from signoff.contracts.message import CallPart
-from signoff.formats.json_schema import Problem
+from signoff.formats.json_schema import SchemaProblem
 from signoff.formats.nearest_name import did_you_mean, shown
 from signoff.policy.compiled_policy import PolicyVerdict
 from signoff.policy.handler_verdict import handler_rule
@@ -258,7 +258,7 @@ def schema(proposal: _Proposal, tool: Tool) -> Judgement | _Proposal:
         # They come from a developer's code now: they are digested, kept and shown like those that a model sent, so the
         # first gate looks at them too.
         why = misshapen(proposal.call, args)
-        checked = Checked((Problem("", why),)) if why else check_corrected(tool, args)
+        checked = Checked((SchemaProblem("", why),)) if why else check_corrected(tool, args)
         proposal = dataclasses.replace(proposal, args=args, corrected=True, note=note)
     if checked.problems:
         told = told_problems(checked.problems)

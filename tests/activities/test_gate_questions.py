@@ -20,7 +20,7 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.limits import INLINE_BYTES
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
-from signoff.formats.json_schema import Problem
+from signoff.formats.json_schema import SchemaProblem
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.hooks import Correction
 from signoff.store.content_store import load
@@ -148,7 +148,7 @@ async def test_what_a_person_wrote_is_asked_whenever_it_is_judged_again(store: S
     """By no rule, and with what the tool's own check makes of it by now where the people asked can read it."""
     policy = ApprovalPolicy(auto_approve_if="true")
 
-    def whole(args: Any) -> list[Problem] | Correction:
+    def whole(args: Any) -> list[SchemaProblem] | Correction:
         return [] if args["amount"] == 2 else Correction({"amount": 2}, "whole units only")
 
     for check, amount, note in ((None, 1, ""), (whole, 2, "The arguments were corrected (`amount`): whole ")):

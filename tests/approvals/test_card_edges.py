@@ -9,7 +9,7 @@ from signoff.approvals.argument_rows import find, is_secret, plural, value_line
 from signoff.approvals.card import CARD_BYTES, render_card
 from signoff.contracts.approval import Card, CardRow
 from signoff.contracts.limits import EFFECT_CHARS
-from signoff.formats.visible_text import Line
+from signoff.formats.visible_text import VisibleLine
 
 
 def card(args: dict[str, Any], **more: Any) -> Card:
@@ -43,15 +43,15 @@ def test_a_row_holds_all_there_is_to_a_value() -> None:
 @pytest.mark.parametrize(
     ("value", "limit", "line"),
     [
-        ([], 9, Line("⟦empty⟧", 0)),
-        ({}, 9, Line("⟦empty⟧", 0)),
-        (["ab"], 2, Line("ab", 2)),
-        (["abc"], 2, Line("1 value", 0)),
-        (["a", "b"], 3, Line("2 values", 0)),
-        ({"a": 1}, 99, Line("1 value", 0)),
+        ([], 9, VisibleLine("⟦empty⟧", 0)),
+        ({}, 9, VisibleLine("⟦empty⟧", 0)),
+        (["ab"], 2, VisibleLine("ab", 2)),
+        (["abc"], 2, VisibleLine("1 value", 0)),
+        (["a", "b"], 3, VisibleLine("2 values", 0)),
+        ({"a": 1}, 99, VisibleLine("1 value", 0)),
     ],
 )
-def test_a_container_on_one_line(value: Any, limit: int, line: Line) -> None:
+def test_a_container_on_one_line(value: Any, limit: int, line: VisibleLine) -> None:
     """Joined where it fits, counted where it does not, marked where there is nothing."""
     assert value_line(value, limit) == line
 

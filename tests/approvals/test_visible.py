@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signoff.formats.visible_text import Line, number, one_line, scalar_line
+from signoff.formats.visible_text import VisibleLine, number, one_line, scalar_line
 
 ANY_TEXT = st.text(alphabet=st.characters(), max_size=80) | st.text(
     alphabet="\u202e\u200b\ufeff\u2066\u0000\r\n\t\u2028⟦⟧⏎…\u0301\ufe0f\u3164\ud800a", max_size=80
@@ -34,7 +34,7 @@ ANY_TEXT = st.text(alphabet=st.characters(), max_size=80) | st.text(
 )
 def test_what_hides_is_shown_and_what_reads_stays(text: str, shown: str) -> None:
     """Letters of any language stay; controls, direction marks, blanks, line ends and forged marks are shown."""
-    assert one_line(text, 500) == Line(shown, len(text))
+    assert one_line(text, 500) == VisibleLine(shown, len(text))
 
 
 @given(text=ANY_TEXT, limit=st.integers(2, 40))
@@ -72,7 +72,7 @@ def test_different_texts_read_differently(text: str) -> None:
 )
 def test_a_cut_falls_between_characters(text: str, limit: int, shown: str) -> None:
     """The limit counts what is shown, a mark is never cut in half, and the full length is told."""
-    assert one_line(text, limit) == Line(shown, len(text), cut=shown != text)
+    assert one_line(text, limit) == VisibleLine(shown, len(text), cut=shown != text)
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,13 @@ def test_what_is_not_there_cannot_be_written_as_text(value: object, shown: str) 
 
 @pytest.mark.parametrize(
     ("value", "line"),
-    [("", Line("⟦empty⟧", 0)), (None, Line("⟦none⟧", 0)), ("ab", Line("ab", 2)), ((1, 2), Line("(1, 2)", 6))],
+    [
+        ("", VisibleLine("⟦empty⟧", 0)),
+        (None, VisibleLine("⟦none⟧", 0)),
+        ("ab", VisibleLine("ab", 2)),
+        ((1, 2), VisibleLine("(1, 2)", 6)),
+    ],
 )
-def test_a_scalar_tells_its_length(value: object, line: Line) -> None:
+def test_a_scalar_tells_its_length(value: object, line: VisibleLine) -> None:
     """Marks stand for nothing, so their length is none; whatever else comes is shown as Python writes it."""
     assert scalar_line(value, 50) == line

@@ -15,7 +15,7 @@ import pytest
 from mail_kit import signed, written
 from mail_site import MailSite, mail_site, with_keys
 
-from signoff.channels.envelopes import Received
+from signoff.channels.envelopes import InboundBatch
 from signoff.channels.mail import dns_names, verification_queue
 from signoff.contracts.errors import Unavailable
 from signoff.contracts.limits import MAIL_LOOKUPS_AT_ONCE, MAIL_STRANGERS_AT_ONCE
@@ -132,7 +132,7 @@ async def test_what_has_no_room_is_brought_again(tmp_path: Path, monkeypatch: py
         size = len(strange(f"eve@{mute(0)}"))
         monkeypatch.setattr(verification_queue, "MAIL_DOMAIN_BYTES", 2.5 * size)
         monkeypatch.setattr(verification_queue, "MAIL_WAITING_BYTES", 3.5 * size)
-        tasks: list[asyncio.Task[Received]] = []
+        tasks: list[asyncio.Task[InboundBatch]] = []
         for number in (0, 0, 0, 1, 2):
             held = held_by(site)
             tasks.append(asyncio.create_task(site.take(strange(f"eve@{mute(number)}"))))

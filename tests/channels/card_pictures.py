@@ -18,9 +18,9 @@ from jinja2 import Environment, StrictUndefined
 from playwright.async_api import Browser, async_playwright
 
 from signoff.approvals.card import render_card
-from signoff.channels.base import Channel, Means
+from signoff.channels.base import Channel, ChannelContext
 from signoff.channels.channel_loader import channel_class, read_options
-from signoff.channels.envelopes import Closed, Notice, Reply, Sent
+from signoff.channels.envelopes import ClosedCard, OutboundCard, Reply, SentCard
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Verdict
@@ -34,7 +34,7 @@ from signoff.store.delivery_queue import delivery_token
 from signoff.testing.fake_mail import FakeMail, fake_mail
 from signoff.testing.fake_slack import FakeSlack, fake_slack
 from signoff.testing.fake_whatsapp import FakeWhatsApp, fake_whatsapp
-from signoff.testing.recording_desk import RecordingDesk
+from signoff.testing.recording_decisions import RecordingDecisions
 from signoff.texts.endings import receipt_words
 from signoff.texts.formatter import formatter_for
 
@@ -70,16 +70,16 @@ class Story:
     def __init__(self, stack: AsyncExitStack) -> None:
         self.stack = stack
         self.catalog = load_manifest(_MANIFEST)
-        self.desk = RecordingDesk(self.catalog.people, lambda: NOW)
+        self.desk = RecordingDecisions(self.catalog.people, lambda: NOW)
         self.ana, self.clerk = self._person("ana"), self._person("clerk")
         self.request = self.desk.open(self._proposed())
-        self.cards: list[tuple[Channel, Notice, Sent]] = []
+        self.cards: list[tuple[Channel, OutboundCard, SentCard]] = []
 
     async def told(self, vendor: FakeSlack | FakeMail | FakeWhatsApp, kind: str, address: str) -> Channel:
         """Ana is sent her card on a channel."""
         made, secrets = channel_class(kind), {} if isinstance(vendor, FakeMail) else vendor.environment
         channel = made(
-            Means(
+            ChannelContext(
                 kind,
                 await read_options(made, vendor.options, SecretProvider(environment=secrets)),
                 PUBLIC_URL,
@@ -90,7 +90,7 @@ class Story:
         self.stack.push_async_callback(channel.close_down)
         token = delivery_token(_SECRET, self.request.id, self.request.revision, self.ana.id, kind)
         link = f"{PUBLIC_URL}/approvals/{self.request.id}"
-        notice = Notice(token=token, request=self.request, person=self.ana, address=address, link=link)
+        notice = OutboundCard(token=token, request=self.request, person=self.ana, address=address, link=link)
         self.cards.append((channel, notice, await channel.deliver(notice, None)))
         return channel
 
@@ -113,7 +113,7 @@ class Story:
         """Every card says how it ended."""
         request = self.desk.request(self.request.id)
         for channel, notice, sent in self.cards:
-            closed = Closed(request=request, person=self.ana, token=notice.token, link=notice.link)
+            closed = ClosedCard(request=request, person=self.ana, token=notice.token, link=notice.link)
             await channel.close(sent, closed)
 
     def _person(self, name: str) -> Person:

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from signoff.channels.inbound.answer_parser import Said, Sender
+from signoff.channels.inbound.answer_parser import ParsedAnswer, Sender
 from signoff.channels.mail.footers import read_mail_answer
 from signoff.channels.mail.reply_reader import MailSaid
 
@@ -91,10 +91,10 @@ def comment(said: MailSaid) -> str:
     return "\n".join((*said.above, *said.below))
 
 
-def read_by(said: MailSaid, locale: str, *names: str) -> Said:
+def read_by(said: MailSaid, locale: str, *names: str) -> ParsedAnswer:
     """What a mail says, written by somebody of that language."""
     if said.unclear:
-        return Said(None)
+        return ParsedAnswer(None)
     return read_mail_answer(said.above, said.below, Sender(locale, names))
 
 

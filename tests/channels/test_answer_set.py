@@ -6,14 +6,14 @@ import pytest
 import yaml
 from mail_corpus import MAILS
 
-from signoff.channels.inbound.answer_parser import Said, Sender, read
+from signoff.channels.inbound.answer_parser import ParsedAnswer, Sender, read
 from signoff.channels.mail.footers import footer_digest, read_mail_answer
 
 ANSWERS: dict[str, Any] = yaml.safe_load((MAILS / "answers.yaml").read_text())
 ANA = ("Ana Sousa",)
 
 
-def read_all(kind: str) -> list[tuple[str, str, Said]]:
+def read_all(kind: str) -> list[tuple[str, str, ParsedAnswer]]:
     """Every answer of a kind: its language, its text, and what is read of it."""
     rows = [(language, text) for language, texts in ANSWERS[kind].items() for text in texts]
     return [(language, text, read(text, Sender(language, ANA, {"K7Q2FM": "Pay 300 EUR"}))) for language, text in rows]

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from signoff.channels.apprise import Apprise
-from signoff.channels.base import Means
+from signoff.channels.base import ChannelContext
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
-from signoff.channels.envelopes import Raw, Reply
+from signoff.channels.envelopes import InboundRequest, Reply
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import show_code
 from signoff.testing.channels import ChannelSuite, played
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:Deprecati
 
 def apprise(url: str) -> Apprise:
     """A channel by itself."""
-    means = Means("pager", {"url_secret": url}, "https://signoff.example", lambda: datetime.now(UTC), b"own")
+    means = ChannelContext("pager", {"url_secret": url}, "https://signoff.example", lambda: datetime.now(UTC), b"own")
     return Apprise(means)
 
 
@@ -56,7 +56,7 @@ class TestApprise(ChannelSuite):
         """Nobody answers by it."""
         await rig.ask()
         raw = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
-        assert await rig.hear(raw, Raw(b"{}")) == [Forged, Forged]
+        assert await rig.hear(raw, InboundRequest(b"{}")) == [Forged, Forged]
         assert rig.desk.heard == []
         with pytest.raises(Malformed):
             rig.channel.parse(raw)

@@ -8,8 +8,8 @@ from card_pictures import SLACK, WHATSAPP, WIDE, Taken, drawn_slack, drawn_whats
 from documents import ROOT
 from jinja2 import UndefinedError
 
-from signoff.testing.fake_slack import FakeSlack, Message
-from signoff.testing.fake_whatsapp import Bubble, FakeWhatsApp
+from signoff.testing.fake_slack import FakeSlack, SlackMessage
+from signoff.testing.fake_whatsapp import FakeWhatsApp, WhatsAppMessage
 
 EFFECT, CODE = "Top up the petty cash of Lisbon by 80 EUR", "K7Q-2FM"
 ENDED = "Approved by Ana Sousa by e-mail, 14:00 UTC."
@@ -61,13 +61,13 @@ async def test_what_is_drawn_is_what_the_vendor_holds(tmp_path: Path) -> None:
     actions = {"type": "actions", "elements": [{"type": "button", "text": {"text": "Go <on>"}}]}
     user = SLACK.rpartition(":")[2]
     slack.messages = [
-        Message(user, "1.1", "fallback", [section, actions]),
-        Message("USOMEBODY", "1.2", "not hers"),
-        Message(user, "1.3", "1 &lt; 2 &amp; 3", ephemeral=True),
+        SlackMessage(user, "1.1", "fallback", [section, actions]),
+        SlackMessage("USOMEBODY", "1.2", "not hers"),
+        SlackMessage(user, "1.3", "1 &lt; 2 &amp; 3", ephemeral=True),
     ]
     phone.bubbles = [
-        Bubble(WHATSAPP, "wamid.1", "interactive", "first <i>\nmore", buttons={"Yes & no": "x"}),
-        Bubble(WHATSAPP, "wamid.2", "text", "over", about="wamid.1"),
+        WhatsAppMessage(WHATSAPP, "wamid.1", "interactive", "first <i>\nmore", buttons={"Yes & no": "x"}),
+        WhatsAppMessage(WHATSAPP, "wamid.2", "text", "over", about="wamid.1"),
     ]
     taken = await take({"slack": drawn_slack(slack), "whatsapp": drawn_whatsapp(phone)}, tmp_path)
     assert [line for line in lines(taken["slack"]) if line not in ("S", "Signoff APP 14:00")] == [
@@ -80,7 +80,7 @@ async def test_what_is_drawn_is_what_the_vendor_holds(tmp_path: Path) -> None:
 def test_a_block_that_cannot_be_drawn_is_not_left_out() -> None:
     """A new kind of block fails here before a picture lacks it."""
     slack = FakeSlack()
-    slack.messages = [Message(SLACK.rpartition(":")[2], "1.1", "x", [{"type": "image", "image_url": "x"}])]
+    slack.messages = [SlackMessage(SLACK.rpartition(":")[2], "1.1", "x", [{"type": "image", "image_url": "x"}])]
     with pytest.raises(UndefinedError):
         drawn_slack(slack)
     slack.messages[0].blocks = []

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from signoff.approvals.card import render_card
 from signoff.approvals.machine import settled_receipt
-from signoff.channels.envelopes import Closed, Notice
+from signoff.channels.envelopes import ClosedCard, OutboundCard
 from signoff.channels.inbound.answer_parser import Sender, read
 from signoff.channels.outbound.card_text import LEAST_CHARS, How, Limits, card_words, link_only
 from signoff.channels.outbound.receipt_text import closing_text, not_understood, which_one
@@ -58,9 +58,9 @@ def request(**fields: Any) -> ApprovalRequest:
     return ApprovalRequest(**given | fields)
 
 
-def notice(asked: ApprovalRequest, **fields: Any) -> Notice:
+def notice(asked: ApprovalRequest, **fields: Any) -> OutboundCard:
     """That request on its way to Ana."""
-    return Notice(**{"token": "t", "request": asked, "person": ANA, "address": "ana@x", "link": LINK} | fields)
+    return OutboundCard(**{"token": "t", "request": asked, "person": ANA, "address": "ana@x", "link": LINK} | fields)
 
 
 def card_of(args: dict[str, Any], **more: Any) -> Card:
@@ -183,7 +183,7 @@ def test_untrusted_text_cannot_forge_a_line_or_hide() -> None:
     assert told.count("\n") == ours.count("\n")
     assert not any(line.startswith("Approved by") for line in told.splitlines())
     ended = decided(decided_name=HOSTILE, reason=HOSTILE, card=card)
-    closing = closing_text(Closed(request=ended, person=ANA, token="t", link=LINK), ENGLISH_VOICE)
+    closing = closing_text(ClosedCard(request=ended, person=ANA, token="t", link=LINK), ENGLISH_VOICE)
     receipt = receipt_words(settled_receipt(ended), ENGLISH_VOICE, LINK)
     assert len(receipt.splitlines()) == 1
     for said in (told, closing, receipt):
@@ -318,7 +318,7 @@ def test_an_ending_is_told_in_every_language_and_zone(language: str) -> None:
 
 def test_the_closing_card_says_how_it_ended_why_and_what_it_was() -> None:
     """The reason of a denial on its own line."""
-    closed = Closed(request=decided("denied", reason="too dear"), person=ANA, token="t", link=LINK)
+    closed = ClosedCard(request=decided("denied", reason="too dear"), person=ANA, token="t", link=LINK)
     assert closing_text(closed, ENGLISH_VOICE) == (
         f"Denied by Ana by e-mail, 14:02 UTC.\nReason: too dear\n\nPay 20 EUR to Bo ({SHOWN_CODE})\n\nSee {LINK}"
     )

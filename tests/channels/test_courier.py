@@ -12,9 +12,9 @@ import pytest
 from sqlalchemy import update
 
 from signoff.channels.channel_errors import NotDelivered
-from signoff.channels.envelopes import Closed, Notice
-from signoff.channels.outbound.dispatcher import ASIDE, Courier
-from signoff.channels.outbound.sender import LONGEST_PAUSE, Supplies
+from signoff.channels.envelopes import ClosedCard, OutboundCard
+from signoff.channels.outbound.dispatcher import ASIDE, Dispatcher
+from signoff.channels.outbound.sender import LONGEST_PAUSE, SenderDeps
 from signoff.contracts.approval import ApprovalRequest, Card, Vote
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.content import Content
@@ -77,9 +77,9 @@ class Rig:
         self.happened = ScriptedEvents()
         self.courier = self.another()
 
-    def another(self) -> Courier:
+    def another(self) -> Dispatcher:
         """A courier over the same store and channels."""
-        supplies = Supplies(
+        supplies = SenderDeps(
             deliveries=self.cards,
             people=FixedDirectory(self.people),
             links=self._link,
@@ -88,7 +88,7 @@ class Rig:
             digest_over=self.rules.digest_over,
             secrets=self.secrets,
         )
-        return Courier(self.happened, {"chat": self.chat, "mail": self.mail}, self.rules, supplies)
+        return Dispatcher(self.happened, {"chat": self.chat, "mail": self.mail}, self.rules, supplies)
 
     async def tell(self, kind: Any, what: ApprovalRequest) -> None:
         """Something happens to a request."""
@@ -125,10 +125,10 @@ def told(channel: RecordingChannel) -> list[tuple[str, str]]:
     return [(notice.person.id, notice.kind) for notice, _ in channel.cards]
 
 
-def refuses(code: str, *, again: bool, after: float = 0.0) -> Callable[[Notice | Closed], None]:
+def refuses(code: str, *, again: bool, after: float = 0.0) -> Callable[[OutboundCard | ClosedCard], None]:
     """A vendor that takes nothing."""
 
-    def fail(what: Notice | Closed) -> None:
+    def fail(what: OutboundCard | ClosedCard) -> None:
         raise NotDelivered("no", code=code, again=again, after=after)
 
     return fail
@@ -174,7 +174,7 @@ async def test_what_a_vendor_answers_repeats_no_secret(store: Store) -> None:
     rig = Rig(store, secrets=SecretProvider(environment={"TOKEN": "12:bot-token"}))
     token = await rig.secrets.read("env:TOKEN")
 
-    def fail(what: Notice | Closed) -> None:
+    def fail(what: OutboundCard | ClosedCard) -> None:
         raise NotDelivered(f"no bot at /bot{quote(token, safe='')}/send", code="404", again=False)
 
     rig.chat.failing, asks = fail, request()
@@ -278,8 +278,8 @@ async def test_a_card_that_was_on_its_way_when_the_request_ended_is_closed_after
     """The end comes while the vendor is being told."""
     asks = request()
 
-    def meanwhile(what: Notice | Closed) -> None:
-        if isinstance(what, Notice):
+    def meanwhile(what: OutboundCard | ClosedCard) -> None:
+        if isinstance(what, OutboundCard):
             ending.append(asyncio.ensure_future(rig.cards.end(asks.id, asks.revision, over)))
 
     ending: list[asyncio.Future[int]] = []
@@ -289,7 +289,7 @@ async def test_a_card_that_was_on_its_way_when_the_request_ended_is_closed_after
     await rig.courier.read()
     real = rig.chat.deliver
 
-    async def slow(notice: Notice, before: Any) -> Any:
+    async def slow(notice: OutboundCard, before: Any) -> Any:
         sent = await real(notice, before)
         await asyncio.gather(*ending)
         return sent
@@ -442,7 +442,7 @@ async def test_what_a_killed_courier_had_claimed_is_sent_again_under_the_same_to
 async def test_a_fault_of_an_adapter_is_a_card_that_did_not_get_out(rig: Rig) -> None:
     """It is tried again, and the courier goes on."""
 
-    def broken(what: Notice | Closed) -> None:
+    def broken(what: OutboundCard | ClosedCard) -> None:
         raise KeyError("ts")
 
     rig.chat.failing = broken
@@ -548,7 +548,7 @@ async def test_a_notice_that_cannot_be_taken_holds_up_no_other(rig: Rig, monkeyp
 
 
 @asynccontextmanager
-async def running(courier: Courier) -> AsyncIterator[None]:
+async def running(courier: Dispatcher) -> AsyncIterator[None]:
     """The courier at work, until the block ends."""
     task = asyncio.create_task(courier.run())
     try:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from signoff.channels.inbound import answer_tokens
-from signoff.channels.inbound.answer_parser import READ_CHARS, Said, Sender, decision_words, phrases_of, read
+from signoff.channels.inbound.answer_parser import READ_CHARS, ParsedAnswer, Sender, decision_words, phrases_of, read
 from signoff.channels.inbound.answer_tokens import LINE_CHARS, find_code, fold
 from signoff.channels.inbound.answer_vocabulary import APPROVE, DENY, LANGUAGES, NO, YES
 from signoff.contracts.ids import show_code
@@ -20,8 +20,8 @@ from signoff.texts.catalogue import texts_of
 _LIMITS = frozenset(("but", "only", "if", "unless", "until", "wait", "max", "aber", "nur", "wenn", "pero", "mas"))
 
 
-def _unread(text: str) -> Said:
-    return Said(None, "K7Q2FM", text, "more", text)
+def _unread(text: str) -> ParsedAnswer:
+    return ParsedAnswer(None, "K7Q2FM", text, "more", text)
 
 
 _TEXT = st.text(max_size=400) | st.lists(
@@ -157,29 +157,29 @@ def test_whatever_else_is_written_decides_nothing(text: str, locale: str, why: s
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("approve K7Q2FM", Said("approved", "K7Q2FM")),
-        ("Approve k7q-2fm.", Said("approved", "K7Q2FM")),
-        ("yes (K7Q‑2FM)", Said("approved", "K7Q2FM")),
-        ("K7Q-2FM: yes", Said("approved", "K7Q2FM")),
-        ("no #KOI-LFM", Said("denied", "K011FM")),
-        ("deny K7Q-2FM too expensive", Said("denied", "K7Q2FM", "too expensive")),
-        ("deny K7Q-2FM too expensive\nand too late", Said("denied", "K7Q2FM", "too expensive\nand too late")),
-        ("deny\ntoo expensive", Said("denied", "", "too expensive")),
+        ("approve K7Q2FM", ParsedAnswer("approved", "K7Q2FM")),
+        ("Approve k7q-2fm.", ParsedAnswer("approved", "K7Q2FM")),
+        ("yes (K7Q‑2FM)", ParsedAnswer("approved", "K7Q2FM")),
+        ("K7Q-2FM: yes", ParsedAnswer("approved", "K7Q2FM")),
+        ("no #KOI-LFM", ParsedAnswer("denied", "K011FM")),
+        ("deny K7Q-2FM too expensive", ParsedAnswer("denied", "K7Q2FM", "too expensive")),
+        ("deny K7Q-2FM too expensive\nand too late", ParsedAnswer("denied", "K7Q2FM", "too expensive\nand too late")),
+        ("deny\ntoo expensive", ParsedAnswer("denied", "", "too expensive")),
         ("approve K7Q-2FM if cheap", _unread("approve K7Q-2FM if cheap")),
-        ("“approve K7Q-2FM”", Said("approved", "K7Q2FM")),
-        ("Yes K7Q-2FM, thanks", Said("approved", "K7Q2FM")),
-        ("no, too expensive", Said("denied", "", "no, too expensive")),
-        ("Denied.\n\nIs it not cheaper elsewhere?", Said("denied", "", "Is it not cheaper elsewhere?")),
-        ("no K7Q-2FM is right", Said(None, "K7Q2FM", "no K7Q-2FM is right", "more")),
-        ("deny K7Q-2FM or A1B-2C3", Said(None, "", "deny K7Q-2FM or A1B-2C3", "more")),
-        ("deny K7Q-2FM approve", Said(None, "K7Q2FM", "deny K7Q-2FM approve", "two")),
-        ("deny K7Q-2FM? why", Said(None, "K7Q2FM", "deny K7Q-2FM? why", "question")),
-        ("approve K7Q-2FM?", Said(None, "K7Q2FM", "approve K7Q-2FM?", "question")),
-        ("what is K7Q-2FM?", Said(None, "K7Q2FM", "what is K7Q-2FM?", "question")),
-        ("K7Q-2FM or A1B-2C3", Said(None, "", "K7Q-2FM or A1B-2C3", "unknown")),
+        ("“approve K7Q-2FM”", ParsedAnswer("approved", "K7Q2FM")),
+        ("Yes K7Q-2FM, thanks", ParsedAnswer("approved", "K7Q2FM")),
+        ("no, too expensive", ParsedAnswer("denied", "", "no, too expensive")),
+        ("Denied.\n\nIs it not cheaper elsewhere?", ParsedAnswer("denied", "", "Is it not cheaper elsewhere?")),
+        ("no K7Q-2FM is right", ParsedAnswer(None, "K7Q2FM", "no K7Q-2FM is right", "more")),
+        ("deny K7Q-2FM or A1B-2C3", ParsedAnswer(None, "", "deny K7Q-2FM or A1B-2C3", "more")),
+        ("deny K7Q-2FM approve", ParsedAnswer(None, "K7Q2FM", "deny K7Q-2FM approve", "two")),
+        ("deny K7Q-2FM? why", ParsedAnswer(None, "K7Q2FM", "deny K7Q-2FM? why", "question")),
+        ("approve K7Q-2FM?", ParsedAnswer(None, "K7Q2FM", "approve K7Q-2FM?", "question")),
+        ("what is K7Q-2FM?", ParsedAnswer(None, "K7Q2FM", "what is K7Q-2FM?", "question")),
+        ("K7Q-2FM or A1B-2C3", ParsedAnswer(None, "", "K7Q-2FM or A1B-2C3", "unknown")),
     ],
 )
-def test_a_code_in_the_line_names_the_request(text: str, said: Said) -> None:
+def test_a_code_in_the_line_names_the_request(text: str, said: ParsedAnswer) -> None:
     """A denial may be followed by its reason; what follows an approval could be a condition."""
     assert read(text, Sender("en")) == said
 
@@ -199,13 +199,13 @@ def test_a_code_is_known_by_how_it_is_shown_or_because_it_is_open() -> None:
     assert find_code("k7q2fm") == "K7Q2FM"
     assert find_code("abc-def") == ""
     assert find_code("abcdef", {"ABCDEF"}) == ""
-    assert read("approve a1c2ef", Sender("en", effects={"A1C2EF": "Pay"})) == Said("approved", "A1C2EF")
+    assert read("approve a1c2ef", Sender("en", effects={"A1C2EF": "Pay"})) == ParsedAnswer("approved", "A1C2EF")
 
 
 def test_the_effect_may_be_repeated_word_for_word() -> None:
     """It names its request; with one word changed it is no answer to it."""
     sender = Sender("en", effects={"K7Q2FM": "Pay 300 EUR to Hotel Sol", "A1B2C3": "Stop"})
-    assert read("Yes, pay 300 EUR to Hotel Sol.", sender) == Said("approved", effects=frozenset({"K7Q2FM"}))
+    assert read("Yes, pay 300 EUR to Hotel Sol.", sender) == ParsedAnswer("approved", effects=frozenset({"K7Q2FM"}))
     assert read("Approved: Pay 300 EUR to Hotel Sol", sender).effects == {"K7Q2FM"}
     for text in ("Yes, pay 30 EUR to Hotel Sol", "Yes, pay 300 EUR", "Yes, stop", "Yes, pay 300 EUR to Hotel Sol?"):
         assert read(text, sender).verdict is None, text
@@ -243,8 +243,8 @@ def test_the_words_that_cards_tell_people_to_write_decide(language: str) -> None
     """Each table of texts says how to answer, and that is understood."""
     code = show_code("K7Q2FM")
     approve, deny = texts_of(language)["word.approve"], texts_of(language)["word.deny"]
-    assert read(f"{approve} {code}", Sender(language)) == Said("approved", "K7Q2FM")
-    assert read(f"{deny} {code} because", Sender(language)) == Said("denied", "K7Q2FM", "because")
+    assert read(f"{approve} {code}", Sender(language)) == ParsedAnswer("approved", "K7Q2FM")
+    assert read(f"{deny} {code} because", Sender(language)) == ParsedAnswer("denied", "K7Q2FM", "because")
 
 
 @given(text=_TEXT, locale=st.sampled_from([*LANGUAGES, "", "xx", "de-CH", "-"]))

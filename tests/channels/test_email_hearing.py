@@ -8,7 +8,7 @@ from mail_desk import APPROVALS, BO, NOW, OTHER, TOKEN, mail_desk
 from mail_kit import Delivered, judged, replied, signed, written
 
 from signoff.channels.channel_errors import Forged
-from signoff.channels.envelopes import Heard, Raw, Received, Reply
+from signoff.channels.envelopes import InboundAction, InboundBatch, InboundRequest, Reply
 from signoff.channels.mail.answer import UNNAMED
 from signoff.channels.mail.reply_addresses import ReplyAddresses
 from signoff.contracts.receipt import Receipt
@@ -17,7 +17,7 @@ TAKEN = "Received: by mx.signoff.example\r\nAuthentication-Results: mx.signoff.e
 """What our mail server writes above a mail, up to its results."""
 
 
-def heard(received: Received) -> Heard:
+def heard(received: InboundBatch) -> InboundAction:
     """The one thing that was heard."""
     [found] = received.heard
     return found
@@ -245,7 +245,7 @@ async def test_machines_are_neither_heard_nor_answered() -> None:
             replied(card, APPROVALS, "yes"),
             replied(card, str(card.mail["Reply-To"]), "yes"),
         ):
-            assert await desk.hear(signed(mail)) == Received()
+            assert await desk.hear(signed(mail)) == InboundBatch()
 
 
 REPORT = """\
@@ -291,7 +291,7 @@ async def test_a_card_that_comes_back_has_failed() -> None:
             REPORT.format(to=APPROVALS, action="failed"),
             REPORT.format(to=card.sender, action="failed").replace("multipart/report", "multipart/mixed"),
         ):
-            assert await desk.hear(other.encode()) == Received()
+            assert await desk.hear(other.encode()) == InboundBatch()
 
 
 async def test_mail_that_only_tells_comes_back_to_the_sender() -> None:
@@ -306,7 +306,7 @@ async def test_nothing_comes_by_http_to_a_mailbox() -> None:
     async with mail_desk() as desk:
         raw = signed(replied(await desk.card(), BO, "approve"))
         with pytest.raises(Forged):
-            await desk.receive(Raw(raw, headers={"content-type": "message/rfc822"}, at=NOW))
+            await desk.receive(InboundRequest(raw, headers={"content-type": "message/rfc822"}, at=NOW))
 
 
 @pytest.mark.parametrize("answers", [1, 3])

@@ -15,7 +15,7 @@ from mail_kit import judged, relay
 from mail_post import Post
 
 from signoff.channels.base import Channel
-from signoff.channels.envelopes import Raw, Received
+from signoff.channels.envelopes import InboundBatch, InboundRequest
 from signoff.channels.mail import imap
 from signoff.channels.mail.imap import LOOK_SECONDS
 from signoff.contracts.errors import StoreUnavailable, Unavailable
@@ -181,7 +181,7 @@ async def test_what_cannot_be_kept_stays_unread(rig: Rig) -> None:
     request = await rig.ask()
     post(rig).deliver(answer(rig, "approve"))
 
-    async def full(raw: Raw) -> Received:
+    async def full(raw: InboundRequest) -> InboundBatch:
         raise StoreUnavailable("the store does not answer")
 
     with pytest.raises(Unavailable, match="does not answer"):
@@ -201,7 +201,7 @@ async def test_a_mail_that_takes_too_long_holds_up_no_other(rig: Rig, monkeypatc
     post(rig).deliver(answer(rig, "approve"))
     tried = []
 
-    async def take(raw: Raw) -> Received:
+    async def take(raw: InboundRequest) -> InboundBatch:
         if b"Subject: slow" in raw.body:
             tried.append(raw)
             await asyncio.sleep(60)
@@ -231,7 +231,7 @@ async def test_mails_of_several_domains_are_taken_at_once_and_those_of_one_in_th
     taken: list[bytes] = []
     go_on = asyncio.Event()
 
-    async def take(raw: Raw) -> Received:
+    async def take(raw: InboundRequest) -> InboundBatch:
         taken.append(raw.body)
         if b"Subject: slow" in raw.body:
             await go_on.wait()
@@ -261,7 +261,7 @@ async def test_a_mail_that_is_taken_away_meanwhile_holds_up_no_other(rig: Rig) -
     post(rig).deliver(answer(rig, "approve"))
     taken: list[bytes] = []
 
-    async def take(raw: Raw) -> Received:
+    async def take(raw: InboundRequest) -> InboundBatch:
         taken.append(raw.body)
         if b"Subject: first" in raw.body:
             await asyncio.to_thread(post(rig).remove, "second")

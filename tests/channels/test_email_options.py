@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from mail_desk import APPROVALS, NOW
 
-from signoff.channels.base import Means
+from signoff.channels.base import ChannelContext
 from signoff.channels.channel_loader import read_options
 from signoff.channels.mail.email import Email
 from signoff.channels.mail.options import EmailOptions, SmtpOptions
@@ -79,7 +79,7 @@ def test_a_secret_that_signs_nothing_is_said_at_once() -> None:
     """That of Standard Webhooks has its own form."""
     given = {"smtp": {"host": "h"}, "sender": APPROVALS, "inbound": {"webhook": {"secret": "s-three"}}}
     with pytest.raises(ConfigError, match="whsec_"):
-        Email(Means("email", given, "https://signoff.example", lambda: NOW, b"k"))
+        Email(ChannelContext("email", given, "https://signoff.example", lambda: NOW, b"k"))
 
 
 @pytest.mark.parametrize(

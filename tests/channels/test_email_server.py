@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from mail_kit import judged, published, written
 
-from signoff.channels.base import Means
-from signoff.channels.envelopes import Raw, Received
+from signoff.channels.base import ChannelContext
+from signoff.channels.envelopes import InboundBatch, InboundRequest
 from signoff.channels.mail.email import Email
 from signoff.channels.mail.raw_mail import Fetched
 from signoff.contracts.errors import StoreUnavailable, Unavailable
@@ -29,7 +29,9 @@ def channel(protocol: str, port: int) -> Email:
         "authserv_id": "mx.signoff.example",
         "inbound": {"lmtp": {"port": port, "protocol": protocol}},
     }
-    return Email(Means("email", options, "https://signoff.example", lambda: datetime.now(UTC), b"k" * 32), published)
+    return Email(
+        ChannelContext("email", options, "https://signoff.example", lambda: datetime.now(UTC), b"k" * 32), published
+    )
 
 
 class Kept:
@@ -40,8 +42,8 @@ class Kept:
         self.failure: Exception | None = None
         self._channel = made
 
-    async def take(self, raw: Raw) -> Received:
-        """See `Take`."""
+    async def take(self, raw: InboundRequest) -> InboundBatch:
+        """See `Receive`."""
         if self.failure is not None:
             raise self.failure
         assert isinstance(raw, Fetched)
@@ -148,7 +150,7 @@ async def test_a_port_that_others_reach_is_warned_of_where_it_is_believed() -> N
         made = channel("lmtp", 24)
         lmtp = {**made.means.options["inbound"]["lmtp"], "host": host}
         options = {**made.means.options, "inbound": {"lmtp": lmtp}}
-        means = Means("email", options, "https://signoff.example", lambda: datetime.now(UTC), b"k" * 32)
+        means = ChannelContext("email", options, "https://signoff.example", lambda: datetime.now(UTC), b"k" * 32)
         found = (await Email(means, published).check())[-1]
         assert (found.ok, "authserv_id" in found.remedy) == (ok, not ok), host
         unsigned = {**options, "authserv_id": ""}

@@ -18,7 +18,7 @@ from mail_desk import BO, NOW, TOKEN, Desk, mail_desk
 from mail_kit import replied, signed
 
 from signoff.channels.channel_errors import Forged, Malformed
-from signoff.channels.envelopes import Raw, Received
+from signoff.channels.envelopes import InboundBatch, InboundRequest
 from signoff.channels.mail import delivery_formats
 from signoff.channels.mail.options import MailWebhookOptions
 from signoff.channels.mail.provider_requests import MailShape, mail_shape
@@ -36,24 +36,24 @@ async def reply(desk: Desk, words: str = "approve") -> bytes:
     return signed(replied(await desk.card(), BO, words))
 
 
-def told(received: Received) -> tuple[str, str, str]:
+def told(received: InboundBatch) -> tuple[str, str, str]:
     """Who said what about which card."""
     [heard] = received.heard
     return heard.identity, heard.token, heard.text
 
 
-def raw_request(mail: bytes) -> Raw:
+def raw_request(mail: bytes) -> InboundRequest:
     """As our own mail server brings it."""
     headers = signed_headers([read_secret(SECRET)], "mail_1", NOW, mail)
-    return Raw(mail, headers={**headers, "content-type": "message/rfc822"}, at=NOW)
+    return InboundRequest(mail, headers={**headers, "content-type": "message/rfc822"}, at=NOW)
 
 
-def postmark_request(mail: bytes, password: str = "secret", **changes: Any) -> Raw:
+def postmark_request(mail: bytes, password: str = "secret", **changes: Any) -> InboundRequest:
     """As Postmark does."""
     body = {"OriginalRecipient": "x@inbound.example", "RawEmail": mail.decode(), "From": BO, **changes}
     login = base64.b64encode(f"signoff:{password}".encode()).decode()
     headers = {"authorization": f"Basic {login}", "content-type": "application/json; charset=utf-8"}
-    return Raw(json.dumps(body).encode(), headers=headers, at=NOW)
+    return InboundRequest(json.dumps(body).encode(), headers=headers, at=NOW)
 
 
 def mailgun_fields(mail: bytes, key: str = "secret", at: int = 0) -> dict[str, bytes]:
@@ -66,20 +66,20 @@ def mailgun_fields(mail: bytes, key: str = "secret", at: int = 0) -> dict[str, b
     }  # fmt: skip
 
 
-def mailgun_request(fields: dict[str, bytes]) -> Raw:
+def mailgun_request(fields: dict[str, bytes]) -> InboundRequest:
     """As a form."""
     body = "&".join(f"{quote(name)}={quote(value)}" for name, value in fields.items())
-    return Raw(body.encode(), headers={"content-type": FORM}, at=NOW)
+    return InboundRequest(body.encode(), headers={"content-type": FORM}, at=NOW)
 
 
-def multipart_request(fields: dict[str, bytes], file: str = "") -> Raw:
+def multipart_request(fields: dict[str, bytes], file: str = "") -> InboundRequest:
     """As a form of several parts, of which `file` is sent as one."""
     body = b"".join(
         b'--xyz\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n'
         % (name.encode(), b'; filename="mail"' if name == file else b"", value)
         for name, value in fields.items()
     )
-    return Raw(body + b"--xyz--\r\n", headers={"content-type": "multipart/form-data; boundary=xyz"}, at=NOW)
+    return InboundRequest(body + b"--xyz--\r\n", headers={"content-type": "multipart/form-data; boundary=xyz"}, at=NOW)
 
 
 async def test_each_shape_brings_the_bare_mail() -> None:
@@ -94,7 +94,7 @@ async def test_each_shape_brings_the_bare_mail() -> None:
         secret = SECRET if shape == "raw" else "secret"
         async with mail_desk(inbound={"webhook": {"shape": shape, "secret": secret}}) as desk:
             mail = await reply(desk)
-            bring: Callable[[bytes], Raw] = brought
+            bring: Callable[[bytes], InboundRequest] = brought
             assert told(await desk.receive(bring(mail))) == (BO, TOKEN, "approve"), shape
             altered = mail.replace(b"approve\r\n", b"APPROVE\r\n", 1)
             assert altered != mail
@@ -117,27 +117,27 @@ def shape_of(name: str, **given: Any) -> MailShape:
     return mail_shape(MailWebhookOptions(**fields))
 
 
-FORGED: list[tuple[str, Raw]] = [
-    ("raw", Raw(b"x", headers={"content-type": "message/rfc822"})),
-    ("raw", Raw(b"y", headers=raw_request(b"x").headers)),
+FORGED: list[tuple[str, InboundRequest]] = [
+    ("raw", InboundRequest(b"x", headers={"content-type": "message/rfc822"})),
+    ("raw", InboundRequest(b"y", headers=raw_request(b"x").headers)),
     ("postmark", postmark_request(b"x", password="guess")),
-    ("postmark", Raw(b"{}", headers={"authorization": "Basic \udcff", "content-type": "application/json"})),
-    ("postmark", Raw(b"{}", headers={"content-type": "application/json"})),
+    ("postmark", InboundRequest(b"{}", headers={"authorization": "Basic \udcff", "content-type": "application/json"})),
+    ("postmark", InboundRequest(b"{}", headers={"content-type": "application/json"})),
     ("mailgun", mailgun_request(mailgun_fields(b"x", key="guess"))),
     ("mailgun", mailgun_request(mailgun_fields(b"x", at=-13 * 3_600))),
     ("mailgun", mailgun_request(mailgun_fields(b"x", at=13 * 3_600))),
     ("mailgun", mailgun_request(mailgun_fields(b"x") | {"token": b""})),
     ("mailgun", mailgun_request(mailgun_fields(b"x") | {"timestamp": b"\xd9\xa3"})),
     ("mailgun", mailgun_request({})),
-    ("mailgun", Raw(b"{}", headers={"content-type": "application/json"})),
-    ("mailgun", Raw(b"--x", headers={"content-type": "multipart/form-data"})),
-    ("mailgun", Raw(b"nothing", headers={"content-type": "multipart/form-data; boundary=xyz"})),
-    ("mailgun", Raw(b"a=b&" * 1_000, headers={"content-type": FORM})),
+    ("mailgun", InboundRequest(b"{}", headers={"content-type": "application/json"})),
+    ("mailgun", InboundRequest(b"--x", headers={"content-type": "multipart/form-data"})),
+    ("mailgun", InboundRequest(b"nothing", headers={"content-type": "multipart/form-data; boundary=xyz"})),
+    ("mailgun", InboundRequest(b"a=b&" * 1_000, headers={"content-type": FORM})),
 ]
 
 
 @pytest.mark.parametrize(("shape", "raw"), FORGED)
-def test_what_is_not_by_the_provider_is_forged(shape: str, raw: Raw) -> None:
+def test_what_is_not_by_the_provider_is_forged(shape: str, raw: InboundRequest) -> None:
     """And nothing worse."""
     with pytest.raises(Forged):
         shape_of(shape).verify(raw, NOW)
@@ -146,16 +146,16 @@ def test_what_is_not_by_the_provider_is_forged(shape: str, raw: Raw) -> None:
 @pytest.mark.parametrize(
     ("shape", "raw"),
     [
-        ("raw", Raw(b"x", headers={"content-type": "text/plain"})),
+        ("raw", InboundRequest(b"x", headers={"content-type": "text/plain"})),
         ("postmark", postmark_request(b"x", RawEmail="")),
         ("postmark", postmark_request(b"x", RawEmail=None)),
-        ("postmark", Raw(b"[]", headers={"content-type": "application/json"})),
-        ("postmark", Raw(b"[" * 100_000, headers={"content-type": "application/json"})),
-        ("postmark", Raw(b"{}", headers={"content-type": "text/html"})),
+        ("postmark", InboundRequest(b"[]", headers={"content-type": "application/json"})),
+        ("postmark", InboundRequest(b"[" * 100_000, headers={"content-type": "application/json"})),
+        ("postmark", InboundRequest(b"{}", headers={"content-type": "text/html"})),
         ("mailgun", mailgun_request(mailgun_fields(b""))),
     ],
 )
-def test_what_holds_no_mail_is_malformed(shape: str, raw: Raw) -> None:
+def test_what_holds_no_mail_is_malformed(shape: str, raw: InboundRequest) -> None:
     """It says how the provider has to be set up."""
     with pytest.raises(Malformed):
         shape_of(shape).mail(raw)
@@ -189,7 +189,7 @@ class Amazon:
             raise OSError("gone")
         return b"no certificate" if url.endswith("-b.pem") else self.certificate
 
-    def notice(self, message: Any, **changes: Any) -> Raw:
+    def notice(self, message: Any, **changes: Any) -> InboundRequest:
         """What SNS posts, signed after `changes`."""
         body = {
             "Type": "Notification", "MessageId": "1", "TopicArn": TOPIC, "Message": json.dumps(message),
@@ -202,7 +202,7 @@ class Amazon:
         hashed: hashes.HashAlgorithm = hashes.SHA1() if body["SignatureVersion"] == "1" else hashes.SHA256()
         signature = self._rsa.sign(text.encode(), padding.PKCS1v15(), hashed)
         body["Signature"] = base64.b64encode(signature).decode()
-        return Raw(json.dumps(body).encode(), headers={"content-type": "text/plain; charset=UTF-8"}, at=NOW)
+        return InboundRequest(json.dumps(body).encode(), headers={"content-type": "text/plain; charset=UTF-8"}, at=NOW)
 
     @property
     def shape(self) -> MailShape:
@@ -314,7 +314,7 @@ def test_what_sns_did_not_sign_is_forged() -> None:
     body = json.loads(raw.body)
     for changes in ({"Message": "{}"}, {"Signature": "x"}, {"Signature": 3}, {"Signature": "é"}, {"Subject": "more"}):
         with pytest.raises(Forged):
-            amazon.shape.verify(Raw(json.dumps(body | changes).encode()), NOW)
+            amazon.shape.verify(InboundRequest(json.dumps(body | changes).encode()), NOW)
     for shape in (other.shape, Amazon(elliptic=True).shape):
         with pytest.raises(Forged):
             shape.verify(raw, NOW)
@@ -323,7 +323,7 @@ def test_what_sns_did_not_sign_is_forged() -> None:
         late.shape.verify(late.notice(received(b"x")), NOW)
     for nonsense in (b"", b"[]", b"{}", b"[" * 100_000, b'{"Type": []}'):
         with pytest.raises(Forged):
-            amazon.shape.verify(Raw(nonsense), NOW)
+            amazon.shape.verify(InboundRequest(nonsense), NOW)
 
 
 @pytest.mark.parametrize(
@@ -381,7 +381,7 @@ def test_nothing_of_a_form_is_parsed_before_its_signature_holds(monkeypatch: pyt
         shape.verify(many, NOW)
     assert made == [5]
     part = b'--xyz\r\nContent-Disposition: form-data; name="a"\r\n\r\n\r\n'
-    same = Raw(part * 1_000 + raw.body, headers=raw.headers)
+    same = InboundRequest(part * 1_000 + raw.body, headers=raw.headers)
     with pytest.raises(Forged):
         shape.verify(same, NOW)
     assert made == [5]

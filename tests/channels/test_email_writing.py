@@ -11,7 +11,7 @@ from mail_desk import APPROVALS, BO, LINK, NOW, TOKEN, Desk, a_closing, a_notice
 from mail_kit import Delivered
 
 from signoff.channels.channel_errors import NotDelivered
-from signoff.channels.envelopes import Reply, Sent
+from signoff.channels.envelopes import Reply, SentCard
 from signoff.channels.inbound.answer_parser import Sender, read
 from signoff.channels.mail.letter import Stationery
 from signoff.channels.mail.quotes import MARK
@@ -215,7 +215,9 @@ async def test_an_address_that_is_none_is_said_at_once(address: str) -> None:
         with pytest.raises(NotDelivered) as caught:
             await desk.channel.deliver(a_notice(address=address), None)
         with pytest.raises(NotDelivered):
-            await desk.channel.close(*a_closing(a_notice(), Sent(vendor_id="<1@x.example>", handle={"to": address})))
+            await desk.channel.close(
+                *a_closing(a_notice(), SentCard(vendor_id="<1@x.example>", handle={"to": address}))
+            )
         assert desk.server.taken == []
     assert (caught.value.code, caught.value.again) == ("address", False)
 

@@ -15,10 +15,10 @@ from sqlalchemy import update
 from signoff.approvals.audit_events import carried
 from signoff.audit.log import AuditLog
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
-from signoff.channels.envelopes import Raw, Reply
+from signoff.channels.envelopes import InboundRequest, Reply
 from signoff.channels.inbound.answer_parser import Sender, read
-from signoff.channels.inbound.processor import AT_ONCE, Hearing, backoff
-from signoff.channels.inbound.receiver import Intake
+from signoff.channels.inbound.processor import AT_ONCE, InboundProcessor, backoff
+from signoff.channels.inbound.receiver import InboundReceiver
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, StoreUnavailable
 from signoff.contracts.ids import show_code
@@ -31,7 +31,7 @@ from signoff.store.inbound_queue import Arrivals
 from signoff.store.store import Store
 from signoff.store.tables import ARRIVALS
 from signoff.testing.recording_channel import RecordingChannel, recording_channel
-from signoff.testing.recording_desk import RecordingDesk
+from signoff.testing.recording_decisions import RecordingDecisions
 
 BO = Person(id="bo", name="Bo", roles=("approvers",), identities={"recording": ("bo-1", "bo-2")})
 CY = Person(id="cy", name="Cy", roles=("approvers",), locale="de", identities={"recording": ("cy-1",)})
@@ -49,22 +49,22 @@ class Room:
         self.ahead = timedelta()
         self.store = store
         self.directory = FixedDirectory(people or (BO, CY, ANA, GONE))
-        self.desk = RecordingDesk(self.directory, self.now)
+        self.desk = RecordingDecisions(self.directory, self.now)
         self.channel: RecordingChannel = recording_channel("chat")
         self.cards = Deliveries(store)
         self.arrivals = Arrivals(store)
         self.hearing = self.another()
-        self.intake = Intake(store, self._channels(), AuditLog(store).append, self.now, self.hearing.wake)
+        self.intake = InboundReceiver(store, self._channels(), AuditLog(store).append, self.now, self.hearing.wake)
         self._said = 0
 
     def now(self) -> datetime:
         """The time, as it is told."""
         return datetime.now(UTC) + self.ahead
 
-    def another(self) -> Hearing:
+    def another(self) -> InboundProcessor:
         """One more who hears, as in another process."""
         log = AuditLog(self.store)
-        return Hearing(self.store, self._channels(), self.directory, self.desk, log.append, self.now)
+        return InboundProcessor(self.store, self._channels(), self.directory, self.desk, log.append, self.now)
 
     def _channels(self) -> dict[str, RecordingChannel]:
         return {"chat": self.channel}
@@ -600,7 +600,7 @@ async def test_what_fails_without_reason_is_left_at_last(room: Room, monkeypatch
     async def broken(*args: Any, again: bool) -> Any:
         if args[1].person.id == "bo":
             raise RuntimeError("a bug")
-        return await RecordingDesk.decide(room.desk, *args)
+        return await RecordingDecisions.decide(room.desk, *args)
 
     monkeypatch.setattr(room.desk, "decide", broken)
     await room.intake.take("chat", room.channel.raw(key="k1", identity="bo-1", text="yes"))
@@ -637,7 +637,7 @@ async def test_a_message_whose_words_no_store_takes_is_refused(room: Room) -> No
     """Half of a character is no text."""
     raw = room.channel.raw(key="k", identity="bo-1", text="yes", where={"half": "\ud800"})
     with pytest.raises(Malformed):
-        await room.intake.take("chat", Raw(raw.body, headers=raw.headers))
+        await room.intake.take("chat", InboundRequest(raw.body, headers=raw.headers))
 
 
 async def test_an_answer_stays_with_the_request_that_it_was_about(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:

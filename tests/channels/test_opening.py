@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from signoff.channels.base import Channel
-from signoff.channels.channel_loader import Problem, channel_class, known_kinds, open_channels
+from signoff.channels.channel_loader import ChannelProblem, channel_class, known_kinds, open_channels
 from signoff.channels.webhook import Webhook
 from signoff.contracts.errors import ConfigError
 from signoff.keys.secrets import SecretProvider
@@ -23,7 +23,7 @@ HOOK = {"url": "https://desk.example.com/hook", "secret": "env:HOOK"}
 
 async def opened(
     store: Store, *declared: DeclaredChannel, **environment: str
-) -> tuple[dict[str, Channel], list[Problem]]:
+) -> tuple[dict[str, Channel], list[ChannelProblem]]:
     """What opening these gives."""
     url = "https://signoff.example.com"
     return await open_channels(
@@ -66,7 +66,7 @@ async def test_one_that_lacks_something_leaves_the_others_running(store: Store) 
     """It says what, without any value."""
     made, problems = await opened(store, DeclaredChannel("desk", "webhook", HOOK), DeclaredChannel("book", RECORDING))
     assert list(made) == ["book"]
-    assert problems == [Problem("desk", "it needs the environment variable `HOOK`, which is not set")]
+    assert problems == [ChannelProblem("desk", "it needs the environment variable `HOOK`, which is not set")]
 
 
 @pytest.mark.parametrize(
@@ -147,4 +147,4 @@ async def test_one_that_fails_in_its_own_way_is_a_problem_and_says_nothing_secre
     module(tmp_path, monkeypatch, "failing", text)
     made, problems = await opened(store, DeclaredChannel("a", "desks.failing"), DeclaredChannel("b", RECORDING))
     assert list(made) == ["b"]
-    assert problems == [Problem("a", "it cannot be made: RuntimeError")]
+    assert problems == [ChannelProblem("a", "it cannot be made: RuntimeError")]

@@ -19,7 +19,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from signoff.channels.channel_errors import NotDelivered
-from signoff.channels.outbound_http import Outward, Resolve, is_public, read_date, read_networks, resolved
+from signoff.channels.outbound_http import GuardedHttp, Resolve, is_public, read_date, read_networks, resolved
 from signoff.channels.vendor_http import retry_after
 from signoff.testing.vendor_server import served
 
@@ -67,7 +67,7 @@ class Place:
         return Starlette(routes=[Route("/{path:path}", self.take, methods=["POST", "GET"])])
 
 
-async def refused(outward: Outward, url: str) -> NotDelivered:
+async def refused(outward: GuardedHttp, url: str) -> NotDelivered:
     """Why nothing was sent."""
     async with outward:
         with pytest.raises(NotDelivered) as error:
@@ -100,14 +100,14 @@ def test_the_public_internet_is_public(address: str) -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "2130706433", "0x7f.1", "127.1", "0"])
 async def test_this_machine_is_not_asked_however_it_is_written(host: str) -> None:
     """The system's own resolver says what a name means; that is what is judged."""
-    error = await refused(Outward(), f"https://{host}:9/hook")
+    error = await refused(GuardedHttp(), f"https://{host}:9/hook")
     assert (error.code, error.again) in {("address", False), ("dns", True)}
 
 
 @pytest.mark.parametrize("address", ["10.1.2.3", "169.254.169.254", "::ffff:192.168.0.1", "fe80::1%eth0"])
 async def test_a_name_that_leads_inside_is_not_asked(address: str) -> None:
     """The message says which option would allow it."""
-    error = await refused(Outward(resolve=Names([address])), f"https://{NAME}/hook")
+    error = await refused(GuardedHttp(resolve=Names([address])), f"https://{NAME}/hook")
     assert (error.code, error.again) == ("address", False)
     assert "allow_networks" in error.message
 
@@ -117,7 +117,7 @@ async def test_only_what_was_judged_is_asked() -> None:
     place, names = Place(), Names(["127.0.0.1", "192.0.2.1"], ["127.0.0.1"])
     async with served(place.app()) as url:
         error = await refused(
-            Outward(resolve=names, seconds=0.5), url.replace("http", "https").replace("127.0.0.1", NAME)
+            GuardedHttp(resolve=names, seconds=0.5), url.replace("http", "https").replace("127.0.0.1", NAME)
         )
     assert error.code == "address"
     assert place.requests == []
@@ -127,7 +127,7 @@ async def test_only_what_was_judged_is_asked() -> None:
 async def test_a_name_that_changes_its_mind_changes_nothing() -> None:
     """It was judged at one address and is asked there, though it would lead elsewhere the next moment."""
     place, names = Place(), Names(["127.0.0.1"], ["169.254.169.254"])
-    async with served(place.app()) as url, Outward(HOME, resolve=names) as outward:
+    async with served(place.app()) as url, GuardedHttp(HOME, resolve=names) as outward:
         answer = await outward.post(url.replace("127.0.0.1", NAME) + "/hook?a=1", b"{}", {"x-a": "b"})
     assert answer.status == 200
     path, headers, body = place.requests[0]
@@ -140,7 +140,7 @@ async def test_a_name_that_changes_its_mind_changes_nothing() -> None:
 async def test_a_name_beyond_ascii_is_asked_for_in_its_ascii_form() -> None:
     """By the resolver, and by the server."""
     place, names = Place(), Names(["127.0.0.1"])
-    async with served(place.app()) as url, Outward(HOME, resolve=names) as outward:
+    async with served(place.app()) as url, GuardedHttp(HOME, resolve=names) as outward:
         await outward.post(url.replace("127.0.0.1", "bücher.example"), b"{}", {})
     assert names.asked[0][0] == "xn--bcher-kva.example"
     assert place.requests[0][1]["host"].startswith("xn--bcher-kva.example:")
@@ -148,20 +148,20 @@ async def test_a_name_beyond_ascii_is_asked_for_in_its_ascii_form() -> None:
 
 async def test_an_address_of_ipv6_is_asked_as_one() -> None:
     """In brackets, where it stands in an address."""
-    error = await refused(Outward(read_networks(["::1/128"]), resolve=Names(["::1"])), f"http://{NAME}:9/hook")
+    error = await refused(GuardedHttp(read_networks(["::1/128"]), resolve=Names(["::1"])), f"http://{NAME}:9/hook")
     assert (error.code, error.again) == ("connection", True)
 
 
 async def test_without_tls_only_allowed_networks_are_asked() -> None:
     """Over plain HTTP anybody on the way reads what is told."""
-    error = await refused(Outward(resolve=Names(["8.8.8.8"])), f"http://{NAME}/hook")
+    error = await refused(GuardedHttp(resolve=Names(["8.8.8.8"])), f"http://{NAME}/hook")
     assert error.code == "address"
 
 
 async def test_a_redirect_is_not_followed() -> None:
     """It would lead past all that was judged."""
     place = Place()
-    async with served(place.app()) as url, Outward(HOME) as outward:
+    async with served(place.app()) as url, GuardedHttp(HOME) as outward:
         answer = await outward.post(f"{url}/moved", b"{}", {})
     assert answer.status == 307
     assert [path for path, *_ in place.requests] == ["/moved"]
@@ -170,7 +170,7 @@ async def test_a_redirect_is_not_followed() -> None:
 async def test_no_answer_is_read_further_than_its_status() -> None:
     """One that never ends holds nothing up."""
     place = Place()
-    async with served(place.app()) as url, Outward(HOME) as outward:
+    async with served(place.app()) as url, GuardedHttp(HOME) as outward:
         assert (await asyncio.wait_for(outward.post(f"{url}/endless", b"{}", {}), 5)).status == 200
 
 
@@ -178,7 +178,7 @@ async def test_an_answer_that_does_not_come_is_waited_for_so_long_and_no_longer(
     """Then it is tried again later."""
     place = Place()
     async with served(place.app()) as url:
-        error = await refused(Outward(HOME, seconds=0.3), f"{url}/slow")
+        error = await refused(GuardedHttp(HOME, seconds=0.3), f"{url}/slow")
     assert (error.code, error.again) == ("timeout", True)
 
 
@@ -187,26 +187,26 @@ async def test_a_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.Monke
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     place = Place()
-    async with served(place.app()) as url, Outward(HOME) as outward:
+    async with served(place.app()) as url, GuardedHttp(HOME) as outward:
         assert (await outward.post(f"{url}/hook", b"{}", {})).status == 200
 
 
 async def test_the_next_address_is_tried_where_nobody_listens() -> None:
     """Names have several."""
     place = Place()
-    async with served(place.app()) as url, Outward(HOME, resolve=Names(["127.0.0.2", "127.0.0.1"])) as outward:
+    async with served(place.app()) as url, GuardedHttp(HOME, resolve=Names(["127.0.0.2", "127.0.0.1"])) as outward:
         assert (await outward.post(url.replace("127.0.0.1", NAME), b"{}", {})).status == 200
 
 
 async def test_where_nobody_is_it_is_tried_again() -> None:
     """Nobody listens, or the name has no address."""
-    error = await refused(Outward(HOME), "http://127.0.0.1:9/hook")
+    error = await refused(GuardedHttp(HOME), "http://127.0.0.1:9/hook")
     assert (error.code, error.again) == ("connection", True)
 
     async def nothing(host: str, port: int) -> Sequence[str]:
         raise OSError("no such name")
 
-    error = await refused(Outward(resolve=nothing), f"https://{NAME}/hook")
+    error = await refused(GuardedHttp(resolve=nothing), f"https://{NAME}/hook")
     assert (error.code, error.again) == ("dns", True)
 
 
@@ -218,13 +218,13 @@ async def test_the_certificate_is_for_the_name_and_not_for_the_address(
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     place, names = Place(), Names(["127.0.0.1"])
     async with served(place.app(), certificate=certificate, key=key) as url:
-        async with Outward(HOME, resolve=names) as outward:
+        async with GuardedHttp(HOME, resolve=names) as outward:
             answer = await outward.post(url.replace("127.0.0.1", NAME), b"{}", {})
             assert answer.status == 200
-        error = await refused(Outward(HOME, resolve=names), url.replace("127.0.0.1", "other.example.com"))
+        error = await refused(GuardedHttp(HOME, resolve=names), url.replace("127.0.0.1", "other.example.com"))
         assert (error.code, len(place.requests)) == ("connection", 1)
         monkeypatch.delenv("SSL_CERT_FILE")
-        error = await refused(Outward(HOME, resolve=names), url.replace("127.0.0.1", NAME))
+        error = await refused(GuardedHttp(HOME, resolve=names), url.replace("127.0.0.1", NAME))
         assert (error.code, len(place.requests)) == ("connection", 1)
 
 

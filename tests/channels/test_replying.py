@@ -9,15 +9,15 @@ import pytest
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import Reply
 from signoff.channels.inbound import reply_sender
-from signoff.channels.inbound.processor import CLAIMED, Hearing
-from signoff.channels.inbound.receiver import Intake
+from signoff.channels.inbound.processor import CLAIMED, InboundProcessor
+from signoff.channels.inbound.receiver import InboundReceiver
 from signoff.channels.inbound.reply_sender import replied
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.person import Person
 from signoff.people.directory import FixedDirectory
 from signoff.store.store import Store
 from signoff.testing.recording_channel import RecordingChannel, recording_channel
-from signoff.testing.recording_desk import RecordingDesk
+from signoff.testing.recording_decisions import RecordingDecisions
 
 SAID = Reply(text="no")
 
@@ -68,10 +68,10 @@ async def test_a_channel_that_hangs_holds_up_no_other(store: Store, monkeypatch:
 
     monkeypatch.setattr(hanging, "answer", hangs)
     directory = FixedDirectory(people)
-    desk = RecordingDesk(directory, healthy.means.clock)
+    desk = RecordingDecisions(directory, healthy.means.clock)
     channels = {"healthy": healthy, "hanging": hanging}
-    hearing = Hearing(store, channels, directory, desk, record, healthy.means.clock)
-    intake = Intake(store, channels, record, healthy.means.clock)
+    hearing = InboundProcessor(store, channels, directory, desk, record, healthy.means.clock)
+    intake = InboundReceiver(store, channels, record, healthy.means.clock)
     for person in people:
         await intake.take("hanging", hanging.raw(key=person.id, identity=person.id, text="hm"))
     running = asyncio.create_task(hearing.run())

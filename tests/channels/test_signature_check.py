@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from signoff.channels.base import FETCHED
 from signoff.channels.channel_errors import Forged
-from signoff.channels.envelopes import Raw
+from signoff.channels.envelopes import InboundRequest
 from signoff.channels.signature_check import HmacSignature, check_same, check_time, hmac_base64, hmac_hex, is_same
 from signoff.testing.recording_channel import recording_channel
 
@@ -17,10 +17,10 @@ TIMED = HmacSignature("x-mark", (b"new", b"old"), "v0=", time_header="x-time", b
 BARE = HmacSignature("x-mark", (b"new",))
 
 
-def raw(signature: HmacSignature, body: bytes = b"{}", at: datetime = NOW, **headers: str) -> Raw:
+def raw(signature: HmacSignature, body: bytes = b"{}", at: datetime = NOW, **headers: str) -> InboundRequest:
     """A request that is signed, with other headers over its own."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Raw(body, {**signature.sign(body, at), **named})
+    return InboundRequest(body, {**signature.sign(body, at), **named})
 
 
 def test_an_hmac_is_the_published_one() -> None:
@@ -37,8 +37,8 @@ def test_what_is_signed_is_taken_as_it_is_and_no_other(signature: HmacSignature)
     signature.check(raw(signature), NOW)
     others = HmacSignature(signature.header, (b"else",), signature.prefix, signature.time_header, signature.before)
     for forged in (
-        Raw(b"{} ", raw(signature).headers),
-        Raw(b"{}"),
+        InboundRequest(b"{} ", raw(signature).headers),
+        InboundRequest(b"{}"),
         raw(signature, x_mark=""),
         raw(signature, x_mark="ä" * 9),
         raw(signature, x_mark=raw(signature).headers["x-mark"].upper()),
@@ -77,7 +77,7 @@ def test_a_time_that_was_not_signed_is_forged() -> None:
     """Who has one message cannot date it anew."""
     old = raw(TIMED, at=NOW - timedelta(hours=1))
     with pytest.raises(Forged):
-        TIMED.check(Raw(old.body, {**old.headers, "x-time": str(int(NOW.timestamp()))}), NOW)
+        TIMED.check(InboundRequest(old.body, {**old.headers, "x-time": str(int(NOW.timestamp()))}), NOW)
 
 
 @pytest.mark.parametrize("stamp", ["", " 1", "1 ", "+1", "1.0", "²", "١٢٣", "9" * 13, "9" * 5_000, "\udcff", b"\xff"])
@@ -107,11 +107,11 @@ def test_what_a_channel_fetched_itself_is_known_by_its_mark() -> None:
     ours, theirs = recording_channel("ours"), recording_channel("theirs")
     fetched = ours.fetched(b'{"a": 1}')
     assert ours.is_fetched(fetched)
-    assert not ours.is_fetched(Raw(fetched.body, {FETCHED: ""}))
+    assert not ours.is_fetched(InboundRequest(fetched.body, {FETCHED: ""}))
     for forged in (
-        Raw(b"{}", fetched.headers),
-        Raw(fetched.body, {FETCHED: "0" * 64}),
-        Raw(fetched.body, {FETCHED: hmac_hex(ours.means.secret, fetched.body)}),
+        InboundRequest(b"{}", fetched.headers),
+        InboundRequest(fetched.body, {FETCHED: "0" * 64}),
+        InboundRequest(fetched.body, {FETCHED: hmac_hex(ours.means.secret, fetched.body)}),
     ):
         with pytest.raises(Forged):
             ours.is_fetched(forged)

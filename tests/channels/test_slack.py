@@ -12,9 +12,9 @@ from slack_sdk.models.blocks import Block as SlackBlock
 from slack_sdk.models.views import View
 from websockets.asyncio.server import ServerConnection, serve
 
-from signoff.channels.base import Means
+from signoff.channels.base import ChannelContext
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
-from signoff.channels.envelopes import Raw, Received
+from signoff.channels.envelopes import InboundBatch, InboundRequest
 from signoff.channels.slack.payloads import event, interaction, read_payload
 from signoff.channels.slack.slack import Slack
 from signoff.contracts.errors import ConfigError, StoreUnavailable
@@ -27,7 +27,7 @@ from signoff.testing.vendor import Vendor
 def slack(at: datetime, **options: Any) -> Slack:
     """A channel by itself."""
     given = {"token": "xoxb-fake", "signing_secret": SIGNING_SECRET, **options}
-    return Slack(Means("slack", given, "https://signoff.example", lambda: at, b"own"))
+    return Slack(ChannelContext("slack", given, "https://signoff.example", lambda: at, b"own"))
 
 
 class TestSlack(ChannelSuite):
@@ -128,11 +128,11 @@ def test_slacks_own_example_of_a_signature_is_right() -> None:
     }
     then = datetime.fromtimestamp(1531420618, UTC)
     channel = slack(then, signing_secret="8f742231b10e8888abcd99yyyzzz85a5")
-    channel.verify(Raw(body, headers))
+    channel.verify(InboundRequest(body, headers))
     late = slack(datetime.fromtimestamp(1531420618 + 301, UTC))
     for wrong in (late, slack(then, signing_secret="other"), slack(then, signing_secret="", app_token="xapp-1")):
         with pytest.raises(Forged):
-            wrong.verify(Raw(body, headers))
+            wrong.verify(InboundRequest(body, headers))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_slacks_own_example_of_a_signature_is_right() -> None:
 def test_what_no_signature_can_be_is_forged_and_nothing_worse(headers: dict[str, str]) -> None:
     """Slack's own library raises other errors here."""
     with pytest.raises(Forged):
-        slack(datetime.fromtimestamp(1531420618, UTC)).verify(Raw(b"\xff", headers))
+        slack(datetime.fromtimestamp(1531420618, UTC)).verify(InboundRequest(b"\xff", headers))
 
 
 def test_a_channel_that_could_not_be_answered_is_not_made() -> None:
@@ -180,7 +180,7 @@ def test_a_press_by_nobody_is_refused() -> None:
 
 def test_the_challenge_is_answered() -> None:
     """Slack asks it once, when the address is entered."""
-    raw = Raw(b'{"type": "url_verification", "challenge": "3eZ"}', {"content-type": "application/json"})
+    raw = InboundRequest(b'{"type": "url_verification", "challenge": "3eZ"}', {"content-type": "application/json"})
     assert read_payload(raw).body == b"3eZ"
 
 
@@ -188,7 +188,7 @@ def test_the_challenge_is_answered() -> None:
 def test_a_form_without_one_payload_is_malformed(body: bytes) -> None:
     """Whatever else it has."""
     with pytest.raises(Malformed):
-        read_payload(Raw(body, {"content-type": "application/x-www-form-urlencoded"}))
+        read_payload(InboundRequest(body, {"content-type": "application/x-www-form-urlencoded"}))
 
 
 class TestSocket:
@@ -209,9 +209,9 @@ class TestSocket:
                 if len(told) == 2:
                     await socket.send(json.dumps({"type": "disconnect", "reason": "refresh_requested"}))
 
-        taken: list[Raw] = []
+        taken: list[InboundRequest] = []
 
-        async def take(raw: Raw) -> Received:
+        async def take(raw: InboundRequest) -> InboundBatch:
             taken.append(raw)
             if len(taken) == 2:
                 raise StoreUnavailable("gone")
@@ -250,7 +250,7 @@ class TestSocket:
         await slack(datetime.now(UTC)).listen(_never)
 
 
-async def _never(raw: Raw) -> Received:
+async def _never(raw: InboundRequest) -> InboundBatch:
     raise AssertionError("nothing was to be taken")
 
 

@@ -12,9 +12,9 @@ from starlette.routing import Route
 from test_courier import BO, request
 
 from signoff.approvals.card import render_card
-from signoff.channels.base import Means
+from signoff.channels.base import ChannelContext
 from signoff.channels.channel_errors import NotDelivered
-from signoff.channels.envelopes import Notice, Reply
+from signoff.channels.envelopes import OutboundCard, Reply
 from signoff.channels.slack.blocks import TEXT_CHARS, card_blocks
 from signoff.channels.slack.slack import Slack
 from signoff.contracts.approval import Card
@@ -28,7 +28,7 @@ VOICE = Formatter("en", UTC, datetime.now(UTC))
 def sections(card: Card) -> list[str]:
     """The sections of that card."""
     asks = request(card=card, rule="r")
-    notice = Notice(token="t" * 26, request=asks, person=BO, address="T1:U1", link="https://signoff.example/l")
+    notice = OutboundCard(token="t" * 26, request=asks, person=BO, address="T1:U1", link="https://signoff.example/l")
     blocks = card_blocks(notice, VOICE, "https://signoff.example")[1]
     return [block["text"]["text"] for block in blocks if block["type"] == "section"]
 
@@ -71,7 +71,7 @@ async def talk() -> AsyncIterator[tuple[Slack, Kept, str]]:
     app = Starlette(routes=[Route("/{path:path}", kept.take, methods=["POST"])])
     async with served(app) as url:
         options = {"token": "xoxb", "signing_secret": "s", "api_url": f"{url}/api"}
-        channel = Slack(Means("slack", options, "https://signoff.example", lambda: datetime.now(UTC), b"own"))
+        channel = Slack(ChannelContext("slack", options, "https://signoff.example", lambda: datetime.now(UTC), b"own"))
         yield channel, kept, url
         await channel.close_down()
 

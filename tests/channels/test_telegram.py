@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from signoff.channels.base import Means, Take
+from signoff.channels.base import ChannelContext, Receive
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.channel_loader import read_options
-from signoff.channels.envelopes import Closed, Raw, Received, Reply, Sent
+from signoff.channels.envelopes import ClosedCard, InboundBatch, InboundRequest, Reply, SentCard
 from signoff.channels.telegram.bot import Bot
 from signoff.channels.telegram.cards import ALERT_UNITS, TEXT_UNITS, cut, pressed
 from signoff.channels.telegram.telegram import Telegram
@@ -32,7 +32,7 @@ NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 def telegram(**options: Any) -> Telegram:
     """A channel by itself."""
     given = {"token": TOKEN, "webhook_secret": WEBHOOK_SECRET, **options}
-    return Telegram(Means("telegram", given, "https://signoff.example", lambda: NOW, b"own"))
+    return Telegram(ChannelContext("telegram", given, "https://signoff.example", lambda: NOW, b"own"))
 
 
 def fake(rig: Rig) -> FakeTelegram:
@@ -139,8 +139,8 @@ class TestTelegram(ChannelSuite):
         row = await rig.delivery(request, "bo")
         message = next(each for each in vendor.messages if str(each.chat) == rig.bo)
         notice = await rig.notice(row)
-        closed = Closed(request=row.request, person=notice.person, token=row.token, link=notice.link)
-        sent = Sent(vendor_id=row.vendor_id, handle=row.handle)
+        closed = ClosedCard(request=row.request, person=notice.person, token=row.token, link=notice.link)
+        sent = SentCard(vendor_id=row.vendor_id, handle=row.handle)
         await rig.channel.close(sent, closed)
         assert "not modified" in vendor.refused[-1]
         vendor.messages.remove(message)
@@ -227,10 +227,10 @@ class TestFetching:
             vendor.webhook = {"url": "https://elsewhere.example"}
             for update in (press("q1"), {"callback_query": {"id": "", "data": "a:t"}}, press("q2")):
                 vendor.waits(update)
-            taken: list[Raw] = []
+            taken: list[InboundRequest] = []
             heard: list[str] = []
 
-            async def take(raw: Raw) -> Received:
+            async def take(raw: InboundRequest) -> InboundBatch:
                 taken.append(raw)
                 received = channel.receive(raw)
                 heard.extend(each.key for each in received.heard)
@@ -242,7 +242,7 @@ class TestFetching:
             asked = [body for method, body in vendor.calls if method == "getUpdates"]
             assert [body["offset"] for body in asked[:2]] == [0, 4]
             assert asked[0]["allowed_updates"] == ["message", "callback_query"]
-            for forged in (dataclasses.replace(taken[0], body=taken[0].body + b" "), Raw(taken[0].body, {})):
+            for forged in (dataclasses.replace(taken[0], body=taken[0].body + b" "), InboundRequest(taken[0].body, {})):
                 with pytest.raises(Forged):
                     channel.verify(forged)
 
@@ -253,7 +253,7 @@ class TestFetching:
                 vendor.waits(press(name))
             taken: list[str] = []
 
-            async def fail(raw: Raw) -> Received:
+            async def fail(raw: InboundRequest) -> InboundBatch:
                 received = channel.receive(raw)
                 taken.extend(each.key for each in received.heard)
                 if len(taken) == 2:
@@ -283,7 +283,7 @@ class TestFetching:
             found = await channel.check()
             assert (found[1].ok, "elsewhere" in found[1].what) == (False, True)
             given = {"token": TOKEN, "webhook_secret": WEBHOOK_SECRET, "api_url": vendor.url}
-            plain = Telegram(Means("telegram", given, "http://localhost:8300", lambda: NOW, b"own"))
+            plain = Telegram(ChannelContext("telegram", given, "http://localhost:8300", lambda: NOW, b"own"))
             assert "TLS" in (await plain.check())[1].what
             with pytest.raises(NotDelivered, match="HTTPS"):
                 await plain.listen(never)
@@ -294,7 +294,7 @@ class TestFetching:
         channel = telegram(webhook_secret="")
         for secret in ("", WEBHOOK_SECRET):
             with pytest.raises(Forged):
-                channel.verify(Raw(b"{}", {HEADER: secret}))
+                channel.verify(InboundRequest(b"{}", {HEADER: secret}))
 
 
 @asynccontextmanager
@@ -307,7 +307,7 @@ async def polled() -> AsyncIterator[tuple[FakeTelegram, Telegram]]:
         await channel.close_down()
 
 
-async def listening(channel: Telegram, take: Take, done: Callable[[], bool]) -> None:
+async def listening(channel: Telegram, take: Receive, done: Callable[[], bool]) -> None:
     """Listen until it is done."""
     task = asyncio.create_task(channel.listen(take))
     async with asyncio.timeout(30):
@@ -317,7 +317,7 @@ async def listening(channel: Telegram, take: Take, done: Callable[[], bool]) -> 
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def never(raw: Raw) -> Received:
+async def never(raw: InboundRequest) -> InboundBatch:
     """Takes nothing."""
     raise AssertionError("nothing was to be taken")
 
@@ -327,10 +327,10 @@ def press(name: str, **more: Any) -> dict[str, Any]:
     return {"callback_query": {"id": name, "from": {"id": 1002}, "data": "a:t"} | more}
 
 
-def read(update: Any) -> Received:
+def read(update: Any) -> InboundBatch:
     """What an update says."""
     body = json.dumps(update).encode()
-    return telegram().receive(Raw(body, {"content-type": "application/json", HEADER: WEBHOOK_SECRET}))
+    return telegram().receive(InboundRequest(body, {"content-type": "application/json", HEADER: WEBHOOK_SECRET}))
 
 
 def test_a_press_is_known_by_its_name_and_a_message_by_its_number() -> None:

@@ -12,9 +12,9 @@ import pytest
 from documents import page
 from pydantic import ValidationError
 
-from signoff.channels.base import Means
+from signoff.channels.base import ChannelContext
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
-from signoff.channels.envelopes import Raw, Reply
+from signoff.channels.envelopes import InboundRequest, Reply
 from signoff.channels.twilio.errors import ERRORS
 from signoff.channels.twilio.forms import read_form, signature, spelled
 from signoff.channels.twilio.messages import is_address, text_fields
@@ -52,7 +52,7 @@ PUBLISHED = [
 def twilio(public_url: str = "https://signoff.example", **options: Any) -> Twilio:
     """A channel by itself."""
     given = {"via": "whatsapp", "account_sid": ACCOUNT, "auth_token": AUTH_TOKEN, "sender": OURS, **options}
-    return Twilio(Means("channel", given, public_url, lambda: NOW, b"own"))
+    return Twilio(ChannelContext("channel", given, public_url, lambda: NOW, b"own"))
 
 
 def fake(rig: Rig) -> FakeTwilio:
@@ -360,7 +360,7 @@ def test_options_that_cannot_work_are_named(options: Mapping[str, Any], named: s
 
 
 def _read(sender: str = OURS, kind: str = "application/x-www-form-urlencoded", **fields: str) -> Any:
-    return read_form(Raw(urlencode(fields).encode(), {"content-type": kind}), sender, "whatsapp")
+    return read_form(InboundRequest(urlencode(fields).encode(), {"content-type": kind}), sender, "whatsapp")
 
 
 def test_only_our_number_is_listened_to_unless_it_is_a_service() -> None:
@@ -514,6 +514,8 @@ def test_who_writes_an_sms_is_not_who_it_says() -> None:
     given = {"account_sid": "AC" + "0" * 32, "auth_token": "t", "sender": "+15005550006"}
 
     def channel(via: str) -> Twilio:
-        return Twilio(Means("phone", {**given, "via": via}, "https://signoff.example", lambda: datetime.now(UTC), b"k"))
+        return Twilio(
+            ChannelContext("phone", {**given, "via": via}, "https://signoff.example", lambda: datetime.now(UTC), b"k")
+        )
 
     assert (channel("sms").assurance, channel("whatsapp").assurance) == ("link", "channel")

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from signoff.channels.inbound.answer_parser import Said, Sender, read
+from signoff.channels.inbound.answer_parser import ParsedAnswer, Sender, read
 from signoff.channels.mail.footers import read_mail_answer
 from signoff.channels.mail.quotes import newly_written
 
@@ -22,7 +22,7 @@ def rows_of(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (HERE / name).read_text().splitlines()]
 
 
-def read_row(row: dict[str, Any], names: tuple[str, ...] = ()) -> Said:
+def read_row(row: dict[str, Any], names: tuple[str, ...] = ()) -> ParsedAnswer:
     """What is read of an utterance, through the channel it was written for."""
     sender = Sender(row["lang"], names, {"K7Q2FM": "Pay 520 EUR"})
     if row["channel"] == "chat":

@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from signoff.channels.base import Means
+from signoff.channels.base import ChannelContext
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
-from signoff.channels.envelopes import Closed, Notice, Raw
-from signoff.channels.outbound_http import Answered
+from signoff.channels.envelopes import ClosedCard, InboundRequest, OutboundCard
+from signoff.channels.outbound_http import ServerAnswer
 from signoff.channels.standard_webhooks import read_secret, signed_headers
 from signoff.channels.webhook import Webhook
 from signoff.contracts.approval import ApprovalRequest, Card, CardRow
@@ -25,7 +25,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Verdict
 from signoff.contracts.person import Person, Principal
 from signoff.testing.channels import ChannelSuite
-from signoff.testing.vendor import Seen, Trouble, Vendor
+from signoff.testing.vendor import Trouble, Vendor, VendorCard
 from signoff.testing.vendor_server import served
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -82,11 +82,11 @@ class Receiver(Vendor):
         """The receiver's one address."""
         return Starlette(routes=[Route("/hook", self.take, methods=["POST"])])
 
-    def cards(self) -> Sequence[Seen]:
+    def cards(self) -> Sequence[VendorCard]:
         """Asks, reminders and digests."""
         told = {"approval.asked", "approval.reminded", "approval.digest"}
         return [
-            Seen(each["data"]["to"], name.partition(".")[0], each["data"]["text"])
+            VendorCard(each["data"]["to"], name.partition(".")[0], each["data"]["text"])
             for name, each in self.taken.items()
             if each["type"] in told
         ]
@@ -103,32 +103,32 @@ class Receiver(Vendor):
                 found.append(data["text"])
         return found
 
-    def send(self, kind: str, **data: Any) -> Raw:
+    def send(self, kind: str, **data: Any) -> InboundRequest:
         """A message of its own."""
         return self.sign(json.dumps({"type": kind, "data": data}).encode())
 
-    def sign(self, body: bytes) -> Raw:
+    def sign(self, body: bytes) -> InboundRequest:
         """Any body."""
         headers = signed_headers([read_secret(SECRET)], f"msg_{next(self._numbers)}", self.clock(), body)
-        return Raw(body, {**headers, "content-type": "application/json"}, at=self.clock())
+        return InboundRequest(body, {**headers, "content-type": "application/json"}, at=self.clock())
 
-    def press(self, card: Seen, identity: str, verdict: Verdict, reason: str = "") -> Raw:
+    def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
         """A decision."""
         return self.send("decision", token=card.token, identity=identity, verdict=verdict, reason=reason)
 
-    def write(self, identity: str, words: str) -> Raw:
+    def write(self, identity: str, words: str) -> InboundRequest:
         """A message about nothing in particular."""
         return self.send("message", identity=identity, text=words)
 
-    def reply(self, card: Seen, identity: str, words: str) -> Raw:
+    def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
         """A message about a card, which names ours."""
         return self.send("message", identity=identity, text=words, in_reply_to=f"{card.token}.ask")
 
-    def status(self, card: Seen, state: str) -> Raw:
+    def status(self, card: VendorCard, state: str) -> InboundRequest:
         """By the id of our message."""
         return self.send("status", id=f"{card.token}.ask", state=state)
 
-    def forgeries(self, raw: Raw) -> Sequence[Raw]:
+    def forgeries(self, raw: InboundRequest) -> Sequence[InboundRequest]:
         """Altered, unsigned, by another secret, or of another time."""
         other = signed_headers([read_secret(OTHER)], "msg_x", self.clock(), raw.body)
         old = raw.headers | {"webhook-timestamp": str(int(self.clock().timestamp()) - 301)}
@@ -136,7 +136,7 @@ class Receiver(Vendor):
         made = [replace(raw, headers={**raw.headers, **each}) for each in (other, old, again)]
         return (*super().forgeries(raw), *made)
 
-    def unknown(self) -> Sequence[Raw]:
+    def unknown(self) -> Sequence[InboundRequest]:
         """Types and states that nobody has heard of."""
         card = self.cards()[-1].token
         return (
@@ -172,25 +172,25 @@ class Line:
     """An outward line that goes nowhere: it keeps what is sent and answers as it is told."""
 
     def __init__(self, status: int = 200, retry_after: float = 0.0, at: datetime | None = None) -> None:
-        self.answer = Answered(status, retry_after, at)
+        self.answer = ServerAnswer(status, retry_after, at)
         self.posts: list[tuple[str, dict[str, str], dict[str, Any]]] = []
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answered:
-        """See `Outward`."""
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> ServerAnswer:
+        """See `GuardedHttp`."""
         self.posts.append((url, dict(headers), json.loads(body)))
         return self.answer
 
     async def close(self) -> None:
-        """See `Outward`."""
+        """See `GuardedHttp`."""
 
 
 def webhook(line: Line, **options: Any) -> Webhook:
     """A webhook on that line."""
     given = {"url": "https://desk.example.com/hook", "secret": SECRET} | options
-    return Webhook(Means("desk", given, "https://signoff.example", lambda: NOW, b"k"), line)
+    return Webhook(ChannelContext("desk", given, "https://signoff.example", lambda: NOW, b"k"), line)
 
 
-def notice(kind: Any = "ask", reminded: int = 0) -> Notice:
+def notice(kind: Any = "ask", reminded: int = 0) -> OutboundCard:
     """A card for Bo."""
     request = ApprovalRequest(
         id="main.s.t.c1.1",
@@ -205,7 +205,7 @@ def notice(kind: Any = "ask", reminded: int = 0) -> Notice:
         requester=Principal(user="guest"),
         reminded=reminded,
     )
-    return Notice(
+    return OutboundCard(
         token="t" * 26, kind=kind, request=request, person=Person(id="bo"), address="U-bo", link="https://x/l"
     )
 
@@ -248,7 +248,7 @@ async def test_a_message_keeps_its_id_however_often_it_is_sent() -> None:
     for number in (1, 2, 2):
         reminded = await channel.deliver(notice("remind", number), first)
         assert reminded.vendor_id == first.vendor_id
-    closed = Closed(request=notice().request, person=Person(id="bo"), token="t" * 26, link="https://x/l")
+    closed = ClosedCard(request=notice().request, person=Person(id="bo"), token="t" * 26, link="https://x/l")
     await channel.close(first, closed)
     ids = [headers["webhook-id"].removeprefix("t" * 26) for _, headers, _ in line.posts]
     assert ids == [".ask", ".ask", ".remind.1", ".remind.2", ".remind.2", ".closed"]
@@ -276,7 +276,7 @@ async def test_a_digest_is_answered_by_no_token() -> None:
         body = json.dumps(
             {"type": "message", "data": {"identity": "U-bo", "text": "yes", "in_reply_to": f"{'t' * 26}.{kind}"}}
         )
-        raw = Raw(body.encode(), {"webhook-id": "m1", "content-type": "application/json; charset=utf-8"})
+        raw = InboundRequest(body.encode(), {"webhook-id": "m1", "content-type": "application/json; charset=utf-8"})
         heard = channel.parse(raw).heard[0]
         assert (heard.token, bool(heard.vendor_ids)) == (token, not token)
 
@@ -289,10 +289,10 @@ async def test_a_secret_is_replaced_without_a_gap() -> None:
     assert len(line.posts[0][1]["webhook-signature"].split(" ")) == 2
     body = b"{}"
     for secret in (SECRET, OTHER):
-        raw = Raw(body, signed_headers([read_secret(secret)], "m1", NOW, body))
+        raw = InboundRequest(body, signed_headers([read_secret(secret)], "m1", NOW, body))
         both.verify(raw)
     with pytest.raises(Forged):
-        webhook(line, secret=OTHER).verify(Raw(body, signed_headers([read_secret(SECRET)], "m1", NOW, body)))
+        webhook(line, secret=OTHER).verify(InboundRequest(body, signed_headers([read_secret(SECRET)], "m1", NOW, body)))
 
 
 async def test_what_we_sent_is_no_answer() -> None:
@@ -301,7 +301,7 @@ async def test_what_we_sent_is_no_answer() -> None:
     channel = webhook(line)
     await channel.deliver(notice(), None)
     _, headers, message = line.posts[0]
-    raw = Raw(json.dumps(message).encode(), headers)
+    raw = InboundRequest(json.dumps(message).encode(), headers)
     assert channel.receive(raw).heard == ()
 
 
@@ -314,7 +314,7 @@ def test_a_status_is_about_the_card(told: str, known: str) -> None:
     for message in ("ask", "remind.1", "closed"):
         data = {"id": f"{'t' * 26}.{message}", "state": told, "code": "E1", "told": "why"}
         body = json.dumps({"type": "status", "data": data}).encode()
-        received = webhook(Line()).parse(Raw(body, {"webhook-id": "m1", "content-type": "application/json"}))
+        received = webhook(Line()).parse(InboundRequest(body, {"webhook-id": "m1", "content-type": "application/json"}))
         status = received.statuses[0]
         # The card is out, though what told of it again is not.
         state = "unknown" if known == "failed" and message != "ask" else known
@@ -341,7 +341,7 @@ def test_what_does_not_fit_is_malformed(data: Any, said: str) -> None:
     """It names what, and nothing of what was sent."""
     body = json.dumps({"type": "decision", "data": data}).encode()
     with pytest.raises(Malformed, match=said):
-        webhook(Line()).parse(Raw(body, {"webhook-id": "m1", "content-type": "application/json"}))
+        webhook(Line()).parse(InboundRequest(body, {"webhook-id": "m1", "content-type": "application/json"}))
 
 
 async def test_the_check_compares_clocks() -> None:

@@ -16,7 +16,7 @@ from temporalio.client import Client
 from test_webhook import Receiver, receiving
 
 from signoff.channels.channel_loader import open_channels
-from signoff.channels.envelopes import Raw
+from signoff.channels.envelopes import InboundRequest
 from signoff.contracts.approval import ApprovalRequest
 from signoff.gateway.app import build_app
 from signoff.gateway.vendors.channel_tasks import run_channels
@@ -25,7 +25,7 @@ from signoff.people.directory import development_directory
 from signoff.registry.catalog import Catalog
 from signoff.registry.manifest.channel_sections import Channels, DeclaredChannel, RoutingRules
 from signoff.store.store import open_store
-from signoff.testing.vendor import Seen
+from signoff.testing.vendor import VendorCard
 
 SLACK = 8.0
 """Of a machine that does much else meanwhile."""
@@ -40,14 +40,14 @@ class Line:
     http: httpx.AsyncClient
     receiver: Receiver
 
-    async def asked(self, text: str) -> tuple[ApprovalRequest, Seen]:
+    async def asked(self, text: str) -> tuple[ApprovalRequest, VendorCard]:
         """A request that waits, and Ana's card once she has it."""
         request = await self.desk.desk.signoff.request(await self.desk.asked(text))
         code = f"{request.code[:3]}-{request.code[3:]}"
         await until(lambda: any(card.to == "ana" and code in card.text for card in self.receiver.cards()))
         return request, next(card for card in self.receiver.cards() if card.to == "ana" and code in card.text)
 
-    async def post(self, raw: Raw) -> int:
+    async def post(self, raw: InboundRequest) -> int:
         """A message at the gateway's door; the status it answers."""
         answer = await self.http.post("/channels/hook", content=raw.body, headers=dict(raw.headers))
         assert answer.content == b"" or answer.status_code >= 400

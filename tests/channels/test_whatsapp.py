@@ -12,16 +12,16 @@ from documents import page
 from mail_corpus import work
 from pydantic import ValidationError
 
-from signoff.channels.base import Means
+from signoff.channels.base import ChannelContext
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
-from signoff.channels.envelopes import Raw, Received, Reply
+from signoff.channels.envelopes import InboundBatch, InboundRequest, Reply
 from signoff.channels.vendor_http import VendorAnswer
 from signoff.channels.whatsapp.errors import ERRORS
 from signoff.channels.whatsapp.messages import TITLE_CHARS, plain, pressed, recipient, text_message, units
 from signoff.channels.whatsapp.payloads import read_payload
 from signoff.channels.whatsapp.templates import judged, template_language
 from signoff.channels.whatsapp.whatsapp import WhatsApp
-from signoff.channels.whatsapp.window import Window
+from signoff.channels.whatsapp.window import ServiceWindow
 from signoff.testing.channels import ChannelSuite, played
 from signoff.testing.fake_whatsapp import (
     APP_SECRET,
@@ -44,7 +44,7 @@ SENT = int(NOW.timestamp())
 def whatsapp(**options: Any) -> WhatsApp:
     """A channel by itself."""
     given = {"phone_number_id": NUMBER_ID, "token": TOKEN, "app_secret": APP_SECRET, "verify_token": VERIFY_TOKEN}
-    return WhatsApp(Means("whatsapp", {**given, **options}, "https://signoff.example", lambda: NOW, b"own"))
+    return WhatsApp(ChannelContext("whatsapp", {**given, **options}, "https://signoff.example", lambda: NOW, b"own"))
 
 
 def fake(rig: Rig) -> FakeWhatsApp:
@@ -267,7 +267,7 @@ class TestTemplates(ChannelSuite):
 def test_metas_address_check_is_answered_with_its_challenge_alone() -> None:
     """As documented: 1158201444."""
     query = {"hub.mode": "subscribe", "hub.verify_token": VERIFY_TOKEN, "hub.challenge": "1158201444"}
-    received = whatsapp().receive(Raw(b"", query=query, method="GET"))
+    received = whatsapp().receive(InboundRequest(b"", query=query, method="GET"))
     assert (received.status, received.body, received.heard) == (200, b"1158201444", ())
 
 
@@ -284,7 +284,7 @@ def test_metas_address_check_is_answered_with_its_challenge_alone() -> None:
 def test_anybody_elses_address_check_is_forged(query: dict[str, str]) -> None:
     """Without our word nothing is told back."""
     with pytest.raises(Forged):
-        whatsapp().receive(Raw(b"", query=query, method="GET"))
+        whatsapp().receive(InboundRequest(b"", query=query, method="GET"))
 
 
 def test_bytes_are_verified_as_they_came() -> None:
@@ -306,11 +306,13 @@ def test_no_secret_may_be_empty(missing: str) -> None:
         whatsapp(**{missing: ""})
 
 
-def _read(messages: list[Mapping[str, Any]], contacts: Any = ()) -> Received:
+def _read(messages: list[Mapping[str, Any]], contacts: Any = ()) -> InboundBatch:
     value = {"metadata": {"phone_number_id": NUMBER_ID}, "contacts": list(contacts), "messages": messages}
     entry = [{"changes": [{"field": "messages", "value": value}]}]
     body = json.dumps({"object": "whatsapp_business_account", "entry": entry}).encode()
-    return read_payload(Raw(body, {"content-type": "application/json; charset=utf-8"}), NUMBER_ID, Window())
+    return read_payload(
+        InboundRequest(body, {"content-type": "application/json; charset=utf-8"}), NUMBER_ID, ServiceWindow()
+    )
 
 
 def _heard(message: Mapping[str, Any], contacts: Any = ()) -> tuple[str, str]:
@@ -368,7 +370,7 @@ def test_what_is_no_object_is_malformed(body: bytes) -> None:
     """And so is another content type."""
     for kind in ("application/json", "text/plain"):
         with pytest.raises(Malformed):
-            read_payload(Raw(body, {"content-type": kind}), NUMBER_ID, Window())
+            read_payload(InboundRequest(body, {"content-type": kind}), NUMBER_ID, ServiceWindow())
 
 
 @pytest.mark.parametrize(
@@ -474,7 +476,7 @@ def test_buttons_of_others_say_nothing(payload: str) -> None:
 
 def test_the_window_is_open_for_a_day_and_forgets_the_oldest() -> None:
     """What is told late opens nothing anew."""
-    window = Window()
+    window = ServiceWindow()
     window.heard("a", SENT)
     window.heard("a", SENT - 90_000)
     assert window.is_open("a", SENT + 80_000)

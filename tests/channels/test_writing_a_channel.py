@@ -12,7 +12,7 @@ import pytest
 from documents import ROOT, page
 
 from signoff.channels.channel_errors import NotDelivered
-from signoff.channels.envelopes import Closed, Notice, Raw, Received, Reply, Sent
+from signoff.channels.envelopes import ClosedCard, InboundBatch, InboundRequest, OutboundCard, Reply, SentCard
 from signoff.registry.import_reference import extend_path
 
 FOLDER = ROOT / "examples" / "pigeon"
@@ -28,14 +28,14 @@ class TestPigeon(loft.TestPigeon):  # type: ignore[misc]
 class Unverified(pigeon.Pigeon):  # type: ignore[misc]
     """Takes what anybody says."""
 
-    def verify(self, raw: Raw) -> None:
+    def verify(self, raw: InboundRequest) -> None:
         """Nothing is checked."""
 
 
 class Careless(pigeon.Pigeon):  # type: ignore[misc]
     """Compares what may be no ASCII."""
 
-    def verify(self, raw: Raw) -> None:
+    def verify(self, raw: InboundRequest) -> None:
         """Raises `UnicodeEncodeError`."""
         raw.headers.get("x-pigeon-signature", "").encode("ascii")
         super().verify(raw)
@@ -44,7 +44,7 @@ class Careless(pigeon.Pigeon):  # type: ignore[misc]
 class Unread(pigeon.Pigeon):  # type: ignore[misc]
     """Reads what it gets without care."""
 
-    def parse(self, raw: Raw) -> Received:
+    def parse(self, raw: InboundRequest) -> InboundBatch:
         """Raises `KeyError` and `TypeError`."""
         json.loads(raw.body)["id"]
         return super().parse(raw)
@@ -53,7 +53,7 @@ class Unread(pigeon.Pigeon):  # type: ignore[misc]
 class Forgetful(pigeon.Pigeon):  # type: ignore[misc]
     """Gives what is repeated a key of its own each time."""
 
-    def parse(self, raw: Raw) -> Received:
+    def parse(self, raw: InboundRequest) -> InboundBatch:
         """Never the same key."""
         received = super().parse(raw)
         heard = tuple(each.model_copy(update={"key": uuid.uuid4().hex}) for each in received.heard)
@@ -63,7 +63,7 @@ class Forgetful(pigeon.Pigeon):  # type: ignore[misc]
 class Trusting(pigeon.Pigeon):  # type: ignore[misc]
     """Believes that whoever has the card is whom it was sent to."""
 
-    def parse(self, raw: Raw) -> Received:
+    def parse(self, raw: InboundRequest) -> InboundBatch:
         """Bo, always."""
         received = super().parse(raw)
         heard = tuple(each.model_copy(update={"identity": "@bo"}) for each in received.heard)
@@ -73,7 +73,7 @@ class Trusting(pigeon.Pigeon):  # type: ignore[misc]
 class Eager(pigeon.Pigeon):  # type: ignore[misc]
     """Takes any words that begin with yes for a yes."""
 
-    def parse(self, raw: Raw) -> Received:
+    def parse(self, raw: InboundRequest) -> InboundBatch:
         """Decides by itself."""
         received = super().parse(raw)
         heard = tuple(
@@ -86,27 +86,27 @@ class Eager(pigeon.Pigeon):  # type: ignore[misc]
 class Changing(pigeon.Pigeon):  # type: ignore[misc]
     """Gives each copy of a card another token."""
 
-    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
         """A new one."""
-        sent: Sent = await super().deliver(notice.model_copy(update={"token": uuid.uuid4().hex[:26]}), before)
+        sent: SentCard = await super().deliver(notice.model_copy(update={"token": uuid.uuid4().hex[:26]}), before)
         return sent
 
 
 class Unmarked(pigeon.Pigeon):  # type: ignore[misc]
     """Writes its own cards, of whatever it finds."""
 
-    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
         """Without a code, and nothing made visible."""
         args = " ".join(map(str, notice.request.args.inline.values()))
         text = f"{notice.request.card.effect} {args} {notice.link}"
         message = {"to": notice.address, "text": text[:4_000], "token": notice.token, "buttons": {}}
-        return Sent(vendor_id=await self._ask("POST", "/messages", message))
+        return SentCard(vendor_id=await self._ask("POST", "/messages", message))
 
 
 class Silent(pigeon.Pigeon):  # type: ignore[misc]
     """Closes no card and answers nobody."""
 
-    async def close(self, sent: Sent, closed: Closed) -> None:
+    async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """Nothing."""
 
     async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:
@@ -116,22 +116,22 @@ class Silent(pigeon.Pigeon):  # type: ignore[misc]
 class Hopeful(pigeon.Pigeon):  # type: ignore[misc]
     """Takes a vendor that is down for one that has the card."""
 
-    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
         """Whatever happens."""
         try:
-            sent: Sent = await super().deliver(notice, before)
+            sent: SentCard = await super().deliver(notice, before)
         except NotDelivered:
-            return Sent(vendor_id="m99")
+            return SentCard(vendor_id="m99")
         return sent
 
 
 class Pushing(pigeon.Pigeon):  # type: ignore[misc]
     """Does not hand on for how long the vendor is busy."""
 
-    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
         """Tried again as soon as may be."""
         try:
-            sent: Sent = await super().deliver(notice, before)
+            sent: SentCard = await super().deliver(notice, before)
         except NotDelivered as error:
             raise NotDelivered(error.message, code=error.code, again=error.again) from None
         return sent
@@ -140,10 +140,10 @@ class Pushing(pigeon.Pigeon):  # type: ignore[misc]
 class English(pigeon.Pigeon):  # type: ignore[misc]
     """Speaks to everybody in one language."""
 
-    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
         """Whoever it is."""
         person = notice.person.model_copy(update={"locale": "en"})
-        sent: Sent = await super().deliver(notice.model_copy(update={"person": person}), before)
+        sent: SentCard = await super().deliver(notice.model_copy(update={"person": person}), before)
         return sent
 
 

@@ -19,7 +19,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
 from signoff.audit.log import AuditLog
-from signoff.channels.envelopes import Closed, Raw, Received, Reply
+from signoff.channels.envelopes import ClosedCard, InboundBatch, InboundRequest, Reply
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import TurnKey, parse_approval_id, show_code
 from signoff.contracts.person import Person
@@ -70,7 +70,7 @@ class Spoken:
     keys: list[str] = field(default_factory=list)
 
     async def asked(self, text: str) -> tuple[ApprovalRequest, dict[str, DeliveryRow]]:
-        """A request that waits, and the cards of whom the courier told of it."""
+        """A request that waits, and the cards of whom the dispatcher told of it."""
         request = await self.desk.desk.signoff.request(await self.desk.asked(text))
         return request, await told(self.desk.deps.store, request)
 
@@ -78,7 +78,7 @@ class Spoken:
         """What the vendor would send, rightly marked."""
         return await self.sent(self.channel.raw(**fields))
 
-    async def sent(self, raw: Raw, **more: Any) -> httpx.Response:
+    async def sent(self, raw: InboundRequest, **more: Any) -> httpx.Response:
         """A raw message at the channel's door."""
         headers = {**raw.headers, **more.pop("headers", {})}
         return await self.http.post("/channels/chat", content=raw.body, headers=headers, **more)
@@ -95,7 +95,7 @@ class Spoken:
 
 
 async def told(store: Store, request: ApprovalRequest) -> dict[str, DeliveryRow]:
-    """The cards by person, once the courier has sent all of them."""
+    """The cards by person, once the dispatcher has sent all of them."""
     async with asyncio.timeout(30):
         while True:
             rows = await Deliveries(store).of_request(request.id, request.revision)
@@ -183,7 +183,7 @@ async def test_every_card_says_who_decided_within_two_seconds(spoken: Spoken) ->
     assert decided.json()["status"] == "accepted"
     begun = time.monotonic()
 
-    def closings() -> list[Closed]:
+    def closings() -> list[ClosedCard]:
         return [closed for _, closed in spoken.channel.closings if closed.request.id == request.id]
 
     await until(lambda: len(closings()) == len(cards))
@@ -280,13 +280,13 @@ async def test_looking_decides_nothing(spoken: Spoken, method: str) -> None:
 async def test_what_is_forged_unreadable_too_large_or_nowhere_is_refused_without_a_word(spoken: Spoken) -> None:
     """401, 400, 413, 404; and no other method is there."""
     raw = spoken.channel.raw(key=uuid.uuid4().hex, identity="ana", text="yes")
-    forged = await spoken.sent(Raw(raw.body + b" ", headers=raw.headers))
+    forged = await spoken.sent(InboundRequest(raw.body + b" ", headers=raw.headers))
     unreadable = await spoken.sent(spoken.channel.raw(nothing=1))
     nowhere = await spoken.http.post("/channels/nowhere", content=raw.body, headers=raw.headers)
     assert [(each.status_code, each.content) for each in (forged, unreadable)] == [(401, b""), (400, b"")]
     assert (nowhere.status_code, nowhere.json()["message"]) == (404, "there is nothing at this address")
-    large = await spoken.sent(Raw(b"x" * (spoken.channel.room + 1), headers=raw.headers))
-    just = await spoken.sent(Raw(b"x" * spoken.channel.room, headers=raw.headers))
+    large = await spoken.sent(InboundRequest(b"x" * (spoken.channel.room + 1), headers=raw.headers))
+    just = await spoken.sent(InboundRequest(b"x" * spoken.channel.room, headers=raw.headers))
     assert (large.status_code, just.status_code) == (413, 401)
     assert (await spoken.http.head("/channels/nowhere")).status_code == 404
     assert (await spoken.http.put("/channels/chat", content=b"")).status_code == 405
@@ -294,11 +294,11 @@ async def test_what_is_forged_unreadable_too_large_or_nowhere_is_refused_without
 
 async def test_a_vendors_check_of_the_address_is_answered(spoken: Spoken, monkeypatch: pytest.MonkeyPatch) -> None:
     """By what the channel makes of a `GET`, as it stands: our own address, the query, and no sign-in."""
-    seen: list[Raw] = []
+    seen: list[InboundRequest] = []
 
-    def challenged(raw: Raw) -> Received:
+    def challenged(raw: InboundRequest) -> InboundBatch:
         seen.append(raw)
-        return Received(status=200, body=raw.query["hub.challenge"].encode())
+        return InboundBatch(status=200, body=raw.query["hub.challenge"].encode())
 
     monkeypatch.setattr(spoken.channel, "receive", challenged)
     answer = await spoken.http.get("/channels/chat?hub.challenge=11%2F58&a=b", headers={"X-Some": "Thing"})
@@ -313,7 +313,7 @@ async def test_an_adapter_that_breaks_is_no_error_of_the_gateway(
 ) -> None:
     """A 4xx, and the next message is taken."""
 
-    def broken(raw: Raw) -> Received:
+    def broken(raw: InboundRequest) -> InboundBatch:
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:
@@ -443,7 +443,7 @@ async def test_a_burst_is_acknowledged_without_a_worker_and_each_decision_counts
                 for at in range(len(CROWD))
             ]
             denial = channel.raw(key="no", identity="b0", token=cards[1]["boss0"].token, verdict="denied")
-            forged = [Raw(denial.body, headers=raw.headers) for raw in decisive]
+            forged = [InboundRequest(denial.body, headers=raw.headers) for raw in decisive]
             stranger = [channel.raw(key=f"s {at}", identity="mallory", text="yes") for at in range(10)]
             burst = [(raw, 200) for raw in decisive * 30 + stranger * 10] + [(raw, 401) for raw in forged * 15]
             assert len(burst) == 1_000
@@ -468,7 +468,7 @@ async def test_a_burst_is_acknowledged_without_a_worker_and_each_decision_counts
     assert len(_receipts(channel, "accepted")) == len(CROWD)
 
 
-async def _brought(port: int, burst: list[tuple[Raw, int]]) -> float:
+async def _brought(port: int, burst: list[tuple[InboundRequest, int]]) -> float:
     """Bring all of `burst` by 20 connections and see each answered as it should be; how long the slowest took.
 
     Without a client's library: what is measured is the gateway.

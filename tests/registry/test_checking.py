@@ -8,7 +8,7 @@ from registry_kit import a_call, a_tool, an_actor, pinned
 
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.limits import MAX_NAME_CHARS
-from signoff.formats.json_schema import Problem
+from signoff.formats.json_schema import SchemaProblem
 from signoff.registry.catalog import build_catalog
 from signoff.registry.function import tool
 from signoff.registry.gates.argument_check import as_run
@@ -94,13 +94,13 @@ def test_what_a_call_is_run_with_is_what_it_was_judged_with() -> None:
     assert as_run(tool, GOOD) == ruled(tool).args(GOOD) == wanted
     assert as_run(tool, wanted) is wanted
     assert as_run(a_tool(), GOOD) is GOOD
-    assert as_run(a_tool(validate_input=lambda args: [Problem("flight", "is unknown")]), GOOD) is GOOD
+    assert as_run(a_tool(validate_input=lambda args: [SchemaProblem("flight", "is unknown")]), GOOD) is GOOD
 
 
 def test_a_check_that_changes_its_argument_changes_nothing() -> None:
     """Only a `Correction` changes arguments, as that is judged again and told of; all the way down."""
 
-    def check(args: dict[str, Any]) -> list[Problem]:
+    def check(args: dict[str, Any]) -> list[SchemaProblem]:
         args["flight"] = "TP 9"
         args["stops"].append("OPO")
         return []
@@ -118,7 +118,7 @@ def test_words_about_names_of_any_length_are_short() -> None:
     lists = {"type": "object", "additionalProperties": {"type": "integer"}}
     misfit = ruled(a_tool(input_schema=lists, validation="warn"), {long: "x"})
     assert misfit.note == f"The arguments do not fit the schema: `{'k' * 64}...` must be of type integer."
-    problems = [Problem(long, f"is unknown: {long}")] * 7
+    problems = [SchemaProblem(long, f"is unknown: {long}")] * 7
     checked = ruled(a_tool(input_schema=OPEN, validate_input=lambda args: problems), {long: "x"})
     assert f"`{'k' * 200}...` is unknown: k" in checked.message
     assert "...; and 2 more. Correct them" in checked.message

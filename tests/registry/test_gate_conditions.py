@@ -11,7 +11,7 @@ from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import CallCode
 from signoff.contracts.errors import RegistrationError
 from signoff.contracts.usage import UsageLimit
-from signoff.formats.json_schema import Problem
+from signoff.formats.json_schema import SchemaProblem
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Surface
 from signoff.registry.capabilities import KINDS, Capabilities
@@ -179,7 +179,9 @@ def test_a_misfit_is_refused_told_or_not_looked_at() -> None:
     off = ruled(a_tool(validation="off", read_only=True), misfit)
     assert (off.kind, off.note) == ("run", "")
     for mode in ("warn", "off"):
-        own = a_tool(validation=mode, read_only=True, validate_input=lambda args: [Problem("flight", "is unknown")])
+        own = a_tool(
+            validation=mode, read_only=True, validate_input=lambda args: [SchemaProblem("flight", "is unknown")]
+        )
         assert facts(ruled(own, misfit)) == ("settled", "schema", "input_invalid")
 
 
@@ -223,7 +225,7 @@ def test_a_function_that_cannot_be_asked_is_refused() -> None:
         assert takes in refused.value.message
 
 
-def upper(args: Any) -> list[Problem] | Correction:
+def upper(args: Any) -> list[SchemaProblem] | Correction:
     """Flights are written in capitals."""
     flight = args["flight"]
     return [] if flight == flight.upper() else Correction({**args, "flight": flight.upper()}, "flights are in capitals")

@@ -15,7 +15,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import ARGUMENTS_BYTES, MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS
 from signoff.contracts.message import CallPart
-from signoff.formats.json_schema import Problem
+from signoff.formats.json_schema import SchemaProblem
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.argument_check import PROBLEMS_TOLD
@@ -187,7 +187,7 @@ def test_a_policy_that_denies() -> None:
 @pytest.mark.parametrize(("count", "more"), [(1, ""), (PROBLEMS_TOLD, ""), (PROBLEMS_TOLD + 2, "; and 2 more")])
 def test_wrong_arguments(count: int, more: str) -> None:
     """Gate 9: up to five problems, each with its path, and how many more there are."""
-    problems = [Problem(f"f{n}", "must fly") for n in range(count)]
+    problems = [SchemaProblem(f"f{n}", "must fly") for n in range(count)]
     tool = a_tool(validate_input=lambda args: problems)
     told = "; ".join(f"`f{n}` must fly" for n in range(min(count, PROBLEMS_TOLD)))
     message = f"the arguments of `book_flight` are not valid: {told}{more}. Correct them and call it again"
@@ -197,7 +197,7 @@ def test_wrong_arguments(count: int, more: str) -> None:
 @pytest.mark.parametrize(
     ("check", "told"),
     [
-        (lambda args: [Problem("", "must be honest")], "must be honest"),
+        (lambda args: [SchemaProblem("", "must be honest")], "must be honest"),
         (lambda args: 1 / 0, "cannot be checked (ZeroDivisionError)"),
     ],
 )
@@ -212,7 +212,7 @@ def test_the_schema_is_asked_before_a_tools_own_check() -> None:
     """What the schema refuses, the author's check need not understand; it is given the very arguments."""
     seen: list[Any] = []
 
-    def check(args: Any) -> list[Problem]:
+    def check(args: Any) -> list[SchemaProblem]:
         seen.append(args)
         return []
 

@@ -10,7 +10,7 @@ from registry_kit import a_call, a_tool, an_actor, pinned
 
 from signoff.contracts.activity_messages import Tally, TurnLimits
 from signoff.contracts.limits import MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS, RECENT_CALLS
-from signoff.formats.json_schema import Problem
+from signoff.formats.json_schema import SchemaProblem
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.pipeline import Judgement, judge, next_tally
@@ -194,7 +194,7 @@ def test_arguments_are_validated_before_any_policy(approval: Any) -> None:
 
 def test_own_check_of_a_tool_counts_as_validation() -> None:
     """Gate 9: what the tool itself refuses is invalid, and a check that fails refuses."""
-    refusing = a_tool(validate_input=lambda args: [Problem("flight", "must fly")])
+    refusing = a_tool(validate_input=lambda args: [SchemaProblem("flight", "must fly")])
     failing = a_tool(validate_input=lambda args: 1 / 0)
     assert "`flight` must fly" in ruled(catalog(refusing)).message
     assert ruled(catalog(failing)).code == "input_invalid"

@@ -13,7 +13,7 @@ from signoff.audit.log import AuditLog
 from signoff.contracts.activity_messages import ModelReply
 from signoff.contracts.completion import CompletionRequest
 from signoff.contracts.ids import TurnKey
-from signoff.formats.json_schema import Problem
+from signoff.formats.json_schema import SchemaProblem
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.actor import Actor, Surface
 from signoff.registry.capabilities import Capabilities
@@ -219,7 +219,7 @@ async def test_a_tool_runs_with_the_capabilities_that_it_declares(
     assert ledger.rows == []
 
 
-def capitals(args: Any) -> list[Problem] | Correction:
+def capitals(args: Any) -> list[SchemaProblem] | Correction:
     """Names are written with a capital."""
     name = args["to"]
     return [] if name == name.title() else Correction({**args, "to": name.title()}, "names have a capital")

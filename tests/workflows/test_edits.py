@@ -12,7 +12,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.limits import INLINE_BYTES
 from signoff.contracts.person import Person
-from signoff.formats.json_schema import Problem
+from signoff.formats.json_schema import SchemaProblem
 from signoff.people.directory import development_directory
 from signoff.registry.hooks import Correction
 from signoff.store.questions import Questions
@@ -235,7 +235,7 @@ async def test_an_edited_call_is_found_under_one_code(client: Client, store: Sto
     assert [(each.revision, each.code) for each in asked] == [(1, code), (2, code)]
 
 
-def capitals(args: Any) -> list[Problem] | Correction:
+def capitals(args: Any) -> list[SchemaProblem] | Correction:
     """Names are written with a capital."""
     name = args["to"]
     return [] if name == name.title() else Correction({**args, "to": name.title()}, "names have a capital")

@@ -8,19 +8,19 @@ from pydantic import TypeAdapter, ValidationError
 from signoff.channels import (
     CardWords,
     Channel,
-    Closed,
-    Heard,
+    ChannelContext,
+    ClosedCard,
+    DeliveryStatus,
     HmacSignature,
+    InboundAction,
+    InboundBatch,
+    InboundRequest,
     Limits,
     Malformed,
-    Means,
-    Notice,
     Options,
-    Raw,
-    Received,
+    OutboundCard,
     Reply,
-    Sent,
-    Status,
+    SentCard,
     VendorErrors,
     VendorHttp,
     card_words,
@@ -53,7 +53,7 @@ class Pigeon(Channel):
     options = PigeonOptions
     per_second = 8.0
 
-    def __init__(self, means: Means) -> None:
+    def __init__(self, means: ChannelContext) -> None:
         super().__init__(means)
         options = self._options = PigeonOptions.model_validate(means.options)
         self._http = self.attach(VendorHttp(ERRORS, headers={"authorization": f"Bearer {options.token}"}))
@@ -61,7 +61,7 @@ class Pigeon(Channel):
             "x-pigeon-signature", [options.secret.encode()], time_header="x-pigeon-time", before="{time}."
         )
 
-    async def deliver(self, notice: Notice, before: Sent | None) -> Sent:
+    async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
         """A card with two buttons. A reminder stands below it and has none: only one message is to be closed."""
         words = self._words(notice)
         message = {"to": notice.address, "text": words.text, "token": notice.token, "buttons": {}}
@@ -71,13 +71,13 @@ class Pigeon(Channel):
             # What does not fit is approved where all of it is read; a no needs no more than this.
             approve = {words.approve: f"{notice.token} approved"} if words.approves else {}
             message["buttons"] = {**approve, words.deny: f"{notice.token} denied"}
-        return Sent(vendor_id=await self._ask("POST", "/messages", message))
+        return SentCard(vendor_id=await self._ask("POST", "/messages", message))
 
-    def draws_whole(self, notice: Notice) -> bool:
+    def draws_whole(self, notice: OutboundCard) -> bool:
         """As `deliver` writes it: of a card that is not whole no yes is taken."""
         return self._words(notice).whole
 
-    async def close(self, sent: Sent, closed: Closed) -> None:
+    async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """The card says how it ended, and loses its buttons."""
         words = closing_text(closed, self.formatter(closed.person))
         await self._ask("PATCH", f"/messages/{sent.vendor_id}", {"text": words, "buttons": {}})
@@ -86,28 +86,29 @@ class Pigeon(Channel):
         """A message to whoever did something."""
         await self._ask("POST", "/messages", {"to": where["to"], "text": reply.text, "token": "", "buttons": {}})
 
-    def verify(self, raw: Raw) -> None:
+    def verify(self, raw: InboundRequest) -> None:
         """Signed are the time and the body."""
         self._signature.check(raw, self.means.clock())
 
-    def parse(self, raw: Raw) -> Received:
+    def parse(self, raw: InboundRequest) -> InboundBatch:
         """What the vendor tells of: a button, a message, a state. What is new to us is left out."""
         try:
             event = FIELDS.validate_json(raw.body)
             if event.get("type") == "state":
                 state: Any = event["state"] if event["state"] in ("delivered", "read", "failed") else "unknown"
-                return Received(statuses=(Status(key=event["id"], vendor_id=event["message"], state=state),))
+                status = DeliveryStatus(key=event["id"], vendor_id=event["message"], state=state)
+                return InboundBatch(statuses=(status,))
             if event.get("type") not in ("button", "message"):
-                return Received()
+                return InboundBatch()
             token, _, verdict = event.get("data", "").partition(" ")
             said = {"token": token, "verdict": verdict or None, "text": event.get("text", "")}
             about = {"identity": event["from"], "vendor_ids": event.get("below", "").split()}
             given = {"key": event["id"], "where": {"to": event["from"]}} | about | said
-            return Received(heard=(Heard.model_validate(given),))
+            return InboundBatch(heard=(InboundAction.model_validate(given),))
         except (ValidationError, KeyError):
             raise Malformed("not what a pigeon brings") from None
 
-    def _words(self, notice: Notice) -> CardWords:
+    def _words(self, notice: OutboundCard) -> CardWords:
         formatter, limits = self.formatter(notice.person), Limits(whole=4_000)
         return card_words(notice, formatter, how="buttons", assurance=self.assurance, limits=limits)
 

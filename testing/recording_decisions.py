@@ -16,7 +16,7 @@ from signoff.people.directory import Directory
 from signoff.people.eligibility import seat_of, table_of
 
 
-class RecordingDesk:
+class RecordingDecisions:
     """Keeps every answer in `heard`, in order, and in `again` whether it may have been brought before.
 
     `worker` False: answers are taken and not decided (`pending`) until it is True again. `server` False: nothing can be
@@ -49,7 +49,7 @@ class RecordingDesk:
         return found
 
     async def decide(self, draft: DecisionDraft, author: DecisionAuthor, *, again: bool = False) -> Receipt:
-        """See `signoff.channels.inbound.processor.Desk`."""
+        """See `signoff.channels.inbound.processor.DecisionPort`."""
         if not self.server:
             raise ServerUnavailable("the server is away")
         if not self.worker:
@@ -61,13 +61,13 @@ class RecordingDesk:
         return told or self._desk.settle(decision, self._authority(draft, author), self._clock())
 
     async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
-        """See `signoff.channels.inbound.processor.Desk`."""
+        """See `signoff.channels.inbound.processor.DecisionPort`."""
         if not self.server:
             raise ServerUnavailable("the server is away")
         return [each for each in self._desk.all() if each.code == code and not self._seat(each, person)]
 
     async def link(self, request: ApprovalRequest, person: Person, channel: str) -> str:
-        """See `signoff.channels.inbound.processor.Desk`."""
+        """See `signoff.channels.inbound.processor.DecisionPort`."""
         return f"http://127.0.0.1:8300/requests/{request.id}"
 
     def _authority(self, draft: DecisionDraft, author: DecisionAuthor) -> Authority:
