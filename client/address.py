@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from signoff.contracts.dev_process import DevProcess
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import (
     DEFAULT_HOST,
@@ -18,7 +19,6 @@ from signoff.contracts.names import (
     SETTINGS_FILE,
     TOKEN_VARIABLE,
 )
-from signoff.contracts.running import Running
 from signoff.formats.web_address import address_of, is_loopback, web_address
 
 
@@ -54,10 +54,10 @@ def find_state_dir() -> Path:
     return Path(_setting("state_dir", _settings_file()) or DEFAULT_STATE_DIR)
 
 
-def read_running(state_dir: Path) -> Running | None:
+def read_running(state_dir: Path) -> DevProcess | None:
     """What `signoff dev` left word of in the state folder, if its process is still there."""
     try:
-        running = Running.model_validate_json((state_dir / RUNNING_FILE).read_bytes())
+        running = DevProcess.model_validate_json((state_dir / RUNNING_FILE).read_bytes())
         # Signal 0 only asks whether the process is there: one that was killed leaves its file behind.
         os.kill(running.pid, 0)
     except (OSError, ValidationError):

@@ -29,7 +29,7 @@ app = typer.Typer(rich_markup_mode=None)
 
 
 @dataclass(frozen=True)
-class Change:
+class ArgumentChange:
     """What is to be changed first: arguments by path, and whatever else an editor makes of them."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Said:
+class CommandAnswer:
     """An answer as the command line has it.
 
     `confirm` is what was typed again, `change` what is to be changed, `seen` what `signoff show` told below all values.
@@ -52,7 +52,7 @@ class Said:
     result: str = ""
     remember: Remember | None = None
     confirm: str = ""
-    change: Change = Change()
+    change: ArgumentChange = ArgumentChange()
     seen: str = ""
 
 
@@ -103,12 +103,12 @@ def approve(
     Of a call in doubt: it did not happen, and runs again.
     """
     wish = _wish(remember, where, lasting, uses, everywhere)
-    change = Change(read_settings(settings or ()), editor)
+    change = ArgumentChange(read_settings(settings or ()), editor)
     if seen and len(names) > 1:
         raise typer.BadParameter("this is of one request alone", param_hint="--seen")
     if change and len(names) > 1:
         raise typer.BadParameter("only one request at a time can be changed", param_hint="--set/--edit")
-    said = Said("approved", person, reason, remember=wish, confirm=confirm, change=change, seen=seen)
+    said = CommandAnswer("approved", person, reason, remember=wish, confirm=confirm, change=change, seen=seen)
     run(lambda out: _decide(out, names, said, url), as_json=as_json)
 
 
@@ -127,7 +127,7 @@ def deny(
 ) -> None:
     """Deny requests: their calls do not run, and the agents are told why. Of a call in doubt: give up."""
     wish = _wish(remember, where, lasting, uses, everywhere)
-    said = Said("denied", person, reason, remember=wish)
+    said = CommandAnswer("denied", person, reason, remember=wish)
     run(lambda out: _decide(out, names, said, url), as_json=as_json)
 
 
@@ -141,7 +141,7 @@ def happened(
     as_json: AsJson = False,
 ) -> None:
     """Say that a call in doubt happened; `approve` says that it did not and runs it, `deny` gives it up."""
-    said = Said("happened", person, reason, result)
+    said = CommandAnswer("happened", person, reason, result)
     run(lambda out: _decide(out, [name], said, url), as_json=as_json)
 
 
@@ -190,7 +190,7 @@ async def _withdrawn(client: Client, name: str, reason: str, person: str) -> tup
     return receipt, f"withdrawn: {request.card.effect}" if done else receipt_line(receipt)
 
 
-async def _decide(out: Output, names: list[str], said: Said, url: str | None) -> int:
+async def _decide(out: Output, names: list[str], said: CommandAnswer, url: str | None) -> int:
     async with Client(url) as client:
         return await _each(out, names, lambda name: _answered(out, client, name, said))
 
@@ -217,7 +217,7 @@ async def _each(out: Output, names: list[str], act: Callable[[str], Awaitable[tu
     return 1 if any(receipt.status == "refused" for receipt in receipts) else 0
 
 
-async def _answered(out: Output, client: Client, name: str, said: Said) -> tuple[Receipt, str]:
+async def _answered(out: Output, client: Client, name: str, said: CommandAnswer) -> tuple[Receipt, str]:
     """The receipt of one answer, and a line that says it."""
     request = await client.request(name)
     receipt = await _sent(out, client, request, said)
@@ -229,7 +229,7 @@ async def _answered(out: Output, client: Client, name: str, said: Said) -> tuple
     return receipt, f"{line} ({changed})" if changed else f"{line}: add --confirm VALUE" if wants_more else line
 
 
-async def _sent(out: Output, client: Client, request: ApprovalRequest, said: Said) -> Receipt:
+async def _sent(out: Output, client: Client, request: ApprovalRequest, said: CommandAnswer) -> Receipt:
     if said.verdict == "denied":
         return await client.deny(request, by=said.person, reason=said.reason, remember=said.remember)
     if said.verdict == "happened":
@@ -246,7 +246,7 @@ async def _sent(out: Output, client: Client, request: ApprovalRequest, said: Sai
     )
 
 
-async def _edited(out: Output, client: Client, request: ApprovalRequest, change: Change) -> Mapping[str, Any]:
+async def _edited(out: Output, client: Client, request: ApprovalRequest, change: ArgumentChange) -> Mapping[str, Any]:
     """All arguments as they shall be.
 
     Raises `Refused` for what does not fit or changes nothing, `NotFound` for an argument that is not there.

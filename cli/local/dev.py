@@ -22,8 +22,8 @@ from signoff.cli.terminal.log_setup import logged_to
 from signoff.cli.terminal.options import Address, AsJson, Manifest, Model
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
+from signoff.contracts.dev_process import DevProcess
 from signoff.contracts.errors import ConfigError, ServerUnavailable
-from signoff.contracts.running import Running
 from signoff.contracts.version import VERSION
 from signoff.engine.turn_client import Signoff
 from signoff.registry.catalog import Catalog
@@ -160,7 +160,7 @@ async def _until_ended(handle: ServerHandle) -> None:
 @contextmanager
 def _word_left(place: Workplace, server: Server) -> Iterator[None]:
     """Leaves word of what runs here for commands in other terminals, for the length of a block."""
-    running = Running(
+    running = DevProcess(
         pid=os.getpid(),
         address=server.address,
         namespace=server.client.namespace,

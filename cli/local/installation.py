@@ -10,10 +10,10 @@ from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
 
 from signoff.client.address import read_running
+from signoff.contracts.dev_process import DevProcess
 from signoff.contracts.errors import NotFound
 from signoff.contracts.names import DEFAULT_TENANT, RUNNING_FILE
 from signoff.contracts.person import Person
-from signoff.contracts.running import Running
 from signoff.engine.turn_client import Signoff
 from signoff.formats.nearest_name import did_you_mean, shown
 from signoff.registry.installation import Installation, load_installation
@@ -25,7 +25,7 @@ from signoff.temporal.embedded_server import connect
 class Workplace(Installation):
     """One installation as the command line found it."""
 
-    running: Running | None
+    running: DevProcess | None
     """What `signoff dev` left word of, if it runs."""
 
     @property
@@ -70,7 +70,7 @@ def find_workplace(manifest: Path | None = None, **overrides: Any) -> Workplace:
     return Workplace(found.settings, found.catalog, found.people, found.secrets, running)
 
 
-async def reach_server(running: Running | None, address: str | None = None) -> Client:
+async def reach_server(running: DevProcess | None, address: str | None = None) -> Client:
     """The server at `address`, else as `TEMPORAL_*` says, else the one of `running`, else the local one.
 
     Raises `ServerUnavailable` or `ConfigError`.
@@ -88,7 +88,7 @@ def server_is_configured() -> bool:
         return True
 
 
-def write_running(settings: Settings, running: Running) -> Path:
+def write_running(settings: Settings, running: DevProcess) -> Path:
     """Leave word of what runs here; returns the file, which is to be removed at the end. Raises `OSError`."""
     path = settings.state_dir / RUNNING_FILE
     path.write_text(running.model_dump_json(), encoding="utf-8")

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from signoff.client.address import find_gateway, find_token
+from signoff.contracts.dev_process import DevProcess
 from signoff.contracts.errors import ConfigError
-from signoff.contracts.running import Running
 
 
 def leave_word(folder: Path, pid: int) -> None:
     """What a `signoff dev` on port 9000 leaves."""
     folder.mkdir(exist_ok=True)
-    running = Running(
+    running = DevProcess(
         pid=pid, address="h:1", namespace="default", task_queue="q", manifest="m.yaml", url="http://127.0.0.1:9000"
     )
     (folder / "running.json").write_text(running.model_dump_json(), encoding="utf-8")

@@ -3,7 +3,7 @@
 from signoff.contracts.frozen_model import Shape
 
 
-class Running(Shape):
+class DevProcess(Shape):
     """One running `signoff dev`."""
 
     pid: int
