@@ -119,12 +119,12 @@ class GateActivity:
     async def _known(self, task: GateTask, forged: str) -> Known:
         """What the gates are told beside the calls; nobody's functions are asked about a requester that is made up."""
         if task.doubt:
-            return past(self._room.catalog, task.ctx, task.calls)
+            return past(self._room.catalog, task.ctx, task.calls, self._room.clock())
         names = () if forged else tuple(call.tool for call in task.calls if call.tool not in task.withheld)
         room = self._room
         away = await unavailable(room.catalog, task.ctx, names, at=room.clock())
         used = {} if forged else await spent(room.store, room.catalog, task.ctx, task.calls)
-        return Known(unavailable=away.union(task.withheld), backends=room.kinds, spent=used)
+        return Known(unavailable=away.union(task.withheld), backends=room.kinds, spent=used, at=room.clock())
 
     async def _answered(self, task: GateTask, each: _Judged, known: Known) -> Judgement:
         """What the gates say once everything but people has been asked."""
@@ -232,7 +232,7 @@ class GateActivity:
         unheard = (task.asked_since, task.spent)
         again = "" if task.edit is not None else why_again(asked, call.call, *under, *unheard)
         note = "; ".join(filter(None, (self._stands_in(call), again, found.note, other)))
-        about = Subject(call, args, tool, verdict, digest, note, ruling.override)
+        about = Subject(call, args, tool, verdict, digest, note, ruling.override, found.at)
         request = await self._asked(task, about)
         if isinstance(request, CallOutcome):
             return Ruling(call=call.call, verdict="settled", outcome=request)
@@ -299,7 +299,8 @@ class GateActivity:
             return nobody
         # People who look at what goes on cannot know how it ends.
         await ended(self._room.store, ticket.key)
-        request = await self._questions.ask(task, Subject(call, args, tool, verdict, digest, _DOUBT_NOTE))
+        about = Subject(call, args, tool, verdict, digest, _DOUBT_NOTE, judged_at=found.at)
+        request = await self._questions.ask(task, about)
         question = reference_from_request(request, call)
         return Ruling(
             call=call.call, verdict="ask", digest=digest, rule=request.rule, question=question, request=request
@@ -346,7 +347,7 @@ class GateActivity:
         # A use is given back only by an activity that can ask what became of the call.
         inline = not (ask or aborts or tool.fallbacks or tool.usage_limit is not None)
         policy = self._room.catalog.policy(tool.activity).policy or ApprovalPolicy()
-        needs_nobody = self._room.catalog.policy(tool.activity).needs_person == "never"
+        needs_nobody = self._room.catalog.needs_nobody(tool.activity)
         return RunOptions(
             start_to_close=tool.timeout + _START_SLACK,
             grant_ttl=policy.grant_ttl,

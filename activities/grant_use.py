@@ -13,7 +13,7 @@ from signoff.activities.worker_deps import Room
 from signoff.approvals.binding import names
 from signoff.approvals.digest import question_hash
 from signoff.approvals.grant_rules import borne_out, grant_rule, question_of
-from signoff.contracts.approval import Question
+from signoff.contracts.approval import JUDGED_SECONDS, Question
 from signoff.contracts.call import Pinned, ToolDenied
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.decision import Decision
@@ -116,6 +116,8 @@ class Remembered:
 
     def _vouched(self, question: Question) -> bool:
         """Whether the gateway signed who asked: an answer for a session serves that person."""
+        if question.judged_apart > JUDGED_SECONDS:
+            return False
         asker = question.requester
         if not (asker.signature or asker.key_id):
             return self._room.profile == "development"

@@ -8,6 +8,7 @@ from signoff.activities.capability_backends import granted
 from signoff.activities.gate_activity import is_of
 from signoff.activities.handler_runner import context_of
 from signoff.activities.permit_check import Caller, approval_of, caller_problem, happened, words_on
+from signoff.activities.policy_handlers import terms_at
 from signoff.activities.probes import Probing, known
 from signoff.activities.result_processor import Results
 from signoff.activities.run_state import ended
@@ -87,13 +88,17 @@ class OutcomeActivity:
             return ToolReply()
         call = CallPart(call=permit.call, tool=task.tool, args=task.args)
         args = await load_in(self._room.store, task.args, _place(task))
-        found = await judged_past(self._room.catalog, permit.ctx, call, args)
+        found = await judged_past(self._room.catalog, permit.ctx, call, args, self._room.clock())
         approvals, policy = ApprovalReader(self._room), self._room.catalog.policy(tool.activity)
         rows = await approvals.of(permit)
         told = permit.model_copy(update={"doubts": (*permit.doubts, word)})
         words = words_on(told, rows, task.ticket)
-        terms = self._room.catalog.terms(tool.activity, found.verdict)
-        voters = await approvals.voters(permit, tool.activity, terms, words, doubts_of(rows))
+        doubts = doubts_of(rows)
+        at = doubts[-1].judged_at if doubts else found.at
+        terms = await terms_at(self._room.catalog, permit.ctx, args, found, tool, at)
+        # By the instant at which people were asked: who could answer then can, whatever day it is by now.
+        asked = terms or self._room.catalog.terms(tool.activity, found.verdict)
+        voters = await approvals.voters(permit, tool.activity, asked, words, doubts)
         if not happened(word, words, policy, self._room.witness, voters):
             activity.logger.warning("nobody who may say so says that %s happened", tool.name)
             return ToolReply()

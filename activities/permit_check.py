@@ -11,7 +11,7 @@ from pydantic_core import to_jsonable_python
 from signoff.approvals.binding import names
 from signoff.approvals.digest import doubt_digest, question_hash
 from signoff.approvals.earlier_questions import ending_of
-from signoff.contracts.approval import Question
+from signoff.contracts.approval import JUDGED_SECONDS, Question
 from signoff.contracts.call import Permit, Pinned
 from signoff.contracts.decision import Decision, Verdict, at_least
 from signoff.contracts.ids import TurnKey
@@ -203,6 +203,8 @@ def approval_of(permit: Permit, rows: ApprovalRows | None, *, accept_unsigned: b
         stale = "this was asked again"
     elif question.ended_at is not None and question.ended_as != "unsigned":
         stale = "this is not asked any more"
+    elif question.judged_apart > JUDGED_SECONDS:
+        stale = "this was judged at another moment than it was asked"
     request = rows.request(question)
     if any(each.revision < question.revision for each in denied_questions(rows, question.digest)):
         return Approval(question, request.question_hash, (), problem=_NOT_APPROVED["denied"], stale=stale)

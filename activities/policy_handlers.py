@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import logging
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final
 
 from signoff.activities.hook_timeout import NoAnswer, ask
@@ -14,6 +15,8 @@ from signoff.policy.approval_policy import Term
 from signoff.policy.compiled_policy import PolicyVerdict
 from signoff.policy.handler_verdict import Answer, ProposedCall, handler_rule
 from signoff.policy.handler_verdict import heard as verdict_heard
+from signoff.policy.terms import Terms
+from signoff.policypool import ask_rules
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.pipeline import Judgement, by_verdict
 from signoff.registry.hooks import POLICY_HANDLER
@@ -28,10 +31,26 @@ async def heard(catalog: Catalog, ctx: Pinned, call: CallPart, args: Any, found:
     """Adds to `found` the answer of its policy's handler, if that is still missing. Never raises."""
     if found.unheard is None or found.tool is None:
         return found
-    sight = catalog.sight(ctx)
-    verdict = await verdict_of(catalog, found.tool, found.args(args), sight.ctx, found.unheard)
+    sight = catalog.sight_at(ctx, found.at)
+    verdict = await verdict_of(catalog, found.tool, found.args(args), sight.judged_ctx, found.unheard)
     said = by_verdict(sight, call, found.tool, verdict, found.override)
-    return dataclasses.replace(said, corrected=found.corrected, note=found.note)
+    return dataclasses.replace(said, corrected=found.corrected, note=found.note, at=found.at)
+
+
+async def terms_at(
+    catalog: Catalog, ctx: Pinned, args: Any, found: Judgement, tool: Tool, at: datetime | None
+) -> Terms | None:
+    """Works out on which terms a call judged as `found` would be asked about `at` an instant, by the policy of now.
+
+    None where it would be denied at that instant. Never raises. Of what depends on no instant nothing is asked twice.
+    """
+    policy = catalog.policy(tool.activity)
+    if at == found.at or not (policy.reads_now or tool.activity in catalog.handlers):
+        return catalog.terms(tool.activity, found.verdict)
+    sight = catalog.sight_at(ctx, at)
+    judged = await ask_rules(catalog.may_block, sight.verdict, policy, args)
+    verdict = await verdict_of(catalog, tool, args, sight.judged_ctx, judged)
+    return None if verdict.verdict == "deny" else catalog.terms(tool.activity, verdict)
 
 
 async def verdict_of(

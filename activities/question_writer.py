@@ -56,6 +56,7 @@ class Subject(NamedTuple):
     digest: str
     note: str
     override: str = ""
+    judged_at: datetime | None = None
 
 
 class QuestionWriter:
@@ -142,7 +143,7 @@ class QuestionWriter:
         return draw_card(old, tool.declaration, await load(self._room.store, old.args), "").rows
 
     async def _question(self, task: GateTask, about: Subject) -> Question:
-        call, args, tool, verdict, digest, note, override = about
+        call, args, tool, verdict, digest, note, override, judged_at = about
         catalog, ctx = self._room.catalog, task.ctx
         policy, terms = catalog.policy(tool.activity).policy or ApprovalPolicy(), catalog.terms(tool.activity, verdict)
         doubt = task.doubt > 0
@@ -190,6 +191,7 @@ class QuestionWriter:
             notify=catalog.channels.notified(policy.notify),
             agent_says=task.agent_says,
             note=note,
+            judged_at=judged_at,
         )
 
 

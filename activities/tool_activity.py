@@ -23,6 +23,7 @@ from signoff.activities.grant_use import Remembered, frozen
 from signoff.activities.handler_runner import HandlerEnded, contained, context_of
 from signoff.activities.heartbeat import pulse
 from signoff.activities.permit_check import approval_of, caller_problem, doubted, given_up, standing, undone_by
+from signoff.activities.policy_handlers import terms_at
 from signoff.activities.probes import Probing, known
 from signoff.activities.read_rest_tool import bound
 from signoff.activities.result_processor import STORE_PAUSE, Made, Results, plain_outcome
@@ -41,6 +42,7 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
 from signoff.contracts.message import CallPart
 from signoff.contracts.usage import used_up
+from signoff.policy.terms import Terms
 from signoff.registry.gates.pipeline import Judgement
 from signoff.registry.hooks import PERMISSION_RULE, override_hash
 from signoff.registry.tool import Tool
@@ -159,7 +161,9 @@ class ToolActivity:
         approval = approval_of(permit, rows, accept_unsigned=self._approvals.takes_unsigned(policy))
         decisions = () if approval is None else approval.decisions
         asked = () if approval is None else (approval.question,)
-        terms = self._room.catalog.terms(self._tool.activity, found.verdict)
+        terms = await self._terms(permit, args, found, None if approval is None else approval.question)
+        if terms is None:
+            return ToolReply(again="policy", note="by the policy of now this would have been denied when it was asked")
         worth = standing(
             permit,
             digest,
@@ -220,7 +224,7 @@ class ToolActivity:
             if freeze is not None:
                 return await self._ended(task, frozen(found, freeze.reason, _call(task)))
             return ToolReply(outcome=await self._read(task, args, found))
-        earlier = await self._earlier(task, found)
+        earlier = await self._earlier(task, args, found)
         if earlier is not None:
             return earlier
         key = ticket_key(task.permit.digest, task.ticket)
@@ -305,7 +309,7 @@ class ToolActivity:
 
     @property
     def _needs_nobody(self) -> bool:
-        return self._room.catalog.policy(self._tool.activity).needs_person == "never"
+        return self._room.catalog.needs_nobody(self._tool.activity)
 
     async def _was_denied(self, permit: Permit, args: dict[str, Any]) -> bool:
         """Whether somebody denied, in this turn, what now would run without asking anybody."""
@@ -332,7 +336,15 @@ class ToolActivity:
     async def _ends(self, task: ToolTask, outcome: CallOutcome, key: str, ran: Ran | None) -> list[AuditEntry]:
         return await self._results.patiently(lambda: self._journal.end(task.permit, outcome, key, ran))
 
-    async def _earlier(self, task: ToolTask, found: Judgement) -> ToolReply | None:
+    async def _terms(self, permit: Permit, args: Any, found: Judgement, question: Question | None) -> Terms | None:
+        """On which terms the policy of now asks about the call, at the instant at which people were asked about it.
+
+        A deploy asks for more, the clock does not. None where it would have been denied then.
+        """
+        at = found.at if question is None else question.judged_at
+        return await terms_at(self._room.catalog, permit.ctx, args, found, self._tool, at)
+
+    async def _earlier(self, task: ToolTask, args: Any, found: Judgement) -> ToolReply | None:
         """What earlier tickets of the call leave to say; None when each is void, or people said it did not happen."""
         permit, policy, witness = task.permit, self._room.catalog.policy(self._tool.activity), self._room.witness
         # `ticket_key` raises for numbers below 1, and what escapes from here is tried again without end.
@@ -355,8 +367,11 @@ class ToolActivity:
             if earlier is None:
                 return await self._begun_before(task) or await self._refused(task, not_given_up)
             words = undone_by(permit, rows, number)
-            terms = self._room.catalog.terms(self._tool.activity, found.verdict)
-            voters = await self._approvals.voters(permit, self._tool.activity, terms, words, doubts_of(rows))
+            doubts = doubts_of(rows)
+            terms = await self._terms(permit, args, found, doubts[-1] if doubts else None)
+            if terms is None:
+                return ToolReply(again="policy", note="by the policy of now this would have been denied")
+            voters = await self._approvals.voters(permit, self._tool.activity, terms, words, doubts)
             if not given_up(words, quorum, policy, witness, voters):
                 doubt = "an earlier ticket of this call is in doubt and was not given up"
                 return await self._begun_before(task) or await self._refused(task, doubt, _EARLIER_IN_DOUBT)

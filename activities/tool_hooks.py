@@ -105,23 +105,23 @@ async def judged(
     How often its tool was used is not looked at: whether its ticket takes a use is what counts.
     """
     away = await unavailable(catalog, ctx, (call.tool,), at=at)
-    known = Known(unavailable=away, backends=backends, spent={})
+    known = Known(unavailable=away, backends=backends, spent={}, at=at)
     # With an empty tally: repeats were counted when the whole batch was judged.
     found = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
     return await answered(catalog, ctx, call, args, Tally(), found, known)
 
 
-def past(catalog: Catalog, ctx: Pinned, calls: Iterable[CallPart]) -> Known:
+def past(catalog: Catalog, ctx: Pinned, calls: Iterable[CallPart], at: datetime | None) -> Known:
     """What the gates are told of calls that may have happened: whether they could be made now is not the question."""
     sight = catalog.sight(ctx)
     tools = (sight.tool(call.tool) for call in calls)
     kinds = frozenset(kind for tool in tools if tool is not None for kind in tool.capabilities.kinds)
-    return Known(backends=kinds, permission=Permission.allow(), spent={})
+    return Known(backends=kinds, permission=Permission.allow(), spent={}, at=at)
 
 
-async def judged_past(catalog: Catalog, ctx: Pinned, call: CallPart, args: Any) -> Judgement:
+async def judged_past(catalog: Catalog, ctx: Pinned, call: CallPart, args: Any, at: datetime | None) -> Judgement:
     """What the rules say of a call that may have happened: whom it asks. Never raises."""
-    known = past(catalog, ctx, (call,))
+    known = past(catalog, ctx, (call,), at)
     found = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
     return await heard(catalog, ctx, call, args, found)
 

@@ -47,7 +47,7 @@ def call_digest(
     )
 
 
-_MOMENTS: Final = {"code", "opened_at", "ended_at", "ended_as"}
+_MOMENTS: Final = {"code", "judged_at", "opened_at", "ended_at", "ended_as"}
 _ASKED: Final = set(Question.model_fields) - _MOMENTS
 
 

@@ -1,7 +1,7 @@
 """Questions, the requests built from them, their cards and votes."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Assurance, Decision, Verdict
@@ -115,6 +115,10 @@ EditMode = Literal["off", "propose", "approve"]
 """Whether approvers may change the arguments: not at all; for others to decide; or as a yes to what they wrote."""
 EDIT_MODES: tuple[EditMode, ...] = ("off", "propose", "approve")
 """The strictest first."""
+JUDGED_SECONDS: Final = 60.0
+"""How far the instant at which a call was judged may lie from that at which its question was written."""
+
+
 Ending = Literal["cancelled", "lapsed", "superseded", "not_asked", "unsigned"]
 """How a turn ended a question by its own word, always towards `does not run`; `unsigned`: answered by a raw message."""
 
@@ -122,11 +126,11 @@ Ending = Literal["cancelled", "lapsed", "superseded", "not_asked", "unsigned"]
 class Question(Shape):
     """One question to people about one call, as its row in the store holds it: inserted once, never changed.
 
-    What `question_hash` covers is everything but `code`, `opened_at`, `ended_at` and `ended_as`. `approvers` holds
-    `role:<role>` and `user:<id>`; `requester` is who asked for the turn, with the gateway's signature. Spans are in
-    seconds from `opened_at`, which is the store's clock (UTC). With `on_timeout` `escalate` the deadline is put off
-    once, by `timeout`. `grant_ttl` is how long an approval may be used after the answer that completed it. `kind`
-    `in_doubt` asks what became of a call whose outcome is not known.
+    What `question_hash` covers is everything but `code`, `judged_at`, `opened_at`, `ended_at` and `ended_as`.
+    `approvers` holds `role:<role>` and `user:<id>`; `requester` is who asked for the turn, with the gateway's
+    signature. Spans are in seconds from `opened_at`, which is the store's clock (UTC). With `on_timeout` `escalate` the
+    deadline is put off once, by `timeout`. `grant_ttl` is how long an approval may be used after the answer that
+    completed it. `kind` `in_doubt` asks what became of a call whose outcome is not known.
     """
 
     id: str
@@ -190,9 +194,22 @@ class Question(Shape):
     notify: tuple[str, ...] = ()
     agent_says: str = ""
     note: str = ""
+    judged_at: datetime | None = None
+    """The instant at which the gates judged the call, in UTC: `ctx.now` of the rules that ask."""
     opened_at: datetime | None = None
     ended_at: datetime | None = None
     ended_as: Ending | None = None
+
+    @property
+    def judged_apart(self) -> float:
+        """How many seconds lie between `judged_at` and `opened_at`; 0 where one of them is not known.
+
+        Rules go by `judged_at` later on: whoever could choose it could choose a day on which they ask for less. So no
+        reader goes by a question with more than `JUDGED_SECONDS`.
+        """
+        if self.judged_at is None or self.opened_at is None:
+            return 0.0
+        return abs((self.judged_at - self.opened_at).total_seconds())
 
 
 class ApprovalRequest(Question):

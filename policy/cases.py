@@ -3,24 +3,35 @@
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from datetime import datetime
+from typing import Any, Final, Literal, cast
+from zoneinfo import ZoneInfo
 
 from signoff.contracts.errors import ConfigError
 from signoff.policy.compiled_policy import CompiledPolicy, PolicyVerdict
+from signoff.policy.context_shapes import now_record
 
 Expected = Literal["auto", "ask", "deny"]
-_KEYS = ("name", "tool", "args", "ctx", "expect")
+UTC_ZONE: Final = ZoneInfo("UTC")
+_KEYS = ("name", "tool", "args", "ctx", "now", "expect", "quorum")
 
 
 @dataclass(frozen=True)
 class Case:
-    """One case: `name` is a sentence, `args` and `ctx` are plain JSON."""
+    """One case: `name` is a sentence, `args` and `ctx` are plain JSON, `now` is when it is judged."""
 
     name: str
     tool: str
     args: Mapping[str, Any]
     ctx: Mapping[str, Any]
     expect: Expected
+    now: datetime | None = None
+    quorum: int | None = None
+    """How many people are to be needed; None says nothing of that."""
+
+    def judged_in(self, zone: ZoneInfo) -> dict[str, Any]:
+        """Returns the context with the instant, by the clocks of `zone`; without `now` there is none."""
+        return {**self.ctx, **({} if self.now is None else {"now": now_record(self.now, zone)})}
 
 
 @dataclass(frozen=True)
@@ -32,8 +43,9 @@ class CaseResult:
 
     @property
     def passed(self) -> bool:
-        """Whether the verdict is the expected one."""
-        return self.verdict.verdict == self.case.expect
+        """Whether the verdict is the expected one, by as many people as expected."""
+        people = self.case.quorum in (None, self.verdict.terms.quorum)
+        return self.verdict.verdict == self.case.expect and people
 
 
 def read_case(data: Mapping[str, Any], number: int = 1) -> Case:
@@ -53,19 +65,39 @@ def read_case(data: Mapping[str, Any], number: int = 1) -> Case:
     if data["expect"] not in ("auto", "ask", "deny"):
         message = f"{where}: `expect` is `{data['expect']}`; allowed are `auto`, `ask`, `deny`"
         raise ConfigError(message, field="expect", value=data["expect"])
-    expect = cast(Expected, data["expect"])
-    return Case(data["name"], data["tool"], data.get("args", {}), data.get("ctx", {}), expect)
+    quorum = data.get("quorum")
+    if quorum is not None and type(quorum) is not int:
+        raise ConfigError(f"{where}: `quorum` must be a number of people", field="quorum", value=quorum)
+    expect, now = cast(Expected, data["expect"]), _instant(data.get("now"), where)
+    return Case(data["name"], data["tool"], data.get("args", {}), data.get("ctx", {}), expect, now, quorum)
 
 
-def run_cases(cases: Sequence[Mapping[str, Any]], policies: Mapping[str, CompiledPolicy]) -> tuple[CaseResult, ...]:
-    """Judges every case by its tool's policy, in order. Raises `ConfigError` for an unknown tool or an odd case."""
-    return tuple(_run(read_case(data, number), policies) for number, data in enumerate(cases, 1))
+def run_cases(
+    cases: Sequence[Mapping[str, Any]], policies: Mapping[str, CompiledPolicy], zone: ZoneInfo = UTC_ZONE
+) -> tuple[CaseResult, ...]:
+    """Judges every case by its tool's policy, in order, its `now` by the clocks of `zone`.
+
+    Raises `ConfigError` for an unknown tool or an odd case.
+    """
+    return tuple(_run(read_case(data, number), policies, zone) for number, data in enumerate(cases, 1))
 
 
-def _run(case: Case, policies: Mapping[str, CompiledPolicy]) -> CaseResult:
+def _instant(given: object, where: str) -> datetime | None:
+    # YAML reads what is not quoted as a time by itself, without a zone as one of nowhere.
+    try:
+        at = datetime.fromisoformat(given) if isinstance(given, str) else given
+    except ValueError:
+        at = ""
+    if at is not None and not (isinstance(at, datetime) and at.tzinfo is not None):
+        told = f"{where}: `now` must be a time with its zone, such as `2026-11-21T10:00:00+01:00`"
+        raise ConfigError(told, field="now", value=given)
+    return at
+
+
+def _run(case: Case, policies: Mapping[str, CompiledPolicy], zone: ZoneInfo) -> CaseResult:
     policy = policies.get(case.tool)
     if policy is None:
         near = difflib.get_close_matches(case.tool, policies, n=1)
         hint = f"did you mean `{near[0]}`?" if near else "the manifest declares no such tool"
         raise ConfigError(f"case `{case.name}`: unknown tool `{case.tool}`; {hint}", field="tool", value=case.tool)
-    return CaseResult(case, policy.judge(case.args, case.ctx))
+    return CaseResult(case, policy.judge(case.args, case.judged_in(zone), {"name": case.ctx.get("actor", "")}))

@@ -14,7 +14,7 @@ from signoff.contracts.errors import ConfigError
 from signoff.formats.bounds import out_of_bounds
 from signoff.policy.answer import EngineAnswer, Outcome
 from signoff.policy.approval_policy import APPROVER, ApprovalPolicy, GlobalRule, RequiresApproval
-from signoff.policy.context_shapes import ACTOR, TOOL, context_shape
+from signoff.policy.context_shapes import ACTOR, TOOL, check_timeless, context_shape, judged_shape
 from signoff.policy.expression import EVALUATORS, Compiler, Expression, Facts, facts
 from signoff.policy.facts import ToolFacts
 from signoff.policy.reserved_words import is_reserved
@@ -112,6 +112,11 @@ class CompiledPolicy:
         return self._ask("the policy has no rule that lets it pass without a person", None, engines, data)
 
     @property
+    def reads_now(self) -> bool:
+        """Whether its rules may say something else at another moment."""
+        return any(expression.reads_now for expression in self.expressions.values())
+
+    @property
     def handler_alone(self) -> bool:
         """Whether the policy's handler is its only rule, so that it decides rather than only tightens."""
         return _handler_alone(self.policy, self.expressions)
@@ -207,6 +212,11 @@ class CompiledRules:
         # A variable can only be read by its name, and a name in a text or a comment does no harm here.
         return any("ctx" in expression.text for _, expression in self.rules)
 
+    @property
+    def reads_now(self) -> bool:
+        """Whether any rule may say something else at another moment."""
+        return any(expression.reads_now for _, expression in self.rules)
+
     def judge(self, *, actor: Mapping[str, Any], tool: ToolFacts, ctx: Mapping[str, Any]) -> RulesVerdict:
         """The strictest rule that applies to `tool` in the hands of `actor` (`name`, `tags`). Never raises."""
         if not self.rules:
@@ -261,7 +271,7 @@ def compile_policy(
     `context_schema` maps dotted paths below `ctx` to JSON Schema, `default` are asked where the policy names nobody.
     Raises `ConfigError` with `tool_name`, `field`, `value` and, where known, `column`.
     """
-    args, ctx = read_schema(input_schema), context_shape(context_schema)
+    args, ctx = read_schema(input_schema), judged_shape(context_shape(context_schema))
     policy = requires_approval if isinstance(requires_approval, ApprovalPolicy) else None
     expressions: dict[str, Expression] = {}
     if policy is not None:
@@ -288,7 +298,7 @@ def compile_policy(
 
 def compile_rules(rules: Sequence[GlobalRule], context_schema: Mapping[str, Any] | None = None) -> CompiledRules:
     """Compiles the manifest's global rules. Raises `ConfigError` with `field` (the rule's name) and `value`."""
-    ctx = context_shape(context_schema)
+    ctx = judged_shape(context_shape(context_schema))
     names = [rule.name for rule in rules]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -302,6 +312,9 @@ def compile_rules(rules: Sequence[GlobalRule], context_schema: Mapping[str, Any]
             value=reserved,
         )
     compiler = Compiler({"tool": TOOL, "actor": ACTOR, "ctx": ctx}, "global rules")
+    for rule in rules:
+        if rule.effect == "hide":
+            check_timeless(rule.rule, "global rules", rule.name)
     # Strictest first, so that the first rule that applies decides. The sort is stable: among equals the manifest's
     # order counts.
     ordered = sorted(rules, key=lambda rule: _STRICTEST.index(rule.effect))

@@ -1,13 +1,18 @@
 """The variables that expressions may name, and their shapes."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 from signoff.contracts.errors import ConfigError
+from signoff.formats.hours import DAYS
 from signoff.policy.schema_shapes import Shape, read_schema
 
 _STRING: Final = Shape("string")
+_INTEGER: Final = Shape("int")
 _STRINGS: Final = Shape("list", items=_STRING)
 
 
@@ -41,6 +46,50 @@ CONTEXT: Final = _closed(
     }
 )
 """`ctx` as every turn has it."""
+NOW: Final = _closed(
+    {
+        "at": _STRING,
+        "date": _STRING,
+        "hour": _INTEGER,
+        "minute": _INTEGER,
+        "weekday": _STRING,
+        "zone": _STRING,
+    }
+)
+"""`ctx.now`, which the gates add: the instant at which a call is judged, in plain values."""
+_READS_NOW: Final = re.compile(r"\bctx\s*\.\s*now\b")
+
+
+def now_record(at: datetime, zone: ZoneInfo) -> dict[str, Any]:
+    """`ctx.now` of an instant: `at` in UTC, the rest by the clocks of `zone`; `weekday` is `Mo` to `Su`.
+
+    Both engines are given these values, and never a timestamp of CEL's, on which they differ.
+    """
+    there = at.astimezone(zone)
+    return {
+        "at": f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "date": f"{there:%Y-%m-%d}",
+        "hour": there.hour,
+        "minute": there.minute,
+        "weekday": DAYS[there.weekday()],
+        "zone": str(zone),
+    }
+
+
+def check_timeless(text: str, owner: str, field: str) -> None:
+    """Raise `ConfigError` where an expression that says which tools there are reads `ctx.now`."""
+    # The model was told of its tools at another moment than that at which it calls one.
+    if _READS_NOW.search(text):
+        raise ConfigError(
+            f"{owner}: `{field}` may not read `ctx.now`, as it says which tools there are; use the tool's `hours`",
+            field=field,
+            value=text,
+        )
+
+
+def judged_shape(context: Shape) -> Shape:
+    """`ctx` where calls are judged: with the instant of that."""
+    return replace(context, fields={**context.fields, "now": NOW}, required=context.required | {"now"})
 
 
 def context_shape(extra: Mapping[str, Any] | None) -> Shape:

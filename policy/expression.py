@@ -12,7 +12,7 @@ from signoff.policy import first_engine, second_engine
 from signoff.policy.answer import EngineAnswer, Outcome
 from signoff.policy.bounded_expression import BoundedTask, bounded_outcomes, growth_problem, is_bounded
 from signoff.policy.diagnosis import Place, no_second_reading, read_error
-from signoff.policy.paths import spell, touched, unchecked, unguarded
+from signoff.policy.paths import Touched, spell, touched, unchecked, unguarded
 from signoff.policy.schema_shapes import Shape
 from signoff.policy.syntax import normalise, text_problem, tree_problem
 from signoff.policy.type_check import typed_environment
@@ -52,6 +52,8 @@ class Expression:
     findings: tuple[str, ...] = ()
     bounded: bool = False
     variables: tuple[str, ...] = ()
+    reads_now: bool = False
+    """Whether its answer may be another one at another moment."""
 
     def outcomes(self, data: Facts) -> tuple[Outcome, Outcome]:
         """What each engine makes of it. Never raises."""
@@ -102,9 +104,12 @@ class Compiler:
         except Exception as error:
             message, column = no_second_reading(error)
             raise self._error(rule, text, message, column) from None
-        findings += self._check_tree(rule, text, second)
+        places = touched(second.tree, self._variables)
+        findings += self._check_tree(rule, text, second, places)
         bounded = is_bounded(second.tree, self._variables)
-        return Expression(rule, text, first, second, findings, bounded, tuple(sorted(self._variables)))
+        return Expression(
+            rule, text, first, second, findings, bounded, tuple(sorted(self._variables)), self._reads_now(places)
+        )
 
     def _check_types(self, rule: str, text: str, gives: Gives) -> tuple[str, ...]:
         try:
@@ -122,11 +127,18 @@ class Compiler:
             raise self._error(rule, text, f"the result is {kind.lower()}, it must be {need}", 0)
         return ()
 
-    def _check_tree(self, rule: str, text: str, second: second_engine.SecondProgram) -> tuple[str, ...]:
+    def _reads_now(self, places: Touched) -> bool:
+        ctx = self._variables.get("ctx")
+        read = places.used | places.guarded
+        # Of `ctx` as a whole nobody knows which of it counts.
+        return ctx is not None and "now" in ctx.fields and any(p[:2] in (("ctx",), ("ctx", "now")) for p in read)
+
+    def _check_tree(
+        self, rule: str, text: str, second: second_engine.SecondProgram, places: Touched
+    ) -> tuple[str, ...]:
         problem = tree_problem(second.tree) or growth_problem(second.tree, self._variables)
         if problem:
             raise self._error(rule, text, problem, 0)
-        places = touched(second.tree, self._variables)
         # Refused now: where it is absent, `deny_if` would deny every call and `auto_approve_if` let none through,
         # unseen.
         for path in unguarded(places, self._variables):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from signoff.formats.bounds import out_of_bounds
-from signoff.policy.context_shapes import ACTOR, TOOL, context_shape
+from signoff.policy.context_shapes import ACTOR, TOOL, check_timeless, context_shape
 from signoff.policy.expression import Compiler, Expression, facts
 from signoff.policy.facts import ToolFacts
 from signoff.policy.schema_shapes import Shape, pin_numbers
@@ -39,5 +39,6 @@ def compile_filter(
 ) -> CompiledFilter:
     """Compile one filter; `owner` begins every error. Raises `ConfigError` with `field`, `value` and `column`."""
     shape = context_shape(context_schema)
+    check_timeless(source, owner, field)
     compiler = Compiler({"tool": TOOL, "actor": ACTOR, "ctx": shape}, owner)
     return CompiledFilter(compiler.compile(field, source), shape)

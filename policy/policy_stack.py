@@ -30,6 +30,11 @@ class StackedPolicy(CompiledPolicy):
     own: CompiledPolicy
     below: tuple[Below, ...]
 
+    @property
+    def reads_now(self) -> bool:
+        """Whether its rules, or those of a policy below, may say something else at another moment."""
+        return self.own.reads_now or any(each.policy.reads_now for each in self.below)
+
     def judge(
         self, args: Mapping[str, Any], ctx: Mapping[str, Any], actor: Mapping[str, Any] | None = None
     ) -> PolicyVerdict:

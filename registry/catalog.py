@@ -4,9 +4,11 @@ import copy
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 from signoff.contracts.activity_messages import Offered
 from signoff.contracts.call import Pinned
@@ -15,6 +17,7 @@ from signoff.contracts.names import READ_REST
 from signoff.contracts.parts import PART_TYPES
 from signoff.contracts.person import Person
 from signoff.formats.bounds import out_of_bounds
+from signoff.formats.hours import read_zone
 from signoff.formats.nearest_name import did_you_mean, shown
 from signoff.people.directory import DevelopmentDirectory, Directory, FixedDirectory
 from signoff.policy.approval_policy import APPROVER, ApprovalPolicy, GlobalRule
@@ -26,6 +29,7 @@ from signoff.policy.compiled_policy import (
     compile_policy,
     compile_rules,
 )
+from signoff.policy.context_shapes import now_record
 from signoff.policy.handler_verdict import PolicyHandler
 from signoff.policy.terms import Terms, terms_of
 from signoff.registry.actor import Actor
@@ -90,6 +94,8 @@ class Catalog:
     """Where records of tools go."""
     channels: Channels = field(default=NO_CHANNELS, repr=False, compare=False)
     """How people are reached beside the inbox."""
+    zone: ZoneInfo = field(default=ZoneInfo("UTC"), repr=False, compare=False)
+    """By which clocks `ctx.now` is told."""
     _rulings: dict[str, dict[str, RulesVerdict]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _sights: dict[str, Sight] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -193,6 +199,14 @@ class Catalog:
             self._sights[key] = found
         return found
 
+    def sight_at(self, ctx: Pinned, at: datetime | None) -> Sight:
+        """Returns the same for a call that is judged at this instant; None: nobody knows it, and rules that ask err."""
+        return self.sight(ctx).at(None if at is None else now_record(at, self.zone))
+
+    def needs_nobody(self, tool: str) -> bool:
+        """Tells whether no call of a tool, by its `activity`, ever asks a person, at whatever moment it runs."""
+        return self.policy(tool).needs_person == "never" and not self.rules.reads_now
+
     @cached_property
     def _unlisted(self) -> tuple[Tool, ...]:
         """The tools that an actor may see though it does not list them, sorted by name."""
@@ -230,6 +244,7 @@ def build_catalog(
     observer: Observer | None = None,
     channels: Iterable[DeclaredChannel] = (),
     routing: RoutingRules | None = None,
+    timezone: str = "UTC",
 ) -> Catalog:
     """Compiles and checks all that is declared. Raises `ConfigError` that names the thing and the remedy.
 
@@ -237,6 +252,7 @@ def build_catalog(
     `part_types` are those of answers beside the ones of contracts/parts.py. `reducers` shorten results; registering
     more of them afterwards changes nothing (E43). `destinations` get the records that tools return; `observer` is
     told of what did not arrive. `channels` are how people are reached beside the inbox, by the rules of `routing`.
+    `timezone` is by whose clocks rules are told the time, as `ctx.now`.
     """
     # They are gone through several times, and may come from a generator.
     actors = tuple(actors)
@@ -257,6 +273,7 @@ def build_catalog(
             "a global rule requires approval, but there are no default approvers", field="default_approvers"
         )
     types = declared_part_types(part_types)
+    zone = _zone(timezone)
     distribution = build_distribution(destinations, observer, _every_tool(registry, scopes))
     reached = build_channels(channels, routing, compiled)
     return Catalog(
@@ -268,14 +285,22 @@ def build_catalog(
         # Production takes the built-in people out again (`declared_people`): here nobody knows the profile.
         people=DevelopmentDirectory(people if isinstance(people, Directory) else FixedDirectory(people)),
         fields=fields,
-        hash=catalog_hash(registry, known, compiled, rules, approvers, fields, types, distribution, reached),
+        hash=catalog_hash(registry, known, compiled, rules, approvers, fields, types, distribution, reached, zone),
         part_types=types,
         handlers=MappingProxyType(_handlers(registry, scopes)),
         reducers=_reducers(reducers, registry),
         scopes=MappingProxyType(scopes),
         distribution=distribution,
         channels=reached,
+        zone=zone,
     )
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return read_zone(name)
+    except ValueError as error:
+        raise ConfigError(f"`timezone`: {error}", field="timezone", value=name) from None
 
 
 def _with_own(tools: Iterable[Tool], actors: Sequence[Actor]) -> Iterator[Tool]:

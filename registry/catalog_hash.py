@@ -1,6 +1,7 @@
 """The hash of a catalog, over all that decides what it does."""
 
 from collections.abc import Iterable, Mapping
+from zoneinfo import ZoneInfo
 
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.policy.compiled_policy import CompiledPolicy, CompiledRules
@@ -23,6 +24,7 @@ def catalog_hash(
     types: tuple[str, ...],
     distribution: Distribution,
     channels: Channels,
+    zone: ZoneInfo,
 ) -> str:
     """Hashes all that decides what a catalog does; the same in every process."""
     return sha256_hex(
@@ -38,6 +40,7 @@ def catalog_hash(
             # Left out where there are none, as below: an engine that learns to declare more changes no hash by that.
             **({"destinations": distribution.content} if distribution.destinations else {}),
             **({"channels": channels.content} if channels.declared else {}),
+            **({"timezone": str(zone)} if str(zone) != "UTC" else {}),
         }
     )
 

@@ -52,6 +52,7 @@ def derive(
         observer=catalog.distribution.observer,
         channels=catalog.channels.declared.values(),
         routing=catalog.channels.routing,
+        timezone=str(catalog.zone),
     )
 
 

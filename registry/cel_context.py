@@ -10,7 +10,7 @@ from signoff.contracts.errors import ConfigError
 from signoff.formats.json_schema import CompiledSchema, compile_schema
 
 _STANDARD: Final = {
-    "": frozenset({"actor", "session", "turn", "tenant", "channel", "route", "step", "user"}),
+    "": frozenset({"actor", "session", "turn", "tenant", "channel", "route", "step", "user", "now"}),
     "user": frozenset({"id", "name", "tier", "roles", "locale"}),
 }
 

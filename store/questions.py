@@ -34,7 +34,7 @@ from signoff.approvals.deadlines import last_moment
 from signoff.approvals.digest import question_hash
 from signoff.approvals.earlier_questions import is_asked_still
 from signoff.approvals.request_state import StoredAnswer, edit_stands, request_at, request_of
-from signoff.contracts.approval import ApprovalRequest, Ending, Question, Vote
+from signoff.contracts.approval import JUDGED_SECONDS, ApprovalRequest, Ending, Question, Vote
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.ids import TurnKey, new_code
 from signoff.store.claim_conditions import LIVE, added, moment
@@ -217,6 +217,10 @@ class Questions:
                     "opened_at": moment(now),
                 }
             )
+            if asked.judged_apart > JUDGED_SECONDS:
+                # Without an instant every rule that reads one errs on the safe side, there and where the call runs.
+                _log.warning("a call was judged %.0f s from the store's time: set this clock", asked.judged_apart)
+                asked = asked.model_copy(update={"judged_at": None})
             values = {"sha256": question.definition, "size": len(declaration), "body": declaration}
             added(connection, BLOBS, values)
             connection.execute(insert(QUESTIONS), _values(asked, now))

@@ -16,7 +16,7 @@ from signoff.approvals.binding import digest_with
 from signoff.approvals.card import draw_card, effect_sentence
 from signoff.approvals.digest import digest_mark, doubt_digest
 from signoff.approvals.request_state import request_at
-from signoff.contracts.approval import ApprovalRequest, Card, Question
+from signoff.contracts.approval import JUDGED_SECONDS, ApprovalRequest, Card, Question
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.content import Content
 from signoff.contracts.errors import NotFound
@@ -138,6 +138,8 @@ class RequestReader:
         """Loads the declaration and the arguments of a question; recomputes every hash and checks every signature."""
         declaration = await self._declaration(question)
         args = await self._arguments(question)
+        if question.judged_apart > JUDGED_SECONDS:
+            self._unproved(question, "it was judged at another moment than it was asked")
         if not self._vouched(question):
             self._unproved(question, "who asked is not who the gateway signed for")
         try:

@@ -49,12 +49,12 @@ async def ask(
     task = GateTask(ctx=ctx, calls=(part,), doubt=doubt, edit=edit)
     digest = digest_of(ctx, call, tool, args)
     if doubt:
-        found = await judged_past(room.catalog, ctx, part, args)
+        found = await judged_past(room.catalog, ctx, part, args, room.clock())
     else:
         found = await judged(room.catalog, ctx, part, args, room.kinds, at=room.clock())
     shown = override_hash(found.override) if override is None else override
     bound = doubt_digest(digest, doubt) if doubt else digest
-    about = Subject(part, args, tool, found.verdict, bound, note, shown)
+    about = Subject(part, args, tool, found.verdict, bound, note, shown, found.at)
     writer = QuestionWriter(room)
     change = None if edit is None else await writer.edit(task, edit, tool)
     if isinstance(change, str):

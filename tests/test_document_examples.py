@@ -62,7 +62,8 @@ def test_every_example_loads(block: Block, beside: Path) -> None:
         assert len(load_people(beside / block.file)) > 1
     else:
         cases = read_yaml(beside / block.file, block.file).data
-        results = run_cases(cases, load_manifest(beside / "signoff.yaml").policies)
+        catalog = load_manifest(beside / "signoff.yaml")
+        results = run_cases(cases, catalog.policies, catalog.zone)
         assert all(result.passed for result in results)
         assert len(results) > 1
 

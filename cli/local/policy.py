@@ -19,7 +19,7 @@ from signoff.audit.record import moment_text
 from signoff.cli.local.installation import find_workplace, reach_server
 from signoff.cli.local.policy_simulation import NOT_LOOKED_AT, Tried, simulate
 from signoff.cli.local.tools import find_tool, findings, pinned
-from signoff.cli.terminal.inputs import read_duration, read_object
+from signoff.cli.terminal.inputs import read_duration, read_moment, read_object
 from signoff.cli.terminal.options import Address, AsJson, Asker, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.client.address import read_running
@@ -30,7 +30,6 @@ from signoff.formats.yaml_file import read_yaml
 from signoff.policy.cases import CaseResult, run_cases
 from signoff.policy.explanation import explain_json, explain_text
 from signoff.registry.catalog import Catalog
-from signoff.registry.cel_context import pinned_cel
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.tool import Tool
 from signoff.settings import load_settings
@@ -62,12 +61,12 @@ def run_file(
     cases: Annotated[Path, typer.Argument(metavar="CASES", help="A YAML list of cases.")],
     as_json: AsJson = False,
 ) -> None:
-    """Judge the cases of a YAML file (`name`, `tool`, `args`, `ctx`, `expect`); exit code 1 if one fails."""
+    """Judge the cases of a YAML file (`name`, `tool`, `args`, `ctx`, `now`, `expect`, `quorum`); 1 if one fails."""
     policypool.install()
 
     async def body(out: Output) -> int:
         catalog = load_manifest(file)
-        judged = run_cases(_read_cases(cases), catalog.policies)
+        judged = run_cases(_read_cases(cases), catalog.policies, catalog.zone)
         results = [await _heard(catalog, result) for result in judged]
         failed = [result for result in results if not result.passed]
         words: list[RenderableType] = [_failure(result) for result in failed]
@@ -83,20 +82,25 @@ def explain(
     name: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's exact name.")],
     args: Annotated[str, typer.Option(help="The call's arguments, as JSON.")],
     ctx: Annotated[str, typer.Option(help="What differs in the context, as JSON.")] = "{}",
+    now: Annotated[
+        str, typer.Option(help="When it is judged: 2026-11-21T10:00:00+01:00; at present if left out.")
+    ] = "",
     person: Asker = "guest",
     manifest: Manifest = None,
     as_json: AsJson = False,
 ) -> None:
     """Explain the verdict on a call: which rule, what each engine says, the inputs it was judged by."""
     given, differing = read_object(args, "--args"), read_object(ctx, "--ctx")
+    at = read_moment(now, "--now") if now else system_clock()
 
     async def body(out: Output) -> int:
         place = find_workplace(manifest)
         tool = find_tool(place.catalog, name)
         _check_arguments(tool, given)
         actor = next(iter(place.catalog.actors), "")
-        judged_by = _merged(pinned_cel(pinned(place, actor, person), place.catalog.fields), differing)
-        by_rules = place.catalog.policy(tool.activity).judge(given, judged_by)
+        seen_by = place.catalog.sight_at(pinned(place, actor, person), at)
+        judged_by = _merged(seen_by.judged_ctx, differing)
+        by_rules = place.catalog.policy(tool.activity).judge(given, judged_by, seen_by.actor_facts)
         verdict = await verdict_of(place.catalog, tool, given, judged_by, by_rules)
         inputs = {"args": hide(given, tool.masked_arguments, lambda _: "hidden"), "ctx": judged_by}
         out.show(
@@ -187,15 +191,22 @@ def _merged(base: dict[str, Any], differing: dict[str, Any]) -> dict[str, Any]:
 
 async def _heard(catalog: Catalog, result: CaseResult) -> CaseResult:
     case = result.case
-    verdict = await verdict_of(catalog, find_tool(catalog, case.tool), case.args, case.ctx, result.verdict)
+    ctx = case.judged_in(catalog.zone)
+    verdict = await verdict_of(catalog, find_tool(catalog, case.tool), case.args, ctx, result.verdict)
     return replace(result, verdict=verdict)
 
 
 def _failure(result: CaseResult) -> Text:
     verdict = result.verdict
     return Text(
-        f"failed: {result.case.name}: expected {result.case.expect}, got {verdict.verdict}: {verdict.why}", "red"
+        f"failed: {result.case.name}: expected {_told(result.case.expect, result.case.quorum)}, got "
+        f"{_told(verdict.verdict, verdict.terms.quorum)}: {verdict.why}",
+        "red",
     )
+
+
+def _told(verdict: str, people: int | None) -> str:
+    return f"{verdict} by {people} people" if verdict == "ask" and people not in (None, 1) else verdict
 
 
 def _case_json(result: CaseResult) -> dict[str, Any]:

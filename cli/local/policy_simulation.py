@@ -1,6 +1,7 @@
 """A policy tried on the calls of the past: the record says which there were, the turns' histories what they said."""
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from temporalio.client import Client
@@ -89,7 +90,14 @@ async def _tried(store: Store, catalog: Catalog, past: PastCall, turn: _Turn | N
         return Tried(past, "unknown", "the arguments cannot be read")
     if digest != past.digest:
         return Tried(past, "unknown", "the arguments are not those that were recorded: people had changed them")
-    found = judge(catalog, ctx, call, args, Tally(), known=Known(backends=frozenset(KINDS), spent={}))
+    found = judge(
+        catalog,
+        ctx,
+        call,
+        args,
+        Tally(),
+        known=Known(backends=frozenset(KINDS), spent={}, at=datetime.fromisoformat(past.at)),
+    )
     if found.kind == "question":
         return Tried(past, "unknown", "its tool checks permissions, and is asked about what is proposed now only")
     if found.unheard is not None:

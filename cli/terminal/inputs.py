@@ -1,6 +1,7 @@
 """What a person types on a command line: words for an actor, durations, and JSON."""
 
 import json
+from datetime import datetime
 from typing import Any
 
 import typer
@@ -51,3 +52,15 @@ def read_duration(text: str, option: str) -> float:
         return seconds(text)
     except ValueError as error:
         raise ConfigError(f"{option}: {error}", field=option.removeprefix("--"), value=text) from None
+
+
+def read_moment(text: str, option: str) -> datetime:
+    """The time that `text` gives with its zone, given as `option`. Raises `ConfigError` naming it."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        told = f"{option}: `{text}` is no time with its zone, such as `2026-11-21T10:00:00+01:00`"
+        raise ConfigError(told, field=option.removeprefix("--"), value=text)
+    return found

@@ -99,7 +99,7 @@ async def _judge(site: Site, visitor: Visitor, tool: Tool, form: dict[str, str],
         user=principal_of(_asker(site, visitor, form.get("user", ""))),
     )
     call = CallPart(call="c1.1", tool=tool.name, args=Content(inline=args))
-    catalog, known = site.deps.catalog, Known(backends=frozenset(KINDS), spent={})
+    catalog, known = site.deps.catalog, Known(backends=frozenset(KINDS), spent={}, at=site.deps.clock())
     return await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
 
 

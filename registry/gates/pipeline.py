@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
 from signoff.contracts.activity_messages import Tally
@@ -50,13 +51,14 @@ class Known:
 
     `unavailable` are names of tools, `backends` the kinds of capability that are there, `permission` the answer of the
     tool's own check to this very call. `spent` says by the ids of calls why their tools may not be used again yet;
-    None: nobody has looked.
+    None: nobody has looked. `at` is the instant at which the call is judged; without it rules that read `ctx.now` err.
     """
 
     unavailable: frozenset[str] = frozenset()
     backends: frozenset[str] = frozenset()
     permission: Permission | None = None
     spent: Mapping[str, str] | None = None
+    at: datetime | None = None
 
 
 NOTHING_KNOWN: Final = Known()
@@ -72,7 +74,8 @@ class Judgement:
     policy denied, `denied` who did if no policy. `grant` is the id of the remembered answer by which it runs.
     `unheard` is what the rules say where the policy's handler is yet to be asked: whoever does not ask it asks
     people. `corrected` are the arguments in place of those proposed, `note` what is told of that or of a misfit
-    that is let through, `override` why the permission check would deny what people may now let pass.
+    that is let through, `override` why the permission check would deny what people may now let pass. `at` is
+    the instant at which it was judged.
     """
 
     call: str
@@ -89,6 +92,7 @@ class Judgement:
     corrected: Mapping[str, Any] | None = None
     note: str = ""
     override: str = ""
+    at: datetime | None = None
 
     def args(self, proposed: Any) -> Any:
         """The arguments that are judged, shown, bound and run: those proposed, unless they were corrected."""
@@ -126,7 +130,7 @@ def judge(
     known: Known = NOTHING_KNOWN,
 ) -> Judgement:
     """Send one call through the gates; the first that objects decides. `args` are the call's loaded arguments."""
-    sight = catalog.sight(ctx).without(known.unavailable)
+    sight = catalog.sight_at(ctx, known.at).without(known.unavailable)
     proposal = _Proposal(catalog, sight, call, args, tally, dry_run, known)
     for early in _EARLY:
         if (found := early(proposal)) is not None:
@@ -139,7 +143,9 @@ def judge(
         if (found := exists(proposal, tool)) is not None:
             return found
     checked = schema(proposal, tool)
-    return checked if isinstance(checked, Judgement) else _noted(checked, _judged(checked, tool))
+    if isinstance(checked, Judgement):
+        return checked
+    return dataclasses.replace(_noted(checked, _judged(checked, tool)), at=known.at)
 
 
 def _judged(proposal: _Proposal, tool: Tool) -> Judgement:

@@ -29,6 +29,7 @@ class Sight:
     `position` is where the actor stands, None where that is not known, `moment` what is there then. `over` are the
     tools that one of the actor's own shadows and still obeys, by its activity. `filtered` is what the filters there
     say then, by activity, `passing` under "" the tools that pass all gates but that of what is away, once known.
+    `now` is the instant at which a call is judged, see `at`.
     """
 
     registry: ToolRegistry
@@ -45,6 +46,7 @@ class Sight:
     over: Mapping[str, tuple[Tool, ...]] = field(default_factory=dict, repr=False, compare=False)
     filtered: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
     passing: dict[str, tuple[Tool, ...]] = field(default_factory=dict, repr=False, compare=False)
+    now: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
 
     @property
     def actor_facts(self) -> dict[str, Any]:
@@ -67,6 +69,17 @@ class Sight:
         found = self.resolution(tool.name).seen
         return found is not None and found.activity == tool.activity
 
+    def at(self, now: Mapping[str, Any] | None) -> "Sight":
+        """Returns the same view for a call that is judged at this instant, a `now_record`; None: nobody says when."""
+        # What rules say of this instant is no other's: which tools there are is asked of no instant.
+        rulings: dict[str, RulesVerdict] = {} if self.rules.reads_now else self.rulings
+        return dataclasses.replace(self, now=now, rulings=rulings)
+
+    @property
+    def judged_ctx(self) -> dict[str, Any]:
+        """The context as rules see it: with the instant at which the call is judged, where that is known."""
+        return {**self.ctx, **({} if self.now is None else {"now": dict(self.now)})}
+
     def without(self, unavailable: frozenset[str]) -> "Sight":
         """The same sight where the tools of these names are not available now."""
         return dataclasses.replace(self, unavailable=unavailable) if unavailable != self.unavailable else self
@@ -85,7 +98,7 @@ class Sight:
     def _ruling(self, tool: Tool) -> RulesVerdict:
         found = self.rulings.get(tool.activity)
         if found is None:
-            found = self.rules.judge(actor=self.actor_facts, tool=tool.facts, ctx=dict(self.ctx))
+            found = self.rules.judge(actor=self.actor_facts, tool=tool.facts, ctx=self.judged_ctx)
             self.rulings[tool.activity] = found
         return found
 
@@ -96,12 +109,13 @@ class Sight:
         """
         # The policy as well as the name: an actor's own tool may have that of another. Hashed, as arguments may be 64
         # KiB; their order counts, which costs a second look at worst.
-        key = (policy.tool.name, policy.hash, hashlib.sha256(json.dumps(args).encode()).hexdigest())
+        now = str((self.now or {}).get("at", "")) if policy.reads_now else ""
+        key = (policy.tool.name, policy.hash, f"{now} {hashlib.sha256(json.dumps(args).encode()).hexdigest()}")
         found = self.verdicts.get(key)
         if found is None:
             if len(self.verdicts) >= _VERDICTS_KEPT:
                 self.verdicts.clear()
-            found = self.verdicts[key] = policy.judge(args, dict(self.ctx), self.actor_facts)
+            found = self.verdicts[key] = policy.judge(args, self.judged_ctx, self.actor_facts)
         return found
 
     def excludes(self, tool: Tool) -> bool:

@@ -67,6 +67,7 @@ def _catalog(file: YamlFile, folder: Path, top: ManifestSection) -> Catalog:
         default_approvers=defaults.approvers,
         people=_people(file, folder, top.people),
         context=top.context,
+        timezone=top.timezone,
         part_types=top.part_types,
         reducers=_reducers(file, top.tools),
         **read_distribution(file, top),

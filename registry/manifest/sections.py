@@ -16,6 +16,7 @@ class ManifestSection(Section):
     context: dict[str, dict[str, Any]] = Field(
         {}, description="More fields of `ctx` for rules: JSON Schema by dotted name."
     )
+    timezone: str = Field("UTC", description="By whose clocks rules are told the time, as `ctx.now`: `Europe/Lisbon`.")
     defaults: dict[str, Any] = Field({}, description="What actors and policies fall back on.")
     people: list[Any] | str = Field([], description="Persons, or the name of a YAML file with a list of them.")
     actors: dict[str, Any] = Field({}, description="Actor by name.")

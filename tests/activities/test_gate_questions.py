@@ -226,7 +226,7 @@ async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(
     await begun(store, of_call)
     found = await ruling(room, agent_says="as you asked", doubt=1, doubt_of=of_call)
     request = request_of(found.request)
-    moments = ("opened_at", "expires_at", "remind_at", "escalate_at")
+    moments = ("judged_at", "opened_at", "expires_at", "remind_at", "escalate_at")
     changed = first.model_copy(
         update={
             "kind": "in_doubt",

@@ -18,7 +18,7 @@ from signoff.policy.explanation import explain_json, explain_text
 from signoff.policy.terms import Terms
 
 CASE = {"name": "cheap", "tool": "book_flight", "expect": "auto"}
-KEYS = "allowed are `name`, `tool`, `args`, `ctx`, `expect`"
+KEYS = "allowed are `name`, `tool`, `args`, `ctx`, `now`, `expect`, `quorum`"
 DAY = 86_400.0
 
 

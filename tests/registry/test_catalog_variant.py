@@ -22,7 +22,7 @@ from signoff.registry.tool import Tool
 
 PARTS = {
     *("tools", "actors", "policies", "default_approvers", "people", "context", "part_types", "reducers"),
-    *("destinations", "observer", "channels", "routing"),
+    *("destinations", "observer", "channels", "routing", "timezone"),
 }
 """What a catalog is built of, and therefore what has to be carried over into a derived one."""
 
@@ -53,6 +53,7 @@ def a_catalog() -> Catalog:
         observer=print,
         channels=[DeclaredChannel("mail", "email", {"sender": "a@example.com"})],
         routing=RoutingRules(("mail",), digest_over=2),
+        timezone="Europe/Lisbon",
     )
 
 
@@ -76,6 +77,7 @@ def test_deriving_nothing_carries_everything_over() -> None:
     assert new.reducers == old.reducers
     assert new.distribution == old.distribution != NOWHERE
     assert new.channels == old.channels != NO_CHANNELS
+    assert str(new.zone) == str(old.zone) == "Europe/Lisbon"
     assert set(inspect.signature(build_catalog).parameters) == PARTS, "tell `derive` of the new part, then this test"
 
 

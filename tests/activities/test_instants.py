@@ -1,0 +1,198 @@
+"""The clock in rules: a deploy asks for more of what was asked, the clock does not, and what denies by now denies."""
+
+import dataclasses
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from activity_kit import about, asked, permit_for, pinned, room_of, run, task_for
+from desk_fixtures import Ledger, pay_tool
+
+from signoff.activities.gate_activity import GateActivity
+from signoff.activities.permit_check import approval_of
+from signoff.activities.tool_hooks import judged
+from signoff.activities.worker_deps import Room
+from signoff.contracts.activity_messages import GateTask, Ruling, ToolReply
+from signoff.contracts.content import Content
+from signoff.contracts.message import CallPart
+from signoff.contracts.person import Person
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
+from signoff.policy.handler_verdict import Answer, ProposedCall
+from signoff.registry.tool import BypassRouting, Tool
+from signoff.store.questions import Questions
+from signoff.store.store import Store
+from signoff.testing.questions import answer
+
+PEOPLE = tuple(Person(id=name, roles=("approvers",)) for name in ("ana", "bo"))
+LATER = timedelta(hours=30)
+HEARD: list[str] = []
+
+
+def turning() -> str:
+    """A moment soon after people are asked, as rules see it."""
+    return f"{datetime.now(UTC) + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def two(when: str, **fields: Any) -> ApprovalPolicy:
+    """A policy that wants two people at such moments."""
+    return ApprovalPolicy.model_validate({"grant_ttl": "7d", "terms": [{"when": when, "quorum": 2}], **fields})
+
+
+def room_for(store: Store, tool: Tool, after: timedelta = timedelta(0), **fields: Any) -> Room:
+    """A room whose clock is that much ahead."""
+    room = room_of(store, tool, people=PEOPLE, **fields)
+    return dataclasses.replace(room, clock=lambda: datetime.now(UTC) + after)
+
+
+async def ran_later(
+    store: Store, policy: ApprovalPolicy, *people: str, by: ApprovalPolicy | None = None
+) -> tuple[ToolReply, int]:
+    """What becomes, much later and by the policy `by`, of a call that people are asked about now and approve."""
+    ledger = Ledger()
+    before, tool = pay_tool(ledger, policy), pay_tool(ledger, by or policy)
+    request = await asked(room_for(store, before), before)
+    for each in people:
+        await answer(store, about(request, subject=each, delivery_id=f"of {each}"))
+    permit = permit_for(tool, kind="approved", decisions=())
+    reply = await run(room_for(store, tool, LATER), tool, task_for(tool, permit))
+    return reply, len(ledger.rows)
+
+
+async def test_the_clock_asks_for_no_more_of_what_was_approved(store: Store) -> None:
+    """Asked on Friday and approved by one, it runs on Saturday, when two would be asked."""
+    reply, ran = await ran_later(store, two(f"ctx.now.at >= '{turning()}'"), "ana")
+    assert (reply.again, ran) == ("", 1)
+
+
+@pytest.mark.parametrize(("people", "code"), [(("ana",), "refused"), (("ana", "bo"), "ok")])
+async def test_what_was_asked_of_two_keeps_two(store: Store, people: tuple[str, ...], code: str) -> None:
+    """Asked on Sunday under two, it does not run on Monday by one; by two it does."""
+    reply, ran = await ran_later(store, two(f"ctx.now.at < '{turning()}'"), *people)
+    assert (reply.outcome is not None and reply.outcome.code, ran) == (code, int(code == "ok"))
+
+
+async def test_a_deploy_asks_for_more_at_the_moment_at_which_it_was_asked(store: Store) -> None:
+    """A term that came meanwhile and was true then is asked for, though it is not true any more."""
+    reply, ran = await ran_later(store, ApprovalPolicy(grant_ttl=604_800), "ana", by=two(f"ctx.now.at < '{turning()}'"))
+    assert (reply.again, ran) == ("policy", 0)
+
+
+async def test_what_denies_at_the_present_denies(store: Store) -> None:
+    """Also what was approved before it did."""
+    policy = ApprovalPolicy(deny_if=f"ctx.now.at >= '{turning()}'", grant_ttl=604_800)
+    reply, ran = await ran_later(store, policy, "ana")
+    assert (reply.outcome is not None and reply.outcome.code, ran) == ("denied", 0)
+
+
+async def test_what_runs_by_a_rule_is_judged_where_it_runs(store: Store) -> None:
+    """Let through a second before midnight, it is asked about a second after."""
+    ledger = Ledger()
+    tool = pay_tool(ledger, ApprovalPolicy(auto_approve_if=f"ctx.now.at < '{turning()}'"))
+    assert (await run(room_for(store, tool, LATER), tool, task_for(tool))).again == "policy"
+    assert ledger.rows == []
+    assert (await run(room_for(store, tool), tool, task_for(tool))).again == ""
+    assert len(ledger.rows) == 1
+
+
+async def test_a_global_rule_reads_the_instant_too(store: Store) -> None:
+    """By which it asks where the tool's own policy never does, and then the tool is no local activity."""
+    at = turning()
+    rule = GlobalRule(name="night", rule=f"ctx.now.at >= '{at}'", effect="require_approval", reason="it is late")
+    tool = pay_tool(
+        Ledger(),
+        False,
+        read_only=True,
+        routing="bypass",
+        scope="specialist",
+        justification="only the desk looks at what was paid",
+        bypass_routing=BypassRouting("one sum, read at once"),
+    )
+    for after, verdict in ((timedelta(0), "run"), (LATER, "ask")):
+        room = room_for(store, tool, after, policies=[rule])
+        found = await ruled(room, turn=f"t{after.days}")
+        assert (found.verdict, found.options.local) == (verdict, False)
+    assert (await ruled(room_for(store, tool), turn="plain")).options.local
+
+
+async def ruled(room: Room, **ctx: Any) -> Ruling:
+    """What the gates say of the one call."""
+    call = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 20, "to": "Ana"}))
+    (ruling,) = (await GateActivity(room).gate(GateTask(ctx=pinned(**ctx), calls=(call,)))).rulings
+    return ruling
+
+
+def on_time(call: ProposedCall, context: dict[str, Any]) -> Answer:
+    """A policy's function that writes down the instant it was given."""
+    HEARD.append(context["now"]["at"])
+    return Answer("ask")
+
+
+async def test_a_handler_is_told_the_instant_of_the_question(store: Store) -> None:
+    """Once that of the present, by which it may deny, and once that at which people were asked, for its terms."""
+    ledger = Ledger()
+    tool = pay_tool(ledger, ApprovalPolicy(handler=f"{__name__}:on_time", grant_ttl=604_800))
+    request = await asked(room_for(store, tool), tool)
+    await answer(store, about(request, subject="ana"))
+    HEARD.clear()
+    permit = permit_for(tool, kind="approved", decisions=())
+    await run(room_for(store, tool, LATER), tool, task_for(tool, permit))
+    assert len(ledger.rows) == 1
+    first, second = (datetime.fromisoformat(each) for each in HEARD)
+    assert request.judged_at is not None
+    assert second == request.judged_at.replace(microsecond=0)
+    assert first - second >= LATER - timedelta(seconds=5)
+
+
+async def test_the_instant_is_that_of_the_gates_and_in_no_hash(store: Store) -> None:
+    """A moment like the others of the row: the same question asked a second later is the same."""
+    tool = pay_tool(Ledger(), ApprovalPolicy())
+    room = room_for(store, tool)
+    first, again = await asked(room, tool), await asked(room, tool)
+    assert (first.judged_at is not None, first.judged_apart < 60) == (True, True)
+    assert (again.question_hash, again.revision) == (first.question_hash, 1)
+
+
+async def test_a_worker_whose_clock_is_wrong_names_no_instant(store: Store) -> None:
+    """Then rules that read one err: two are asked for where the call runs."""
+    ledger = Ledger()
+    tool = pay_tool(ledger, two("ctx.now.hour < 0", grant_ttl="7d"))
+    room = room_for(store, tool, timedelta(minutes=2))
+    request = await asked(room, tool)
+    assert request.judged_at is None
+    await answer(store, about(request, subject="ana"))
+    reply = await run(room, tool, task_for(tool, permit_for(tool, kind="approved", decisions=())))
+    assert (reply.again, ledger.rows) == ("policy", [])
+
+
+async def test_a_question_that_claims_another_instant_is_nobodys(store: Store) -> None:
+    """Whoever writes rows could choose a day on which less is asked: neither shown, signed nor run."""
+    tool = pay_tool(Ledger(), ApprovalPolicy())
+    room = room_for(store, tool)
+    request = await asked(room, tool)
+    rows = await Questions(store).read(request.id)
+    assert rows is not None
+    moved = rows.latest.model_copy(update={"judged_at": datetime.now(UTC) - timedelta(days=2)})
+    forged = dataclasses.replace(rows, questions=(moved,))
+    approval = approval_of(permit_for(tool, kind="approved"), forged, accept_unsigned=True)
+    assert approval is not None
+    assert approval.stale == "this was judged at another moment than it was asked"
+
+
+@pytest.mark.parametrize(("seconds", "apart"), [(59, False), (61, True), (-61, True)])
+async def test_an_instant_lies_within_a_minute_of_the_row(store: Store, seconds: int, apart: bool) -> None:
+    """By the store's clock, in which the row was opened."""
+    tool = pay_tool(Ledger(), ApprovalPolicy())
+    request = await asked(room_for(store, tool), tool)
+    assert request.opened_at is not None
+    moved = request.model_copy(update={"judged_at": request.opened_at + timedelta(seconds=seconds)})
+    assert (moved.judged_apart > 60) is apart
+
+
+async def test_gates_judge_a_whole_batch_at_one_instant(store: Store) -> None:
+    """Its calls are judged by one reading of the clock."""
+    tool = pay_tool(Ledger(), ApprovalPolicy())
+    room = room_for(store, tool)
+    call = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 20, "to": "Ana"}))
+    at = datetime.now(UTC)
+    found = await judged(room.catalog, pinned(), call, {"amount": 20, "to": "Ana"}, room.kinds, at=at)
+    assert found.at == at

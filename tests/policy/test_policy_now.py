@@ -1,0 +1,143 @@
+"""`ctx.now`: the instant of judging as plain values, the same for both engines, and nowhere where it must not count."""
+
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from policy_samples import arguments, compiled, context
+
+from signoff.contracts.errors import ConfigError
+from signoff.policy.approval_policy import GlobalRule
+from signoff.policy.cases import read_case, run_cases
+from signoff.policy.compiled_policy import CompiledPolicy, compile_rules
+from signoff.policy.context_shapes import now_record
+from signoff.policy.filter_expression import compile_filter
+
+LISBON = ZoneInfo("Europe/Lisbon")
+SATURDAY = datetime(2026, 11, 21, 23, 30, tzinfo=UTC)
+FRIDAY = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+WEEKEND = "ctx.now.weekday in ['Sa', 'Su']"
+TWO = {"terms": [{"when": WEEKEND, "quorum": 2, "reason": "it is the weekend"}]}
+
+
+def judged(policy: CompiledPolicy, at: datetime | None, zone: ZoneInfo = LISBON) -> Any:
+    """The verdict at this instant; None: nobody says when."""
+    now = {} if at is None else {"now": now_record(at, zone)}
+    return policy.judge(arguments(), context() | now)
+
+
+@pytest.mark.parametrize(
+    ("at", "zone", "there"),
+    [
+        (datetime(2026, 7, 5, 23, 59, 59, tzinfo=UTC), "Europe/Lisbon", ("2026-07-06", 0, 59, "Mo")),
+        (datetime(2026, 7, 5, 23, 59, 59, tzinfo=UTC), "UTC", ("2026-07-05", 23, 59, "Su")),
+        (datetime(2026, 3, 29, 0, 59, tzinfo=UTC), "Europe/Lisbon", ("2026-03-29", 0, 59, "Su")),
+        (datetime(2026, 3, 29, 1, 0, tzinfo=UTC), "Europe/Lisbon", ("2026-03-29", 2, 0, "Su")),
+        (datetime(2026, 1, 1, 9, 30, tzinfo=ZoneInfo("Asia/Tokyo")), "America/New_York", ("2025-12-31", 19, 30, "We")),
+    ],
+)
+def test_the_record_is_by_the_clocks_of_the_zone(at: datetime, zone: str, there: tuple[Any, ...]) -> None:
+    """Across midnight, summer time and the date line; the instant itself is text in UTC."""
+    found = now_record(at, ZoneInfo(zone))
+    assert (found["date"], found["hour"], found["minute"], found["weekday"]) == there
+    assert found["at"] == f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    assert found["zone"] == zone
+    assert {type(value) for value in found.values()} == {str, int}
+
+
+def test_the_weekend_wants_two() -> None:
+    """One line of a policy, by the clocks of the manifest: late on Saturday in Lisbon it is one."""
+    policy = compiled(**TWO)
+    assert judged(policy, FRIDAY).terms.quorum == 1
+    assert judged(policy, SATURDAY).terms.quorum == 2
+    monday_in_tokyo = datetime(2026, 11, 22, 15, 30, tzinfo=UTC)
+    assert judged(policy, monday_in_tokyo, ZoneInfo("Asia/Tokyo")).terms.quorum == 1
+    assert judged(policy, monday_in_tokyo, LISBON).terms.quorum == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "verdict", "quorum"),
+    [
+        ({"auto_approve_if": "ctx.now.hour >= 8 && ctx.now.hour < 18"}, "ask", 1),
+        ({"auto_approve_if": "true", "require_approval_if": "ctx.now.weekday == 'Sa'"}, "ask", 1),
+        ({"deny_if": "ctx.now.date == '2026-12-24'"}, "deny", 1),
+        (TWO, "ask", 2),
+    ],
+)
+def test_without_an_instant_a_rule_that_reads_it_errs_on_the_safe_side(
+    fields: dict[str, Any], verdict: str, quorum: int
+) -> None:
+    """Asks, denies, wants two: whoever cannot say when lets nothing through by the clock."""
+    found = judged(compiled(**fields), None)
+    assert (found.verdict, found.terms.quorum) == (verdict, quorum)
+
+
+@pytest.mark.parametrize(
+    ("text", "reads"),
+    [
+        ("ctx.now.hour < 9", True),
+        ("has(ctx.now.at) && true", True),
+        ("['Sa'].exists(d, d == ctx.now.weekday)", True),
+        ("ctx.user.tier == 'now'", False),
+        ("args.count > 1", False),
+    ],
+)
+def test_a_policy_knows_whether_it_reads_the_instant(text: str, reads: bool) -> None:
+    """By what it touches, not by the word."""
+    assert compiled(auto_approve_if=text).reads_now is reads
+    assert compiled(terms=[{"when": text, "quorum": 2}]).reads_now is reads
+
+
+@pytest.mark.parametrize("text", ["ctx.now > 5", "ctx.now.second == 1", "ctx.now.hour == '9'", "now.hour == 9"])
+def test_the_record_is_closed(text: str) -> None:
+    """A field that it lacks, or of another type, is a typo."""
+    with pytest.raises(ConfigError):
+        compiled(auto_approve_if=text)
+
+
+def test_what_says_which_tools_there_are_does_not_read_the_instant() -> None:
+    """Hide rules and filters: the model was told of its tools at another moment; the remedy is named."""
+    with pytest.raises(ConfigError, match="use the tool's `hours`"):
+        compile_rules([GlobalRule(name="night", rule="ctx.now.hour > 20", effect="hide")])
+    with pytest.raises(ConfigError, match="use the tool's `hours`"):
+        compile_filter("ctx . now.hour > 20", owner="actor `a`", field="filter")
+    assert compile_rules([GlobalRule(name="night", rule="ctx.now.hour > 20", effect="deny")]).reads_now
+
+
+def test_cases_are_judged_at_their_instant() -> None:
+    """By the clocks of the manifest; how many people are needed can be expected too."""
+    case = {"name": "a weekend", "tool": "pay", "args": arguments(), "ctx": context(), "expect": "ask"}
+    policies = {"pay": compiled(**TWO)}
+    for now, quorum, passed in (
+        ("2026-11-21T23:30:00+00:00", 2, True),
+        ("2026-11-20T12:00:00+00:00", 2, False),
+        (FRIDAY, 1, True),
+    ):
+        (found,) = run_cases([{**case, "now": now, "quorum": quorum}], policies, LISBON)
+        assert found.passed is passed
+
+
+@pytest.mark.parametrize(("field", "value"), [("now", "noon"), ("now", "2026-11-21T10:00:00"), ("quorum", "2")])
+def test_an_odd_case_names_the_field(field: str, value: str) -> None:
+    """A time without a zone is no instant."""
+    with pytest.raises(ConfigError) as caught:
+        read_case({"name": "x", "tool": "pay", "expect": "ask", field: value})
+    assert caught.value.context["field"] == field
+
+
+def test_the_two_refund_rules_are_one_policy_without_a_function() -> None:
+    """Two people over 1,000, and the weekend asks where a rule lets small ones pass."""
+    small = "args.totalCost <= 50.0"
+    policy = compiled(
+        auto_approve_if=small,
+        require_approval_if=WEEKEND,
+        terms=[{"when": "args.totalCost > 1000.0", "quorum": 2}],
+    )
+
+    def said(cost: float, at: datetime) -> tuple[str, int]:
+        found = policy.judge(arguments(totalCost=cost), context() | {"now": now_record(at, LISBON)})
+        return found.verdict, found.terms.quorum
+
+    assert [said(20.0, FRIDAY), said(20.0, SATURDAY)] == [("auto", 1), ("ask", 1)]
+    assert [said(900.0, FRIDAY), said(1_001.0, FRIDAY), said(1_001.0, SATURDAY)] == [("ask", 1), ("ask", 2), ("ask", 2)]
