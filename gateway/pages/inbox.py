@@ -15,6 +15,7 @@ from signoff.contracts.errors import NotFound, ServerUnavailable, SignoffError
 from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.list_rows import WaitingCard
 from signoff.contracts.receipt import Receipt
+from signoff.contracts.requests import DecisionDraft
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.auth.streams import streamed
@@ -112,10 +113,8 @@ async def decide_card(request: Request, approval: str, site: CurrentSite, visito
         draft = draft_in(form, approval, verdict, language)
     except BadRequest as error:
         return await _card_page(site, visitor, approval, note=error.message, status=422)
-    if verdict == "approved":
-        note = typing_note(await site.conversations.request(approval, visitor.person), draft, visitor)
-        if note:
-            return await _card_page(site, visitor, approval, note=note, status=422)
+    if verdict == "approved" and (note := await _typing_note(site, visitor, draft)):
+        return await _card_page(site, visitor, approval, note=note, status=422)
     return await _answered(site, visitor, approval, await decide(site.deps, draft, author_of(visitor)))
 
 
@@ -150,6 +149,14 @@ async def _looks(site: Site, tenant: str, approvers: Sequence[str]) -> AsyncGene
             yield event("waiting", {"count": len(found), "version": _version(found)})
             last = now
         await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _typing_note(site: Site, visitor: Visitor, draft: DecisionDraft) -> str:
+    try:
+        return typing_note(await site.conversations.request(draft.approval_id, visitor.person), draft, visitor)
+    # Who may not read it any more is refused where it is decided, and that is written down.
+    except NotFound:
+        return ""
 
 
 async def _answered(site: Site, visitor: Visitor, approval: str, receipt: Receipt) -> Response:

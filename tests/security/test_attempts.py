@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from desk_fixtures import yes
-from gateway_desk import SIGNER, GatewayDesk
-from gateway_login import STRANGER, bearer, locked_desk, token_of
+from gateway_desk import PEOPLE, SIGNER, GatewayDesk
+from gateway_login import STRANGER, bearer, browser, hidden, locked_desk, sign_in, token_of
 from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
 
 from signoff.audit.log import AuditLog
@@ -20,6 +20,7 @@ from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey, parse_approval_id
+from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.gateway.refused_attempts import AttemptRecords
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
@@ -200,6 +201,25 @@ async def test_each_malformed_envelope_is_refused_with_the_field_and_recorded(lo
     records = [each for each in await attempts(locked, request) if each.facts.get("receipt") == "malformed"]
     assert len({record.facts["body"] for record in records}) == len(records) == len(ENVELOPES) + signals
     assert {record.stream for record in records} == {key_of(request).workflow_id}
+
+
+async def test_a_page_s_answer_is_recorded_though_its_reader_may_not_read_it_any_more(locked: GatewayDesk) -> None:
+    """Bo opens a card, leaves the role that decides it, and approves by that page: 404, and the record has it."""
+    request = await asked(locked)
+    path = f"/approvals/{request.id}"
+    gone = locked_desk(locked, people=[each for each in PEOPLE if each.id != "bo"] + [Person(id="bo", name="Bo")])
+    async with browser(locked) as page:
+        await sign_in(page, await token_of(locked, "bo"))
+        form = hidden((await page.get(path)).text, f"{path}/decide")
+        cookies = page.cookies
+        async with browser(gone) as later:
+            later.cookies = cookies
+            sent = await later.post(f"{path}/decide", data={**form, "verdict": "approved"})
+    assert sent.status_code == 404, sent.text
+    assert (await locked.desk.signoff.request(request.id)).votes == ()
+    await agreed(locked, request)
+    tried = [(each.subject, each.facts.get("receipt")) for each in await attempts(locked, request)]
+    assert ("bo", "not_allowed") in tried
 
 
 BODIES: dict[str, bytes] = {
