@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import gc
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -312,4 +313,8 @@ def _main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_main())
+    code = _main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Temporal's native threads can abort an interpreter that ends in the ordinary way, which would hide the exit code.
+    os._exit(code)

@@ -21,6 +21,7 @@ from signoff.contracts.requests import DecisionDraft
 from signoff.contracts.responses import EditPreview, Health, SessionSaid, TurnStarted
 from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import TurnView
+from signoff.formats.nearest_name import shown
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -294,4 +295,8 @@ def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _quoted(name: str) -> str:
-    return quote(name.strip(), safe="")
+    """A name as a part of a path. Raises `NotFound` for what would be another path."""
+    plain = name.strip()
+    if plain in ("", ".", ".."):
+        raise NotFound(f"there is nothing of the name {shown(plain)}")
+    return quote(plain, safe="")

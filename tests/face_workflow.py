@@ -1,6 +1,7 @@
 """A program whose workflow is the first to ask for a name of the face: `python face_workflow.py ADDRESS TASK_QUEUE`."""
 
 import asyncio
+import os
 import sys
 
 from temporalio import workflow
@@ -37,3 +38,6 @@ async def main(address: str, task_queue: str) -> None:
 
 if __name__ == "__main__":
     asyncio.run(main(*sys.argv[1:]))
+    sys.stdout.flush()
+    # Temporal's native threads can abort an interpreter that ends in the ordinary way.
+    os._exit(0)

@@ -1,6 +1,7 @@
 """`freeze` and `thaw`: the kill switch."""
 
-from typing import Annotated
+from collections.abc import Awaitable
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -8,8 +9,10 @@ from signoff.cli.terminal.options import AsJson, Operator, Url
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean, frozen_line, swept_lines
 from signoff.client.client import Client
+from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.limits import REASON_CHARS
 
+T = TypeVar("T")
 app = typer.Typer(rich_markup_mode=None)
 
 Tenant = Annotated[str, typer.Argument(metavar="TENANT", help="The tenant; `main` unless there are several.")]
@@ -33,7 +36,7 @@ def freeze(
 
     async def body(out: Output) -> int:
         async with Client(url) as client:
-            frozen = await client.freeze(words, tenant=tenant, by=person)
+            frozen = await _reached(client.freeze(words, tenant=tenant, by=person))
         out.show(frozen, frozen_line(frozen.freeze), *swept_lines(frozen.swept))
         return 1 if frozen.swept.waiting else 0
 
@@ -46,9 +49,18 @@ def thaw(tenant: Tenant, person: Operator = "", url: Url = None, as_json: AsJson
 
     async def body(out: Output) -> int:
         async with Client(url) as client:
-            lifted = await client.thaw(tenant, by=person)
+            lifted = await _reached(client.thaw(tenant, by=person))
         since = f"{lifted.at:%Y-%m-%d %H:%M} UTC"
         out.show(lifted, f"thawed: {clean(tenant)}, frozen by {clean(lifted.by)} since {since}")
         return 0
 
     run(body, as_json=as_json)
+
+
+async def _reached(answer: Awaitable[T]) -> T:
+    """What the gateway answers. Raises `ServerUnavailable` that names the way for the day without one."""
+    try:
+        return await answer
+    except ServerUnavailable as error:
+        told = f"{error.message}; with the store's address `signoff store freeze` and `thaw` need none"
+        raise ServerUnavailable(told) from None

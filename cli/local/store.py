@@ -7,16 +7,17 @@ import typer
 
 from signoff.approvals.audit_events import act
 from signoff.audit.log import writing
-from signoff.cli.local.installation import Workplace, account, find_workplace
+from signoff.cli.local.installation import account, find_workplace
 from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean, frozen_line
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import ConfigError, NotFound
+from signoff.contracts.ids import is_id
 from signoff.contracts.limits import REASON_CHARS
 from signoff.formats.nearest_name import shown
-from signoff.settings import load_settings
+from signoff.settings import Settings, load_settings
 from signoff.store.freezes import Freezes
 from signoff.store.installed_store import working_store
 from signoff.store.privileges import give_roles, role_statements
@@ -98,12 +99,12 @@ def freeze(
         raise typer.BadParameter(f"say why, in 1 to {REASON_CHARS} characters", param_hint="--reason")
 
     async def body(out: Output) -> int:
-        place = _of_tenant(manifest, tenant)
-        async with working_store(place.settings) as store:
+        settings, unsure = _of_tenant(manifest, tenant)
+        async with working_store(settings) as store:
             # Written in one transaction with the freeze: neither is there without the other.
             seen = writing([_act(tenant, "freeze", reason=words)])
             standing = await Freezes(store).freeze(tenant, reason=words, by=UNPROVED, also=seen)
-        out.show(standing, frozen_line(standing), _NOT_SWEPT)
+        out.show(standing, frozen_line(standing), _NOT_SWEPT, *unsure)
         return 0
 
     run(body, as_json=as_json)
@@ -114,8 +115,8 @@ def thaw(tenant: Tenant, manifest: Manifest = None, as_json: AsJson = False) -> 
     """Lift a freeze while no gateway runs."""
 
     async def body(out: Output) -> int:
-        place = _of_tenant(manifest, tenant)
-        async with working_store(place.settings) as store:
+        settings, _ = _of_tenant(manifest, tenant)
+        async with working_store(settings) as store:
             lifted = await Freezes(store).thaw(tenant, also=writing([_act(tenant, "thaw")]))
         if lifted is None:
             raise NotFound(f"the tenant {shown(tenant)} is not frozen")
@@ -125,12 +126,22 @@ def thaw(tenant: Tenant, manifest: Manifest = None, as_json: AsJson = False) -> 
     run(body, as_json=as_json)
 
 
-def _of_tenant(manifest: Path | None, tenant: str) -> Workplace:
-    """This installation. Raises `NotFound` for a tenant without anybody: most likely its name is mistyped."""
-    place = find_workplace(manifest)
+def _of_tenant(manifest: Path | None, tenant: str) -> tuple[Settings, list[str]]:
+    """The settings here, and what is not known of the tenant.
+
+    Raises `NotFound` for a tenant without anybody: most likely its name is mistyped.
+    """
+    if not is_id(tenant):
+        raise NotFound(f"there is no tenant {shown(tenant)}")
+    settings = load_settings(manifest=manifest)
+    try:
+        place = find_workplace(manifest)
+    except ConfigError as error:
+        # On the day of a freeze a manifest that cannot be read must not stand in its way.
+        return settings, [f"whether anybody is in this tenant is not known: {error.message}"]
     if not place.people.all(tenant):
         raise NotFound(f"nobody is in the tenant {shown(tenant)}")
-    return place
+    return place.settings, []
 
 
 def _act(tenant: str, name: str, **facts: Any) -> AuditEntry:

@@ -103,7 +103,10 @@ async def test_without_a_gateway_who_holds_the_store_freezes(
     """As nobody known, and the record says so; a mistyped tenant is refused."""
     here(clean_env, site, "gateway")
     clean_env.setenv("SIGNOFF_PEOPLE", str(people))
-    assert "no gateway answers" in assert_one_sentence(await cli("freeze", "main", "--reason", "drill"))
+    for words in (("freeze", "main", "--reason", "drill"), ("thaw", "main")):
+        told = assert_one_sentence(await cli(*words))
+        assert "no gateway answers" in told
+        assert "`signoff store freeze`" in told
     assert "nobody is in the tenant" in assert_one_sentence(await cli("store", "freeze", "mian", "--reason", "drill"))
     assert (await cli("store", "freeze", "main", "--reason", " ")).code == 2
     frozen = await cli("store", "freeze", "main", "--reason", "drill", "--json")
@@ -113,3 +116,16 @@ async def test_without_a_gateway_who_holds_the_store_freezes(
     lines = (await cli("audit", "show", "admin/main", "--json")).data["timeline"]
     assert [(line["who"], line["what"].split(" ")[0]) for line in lines] == [("", "freeze"), ("", "thaw")]
     assert all(f"account {getpass.getuser()}" in line["what"] and UNPROVED in line["what"] for line in lines)
+
+
+async def test_a_broken_manifest_stands_in_no_freeze_s_way(
+    cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Who is in the tenant is not known then, which is said."""
+    manifest = tmp_path / "broken.yaml"
+    manifest.write_text("version: [1", encoding="utf-8")
+    clean_env.setenv("SIGNOFF_MANIFEST", str(manifest))
+    frozen = await cli("store", "freeze", "main", "--reason", "drill")
+    assert (frozen.code, "frozen: main by an operator" in frozen.out) == (0, True), frozen
+    assert "whether anybody is in this tenant is not known: " in frozen.out
+    assert (await cli("store", "thaw", "main")).code == 0

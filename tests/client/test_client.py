@@ -114,6 +114,9 @@ async def test_a_turn_is_found_followed_and_stopped(client: Client) -> None:
     assert await turn.cancel() == "cancelled"
     with pytest.raises(NotFound, match="there is no turn"):
         await client.turn("nowhere")
+    for name in ("", " ", ".", ".."):
+        with pytest.raises(NotFound, match="there is nothing of the name"):
+            await client.turn(name)
 
 
 async def test_the_same_turn_with_other_words_is_a_conflict(client: Client) -> None:
