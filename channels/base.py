@@ -54,12 +54,16 @@ class Options(BaseModel):
 
 @dataclass(frozen=True)
 class ChannelContext:
-    """What a channel is given: its name in the manifest, its options with secrets read, our address, and a clock."""
+    """What a channel is given when it is made."""
 
     name: str
+    """Its name in the manifest."""
     options: Mapping[str, Any]
+    """Its options, with secrets in the place of references."""
     public_url: str
+    """The gateway's address as the public knows it."""
     clock: Clock
+    """Gives the time."""
     secret: bytes
     """Made by the store for this channel alone; for what must be recognised as ours."""
 
@@ -96,10 +100,10 @@ class Channel(ABC):
 
     @abstractmethod
     async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
-        """Send one card; `before` is the first one where this reminds of it. Raises `NotDelivered`."""
+        """Sends one card; `before` is the first one where this reminds of it. Raises `NotDelivered`."""
 
     def draws_whole(self, notice: OutboundCard) -> bool:
-        """Whether the card, as `deliver` sends it, gives every value; by one that does not nobody approves.
+        """Returns whether the card, as `deliver` sends it, gives every value; by one that does not nobody approves.
 
         A channel that has less room than a mail has says so itself.
         """
@@ -111,14 +115,14 @@ class Channel(ABC):
 
     @abstractmethod
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
-        """Make the card say that it is over. A channel that cannot edit says so in the same thread.
+        """Makes the card say that it is over. A channel that cannot edit says so in the same thread.
 
         Raises `NotDelivered`.
         """
 
     @abstractmethod
     async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:
-        """Answer what somebody did, where they did it. Raises `NotDelivered`."""
+        """Answers what somebody did, where they did it. Raises `NotDelivered`."""
 
     @abstractmethod
     def verify(self, raw: InboundRequest) -> None:
@@ -129,13 +133,13 @@ class Channel(ABC):
 
     @abstractmethod
     def parse(self, raw: InboundRequest) -> InboundBatch:
-        """What a verified message holds. Raises `Malformed`; what is new to us is left out, never an error."""
+        """Returns what a verified message holds. Raises `Malformed`; what is new to us is left out, never an error."""
 
     async def listen(self, take: Receive) -> None:  # noqa: B027 (most channels are brought what is said)
-        """Fetch messages that no vendor brings, until cancelled. Returns at once where there is nothing to fetch."""
+        """Fetches messages that no vendor brings, until cancelled. Returns at once where there is nothing to fetch."""
 
     async def check(self) -> list[CheckFinding]:
-        """Try credentials, reachability, registration and clock, changing nothing."""
+        """Tries credentials, reachability, registration and clock, changing nothing."""
         return []
 
     async def close_down(self) -> None:
@@ -156,7 +160,7 @@ class Channel(ABC):
         return bool(given)
 
     async def read(self, raw: InboundRequest, threads: Executor) -> InboundBatch:
-        """Verify and read one message in a thread of `threads`, since what anybody sends may be long.
+        """Verifies and reads one message in a thread of `threads`, since what anybody sends may be long.
 
         A channel that has to ask somebody in between does so itself, where no thread waits for it. Raises `Forged`,
         `Malformed`, and `Unavailable` for what is to be brought again.
@@ -164,7 +168,7 @@ class Channel(ABC):
         return await asyncio.get_running_loop().run_in_executor(threads, self.receive, raw)
 
     def receive(self, raw: InboundRequest) -> InboundBatch:
-        """Verify, then read. Raises `Forged`, `Malformed`."""
+        """Verifies, then reads. Raises `Forged`, `Malformed`."""
         # In this order, and here for all adapters: no parser is shown what just anybody sent.
         if not self.is_fetched(raw):
             self.verify(raw)

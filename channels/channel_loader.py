@@ -47,7 +47,7 @@ async def open_channels(
     clock: Clock,
     secrets: SecretProvider,
 ) -> tuple[dict[str, Channel], list[ChannelProblem]]:
-    """The channels that can be made, by name, and why the others cannot. Raises `StoreUnavailable`.
+    """Returns the channels that can be made, by name, and why the others cannot. Raises `StoreUnavailable`.
 
     `secrets` reads those that the manifest refers to. Nothing is asked of any vendor.
     """
@@ -71,7 +71,7 @@ async def open_channels(
 
 
 def channel_class(kind: str) -> type[Channel]:
-    """The class of a kind: `CHANNEL` of its module in `KINDS`, or of the module that the kind names.
+    """Returns the class of a kind: `CHANNEL` of its module in `KINDS`, or of the module that the kind names.
 
     Raises `ConfigError`.
     """
@@ -98,7 +98,7 @@ def channel_class(kind: str) -> type[Channel]:
 
 
 async def read_options(made: type[Channel], options: Mapping[str, Any], secrets: SecretProvider) -> dict[str, Any]:
-    """The options of a channel with its secrets in place, checked.
+    """Returns the options of a channel with its secrets in place, checked.
 
     Raises `ConfigError`, without any value, and `Unavailable` where the source of a secret does not answer.
     """
@@ -116,7 +116,7 @@ async def read_options(made: type[Channel], options: Mapping[str, Any], secrets:
 
 
 def known_kinds() -> tuple[str, ...]:
-    """The kinds that are there without anybody's own module, by name."""
+    """Returns the kinds that are there without anybody's own module, by name."""
     return tuple(sorted(KINDS))
 
 

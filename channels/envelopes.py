@@ -1,4 +1,4 @@
-"""What the two ends of a channel carry: cards that go out, and what comes back."""
+"""Defines what the two ends of a channel carry: cards that go out, and what comes back."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,30 +15,31 @@ from signoff.contracts.receipt import Receipt
 
 
 class OutboundCard(Shape):
-    """One card for one person on one channel.
-
-    `token` names this delivery: at most 32 characters of `[a-z0-9]`, in every copy that is sent, however often.
-    `address` is the person's identity there. `link` opens the request in a browser and decides nothing by itself.
-    `kind` `digest` tells of several requests that wait: `request` is the first, `more` how many others there are.
-    """
+    """One card for one person on one channel."""
 
     token: str
+    """Names this delivery in every copy that is sent, however often: at most 32 characters of `[a-z0-9]`."""
     kind: Literal["ask", "remind", "digest"] = "ask"
+    """`remind` reminds of a card that is out; `digest` tells of several requests that wait."""
     request: ApprovalRequest
+    """The request; of a digest the first of them."""
     person: Person
+    """Who is told."""
     address: str
+    """The person's identity on the channel."""
     link: str
+    """Opens the request in a browser; it decides nothing by itself."""
     more: int = 0
+    """How many other requests a digest is about."""
 
 
 class SentCard(Shape):
-    """What a vendor said of a card that it took. `handle` is all that editing or answering it needs later, as JSON.
-
-    `vendor_id` is the vendor's own name of the message, by which it speaks of it in statuses and replies.
-    """
+    """What a vendor said of a card that it took."""
 
     vendor_id: str = ""
+    """The vendor's own name of the message, by which it speaks of it in statuses and replies."""
     handle: dict[str, Any] = Field(default_factory=dict)
+    """All that editing or answering the card needs later, as JSON."""
 
 
 PARTIAL: Final = "partial"
@@ -46,59 +47,83 @@ PARTIAL: Final = "partial"
 
 
 class ClosedCard(Shape):
-    """What every card of a request says once it is over: its end, who, when and by which channel."""
+    """A card whose request is over: it is to say its end, who, when and by which channel."""
 
     request: ApprovalRequest
+    """The request as it ended."""
     person: Person
+    """Whose card it is."""
     token: str
+    """The token of its delivery."""
     link: str
+    """Opens the request in a browser."""
 
 
 @dataclass(frozen=True)
 class InboundRequest:
-    """One message as it reached us, unread. Header names are in lower case; `at` is our clock, in UTC."""
+    """One message as it reached us, unread."""
 
     body: bytes
+    """Its bytes as they came; signatures are over these."""
     headers: Mapping[str, str] = field(default_factory=dict)
+    """Its headers, by names in lower case."""
     query: Mapping[str, str] = field(default_factory=dict)
+    """The parameters of its address."""
     method: str = "POST"
+    """The method of HTTP; only a `POST` says something."""
     url: str = ""
+    """The address that was called, as the public knows it."""
     at: datetime | None = None
+    """When it came, by our clock, in UTC."""
 
 
 class InboundAction(Shape):
     """One thing that somebody did on a channel, once its origin is verified.
 
-    `key` is its own, as long as the vendor may repeat it: the only guard against replays where nothing is signed with
-    a time. `identity` is who did it, as the directory spells it. What it is about: `token` of a delivery, else
-    `vendor_ids` of messages it replies to, else a code in `text`. `verdict` is that of a button; otherwise `text` is
-    all that was newly written, and what it says is read as `form`: in a `chat` all of it is the answer, a `mail` has a
-    sign-off too, and `below` is what stands below its quote. `unclear` says why nothing in it may decide. `name` is
-    what the writer calls themselves; nobody is known by it. `where` is what an answer in the channel needs, as JSON.
+    What it is about: `token` of a delivery, else `vendor_ids`, else a code in `text`.
     """
 
     key: str
+    """Its own name, the same as long as the vendor may repeat it: the only guard against replays where no time is
+    signed.
+    """
     identity: str
+    """Who did it, as the directory spells it."""
     token: str = ""
+    """The token of the delivery that it answers."""
     vendor_ids: tuple[str, ...] = ()
+    """The vendor's names of the messages that it replies to."""
     verdict: Verdict | None = None
+    """The verdict of a button; None where words say it."""
     reason: str = ""
+    """What was written beside a button."""
     text: str = ""
+    """All that was newly written."""
     below: str = ""
+    """What stands below the quote of a mail."""
     form: Literal["chat", "mail"] = "chat"
+    """How `text` is read: in a `chat` all of it is the answer, a `mail` has a sign-off too."""
     unclear: str = ""
+    """Why nothing in it may decide; "" where something may."""
     name: str = ""
+    """What the writer calls themselves; nobody is known by it."""
     where: dict[str, Any] = Field(default_factory=dict)
+    """What an answer in the channel needs, as JSON."""
 
 
 class DeliveryStatus(Shape):
-    """What a vendor reports of a card that it took. A state it does not explain is `unknown`, and only recorded."""
+    """What a vendor reports of a card that it took."""
 
     key: str
+    """Its own name, the same whenever it is repeated."""
     vendor_id: str
+    """The vendor's name of the message."""
     state: Literal["sent", "delivered", "read", "failed", "unknown"]
+    """What became of it; a state that the vendor does not explain is `unknown`, and only recorded."""
     code: str = ""
+    """The vendor's code of a failure."""
     told: str = ""
+    """What the failure means, in words."""
 
 
 @dataclass(frozen=True)
@@ -106,22 +131,28 @@ class InboundBatch:
     """What one raw message holds, and what the vendor is told at once; most want nothing but 200."""
 
     heard: tuple[InboundAction, ...] = ()
+    """What people did."""
     statuses: tuple[DeliveryStatus, ...] = ()
+    """What became of cards."""
     status: int = 200
+    """The status of the answer to the vendor."""
     body: bytes = b""
+    """The body of that answer."""
     media_type: str = "text/plain"
+    """The type of that body."""
 
 
 class Reply(Shape):
-    """The answer to what somebody did, in their language. `text` is whole by itself; `receipt` is None for questions.
-
-    `choices` are short codes among which somebody is to choose. `language` is that of `text`.
-    """
+    """The answer to what somebody did, in their language."""
 
     text: str
+    """The answer, whole by itself."""
     language: str = "en"
+    """The language of `text`."""
     receipt: Receipt | None = None
+    """The receipt that it tells of; None for questions."""
     choices: tuple[str, ...] = ()
+    """Short codes among which somebody is to choose."""
 
 
 @dataclass(frozen=True)
@@ -129,5 +160,8 @@ class CheckFinding:
     """One line of `signoff channels check`."""
 
     ok: bool
+    """Whether all is well."""
     what: str
+    """What was found."""
     remedy: str = ""
+    """What to do where it is not well."""

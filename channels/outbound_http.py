@@ -33,7 +33,7 @@ _TRANSLATED: Final = ip_network("64:ff9b::/96")
 
 
 async def resolved(host: str, port: int) -> Sequence[str]:
-    """The addresses of a name, as the system gives them. Raises `OSError`."""
+    """Returns the addresses of a name, as the system gives them. Raises `OSError`."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
@@ -65,13 +65,13 @@ class GuardedHttp:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Lets go of connections."""
         if self._client is not None:
             await self._client.aclose()
             self._client = None
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> ServerAnswer:
-        """Send `body`; any answer is one. Raises `NotDelivered` where none came, or nobody may be asked."""
+        """Sends `body`; any answer is one. Raises `NotDelivered` where none came, or nobody may be asked."""
         target = httpx.URL(url)
         try:
             # The timeouts of httpx are for each step: a server that sends a byte now and then would never be late.
@@ -82,7 +82,7 @@ class GuardedHttp:
             raise NotDelivered(f"`{target.host}` did not answer in time", code="timeout", again=True) from None
 
     async def _addresses(self, target: httpx.URL) -> list[Address]:
-        """Those behind the name that may be asked. Raises `NotDelivered`."""
+        """Returns those behind the name that may be asked. Raises `NotDelivered`."""
         try:
             found = await self.resolve(_name(target), target.port or (443 if target.scheme == "https" else 80))
         except OSError:
@@ -143,7 +143,7 @@ class GuardedHttp:
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is one of the public internet, whatever other address is wrapped in it."""
+    """Returns whether an address is one of the public internet, whatever other address is wrapped in it."""
     wrapped = _wrapped(address)
     if wrapped is not None:
         return is_public(wrapped)
@@ -156,12 +156,12 @@ def is_public(address: Address) -> bool:
 
 
 def read_networks(written: Sequence[str]) -> tuple[Network, ...]:
-    """Networks such as `10.0.0.0/8`. Raises `ValueError`."""
+    """Returns networks such as `10.0.0.0/8`. Raises `ValueError`."""
     return tuple(ip_network(each) for each in written)
 
 
 def read_date(written: str) -> datetime | None:
-    """The moment of a `Date` header (aware), or None for anything else."""
+    """Returns the moment of a `Date` header (aware), or None for anything else."""
     try:
         moment = parsedate_to_datetime(written)
     except ValueError:
@@ -171,12 +171,12 @@ def read_date(written: str) -> datetime | None:
 
 
 def _name(target: httpx.URL) -> str:
-    """The host as it is asked for on the wire: names beyond ASCII in their ASCII form."""
+    """Returns the host as it is asked for on the wire: names beyond ASCII in their ASCII form."""
     return target.raw_host.decode("ascii")
 
 
 def _wrapped(address: Address) -> Address | None:
-    """The IPv4 address that an IPv6 one stands for, which is where its packets go."""
+    """Returns the IPv4 address that an IPv6 one stands for, which is where its packets go."""
     if isinstance(address, IPv4Address):
         return None
     if address in _TRANSLATED:

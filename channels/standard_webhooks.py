@@ -28,7 +28,7 @@ _SIGNATURES_CHARS: Final = 2_000
 
 
 def read_secret(written: str) -> bytes:
-    """The key behind a secret as it is handed around, `whsec_` and base64 of 24 to 64 bytes.
+    """Returns the key behind a secret as it is handed around, `whsec_` and base64 of 24 to 64 bytes.
 
     Raises `ConfigError`, without the secret.
     """
@@ -45,14 +45,14 @@ def read_secret(written: str) -> bytes:
 
 
 def signed_headers(secrets: Sequence[bytes], message: str, at: datetime, body: bytes) -> dict[str, str]:
-    """The three headers of a message: one signature for each secret, so that its receiver can change over."""
+    """Returns the three headers of a message: one signature for each secret, so that its receiver can change over."""
     moment = str(int(at.timestamp()))
     signatures = " ".join(_VERSION + _signature(secret, message, moment, body) for secret in secrets)
     return {ID_HEADER: message, TIME_HEADER: moment, SIGNATURE_HEADER: signatures}
 
 
 def verified_id(secrets: Sequence[bytes], headers: Mapping[str, str], body: bytes, now: datetime) -> str:
-    """The id of a message whose signature is by one of `secrets` and not too old or too new.
+    """Returns the id of a message whose signature is by one of `secrets` and not too old or too new.
 
     Header names are in lower case. Raises `Forged` and nothing else; without secrets everything is forged.
     """
@@ -71,7 +71,7 @@ def _signature(secret: bytes, message: str, moment: str, body: bytes) -> str:
 
 
 def _given(header: str) -> list[str]:
-    """The signatures of the version that is known; others are skipped."""
+    """Returns the signatures of the version that is known; others are skipped."""
     if len(header) > _SIGNATURES_CHARS:
         return []
     return [each.removeprefix(_VERSION) for each in header.split(" ") if each.startswith(_VERSION)]

@@ -8,7 +8,7 @@ from signoff.contracts.limits import MAX_DEPTH, MAX_INTEGER, MAX_NAME_CHARS, MAX
 
 
 def out_of_bounds(value: Any) -> str:
-    """Why `value` is not JSON of bearable size, in a few words; "" when it is.
+    """Returns why `value` is not JSON of bearable size, in a few words; "" when it is.
 
     JSON types only, at most 32 deep and 2,000 values, names of 256 characters, integers within ±(2^53-1), finite
     numbers, no lone surrogates: what RFC 8785 can write and two engines read alike. The names that lead to all values
@@ -38,7 +38,7 @@ def out_of_bounds(value: Any) -> str:
 
 
 def _children(item: dict[str, Any] | list[Any] | tuple[Any, ...]) -> Iterator[tuple[Any, int]]:
-    """Each value within, and how many characters its name or place adds to the path that leads to it."""
+    """Yields each value within, and how many characters its name or place adds to the path that leads to it."""
     if isinstance(item, dict):
         return ((child, len(key) + 1) for key, child in item.items())
     return ((child, len(str(place)) + 1) for place, child in enumerate(item))

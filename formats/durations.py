@@ -12,7 +12,7 @@ _LONGEST: Final = 366 * 86_400
 
 
 def seconds(value: Any) -> float:
-    """Seconds of `value`: a number of seconds, or text such as `24h`, `15m`, `1d2h`. Raises `ValueError`."""
+    """Returns the seconds of `value`, a number of them or text such as `24h`, `15m`, `1d2h`. Raises `ValueError`."""
     # A boolean is an int to Python: `timeout: true` would be one second.
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError("must be seconds as a number, or a text such as `24h`, `15m`, `1d2h`")

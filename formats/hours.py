@@ -32,7 +32,7 @@ class OpeningHours:
     zone: ZoneInfo
 
     def holds(self, at: datetime) -> bool:
-        """Whether the moment, which knows its own zone, is in it."""
+        """Returns whether the moment, which knows its own zone, is in it."""
         # By the clocks on the wall there, so that 08:00 stays 08:00 when summer time begins.
         there = at.astimezone(self.zone)
         minute, day = there.hour * 60 + there.minute, there.weekday()
@@ -44,14 +44,14 @@ class OpeningHours:
 
 
 def is_open(hours: Iterable[str], at: datetime) -> bool:
-    """Whether `at` is in one of these hours, which are right. Hours that nobody could read would be closed."""
+    """Returns whether `at` is in one of these hours, which are right. Hours that nobody could read would be closed."""
     return any(parse_opening_hours(each).holds(at) for each in hours)
 
 
 # Without a bound: only declared texts come here, and a catalog has few of them.
 @cache
 def parse_opening_hours(text: str) -> OpeningHours:
-    """The window that `text` means. Raises `ValueError` that names the mistake."""
+    """Returns the window that `text` means. Raises `ValueError` that names the mistake."""
     words = text.split()
     if len(words) != 3:
         raise ValueError(f"`{text}` is not made of days, hours and a time zone, such as {_FORM}")
@@ -100,7 +100,7 @@ def _minute(hour: int, minute: int, text: str) -> int:
 
 
 def read_zone(text: str) -> ZoneInfo:
-    """The time zone of this name. Raises `ValueError`."""
+    """Returns the time zone of this name. Raises `ValueError`."""
     # Anything else would be a path in the folder of time zones.
     if _ZONE.match(text) is not None:
         try:

@@ -54,7 +54,7 @@ class CompiledSchema:
         return validator_of(self.schema)
 
     def check(self, value: Any) -> list[SchemaProblem]:
-        """Every problem of `value`, in the order of the schema; empty when it is valid. Never raises."""
+        """Returns every problem of `value`, in the order of the schema; empty when it is valid. Never raises."""
         begin_check()
         try:
             return [problem for error in self.validator.iter_errors(value) for problem in _problems(error)]
@@ -66,7 +66,7 @@ class CompiledSchema:
 def compile_schema(
     schema: Mapping[str, Any], *, tool_name: str = "", field: str = "input_schema", of_object: bool = True
 ) -> CompiledSchema:
-    """Compile `schema` on a copy of its own. Raises `RegistrationError` when it is not usable."""
+    """Compiles `schema` on a copy of its own. Raises `RegistrationError` when it is not usable."""
     where = f"`{field}` of tool `{tool_name}`" if tool_name else f"`{field}`"
 
     def refuse(why: str, value: object) -> RegistrationError:
@@ -97,7 +97,7 @@ def compile_schema(
 
 
 def _copied(node: Any) -> Any:
-    """A copy of plain data, at a third of what `copy.deepcopy` takes."""
+    """Returns a copy of plain data, at a third of what `copy.deepcopy` takes."""
     if isinstance(node, Mapping):
         return {key: _copied(each) for key, each in node.items()}
     return [_copied(each) for each in node] if isinstance(node, list) else node
@@ -119,7 +119,7 @@ def _check_reference(own: dict[str, Any], reference: str, refuse: Callable[[str,
 
 
 def dotted(path: Iterable[str | int]) -> str:
-    """`["items", 0, "price"]` as `items[0].price`."""
+    """Returns `["items", 0, "price"]` as `items[0].price`."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -127,7 +127,9 @@ def dotted(path: Iterable[str | int]) -> str:
 
 
 def place_told(path: Iterable[str | int]) -> str:
-    """The same for messages: each name is cut as `shown` cuts it, as it may be the model's own and of any length."""
+    """Returns the same for messages: each name is cut as `shown` cuts it, as it may be the model's own and of any
+    length.
+    """
     return dotted(part if isinstance(part, int) else shown(part)[1:-1] for part in path)
 
 

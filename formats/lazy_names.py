@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], object]:
-    """The `__getattr__` of `package`, whose names lie in other modules: name -> module.
+    """Returns the `__getattr__` of `package`, whose names lie in other modules: name -> module.
 
     It raises `AttributeError` for every other name.
     """

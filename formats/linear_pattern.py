@@ -22,7 +22,9 @@ _QUIET.log_errors = False
 
 
 def pattern_problem(schema: Any) -> tuple[str, str]:
-    """The first pattern of a schema that cannot be matched, and what is wrong, with the remedy; "" and "" if none."""
+    """Returns the first pattern of a schema that cannot be matched, and what is wrong, with the remedy; "" and "" if
+    none.
+    """
     nodes = list(SchemaNode.of(schema).walk())
     for pattern in chain.from_iterable(map(_patterns, nodes)):
         try:
@@ -40,7 +42,7 @@ def pattern_problem(schema: Any) -> tuple[str, str]:
 
 
 def validator_of(schema: Mapping[str, Any]) -> Draft202012Validator:
-    """What checks data against a schema in which `pattern_problem` finds nothing."""
+    """Returns what checks data against a schema in which `pattern_problem` finds nothing."""
     # A schema that names its dialect is checked by what jsonschema has for that, which matches patterns its own way.
     validator: Draft202012Validator = _Validator(without_keyword(schema, "$schema"))
     return validator
@@ -81,12 +83,14 @@ _STEPS: Final = _Steps()
 
 
 def begin_check() -> None:
-    """Give the check that this thread begins now all its steps."""
+    """Gives the check that this thread begins now all its steps."""
     _STEPS.left = SCHEMA_STEPS
 
 
 def _counted(check: Any) -> Any:
-    """`check`, which is a step: each branch of a union is checked to its end, so that a tree of them takes for ever."""
+    """Returns `check`, which is a step: each branch of a union is checked to its end, so that a tree of them takes for
+    ever.
+    """
 
     def counting(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         _STEPS.left -= 1

@@ -8,7 +8,7 @@ SHOWN_CHARS = 64
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`; did you mean `x`?` (or `x` or `y`), or nothing when no known name is near."""
+    """Returns `; did you mean `x`?` (or `x` or `y`), or nothing when no known name is near."""
     folded = {candidate.casefold(): candidate for candidate in sorted(known)}
     # Cut first: a model may send a name of any length, which difflib compares with each known one in quadratic time.
     near = difflib.get_close_matches(name[:SHOWN_CHARS].casefold(), folded, n=2, cutoff=_CUTOFF)
@@ -16,12 +16,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def cut(text: str, chars: int) -> str:
-    """`text`, of which no more than `chars` characters are told, and that it is cut."""
+    """Returns `text`, of which no more than `chars` characters are told, and that it is cut."""
     return text if len(text) <= chars else f"{text[:chars]}..."
 
 
 def shown(name: str) -> str:
-    """A name somebody else chose, in backticks, cut to what a message can carry."""
+    """Returns a name somebody else chose, in backticks, cut to what a message can carry."""
     # A backtick or a line end would let a name leave its quotes and speak as if it were our own message.
     printable = "".join(char if char.isprintable() and char != "`" else "?" for char in name[:SHOWN_CHARS])
     return f"`{printable}`" if len(name) <= SHOWN_CHARS else f"`{printable}...`"

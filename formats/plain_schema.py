@@ -13,7 +13,7 @@ _REFERENCE: Final = re.compile(r"#/\$defs/[A-Za-z0-9_]+\Z")
 
 
 def plainly_valid(schema: Any) -> bool:
-    """True only for what the metaschema of 2020-12 takes as well; false where that has to be asked."""
+    """Returns true only for what the metaschema of 2020-12 takes as well; false where that has to be asked."""
     # Exact types here and below: `isinstance` takes a boolean for a number, and a subclass may answer as it likes.
     if type(schema) is not dict:
         return type(schema) is bool

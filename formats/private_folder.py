@@ -8,7 +8,7 @@ PRIVATE_UMASK: Final = 0o077
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, for its owner alone; one that is there stays as it is.
+    """Makes a folder, and those above it that are missing, for its owner alone; one that is there stays as it is.
 
     Raises `OSError`.
     """

@@ -37,7 +37,8 @@ class VisibleLine(NamedTuple):
 
 
 def one_line(text: str, limit: int) -> VisibleLine:
-    """`text` on one line of at most `limit` (2 or more) characters, marks counted, cut with `…` between characters.
+    """Returns `text` on one line of at most `limit` (2 or more) characters, marks counted, cut with `…` between
+    characters.
 
     Control, bidirectional and zero-width characters become `⟦U+202E⟧`, line ends `⏎`; so do those marks themselves,
     so that no text can forge one.
@@ -56,7 +57,7 @@ def one_line(text: str, limit: int) -> VisibleLine:
 
 
 def scalar_line(value: Any, limit: int) -> VisibleLine:
-    """A JSON scalar on one line; `1` and `1.0` read alike, as they have one digest."""
+    """Returns a JSON scalar on one line; `1` and `1.0` read alike, as they have one digest."""
     if isinstance(value, str):
         return one_line(value, limit) if value else VisibleLine("⟦empty⟧", 0)
     if value is None:
@@ -71,7 +72,7 @@ def scalar_line(value: Any, limit: int) -> VisibleLine:
 
 
 def number(value: int | float) -> str:
-    """A number without locale: digits, a point, no thousands separators, no needless exponent or `.0`."""
+    """Returns a number without locale: digits, a point, no thousands separators, no needless exponent or `.0`."""
     if isinstance(value, int):
         # Python refuses to write very long integers in decimal.
         long = value.bit_length() > _MAX_INTEGER_BITS
@@ -87,7 +88,7 @@ def number(value: int | float) -> str:
 
 
 def shown_again(line: str, limit: int) -> str:
-    """Text of a card, where all is visible already, cut to `limit` between characters and never inside a mark.
+    """Returns text of a card, where all is visible already, cut to `limit` between characters and never inside a mark.
 
     Whatever is not visible after all becomes a mark.
     """

@@ -8,7 +8,7 @@ LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 
 def web_address(text: str) -> str:
-    """`text` as an address under which paths are put. Raises `ValueError` for what is no web address."""
+    """Returns `text` as an address under which paths are put. Raises `ValueError` for what is no web address."""
     parts = urlsplit(text)
     try:
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -22,7 +22,7 @@ def web_address(text: str) -> str:
 
 
 def address_of(host: str, port: object) -> str:
-    """The address at which a server on `host` and `port` is reached from this machine."""
+    """Returns the address at which a server on `host` and `port` is reached from this machine."""
     try:
         address = ip_address(host)
     except ValueError:
@@ -35,5 +35,5 @@ def address_of(host: str, port: object) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address leads to this machine itself, so that nobody is on the way."""
+    """Returns whether an address leads to this machine itself, so that nobody is on the way."""
     return urlsplit(address).hostname in LOOPBACK

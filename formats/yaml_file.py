@@ -31,7 +31,7 @@ class YamlFile:
     parts: Mapping[Place, tuple["YamlFile", Place]] = field(default_factory=dict)
 
     def where(self, place: Place) -> tuple[str, int]:
-        """File and line of `place` (keys in either spelling) or of the nearest thing around it."""
+        """Returns file and line of `place` (keys in either spelling) or of the nearest thing around it."""
         for end in range(len(place), -1, -1):
             if place[:end] in self.parts:
                 part, inner = self.parts[place[:end]]
@@ -42,7 +42,7 @@ class YamlFile:
         return self.name, 1
 
     def error(self, place: Place, message: str, **context: object) -> ConfigError:
-        """A `ConfigError` that begins with `file:line:` and carries `file` and `line`."""
+        """Returns a `ConfigError` that begins with `file:line:` and carries `file` and `line`."""
         name, line = self.where(place)
         return ConfigError(f"{name}:{line}: {message}", **{**context, "file": name, "line": line})
 
@@ -65,7 +65,7 @@ _CoreLoader.add_implicit_resolver(
 
 
 def read_yaml(path: Path, name: str = "") -> YamlFile:
-    """Read one file. Raises `ConfigError` of one sentence with file and line."""
+    """Reads one file. Raises `ConfigError` of one sentence with file and line."""
     name = name or str(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -77,7 +77,7 @@ def read_yaml(path: Path, name: str = "") -> YamlFile:
 
 
 def parse_yaml(text: str, name: str) -> YamlFile:
-    """Read one text. Raises `ConfigError` of one sentence with file and line."""
+    """Reads one text. Raises `ConfigError` of one sentence with file and line."""
     try:
         # Composed, not constructed: nodes know their lines, and no tag can make an object.
         root = yaml.compose(text, Loader=_CoreLoader)

@@ -40,7 +40,7 @@ S = TypeVar("S", bound=Section)
 
 
 def read_section(file: YamlFile, place: Place, model: type[S], data: Any, what: str) -> S:
-    """`data` as a section. Raises `ConfigError` with file, line, key, what is allowed and the nearest name."""
+    """Returns `data` as a section. Raises `ConfigError` with file, line, key, what is allowed and the nearest name."""
     # A key with nothing behind it is null to YAML.
     if data is None:
         data = {}
@@ -57,7 +57,7 @@ def read_section(file: YamlFile, place: Place, model: type[S], data: Any, what: 
 
 
 def spellings(model: type[BaseModel]) -> dict[str, str]:
-    """Every key by which a field of `model` may be given, and that field."""
+    """Returns every key by which a field of `model` may be given, and that field."""
     aliases = dict(model.key_aliases) if issubclass(model, Section) else {}
     return aliases | {to_camel(name): name for name in model.model_fields} | {name: name for name in model.model_fields}
 
@@ -65,7 +65,7 @@ def spellings(model: type[BaseModel]) -> dict[str, str]:
 def check_keys(
     file: YamlFile, place: Place, model: type[BaseModel], data: Mapping[str, Any], what: str
 ) -> dict[str, str]:
-    """The key that gives each field of `model`.
+    """Returns the key that gives each field of `model`.
 
     Raises `ConfigError` for unknown keys, and for two keys of one field whose values differ (X20).
     """

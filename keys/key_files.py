@@ -24,7 +24,9 @@ Keys = TypeVar("Keys", bound=BaseModel)
 
 
 def read_private(path: Path) -> PrivateKeys:
-    """The gateway's keys. Raises `ConfigError` when there are none, they are no keys, or other users can read them."""
+    """Returns the gateway's keys. Raises `ConfigError` when there are none, they are no keys, or other users can read
+    them.
+    """
     keys = _read(path, PrivateKeys, "signing_keys", _MAKE)
     # Refused, not repaired: who could read the keys may have done so, and people must hear of it.
     if path.stat().st_mode & _OPEN_TO_OTHERS:
@@ -34,12 +36,12 @@ def read_private(path: Path) -> PrivateKeys:
 
 
 def read_public(path: Path) -> PublicKeys:
-    """A worker's keys. Raises `ConfigError` when there are none or they are no public keys."""
+    """Returns a worker's keys. Raises `ConfigError` when there are none or they are no public keys."""
     return _read(path, PublicKeys, "public_keys", _EXPORT)
 
 
 def create_key(private: Path, public: Path, now: datetime) -> PrivateKey:
-    """A new key, in both files beside those that are there; it signs once the gateway starts anew.
+    """Makes a new key, in both files beside those that are there; it signs once the gateway starts anew.
 
     Raises `ConfigError`.
     """
@@ -50,7 +52,7 @@ def create_key(private: Path, public: Path, now: datetime) -> PrivateKey:
 
 
 def retire_key(private: Path, public: Path, key_id: str, now: datetime) -> PrivateKey:
-    """End what a key may vouch for at `now`; one that is retired already stays so. Raises `ConfigError`."""
+    """Ends what a key may vouch for at `now`; one that is retired already stays so. Raises `ConfigError`."""
     keys = read_private(private).keys
     found = next((key for key in keys if key.id == key_id), None)
     if found is None:
@@ -67,7 +69,7 @@ def retire_key(private: Path, public: Path, key_id: str, now: datetime) -> Priva
 
 
 def write_keys(keys: PrivateKeys, private: Path, public: Path) -> None:
-    """Both files whole or not at all, the public one first: nothing signs before it can be checked.
+    """Writes both files whole or not at all, the public one first: nothing signs before it can be checked.
 
     Raises `ConfigError`.
     """
@@ -76,12 +78,12 @@ def write_keys(keys: PrivateKeys, private: Path, public: Path) -> None:
 
 
 def write_public(keys: PublicKeys, path: Path) -> None:
-    """The file for workers. Raises `ConfigError` when it cannot be written."""
+    """Writes the file for workers. Raises `ConfigError` when it cannot be written."""
     _write(path, keys, 0o644)
 
 
 def ensure_development_keys(private: Path, public: Path, now: datetime) -> PrivateKeys:
-    """The keys of the development profile, made on first use; the public file is written anew where it differs.
+    """Returns the keys of the development profile, made on first use; the public file is written anew where it differs.
 
     Raises `ConfigError`.
     """
@@ -159,7 +161,7 @@ def _fault(error: ValidationError) -> str:
 
 
 def _write(path: Path, keys: BaseModel, mode: int, *, replace: bool = True) -> None:
-    """`keys` as a file of that mode, whole from the moment it is there; an older one stays unless `replace`."""
+    """Writes `keys` as a file of that mode, whole from the moment it is there; an older one stays unless `replace`."""
     try:
         make_private_folder(path.parent)
         # In the same folder, as only there a rename is one step; `mkstemp` opens it for nobody but its owner.

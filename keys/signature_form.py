@@ -20,12 +20,13 @@ from signoff.contracts.updates import DATA
 
 
 def decision_bytes(decision: Decision) -> bytes:
-    """RFC 8785 of the decision without `signature` and without fields at their default. Raises `NotCanonical`."""
+    """Returns RFC 8785 of the decision without `signature` and fields at their default. Raises `NotCanonical`."""
     return canonical_json(_fields(decision))
 
 
 def as_asked(ctx: Pinned, *, nonce: str, at: datetime, store_id: str = "", any_actor: bool = False) -> Principal:
-    """The user of `ctx` as who asks for its turn, not signed yet; `ctx.extra` is the context that is given with it.
+    """Returns the user of `ctx` as who asks for its turn, not signed yet; `ctx.extra` is the context that is given with
+    it.
 
     `at` is an aware time; rules run calls for it for `ASKED_SECONDS`. `any_actor`: for whomever the session talks to
     when the turn begins.
@@ -48,12 +49,13 @@ def as_asked(ctx: Pinned, *, nonce: str, at: datetime, store_id: str = "", any_a
 
 
 def new_nonce() -> str:
-    """128 random bits, of characters that any text takes."""
+    """Returns 128 random bits, of characters that any text takes."""
     return secrets.token_urlsafe(16)
 
 
 def stands_as_asked(ctx: Pinned) -> bool:
-    """Whether `ctx` has the actor, route and step that its user asked for; a session passes turns on to other actors.
+    """Returns whether `ctx` has the actor, route and step that its user asked for; a session passes turns on to other
+    actors.
 
     Routes are an actor's own, so whoever it is passed to begins without.
     """
@@ -65,7 +67,7 @@ def stands_as_asked(ctx: Pinned) -> bool:
 
 
 def principal_bytes(ctx: Pinned) -> bytes:
-    """RFC 8785 of the user of `ctx`, written as a decision is, and of what it asked for. Raises `NotCanonical`.
+    """Returns RFC 8785 of the user of `ctx`, written as a decision is, and of what it asked for. Raises `NotCanonical`.
 
     See `asker_bytes`.
     """
@@ -74,7 +76,7 @@ def principal_bytes(ctx: Pinned) -> bytes:
 
 
 def asker_bytes(asker: Principal, turn: TurnKey, *, channel: str, context: str) -> bytes:
-    """RFC 8785 of `{principal, tenant, session, turn, channel, context}`; the last is a `context_digest`.
+    """Returns RFC 8785 of `{principal, tenant, session, turn, channel, context}`; the last is a `context_digest`.
 
     Raises `NotCanonical`.
     """
@@ -82,12 +84,12 @@ def asker_bytes(asker: Principal, turn: TurnKey, *, channel: str, context: str) 
 
 
 def unsigned_principal(principal: Principal) -> Principal:
-    """Who it is, without what was asked for and without proof: the same at whatever time, and by whichever key."""
+    """Returns who it is, without what was asked for and without proof: the same at any time, by whichever key."""
     return Principal.model_validate(principal.model_dump(include={"user", "name", "tier", "roles", "locale"}))
 
 
 def context_digest(ctx: Pinned) -> str:
-    """sha-256 of what was given of the context, and of the names of tools that this turn alone has.
+    """Returns sha-256 of what was given of the context, and of the names of tools that this turn alone has.
 
     What tools have added to the context is not in it. Raises `NotCanonical`.
     """

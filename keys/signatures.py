@@ -62,11 +62,11 @@ class PrivateKey(_Key):
         return self
 
     def loaded(self) -> Ed25519PrivateKey:
-        """The key as the library has it."""
+        """Returns the key as the library has it."""
         return Ed25519PrivateKey.from_private_bytes(_raw(self.private, KEY_BYTES))
 
     def public_half(self) -> PublicKey:
-        """What workers are given of it."""
+        """Returns what workers are given of it."""
         raw = self.loaded().public_key().public_bytes_raw()
         return PublicKey(id=_id_of(raw), created_at=self.created_at, retired_at=self.retired_at, public=_text(raw))
 
@@ -87,12 +87,12 @@ class PrivateKeys(BaseModel):
     keys: tuple[PrivateKey, ...] = ()
 
     def public(self) -> PublicKeys:
-        """What workers are given of them."""
+        """Returns what workers are given of them."""
         return PublicKeys(keys=tuple(key.public_half() for key in self.keys))
 
 
 def new_key(now: datetime) -> PrivateKey:
-    """A fresh key, made at `now`."""
+    """Returns a fresh key, made at `now`."""
     key = Ed25519PrivateKey.generate()
     return PrivateKey(
         id=_id_of(key.public_key().public_bytes_raw()), created_at=now, private=_text(key.private_bytes_raw())
@@ -122,7 +122,7 @@ class Signer:
         self._public = keys.public()
 
     def sign_decision(self, decision: Decision) -> Decision:
-        """`decision` as the gateway vouches for it. Raises `NotCanonical`; ValueError without `received_at`."""
+        """Returns `decision` as the gateway vouches for it. Raises `NotCanonical`; ValueError without `received_at`."""
         if decision.received_at is None:
             raise ValueError("a signed decision says when it was received")
         # The time is signed as text: in one zone only has an instant one text.
@@ -132,17 +132,17 @@ class Signer:
         return stamped.model_copy(update={"signature": self._sign(decision_bytes(stamped))})
 
     def sign_principal(self, ctx: Pinned) -> Principal:
-        """The user of `ctx`, made by `as_asked`, as the one who asks for exactly this. Raises `NotCanonical`."""
+        """Returns the user of `ctx`, made by `as_asked`, as who asks for exactly this. Raises `NotCanonical`."""
         stamped = ctx.user.model_copy(update={"key_id": self.key_id, "signature": ""})
         signed = self._sign(principal_bytes(ctx.model_copy(update={"user": stamped})))
         return stamped.model_copy(update={"signature": signed})
 
     def sign_bytes(self, purpose: str, body: bytes) -> Mark:
-        """Sign anything else; by `purpose` what is signed for one use is never taken for another."""
+        """Signs anything else; by `purpose` what is signed for one use is never taken for another."""
         return Mark(self.key_id, self._sign(_purposed(purpose, body)))
 
     def verifier(self) -> "Verifier":
-        """A verifier of these keys, retired ones included."""
+        """Returns a verifier of these keys, retired ones included."""
         return Verifier(self._public.keys)
 
     def _sign(self, body: bytes) -> str:
@@ -169,20 +169,22 @@ class Verifier:
         return tuple(self._known())
 
     def check_decision(self, decision: Decision) -> bool:
-        """Whether the gateway vouched for every field of this decision."""
+        """Returns whether the gateway vouched for every field of this decision."""
         return self._holds(
             Mark(decision.key_id, decision.signature), decision.received_at, lambda: decision_bytes(decision)
         )
 
     def check_principal(self, ctx: Pinned) -> bool:
-        """Whether the gateway vouched that the user of `ctx` asked for exactly this: turn, actor, place and context."""
+        """Returns whether the gateway vouched that the user of `ctx` asked for exactly this: turn, actor, place and
+        context.
+        """
         user = ctx.user
         if not stands_as_asked(ctx):
             return False
         return self._holds(Mark(user.key_id, user.signature), user.issued_at, lambda: principal_bytes(ctx))
 
     def check_asker(self, question: Question) -> bool:
-        """Whether the gateway vouched that the requester of a question asked for its turn, by its actor."""
+        """Returns whether the gateway vouched that the requester of a question asked for its turn, by its actor."""
         asker = question.requester
         turn = TurnKey(question.tenant, question.session, question.turn)
         if asker.actor not in ("", question.actor):
@@ -191,7 +193,7 @@ class Verifier:
         return self._holds(Mark(asker.key_id, asker.signature), asker.issued_at, written)
 
     def check_bytes(self, purpose: str, body: bytes, mark: Mark, *, at: datetime) -> bool:
-        """Whether `mark` was made over `body` for `purpose`; `at` is the time that `body` says it was made."""
+        """Returns whether `mark` was made over `body` for `purpose`; `at` is the time that `body` says it was made."""
         return self._holds(mark, at, lambda: _purposed(purpose, body))
 
     def _load(self, keys: Iterable[PublicKey]) -> None:

@@ -88,7 +88,7 @@ class DecisionPort(Codes, Protocol):
     """Where requests are decided: the gateway's, or a test's."""
 
     async def decide(self, draft: DecisionDraft, author: DecisionAuthor, *, again: bool = False) -> Receipt:
-        """Decide what somebody was asked, in the revision that they were shown. Raises `Unavailable`.
+        """Decides what somebody was asked, in the revision that they were shown. Raises `Unavailable`.
 
         `pending` and `unavailable` are asked about again; the same delivery id counts once. `again`: it may have been
         sent before, so that only who can tell what became of it is asked.
@@ -96,7 +96,7 @@ class DecisionPort(Codes, Protocol):
         ...
 
     async def link(self, request: ApprovalRequest, person: Person, channel: str) -> str:
-        """An address at which this person can read the request, and decide it once they are signed in."""
+        """Returns an address at which this person can read the request, and decide it once they are signed in."""
         ...
 
 
@@ -128,11 +128,11 @@ class InboundProcessor:
         self._speakers: dict[str, asyncio.Task[None]] = {}
 
     def wake(self) -> None:
-        """There may be something new."""
+        """Looks for what came in now."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Hear whatever comes in, until cancelled; what is under way then is anybody's again at once."""
+        """Hears whatever comes in, until cancelled; what is under way then is anybody's again at once."""
         failures = 0
         try:
             while True:
@@ -153,14 +153,14 @@ class InboundProcessor:
             await self._leave()
 
     async def step(self) -> int:
-        """Hear what is due now; how much that was. Raises `StoreUnavailable`."""
+        """Hears what is due now; how much that was. Raises `StoreUnavailable`."""
         heard = await self._claim()
         while self._speakers:
             await asyncio.wait(self._speakers.values())
         return heard
 
     async def _claim(self) -> int:
-        """Begin to hear what is due, as much as there is room for; how much that was."""
+        """Begins to hear what is due, as much as there is room for; returns how much that was."""
         queued = Counter(row.channel for queue in self._queues.values() for row, _ in queue)
         # What such a channel were given on top would lie here until its claim runs out, and each claim is a try.
         full = [name for name, rows in queued.items() if rows >= CLAIMED]
@@ -175,7 +175,7 @@ class InboundProcessor:
         return len(rows)
 
     async def _hear_all(self, speaker: str) -> None:
-        """Hear what one person says, in their order; nobody waits for anybody else."""
+        """Hears what one person says, in their order; nobody waits for anybody else."""
         queue = self._queues[speaker]
         try:
             while queue:
@@ -199,7 +199,7 @@ class InboundProcessor:
             await self._given_back(row)
 
     async def _given_back(self, row: ArrivalRow) -> None:
-        """Let a claimed arrival be anybody's, now."""
+        """Lets a claimed arrival be anybody's, now."""
         with contextlib.suppress(Unavailable):
             await self._arrivals.later(row.key, 0)
 
@@ -219,7 +219,7 @@ class InboundProcessor:
             await self._footers.sweep(KEPT)
 
     async def _hear(self, row: ArrivalRow, claimed: float) -> None:
-        """Hear one arrival, and write down what came of it or when it is heard again. Never raises but to be ended."""
+        """Hears one arrival; writes down what came of it, or when it is heard again. Raises only to be ended."""
         try:
             async with self._seats.setdefault(row.channel, asyncio.Semaphore(AT_ONCE)):
                 if asyncio.get_running_loop().time() >= claimed + LEASE_SECONDS / 2:
@@ -263,7 +263,7 @@ class InboundProcessor:
             _log.warning("the store does not take what is to become of %r", row.key)
 
     async def _made_of(self, row: ArrivalRow) -> _Made:
-        """What came of an arrival, whoever is still to be told of it."""
+        """Returns what came of an arrival, whoever is still to be told of it."""
         channel = self._channels.get(row.channel)
         if channel is None:
             # It may be back after the next start; until then this is looked at ever more rarely.
@@ -286,7 +286,9 @@ class InboundProcessor:
         return {"what": status.state, "token": card.token, "state": card.state}
 
     async def _failed(self, channel: Channel, status: DeliveryStatus) -> None:
-        """What the vendor took and could not deliver: the person's next channel takes over, and the record says so."""
+        """Returns what the vendor took and could not deliver: the person's next channel takes over, and the record says
+        so.
+        """
         # A list is one message for several cards. What was read, or is over, has not failed.
         for card in await self._deliveries.by_vendor(channel.name, [status.vendor_id]):
             if card.state == "failed" and card.ended_at is None:
@@ -329,7 +331,7 @@ class InboundProcessor:
     async def _decided(
         self, channel: Channel, heard: InboundAction, person: Person, said: ParsedAnswer, asked: Asked, row: ArrivalRow
     ) -> _Made:
-        """What came of an answer that names one request."""
+        """Decides an answer that names one request."""
         assert said.verdict is not None
         link = await self._desk.link(asked.request, person, channel.kind)
         author = DecisionAuthor(person, channel.kind, channel.assurance, row.received_at, by_card=True)
@@ -354,7 +356,9 @@ class InboundProcessor:
         return _Made(_given(made), reply, heard.where)
 
     async def _who(self, channel: Channel, heard: InboundAction) -> Person | None:
-        """The one active person who is that identity: in the tenant of the card, else in whichever tenant it is."""
+        """Returns the one active person who is that identity: in the tenant of the card, else in whichever tenant it
+        is.
+        """
         card = await self._deliveries.by_token(heard.token) if heard.token else None
         # An identity is one person's within a tenant alone. Without a card to say which, two people are nobody.
         everywhere = dict.fromkeys(person.tenant for person in self._directory.all())
@@ -364,7 +368,7 @@ class InboundProcessor:
         return people[0] if len(people) == 1 else None
 
     async def _stranger(self, channel: Channel, heard: InboundAction) -> _Made:
-        """Nobody we know: told so once a day, and nothing of what there is."""
+        """Tells a stranger once a day that nobody knows them, and nothing of what there is."""
         met = await self._strangers[channel.name].met(heard.identity)
         reply = Reply(text=text("reply.stranger", ENGLISH)) if met == "new" else None
         return _Made({"what": "stranger"}, reply, _in_words(heard.where), forgotten=met == "many")
@@ -372,7 +376,7 @@ class InboundProcessor:
     async def _question(
         self, channel: Channel, heard: InboundAction, person: Person, said: ParsedAnswer, about: Pointed
     ) -> _Made:
-        """What somebody is asked whose answer decides nothing; only of requests that they may decide."""
+        """Returns what somebody is asked whose answer decides nothing; only of requests that they may decide."""
         formatter = formatter_for(person, self._clock())
         found = {asked.request.id: asked.request for asked in about.asked if self._seated(person, asked.request)}
         requests = list(found.values())[:CHOICES]
@@ -396,7 +400,7 @@ class InboundProcessor:
         return _Made(_given({"what": "asked", "person": person.id, "why": said.why}), reply, where)
 
     async def _sender(self, channel: Channel, heard: InboundAction, person: Person, row: ArrivalRow) -> Sender:
-        """Who wrote an answer, with all that reading it depends on."""
+        """Returns who wrote an answer, with all that reading it depends on."""
         if heard.verdict is not None:
             return Sender(person.locale)
         requests = await open_requests(self._deliveries, channel, person, row.received_at)
@@ -420,12 +424,12 @@ class InboundProcessor:
 
 
 def backoff(attempts: int) -> float:
-    """Seconds until the next try: 1, 2, 4, ... up to 5 minutes."""
+    """Returns seconds until the next try: 1, 2, 4, ... up to 5 minutes."""
     return float(min(LONGEST_WAIT, 2 ** min(max(attempts, 1) - 1, 20)))
 
 
 def _speaker(row: ArrivalRow) -> str:
-    """Whose answers, or what cards' states, are to be heard in their order."""
+    """Returns whose answers, or what cards' states, are to be heard in their order."""
     if row.kind == "status":
         return f"{row.channel}/status"
     try:
@@ -435,7 +439,7 @@ def _speaker(row: ArrivalRow) -> str:
 
 
 def _read(heard: InboundAction, sender: Sender) -> ParsedAnswer:
-    """What was said: by a button, else in words."""
+    """Returns what was said: by a button, else in words."""
     if heard.verdict is not None:
         return ParsedAnswer(heard.verdict, "", heard.reason or heard.text.strip())
     if heard.unclear:
@@ -460,16 +464,16 @@ def _draft(asked: Asked, verdict: Verdict, reason: str, row: ArrivalRow) -> Deci
 
 
 def _over(request: ApprovalRequest, row: ArrivalRow) -> datetime:
-    """When the time of a request is over at the latest: its deadline may be put off once."""
+    """Returns when the time of a request is over at the latest: its deadline may be put off once."""
     once = timedelta(seconds=request.timeout)
     return (request.expires_at or row.received_at + once) + once
 
 
 def _in_words(where: Mapping[str, Any]) -> dict[str, Any]:
-    """Where somebody is answered in words: no window is opened for who has nothing to say in it."""
+    """Returns where somebody is answered in words: no window is opened for who has nothing to say in it."""
     return {name: value for name, value in where.items() if name != _WINDOW}
 
 
 def _given(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Those facts that say something."""
+    """Returns those facts that say something."""
     return {name: value for name, value in facts.items() if value}

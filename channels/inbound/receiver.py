@@ -51,12 +51,12 @@ class InboundReceiver:
         self._forged = {name: Sparing() for name in channels}
 
     def room(self, name: str) -> int | None:
-        """Bytes of the largest message of a channel; None for no channel of ours."""
+        """Returns bytes of the largest message of a channel; None for no channel of ours."""
         channel = self._channels.get(name)
         return None if channel is None else channel.room
 
     async def take(self, name: str, raw: InboundRequest) -> InboundBatch:
-        """Verify, read and keep one message; when this returns it is heard, once, whatever happens.
+        """Verifies, reads and keeps one message; when this returns it is heard, once, whatever happens.
 
         A message kept before changes nothing. Only a `POST` says something. Raises `NotFound` for no such channel,
         `Forged`, `Malformed`, `Unavailable`.
@@ -115,6 +115,6 @@ class InboundReceiver:
             _log.warning("not recorded: a forged message on `%s` (%s)", name, error.message)
 
     def close(self) -> None:
-        """Let the readers go; what they read is not waited for."""
+        """Lets the readers go; what they read is not waited for."""
         for readers in self._readers.values():
             readers.shutdown(wait=False, cancel_futures=True)

@@ -29,7 +29,7 @@ class Asked:
 
 
 def note_of(asked: Asked) -> dict[str, Any]:
-    """What is written down of `asked`, as JSON, before it is decided."""
+    """Returns what is written down of `asked`, as JSON, before it is decided."""
     return {
         "request": asked.request.model_dump(mode="json"),
         "revision": asked.revision,
@@ -39,7 +39,7 @@ def note_of(asked: Asked) -> dict[str, Any]:
 
 
 def read_note(note: Mapping[str, Any]) -> Asked:
-    """What `note_of` wrote down."""
+    """Returns what `note_of` wrote down."""
     return Asked(
         ApprovalRequest.model_validate(note["request"]), note["revision"], note["question_hash"], note["whole"]
     )
@@ -62,7 +62,7 @@ class Codes(Protocol):
     """Finds requests that were not told by a card."""
 
     async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
-        """Those with this short code, waiting or decided, that `person` may decide. Raises `Unavailable`."""
+        """Returns those with this short code, waiting or decided, that `person` may decide. Raises `Unavailable`."""
         ...
 
 
@@ -75,7 +75,7 @@ async def pointed(
     code: str,
     at: datetime,
 ) -> Pointed:
-    """What `heard`, said by `person` with the short code `code` or none, is about. Raises `Unavailable`.
+    """Returns what `heard`, said by `person` with the short code `code` or none, is about. Raises `Unavailable`.
 
     `at` is when it came in, by the store's clock: however late it is heard, it is about what was shown by then.
     """
@@ -103,12 +103,12 @@ async def pointed(
 async def open_requests(
     deliveries: Deliveries, channel: Channel, person: Person, at: datetime
 ) -> Sequence[ApprovalRequest]:
-    """The requests that waited for a person on this channel when something came in."""
+    """Returns the requests that waited for a person on this channel when something came in."""
     return [row.request for row in await _out(deliveries, channel, person, at)]
 
 
 async def _named(deliveries: Deliveries, channel: Channel, person: Person, heard: InboundAction) -> list[DeliveryRow]:
-    """The cards that an answer names: by our own name, else by the vendor's, those to this very person first."""
+    """Returns the cards that an answer names: by our own name, else by the vendor's, to this very person first."""
     row = await deliveries.by_token(heard.token) if heard.token else None
     # A token counts on the channel by which it went out. Elsewhere somebody copied it, and it names nothing.
     if heard.token and (row is None or row.channel != channel.name):
@@ -125,7 +125,7 @@ async def _named(deliveries: Deliveries, channel: Channel, person: Person, heard
 
 
 async def _open(deliveries: Deliveries, channel: Channel, person: Person, at: datetime) -> Pointed:
-    """What waited for a person on this channel.
+    """Returns what waited for a person on this channel.
 
     Who was told of it by a list alone has not read what it asks; nor perhaps has anybody read what is being sent.
     """
@@ -156,7 +156,9 @@ async def _out(deliveries: Deliveries, channel: Channel, person: Person, at: dat
 
 
 async def _as_told(deliveries: Deliveries, person: Person, request: ApprovalRequest, at: datetime) -> Asked:
-    """A request as its newest card told this person of it; without any card, what names no revision means the first."""
+    """Returns a request as its newest card told this person of it; without any card, what names no revision means the
+    first.
+    """
     rows = [row for row in await deliveries.of_request(request.id) if row.person == person.id]
     rows = [row for row in rows if row.sent_at is not None and row.sent_at <= at]
     if rows:
@@ -170,7 +172,9 @@ def _shown(rows: Iterable[DeliveryRow]) -> tuple[Asked, ...]:
 
 
 def _as_shown(row: DeliveryRow) -> Asked:
-    """What a card showed. A request that was over when it was asked again keeps its number, and nothing else of it."""
+    """Returns what a card showed. A request that was over when it was asked again keeps its number, and nothing else of
+    it.
+    """
     shown = row.request.question_hash if row.request.revision == row.revision else UNKNOWN
     return Asked(row.request, row.revision, shown, row.request.card.whole and PARTIAL not in row.handle)
 

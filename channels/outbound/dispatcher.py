@@ -33,11 +33,11 @@ class EventSource(Protocol):
     """Tells what happens to requests: `RequestEvents`, or a test's."""
 
     async def poll(self) -> Sequence[RequestEvent]:
-        """What has happened since the last look."""
+        """Returns what has happened since the last look."""
         ...
 
     async def ending(self, request: ApprovalRequest) -> ApprovalRequest | None:
-        """`request` as it ended, if it is over; else None."""
+        """Returns `request` as it ended, if it is over; else None."""
         ...
 
 
@@ -58,11 +58,11 @@ class Dispatcher:
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
-        """Look at the queues now: something happened in this process."""
+        """Looks at the queues now: something happened in this process."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Carry until cancelled. What fails for want of the store is tried again."""
+        """Carries until cancelled. What fails for want of the store is tried again."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._again_and_again(self.read))
             for name, carrier in self._carriers.items():
@@ -71,7 +71,7 @@ class Dispatcher:
                 group.create_task(self._again_and_again(carrier.close))
 
     async def step(self) -> int:
-        """One round of everything, for those who drive it themselves; how much there was to do.
+        """Runs one round of everything, for those who drive it themselves; returns how much there was to do.
 
         Raises `StoreUnavailable`.
         """
@@ -80,7 +80,7 @@ class Dispatcher:
         return read + sum(carried)
 
     async def read(self) -> int:
-        """Take in what has happened; how many things it was. Raises `StoreUnavailable`."""
+        """Takes in what has happened; how many things it was. Raises `StoreUnavailable`."""
         now = self._supplies.clock()
         self._left += [event for due, event in self._aside if due <= now]
         self._aside = [each for each in self._aside if each[0] > now]

@@ -65,14 +65,14 @@ class ChannelSender:
         return self._channel.name
 
     async def step(self, pace: float = 0.0) -> int:
-        """Close what is over, then send what is due, `pace` seconds apart; how many messages it was.
+        """Closes what is over, then sends what is due, `pace` seconds apart; how many messages it was.
 
         Raises `StoreUnavailable`.
         """
         return await self.close() + await self.send(pace)
 
     async def send(self, pace: float = 0.0) -> int:
-        """Send what is due, `pace` seconds apart; how many messages it was. Raises `StoreUnavailable`."""
+        """Sends what is due, `pace` seconds apart; how many messages it was. Raises `StoreUnavailable`."""
         # Not even claimed: each claim counts as an attempt, and by attempts the pauses grow.
         if self._supplies.clock() < self._not_before:
             return 0
@@ -94,7 +94,7 @@ class ChannelSender:
         return done
 
     def _messages(self, rows: Sequence[DeliveryRow]) -> Iterator[list[DeliveryRow]]:
-        """What goes out together: each by itself, but for too many new ones for one person."""
+        """Returns what goes out together: each by itself, but for too many new ones for one person."""
         for _, same in groupby(sorted(rows, key=_to_whom), key=_to_whom):
             group = list(same)
             asks = [row for row in group if row.kind == "ask" and row.state == "planned"]
@@ -121,7 +121,7 @@ class ChannelSender:
         return 1
 
     async def _digest(self, rows: Sequence[DeliveryRow]) -> int:
-        """One message for all of `rows`: each of them is answered from the link, or by its code."""
+        """Sends one message for all of `rows`: each of them is answered from the link, or by its code."""
         notice = await self._notice(rows[0], "digest", more=len(rows) - 1)
         sent = await self._tried(rows[0], lambda: self._channel.deliver(notice, None))
         if sent is None:
@@ -134,7 +134,7 @@ class ChannelSender:
         return 1
 
     async def close(self) -> int:
-        """Let cards say that they are over; how many do now, or never will. Raises `StoreUnavailable`."""
+        """Lets cards say that they are over; how many do now, or never will. Raises `StoreUnavailable`."""
         if self._supplies.clock() < self._not_before:
             return 0
         rows = await self._cards.to_close(_AT_ONCE, [self.name])
@@ -163,7 +163,9 @@ class ChannelSender:
         return 1
 
     async def _tried(self, row: DeliveryRow, send: Callable[[], Awaitable[SentCard]]) -> SentCard | None:
-        """What the vendor said, or None where it did not take the card: to be tried again, or the next channel's."""
+        """Returns what the vendor said, or None where it did not take the card: to be tried again, or the next
+        channel's.
+        """
         try:
             return await self._within(send())
         except NotDelivered as error:
@@ -180,7 +182,7 @@ class ChannelSender:
             return None
 
     async def _within(self, sending: Awaitable[SentCard | None]) -> SentCard:
-        """The answer of the vendor; whatever an adapter raises is a card that did not get out."""
+        """Returns the answer of the vendor; whatever an adapter raises is a card that did not get out."""
         try:
             async with asyncio.timeout(SEND_SECONDS):
                 return await sending or SentCard()
@@ -202,7 +204,7 @@ class ChannelSender:
         return min(max(error.after, 2.0 ** min(row.attempts - 1, 10)), LONGEST_PAUSE)
 
     async def _still_wanted(self, row: DeliveryRow) -> bool:
-        """Whether the person is to be told now: they may still answer, and have not read it elsewhere."""
+        """Returns whether the person is to be told now: they may still answer, and have not read it elsewhere."""
         request = row.request
         person = self._supplies.people.find(row.person, row.tenant)
         table = table_of(request)
@@ -240,7 +242,7 @@ class ChannelSender:
 
 
 async def next_channel(cards: Deliveries, failed: DeliveryRow) -> None:
-    """Let the person's next channel take over at once from one that failed."""
+    """Lets the person's next channel take over at once from one that failed."""
     rows = await cards.of_request(failed.approval, failed.revision)
     mine = [row for row in rows if row.person == failed.person and row.state == "planned"]
     if mine:
