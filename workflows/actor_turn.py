@@ -178,7 +178,7 @@ class ActorTurn:
             del reply
             settled = state.change_context(await batch, workflow.now())
             state.settle(calls, settled, ())
-            if self._state.stopped:
+            if state.stopped:
                 return state.finished("cancelled")
             # The first in the model's order, not the first to end: that would be another one from one run to the next.
             direct = next((outcome for outcome in settled if outcome.direct), None)
@@ -203,13 +203,13 @@ class ActorTurn:
         state = self._state
         state.completions += 1
         task = ModelTask(
-            ctx=self._state.ctx,
+            ctx=state.ctx,
             completion=state.completions,
             messages=tuple(state.messages),
             tally=state.tally,
             dry_run=state.turn.dry_run,
             audit=self._unwritten(),
-            denied=self._state.denied(),
+            denied=state.denied(),
         )
         began = workflow.now()
         try:
@@ -222,7 +222,7 @@ class ActorTurn:
             )
         except ActivityError as error:
             # Perhaps they were written before it was lost: the record takes an entry once, by its key.
-            self._state.book.unwritten.give_back(task.audit)
+            state.book.unwritten.give_back(task.audit)
             raise self._model_failure(error) from error
         state.active_seconds += (workflow.now() - began).total_seconds()
         return reply

@@ -1,0 +1,87 @@
+"""What a turn keeps of a question is enough to count answers, to wait, and to check a change of arguments."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from signoff.approvals import binding, deadlines
+from signoff.approvals.digest import call_digest
+from signoff.approvals.question_reference import reference_from_request, request_from_reference
+from signoff.contracts.activity_messages import QuestionReference, Ruling
+from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Card, CardRow, Question
+from signoff.contracts.call import Pinned
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+from signoff.contracts.message import CallPart
+from signoff.contracts.person import Principal
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+USER = Principal(user="guest", nonce="n")
+CTX = Pinned(actor="desk", session="s", turn="t", tenant="main", channel="api", user=USER)
+CALL = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 420}))
+ROWS = (CardRow(name="amount", label="Amount", value="420"),)
+LEFT_IN_THE_STORE = {
+    "context", "definition", "secrets", "show", "rule_text", "policy_hash", "override", "applied", "confirm",
+    "grant_ttl", "notify", "agent_says", "judged_at",
+}  # fmt: skip
+"""What only who shows, signs or runs it needs, and reads there."""
+
+
+def asked(**fields: Any) -> ApprovalRequest:
+    """A question of that turn, as the gates have asked it."""
+    given: dict[str, Any] = {
+        "id": "main.s.t.c1.1", "code": "K7Q2FM", "revision": 2, "tenant": "main", "session": "s", "turn": "t",
+        "actor": "desk", "call": "c1.1", "requester": USER, "channel": "api", "tool": "pay", "args": CALL.args,
+        "digest": "d" * 64, "rule": "large", "question_hash": "f" * 64, "opened_at": NOW,
+        "card": Card(effect="Pay 420", rows=ROWS, note="asked again", tool_title="Pay", mark="m"),
+        "approvers": ("role:a", "role:b"), "quorum": 2, "groups": (ApproverGroup(of=("role:b",)),), "veto": False,
+        "allow_self": True, "proposers": ("ana",), "allow_remember": True, "min_assurance": "mfa",
+        "accept_unsigned": True, "level": "admin", "timeout": 60.0, "remind_after": 10.0, "escalate_after": 20.0,
+        "escalate_to": ("role:c",), "on_timeout": "escalate", "secrets": ("pin",), "definition": "e" * 64,
+        "rule_text": "args.amount > 100", "policy_hash": "p", "agent_says": "please",
+    }  # fmt: skip
+    return deadlines.opened(ApprovalRequest(**given | fields), NOW)
+
+
+def kept(request: ApprovalRequest) -> ApprovalRequest:
+    """What the turn makes of it."""
+    ruling = Ruling(call="c1.1", verdict="ask", digest=request.digest, rule=request.rule)
+    return request_from_reference(reference_from_request(request, CALL), ruling, CALL, CTX)
+
+
+@pytest.mark.parametrize("fields", [{}, {"kind": "in_doubt", "doubt_of": 1}, {"edit": "approve"}])
+def test_all_that_counts_waits_or_names_is_kept(fields: dict[str, Any]) -> None:
+    """Every field of a question but those that are read in the store; with the same deadlines."""
+    request = asked(**fields)
+    own = kept(request)
+    same = set(ApprovalRequest.model_fields) - LEFT_IN_THE_STORE - {"card"}
+    assert {name: getattr(own, name) for name in same} == {name: getattr(request, name) for name in same}
+    assert (own.card.effect, own.card.note) == ("Pay 420", "asked again")
+    assert deadlines.due(own) == deadlines.due(request)
+
+
+def test_a_new_field_of_a_question_is_kept_or_left_on_purpose() -> None:
+    """Whoever adds one decides whether turns need it: left out unseen, answers would be counted by its default."""
+    from_ctx = {"id", "tenant", "session", "turn", "actor", "call", "requester", "channel", "tool", "digest", "rule"}
+    endings = {"ended_at", "ended_as"}
+    known = set(QuestionReference.model_fields) | from_ctx | endings | LEFT_IN_THE_STORE
+    assert set(Question.model_fields) - known == set()
+
+
+def test_rows_are_kept_where_people_may_change_arguments() -> None:
+    """The model is told what they changed; of all others the card is drawn from the store."""
+    assert kept(asked()).card.rows == ()
+    assert kept(asked(edit="propose")).card.rows == ROWS
+
+
+def test_a_change_is_checked_by_what_is_kept() -> None:
+    """With arguments and definition: of those that were signed for the digest is made again, of others not."""
+    changed = {"amount": 9}
+    place = {"tenant": "main", "session": "s", "turn": "t", "call": "c1.1", "requester": "guest", "nonce": "n"}
+    digest = call_digest(**place, tool="pay", definition="e" * 64, args=changed)
+    own = kept(asked(edit="approve", edit_of=1, args=Content(inline=changed), digest=digest))
+    assert own.args.inline == changed
+    answer = Decision(approval_id=own.id, revision=1, verdict="approved", edited_args=changed)
+    assert binding.names(answer, own, own.question_hash)
+    assert not binding.names(answer.model_copy(update={"edited_args": {"amount": 10}}), own, own.question_hash)

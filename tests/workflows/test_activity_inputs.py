@@ -1,0 +1,42 @@
+"""What a turn hands to its tools beside the call."""
+
+from datetime import UTC, datetime
+
+from signoff.contracts.activity_messages import Ruling
+from signoff.contracts.approval import ApprovalRequest, Card, Vote
+from signoff.contracts.call import Pinned
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+from signoff.contracts.message import CallPart
+from signoff.contracts.person import Principal
+from signoff.workflows.activity_inputs import permit
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+CTX = Pinned(actor="desk", session="s", turn="t", tenant="main", user=Principal(user="guest"))
+CALL = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 20}))
+RULING = Ruling(call="c1.1", verdict="ask", digest="d" * 64, grant="g", override="o")
+
+
+def said(subject: str, **fields: str) -> Decision:
+    """A yes by somebody."""
+    return Decision(approval_id="main.s.t.c1.1", verdict="approved", subject=subject, **fields)
+
+
+def test_a_permit_takes_along_what_nobody_signed_and_nothing_that_the_store_has() -> None:
+    """A signed answer lies in the store, where the tool's activity reads it; so does whatever else it would claim."""
+    signed, raw = said("ana", signature="s", key_id="k"), said("bo")
+    votes = tuple(Vote(subject=each.subject, verdict="approved", at=NOW, decision=each) for each in (signed, raw))
+    request = ApprovalRequest(
+        id="main.s.t.c1.1", revision=3, tenant="main", turn="t", call="c1.1", tool="pay", args=CALL.args,
+        digest="d" * 64, card=Card(effect="Pay"), requester=CTX.user, state="approved", votes=votes, rule="large",
+    )  # fmt: skip
+    made = permit(CTX, CALL, RULING, request, (signed, raw))
+    assert (made.kind, made.revision, made.decisions, made.doubts) == ("approved", 3, (raw,), (raw,))
+    assert (made.digest, made.grant, made.override) == (RULING.digest, "g", "o")
+    assert (made.approval_id, made.rule, made.policy_hash) == ("", "", "")
+
+
+def test_a_call_that_nobody_was_asked_about_runs_by_rule() -> None:
+    """Without an answer, and without a revision of a question."""
+    made = permit(CTX, CALL, RULING, None)
+    assert (made.kind, made.decisions, made.doubts) == ("auto", (), ())
