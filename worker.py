@@ -110,7 +110,7 @@ async def furnish(
 
 
 async def prepared_deps(installation: Installation, store: Store, where: str) -> Room:
-    """What the activities of an installation's worker share, its policies recorded as of the worker `where`.
+    """Makes what the activities of an installation's worker share, its policies recorded as of the worker `where`.
 
     Raises `ConfigError` for a model without a driver, a tool that nobody could ever approve, or a production profile
     that lacks something.
@@ -139,7 +139,7 @@ async def prepared_deps(installation: Installation, store: Store, where: str) ->
 async def installed_worker(
     installation: Installation, client: Client, store: Store, *, task_queue: str
 ) -> AsyncIterator[Worker]:
-    """A worker of an installation, to be run within the block. Raises as `prepared_deps`.
+    """Makes a worker of an installation, to be run within the block. Raises as `prepared_deps`.
 
     Policies and people that differ from those last recorded are recorded, at the start and when they change.
     """
@@ -151,7 +151,7 @@ async def installed_worker(
 
 @asynccontextmanager
 async def create_worker(settings: Settings | None = None, *, temporal: Client | None = None) -> AsyncIterator[Worker]:
-    """A worker of an installation over its own store, which is open until the block ends.
+    """Makes a worker of an installation over its own store, which is open until the block ends.
 
     `async with create_worker() as worker: await worker.run()`. `settings` are those of the environment and
     `signoff.toml` if left out; `temporal` is a client of the server, with Signoff's data converter, else one as
@@ -172,7 +172,7 @@ class SignoffPlugin(SimplePlugin):
     @classmethod
     @asynccontextmanager
     async def open(cls, settings: Settings | None = None) -> AsyncIterator[Self]:
-        """The plugin of an installation over its own store, which is open until the block ends.
+        """Makes the plugin of an installation over its own store, which is open until the block ends.
 
         Give it to `Client.connect(plugins=[...])`: every worker of that client then runs turns, beside whatever else it
         runs. Turns come to the task queue of the settings, which are found as those of `create_worker`. Raises
@@ -292,7 +292,7 @@ def _wants_contexts(client: Client) -> bool:
 
 
 async def run_worker() -> None:
-    """Run the worker of the installation here until SIGINT or SIGTERM; tools that run are awaited then."""
+    """Runs the worker of the installation here until SIGINT or SIGTERM; tools that run are awaited then."""
     stop = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)

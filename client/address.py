@@ -23,7 +23,7 @@ from signoff.formats.web_address import address_of, is_loopback, web_address
 
 
 def find_token(token: str | None = None) -> str:
-    """The personal token to send: `token`, else that of SIGNOFF_TOKEN; "" for none.
+    """Finds the personal token to send: `token`, else that of SIGNOFF_TOKEN; "" for none.
 
     Raises `ConfigError` for what can be no token.
     """
@@ -37,7 +37,7 @@ def find_token(token: str | None = None) -> str:
 
 
 def find_gateway(url: str | None = None, *, token: str = "") -> str:
-    """The address of the gateway: `url`, else that of the settings, else of the `signoff dev` that runs here.
+    """Finds the address of the gateway: `url`, else that of the settings, else of the `signoff dev` that runs here.
 
     Settings are `SIGNOFF_PUBLIC_URL`, `SIGNOFF_HOST` and `SIGNOFF_PORT`, or the same in `signoff.toml`. Raises
     `ConfigError` for what is no address, and for one at which `token` could be read on the way.
@@ -50,12 +50,12 @@ def find_gateway(url: str | None = None, *, token: str = "") -> str:
 
 
 def find_state_dir() -> Path:
-    """The folder of state that the settings name. Raises `ConfigError` for a file of settings that cannot be read."""
+    """Finds the folder of state that the settings name. Raises `ConfigError` for settings that cannot be read."""
     return Path(_setting("state_dir", _settings_file()) or DEFAULT_STATE_DIR)
 
 
 def read_running(state_dir: Path) -> DevProcess | None:
-    """What `signoff dev` left word of in the state folder, if its process is still there."""
+    """Reads what `signoff dev` left word of in the state folder, if its process is still there."""
     try:
         running = DevProcess.model_validate_json((state_dir / RUNNING_FILE).read_bytes())
         # Signal 0 only asks whether the process is there: one that was killed leaves its file behind.

@@ -27,7 +27,7 @@ T = TypeVar("T", bound=BaseModel)
 
 
 class Client:
-    """A gateway's API over HTTP, as whose token it is.
+    """Speaks to a gateway's API over HTTP, as whose token it is.
 
     In the development profile nobody has a token: `user`, `by` and `approver` say who acts. With one they may be left
     out, and nobody else can be named. Every method raises `ServerUnavailable` where no gateway answers, `NotFound` for
@@ -36,7 +36,7 @@ class Client:
     """
 
     def __init__(self, url: str | None = None, token: str | None = None) -> None:
-        """Speak to the gateway at `url` with a personal `token`; what is left out is found as `connect` finds it.
+        """Speaks to the gateway at `url` with a personal `token`; what is left out is found as `connect` finds it.
 
         Raises `ConfigError` for an address or a token that cannot be one, and for a token on plain HTTP.
         """
@@ -45,7 +45,7 @@ class Client:
 
     @classmethod
     async def connect(cls, url: str | None = None, token: str | None = None) -> Self:
-        """A client, once a gateway has answered.
+        """Makes a client, once a gateway has answered.
 
         Without `url` it is SIGNOFF_PUBLIC_URL, or made of SIGNOFF_HOST and SIGNOFF_PORT, or the same in `signoff.toml`,
         or the `signoff dev` that runs in this folder, else http://127.0.0.1:8300. Without `token` it is SIGNOFF_TOKEN.
@@ -73,14 +73,12 @@ class Client:
         return self._transport.url
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Closes all connections."""
         await self._transport.close()
 
     async def get(self, shape: type[T], path: str, **params: Any) -> T:
-        """What any other route of the API answers to GET, such as `/v1/audit/...`."""
+        """Returns what any other route of the API answers to GET, such as `/v1/audit/...`."""
         return await self._transport.call(shape, "GET", path, params=_given(params))
-
-    # Turns
 
     async def start(
         self,
@@ -95,7 +93,7 @@ class Client:
         dry_run: bool = False,
         context: Mapping[str, Any] | None = None,
     ) -> TurnHandle:
-        """Ask `actor` for something on behalf of `user`; when this returns the turn is safe.
+        """Asks `actor` for something on behalf of `user`; when this returns the turn is safe.
 
         `actor` may be left out where there is one. The same `turn` again, with the same words, is the same turn.
         `context` holds fields that the manifest declares; a `dry_run` judges calls, asks nobody and runs nothing.
@@ -106,12 +104,12 @@ class Client:
         return TurnHandle(self._transport, TurnKey(started.tenant, started.session, started.turn), started.links)
 
     async def turn(self, name: str) -> TurnHandle:
-        """A turn to follow, by any name that `view` knows."""
+        """Finds a turn to follow, by any name that `view` knows."""
         view = await self.view(name)
         return TurnHandle(self._transport, TurnKey(view.tenant, view.session, view.turn))
 
     async def view(self, name: str) -> TurnView:
-        """A turn as it stands, secrets masked.
+        """Returns a turn as it stands, secrets masked.
 
         `name` is `<tenant>.<session>.<turn>`, a workflow id, or the turn's own id or the beginning of that.
         """
@@ -120,10 +118,8 @@ class Client:
         return await self._transport.call(TurnView, "GET", path)
 
     async def turns(self, *, state: str = "", actor: str = "", limit: int = 50) -> list[TurnRow]:
-        """Turns in this state and of this actor, where named, newest first."""
+        """Lists turns in this state and of this actor, where named, newest first."""
         return await self._transport.listed(TurnRow, "turns", state=state, actor=actor, limit=limit)
-
-    # Sessions
 
     async def say(
         self,
@@ -135,30 +131,28 @@ class Client:
         id: str = "",
         context: Mapping[str, Any] | None = None,
     ) -> SessionSaid:
-        """Say something in a session, which begins with it if it is new. The same `id` again is the same message."""
+        """Says something in a session, which begins with it if it is new. The same `id` again is the same message."""
         body = {"text": text, "actor": actor, "user": user, "id": id, "context": dict(context or {})}
         path = f"/v1/sessions/{_quoted(session)}/messages"
         return await self._transport.call(SessionSaid, "POST", path, json=_given(body))
 
     async def add_result(self, session: str, turn: str, text: str, *, id: str = "") -> SessionSaid:
-        """Hand a late result to a turn of a session, once for each `id`."""
+        """Hands a late result to a turn of a session, once for each `id`."""
         path = f"/v1/sessions/{_quoted(session)}/results"
         return await self._transport.call(
             SessionSaid, "POST", path, json=_given({"turn": turn, "text": text, "id": id})
         )
 
     async def session(self, name: str) -> SessionView:
-        """One session as it stands: its turns, oldest first."""
+        """Returns one session as it stands: its turns, oldest first."""
         return await self._transport.call(SessionView, "GET", f"/v1/sessions/{_quoted(name)}")
 
     async def sessions(self, *, limit: int = 50) -> list[SessionRow]:
-        """Sessions that go on, newest first."""
+        """Lists sessions that go on, newest first."""
         return await self._transport.listed(SessionRow, "sessions", limit=limit)
 
-    # Requests
-
     async def inbox(self, approver: str = "", *, everyone: bool = False, limit: int = 100) -> list[WaitingCard]:
-        """What waits, soonest deadline first, in short.
+        """Lists what waits, soonest deadline first, in short.
 
         `approver` is a person, or an entry of policies such as `role:approvers`; left out, whoever the token is of, and
         without a token the built-in approver. `everyone`: all that one may read, whoever is asked.
@@ -169,7 +163,7 @@ class Client:
         return await self._transport.listed(WaitingCard, "approvals", limit=limit, **who)
 
     async def pending(self, approver: str = "") -> AsyncGenerator[ApprovalRequest]:
-        """Each request that waits now, whole, in the order of `inbox`."""
+        """Yields each request that waits now, whole, in the order of `inbox`."""
         for card in await self.inbox(approver):
             try:
                 request = await self.request(card.id)
@@ -180,7 +174,7 @@ class Client:
                 yield request
 
     async def request(self, name: str) -> ApprovalRequest:
-        """A request, waiting or settled, by its approval id or its short code, with all arguments; secrets masked."""
+        """Returns a request, waiting or settled, by approval id or short code, with all arguments; secrets masked."""
         return await self._transport.call(ApprovalRequest, "GET", f"/v1/approvals/{_quoted(name)}")
 
     async def approve(
@@ -195,7 +189,7 @@ class Client:
         seen: str | None = None,
         delivery: str = "",
     ) -> Receipt:
-        """Approve a request as it was read, or with `edited_args` in the place of all its arguments.
+        """Approves a request as it was read, or with `edited_args` in the place of all its arguments.
 
         Of a call in doubt it says that it did not happen and may run. A name means the request as it stands now, which
         is taken only where its card gives every value; one that was read whole was seen whole. `confirm` is a value of
@@ -213,21 +207,21 @@ class Client:
         remember: Remember | None = None,
         delivery: str = "",
     ) -> Receipt:
-        """Deny a request; the agent reads the reason. Of a call in doubt: give it up."""
+        """Denies a request; the agent reads the reason. Of a call in doubt: give it up."""
         given = {"reason": reason, "remember": remember, "delivery_id": delivery}
         return await self._decide(request, by, verdict="denied", **given)
 
     async def happened(
         self, request: ApprovalRequest | str, *, by: str = "", reason: str = "", result: str = "", delivery: str = ""
     ) -> Receipt:
-        """Say that a call in doubt happened, and what came of it."""
+        """Says that a call in doubt happened, and what came of it."""
         given = {"reason": reason, "result": result, "delivery_id": delivery}
         return await self._decide(request, by, verdict="happened", **given)
 
     async def preview(
         self, request: ApprovalRequest | str, settings: Mapping[str, str] | None = None, *, text: str = ""
     ) -> EditPreview:
-        """A request with other arguments, as `edited_args` of `approve` would ask it; nothing is changed.
+        """Tries other arguments, as `edited_args` of `approve` would ask it; nothing is changed.
 
         `settings` are texts by dotted name, each read by the tool's schema; `text` is all arguments as JSON.
         Raises `Refused` (`malformed`) for what does not fit, `NotFound` for a name that is none.
@@ -237,32 +231,30 @@ class Client:
         return await self._transport.call(EditPreview, "POST", f"/v1/approvals/{_quoted(name)}/preview", json=body)
 
     async def withdraw(self, request: ApprovalRequest | str, *, by: str = "", reason: str = "") -> Receipt:
-        """Withdraw a request, so that its call does not run."""
+        """Withdraws a request, so that its call does not run."""
         name = request if isinstance(request, str) else request.id
         return await self._transport.receipt(f"/v1/approvals/{_quoted(name)}/withdraw", _given({"reason": reason}), by)
 
-    # What holds for a tenant
-
     async def grants(self, *, every: bool = False, tenant: str = "") -> list[Grant]:
-        """Answers that are remembered, newest first; `every`: also what is over, used up or taken back."""
+        """Lists answers that are remembered, newest first; `every`: also what is over, used up or taken back."""
         return await self._transport.listed(Grant, "grants", every=every, tenant=tenant)
 
     async def revoke(self, grant: str, *, by: str = "", tenant: str = "") -> Grant:
-        """Take a remembered answer back: people are asked again."""
+        """Takes a remembered answer back: people are asked again."""
         path, params = f"/v1/grants/{_quoted(grant)}", _given({"as": by, "tenant": tenant})
         return await self._transport.call(Grant, "DELETE", path, params=params, json={})
 
     async def freezes(self, *, tenant: str = "") -> list[Freeze]:
-        """The freeze of the tenant, if there is one."""
+        """Returns the freeze of the tenant, if there is one."""
         return await self._transport.listed(Freeze, "freezes", tenant=tenant)
 
     async def freeze(self, reason: str, *, tenant: str = "", by: str = "") -> Frozen:
-        """Deny everything in a tenant until it is thawed, and withdraw what waits."""
+        """Denies everything in a tenant until it is thawed, and withdraw what waits."""
         body = _given({"tenant": tenant, "reason": reason})
         return await self._transport.call(Frozen, "POST", "/v1/freezes", json=body, params=_given({"as": by}))
 
     async def thaw(self, tenant: str, *, by: str = "") -> Freeze:
-        """Lift a freeze; what was denied meanwhile stays denied."""
+        """Lifts a freeze; what was denied meanwhile stays denied."""
         path = f"/v1/freezes/{_quoted(tenant)}"
         return await self._transport.call(Freeze, "DELETE", path, params=_given({"as": by}), json={})
 

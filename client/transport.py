@@ -19,7 +19,7 @@ T = TypeVar("T", bound=BaseModel)
 
 
 class Transport:
-    """Requests to the gateway at `url`, with a personal token if there is one.
+    """Sends requests to the gateway at `url`, with a personal token if there is one.
 
     All methods raise `ServerUnavailable` where no gateway answers, or what answers is none, and `NotFound`, `Conflict`
     or `Refused` with what the gateway says.
@@ -34,15 +34,15 @@ class Transport:
         )
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Closes all connections."""
         await self._http.aclose()
 
     async def call(self, shape: type[T], method: str, path: str, **content: Any) -> T:
-        """What a route answers; `content` is httpx's, such as `params` and `json`."""
+        """Returns what a route answers; `content` is httpx's, such as `params` and `json`."""
         return self.read(shape, self._json(await self._send(method, path, **content)))
 
     async def listed(self, shape: type[T], name: str, **params: Any) -> list[T]:
-        """The list of `/v1/<name>`; parameters that are None, False or empty are left out."""
+        """Returns the list of `/v1/<name>`; parameters that are None, False or empty are left out."""
         given = {key: value for key, value in params.items() if value}
         found = self._json(await self._send("GET", f"/v1/{name}", params=given))
         rows = found.get(name) if isinstance(found, dict) else None
@@ -51,7 +51,7 @@ class Transport:
         return [self.read(shape, row) for row in rows]
 
     async def receipt(self, path: str, body: dict[str, Any], person: str) -> Receipt:
-        """The receipt of an answer as `person`; one that is refused says by whom and when it was decided."""
+        """Returns the receipt of an answer as `person`; one that is refused says by whom and when it was decided."""
         reply = await self._reply("POST", path, json=body, params={"as": person} if person else {})
         said = self._json(reply)
         if isinstance(said, dict) and "approval_id" in said:
@@ -59,7 +59,7 @@ class Transport:
         raise self._refusal(reply)
 
     async def events(self, path: str) -> AsyncGenerator[tuple[str, Any]]:
-        """The name and the data of each server-sent event, until the gateway ends the stream."""
+        """Yields the name and the data of each server-sent event, until the gateway ends the stream."""
         try:
             async with self._http.stream("GET", path) as reply:
                 if not reply.is_success:
@@ -113,7 +113,7 @@ class Transport:
             raise self._stranger() from None
 
     def read(self, shape: type[T], data: Any) -> T:
-        """What the gateway said, or the data of one of its events, as a shape."""
+        """Reads what the gateway said, or the data of one of its events, as a shape."""
         try:
             return shape.model_validate(data)
         except ValidationError:

@@ -19,7 +19,7 @@ PAUSE_SECONDS: Final = 1.0
 
 @dataclass(frozen=True)
 class TurnHandle:
-    """A turn that goes on or is over. Methods raise as those of `Client`."""
+    """Follows one turn, which goes on or is over. Methods raise as those of `Client`."""
 
     _transport: Transport
     key: TurnKey
@@ -32,11 +32,11 @@ class TurnHandle:
         return ".".join(self.key)
 
     async def view(self) -> TurnView:
-        """The turn as it stands, secrets masked."""
+        """Returns the turn as it stands, secrets masked."""
         return await self._transport.call(TurnView, "GET", f"/v1/turns/{self.id}")
 
     async def watch(self) -> AsyncGenerator[TurnView]:
-        """The turn each time it changed, until it is over. A stream that ends before the turn does is taken up again.
+        """Yields the turn each time it changed, until it is over; a stream that ends before is taken up again.
 
         Raises `ServerUnavailable` where the gateway cannot tell more.
         """
@@ -54,7 +54,7 @@ class TurnHandle:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def pending(self) -> AsyncGenerator[ApprovalRequest]:
-        """Each request of the turn that waits for people, whole, as soon as it does, until the turn is over.
+        """Yields each request of the turn that waits for people, whole, as soon as it does, until the turn is over.
 
         One that is asked again in other words comes again, as its next revision.
         """
@@ -68,7 +68,7 @@ class TurnHandle:
                         yield request
 
     async def result(self) -> TurnResult:
-        """What the turn came to, once it is over; that it failed or was cancelled is in its `state`."""
+        """Returns what the turn came to, once it is over; that it failed or was cancelled is in its `state`."""
         async with aclosing(self.watch()) as views:
             async for view in views:
                 if view.result is not None:
@@ -85,7 +85,7 @@ class TurnHandle:
         return request if request.state == "pending" and (request.id, request.revision) not in told else None
 
     async def cancel(self) -> str:
-        """Ask the turn to stop: `cancelling`, or the state in which it is over already."""
+        """Asks the turn to stop: `cancelling`, or the state in which it is over already."""
         path = f"/v1/turns/{self.id}/cancel"
         # JSON, though empty: the gateway changes nothing for a request that a form on another site could send.
         return (await self._transport.call(TurnCancelled, "POST", path, json={})).state

@@ -7,7 +7,7 @@ from signoff.registry.tool_context import ToolContext
 
 
 def tool_context(**fields: Any) -> ToolContext:
-    """The context of an imagined call of the actor `clerk` for `guest`; `fields` are those of `ToolContext`."""
+    """Makes the context of an imagined call of the actor `clerk` for `guest`; `fields` are those of `ToolContext`."""
     given: dict[str, Any] = {
         "actor_name": "clerk",
         "session_id": "s",

@@ -113,7 +113,7 @@ def init(
 
 
 def write_project(folder: Path) -> list[Path]:
-    """Write the files of a first project; returns them. Raises `ConfigError` where one is there, and writes none."""
+    """Writes the files of a first project; returns them. Raises `ConfigError` where one is there, and writes none."""
     paths = {folder / name: text for name, text in FILES.items()}
     there = [path for path in paths if path.exists()]
     if there:
