@@ -59,6 +59,8 @@ def asked(request: ApprovalRequest, at: datetime) -> AuditEntry:
         policy_hash=request.policy_hash,
         approvers=list(request.approvers),
         quorum=request.quorum,
+        groups=[group.model_dump(mode="json") for group in request.groups],
+        stricter=[term.reason for term in request.applied],
         min_assurance=request.min_assurance,
         grant_ttl=request.grant_ttl,
         requester=request.requester.user,

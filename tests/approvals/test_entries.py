@@ -13,7 +13,7 @@ import pytest
 
 from signoff.approvals import audit_events
 from signoff.contracts.activity_messages import Authority, Ruling
-from signoff.contracts.approval import ApprovalRequest, Card, CardRow, Vote
+from signoff.contracts.approval import AppliedTerm, ApprovalRequest, ApproverGroup, Card, CardRow, Vote
 from signoff.contracts.audit import AuditEntry, AuditKind
 from signoff.contracts.call import CallOutcome, Permit, Pinned, ToolDenied
 from signoff.contracts.content import BlobRef, Content
@@ -137,6 +137,20 @@ OF_CALL: dict[str, Any] = {"approval": ID, "call": CALL, "tool": "pay"}
             lambda: audit_events.asked(request(before=BEFORE_ROWS), AT),
             entry("request", f"request/{ID}/1/{DIGEST_START}", **REQUEST_FACTS, revision=1),
             id="people are asked",
+        ),
+        pytest.param(
+            lambda: audit_events.asked(
+                request(
+                    groups=(ApproverGroup(of=("role:legal",)),),
+                    applied=(AppliedTerm(reason="it is the weekend", quorum=2),),
+                ),
+                AT,
+            ),
+            entry(
+                "request", f"request/{ID}/1/{DIGEST_START}", **REQUEST_FACTS, revision=1,
+                groups=[{"of": ["role:legal"], "quorum": 1}], stricter=["it is the weekend"],
+            ),
+            id="which groups are asked, and why for more than usual",
         ),
         pytest.param(
             lambda: audit_events.asked(request(revision=2), AT),

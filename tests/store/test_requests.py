@@ -73,6 +73,15 @@ async def change(store: Store, **fields: Any) -> None:
     await store.run(write)
 
 
+async def test_a_question_that_claims_another_moment_is_not_shown(store: Store) -> None:
+    """Rules go by it where the call runs: whoever writes rows could choose a day on which they ask for less."""
+    asked = await put(store)
+    await change(store, judged_at=(datetime.now(UTC) - timedelta(seconds=70)).isoformat())
+    with pytest.raises(NotFound):
+        await reader(store).load(asked.id)
+    assert await reader(store).waiting("main") == []
+
+
 async def test_a_request_is_drawn_from_its_row_alone(store: Store) -> None:
     """Card, arguments and declaration; as the gates showed it, but for the mark, which is the store's own."""
     asked = await put(store)
