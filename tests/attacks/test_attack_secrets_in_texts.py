@@ -126,7 +126,9 @@ async def test_no_text_of_a_turn_repeats_a_secret(desk: GatewayDesk) -> None:
     approval = await desk.asked("log in")
     named = parse_approval_id(approval)
     assert named is not None
-    request = await desk.desk.signoff.request(approval)
+    # What the turn keeps of it, and what people are shown.
+    assert spoken((await desk.desk.signoff.request(approval)).card.model_dump_json()) == []
+    request = (await desk.deps.requests.load(approval)).request
     assert spoken(request.card.model_dump_json()) == []
     assert "[hidden]" in request.card.effect
     assert "[hidden]" in request.card.agent_says
@@ -141,7 +143,7 @@ async def test_no_text_of_a_turn_repeats_a_secret(desk: GatewayDesk) -> None:
     result = await asyncio.wait_for(desk.desk.signoff.result(named.turn), 60)
     assert result.calls[0].code == "ok"
     assert spoken(result.model_dump_json()) == []
-    assert "I logged in with [hidden]" in result.model_dump_json()
+    assert "I logged in with [hidden], by [hidden]" in result.model_dump_json()
     [(_, args, _)] = desk.ledger.rows
     assert args == CALL
     await read(desk, *looked)
