@@ -257,6 +257,7 @@ def attempt(
         received_at=None if decision.received_at is None else decision.received_at.isoformat(),
         status=receipt.status,
         receipt=receipt.code,
+        why=receipt.why or None,
         message=receipt.message,
         votes=receipt.votes,
         needed=receipt.needed,

@@ -17,7 +17,7 @@ from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, Vote
 from signoff.contracts.decision import Decision
 from signoff.contracts.limits import REASON_CHARS
-from signoff.contracts.receipt import Receipt, ReceiptCode
+from signoff.contracts.receipt import Receipt, ReceiptCode, ReceiptReason
 
 _SETTLED_CODES: dict[str, ReceiptCode] = {
     "approved": "already_decided",
@@ -38,15 +38,15 @@ def objection(request: ApprovalRequest, decision: Decision, now: datetime) -> Re
     if problem := _unfitting(request, decision):
         return refusal(request, "malformed", problem)
     if not _names_this(request, decision):
-        return stale(request, decision)
+        return stale(request)
     if request.state != "pending":
         return _too_late(request, decision)
     if not decision.signature and _is_over(request, now):
         return _expired(request)
     if decision.edited_args is not None and request.edit == "off":
-        return refusal(request, "not_allowed", "arguments cannot be changed here; deny and say what to change")
+        return refusal(request, "not_allowed", why="edit")
     if decision.remember is not None and not request.allow_remember:
-        return refusal(request, "not_allowed", "answers to this are not remembered; answer this one alone")
+        return refusal(request, "not_allowed", why="remember")
     return None
 
 
@@ -56,7 +56,7 @@ def examined(request: ApprovalRequest, decision: Decision, authority: Authority,
     if receipt is not None:
         return receipt
     if not authority.allowed:
-        return refusal(request, authority.code or "not_allowed", authority.note or _REFUSAL_TEXT[authority.code])
+        return refusal(request, authority.code or "not_allowed", authority.note)
     # Only a time whose signature was checked counts; else it is the moment at which the answer is read.
     return _expired(request) if _is_over(request, authority.received_at or now) else None
 
@@ -99,9 +99,9 @@ def edited(
     )
     # The gates' answer came through an activity: the new revision has to be what its editor signed for.
     if not binding.names(decision, revised, revised.question_hash):
-        return request, refusal(request, "stale", "these are not the arguments that were checked; try again")
+        return request, refusal(request, "stale")
     if authority.subject in revised.proposers:
-        return revised, _counted(revised, "", "your change is asked of the others")
+        return revised, _counted(revised, "")
     return _voted(revised, decision, authority, now)
 
 
@@ -122,22 +122,15 @@ def approving(request: ApprovalRequest) -> tuple[Decision, ...]:
     return tuple(vote.decision for vote in request.votes if vote.verdict == "approved")
 
 
-def stale(request: ApprovalRequest, decision: Decision) -> Receipt:
+def stale(request: ApprovalRequest) -> Receipt:
     """The receipt for what answers another revision of `request`, or what was never asked."""
-    named = decision.revision or 1
-    if named < request.revision:
-        why = "this was asked again"
-    elif named > request.revision:
-        why = f"there is no revision {named} of this"
-    else:
-        why = "the hash is not the one of what is asked"
-    return refusal(request, "stale", f"{why}; open it once more and answer revision {request.revision}")
+    return refusal(request, "stale")
 
 
 def settled_receipt(request: ApprovalRequest) -> Receipt:
     """What someone is told who asks about, or answers, a request that is decided; `pending` while it is not."""
     if request.state == "pending":
-        return _counted(request, "", "waiting for an answer").model_copy(update={"status": "pending"})
+        return _counted(request, "").model_copy(update={"status": "pending"})
     return Receipt(
         status="refused",
         code=_SETTLED_CODES[request.state],
@@ -149,18 +142,18 @@ def settled_receipt(request: ApprovalRequest) -> Receipt:
         decided_at=request.decided_at,
         channel=request.decided_channel,
         reason=request.reason,
-        message=_settled_text(request),
         **_course(request),
     )
 
 
-def refusal(request: ApprovalRequest, code: ReceiptCode, message: str) -> Receipt:
-    """A receipt that changes nothing."""
+def refusal(request: ApprovalRequest, code: ReceiptCode, message: str = "", *, why: ReceiptReason = "") -> Receipt:
+    """A receipt that changes nothing. `message` is for developers; people read what code and `why` say."""
     return Receipt(
         status="refused",
         code=code,
         approval_id=request.id,
         state=request.state,
+        why=why,
         message=message,
         **_course(request),
     )
@@ -173,30 +166,6 @@ def _course(request: ApprovalRequest) -> dict[str, Any]:
 
 
 _VERDICTS = ("approved", "denied", "happened")
-_SETTLED_TEXT = {
-    "approved": "this was already approved",
-    "denied": "this was already denied",
-    "timed_out": "nobody answered in time, so this was denied",
-    "cancelled": "this was withdrawn",
-    "lapsed": "this approval was not used in time and is asked again",
-}
-_DOUBT_TEXT = _SETTLED_TEXT | {
-    "approved": "this was already answered: it did not happen, and may run",
-    "denied": "this was already given up",
-    "happened": "this was already answered: it happened",
-    "timed_out": "nobody answered in time, so this was given up",
-}
-_REFUSAL_TEXT: dict[str, str] = {
-    "": "you may not decide this",
-    "not_allowed": "you may not decide this",
-    "self_approval": "you asked for this yourself; someone else has to decide",
-    "assurance": "this needs a stronger sign-in than the one you used",
-    "unavailable": "who you are cannot be checked right now; nothing was changed, try again",
-}
-
-
-def _settled_text(request: ApprovalRequest) -> str:
-    return (_DOUBT_TEXT if request.kind == "in_doubt" else _SETTLED_TEXT)[request.state]
 
 
 def _unfitting(request: ApprovalRequest, decision: Decision) -> str:
@@ -229,7 +198,7 @@ def _is_over(request: ApprovalRequest, moment: datetime) -> bool:
 
 
 def _expired(request: ApprovalRequest) -> Receipt:
-    return refusal(request, "expired", "the time to answer is over")
+    return refusal(request, "expired")
 
 
 def _too_late(request: ApprovalRequest, decision: Decision) -> Receipt:
@@ -237,7 +206,7 @@ def _too_late(request: ApprovalRequest, decision: Decision) -> Receipt:
     # Anyone can write a time into a raw message.
     told = decision.received_at if decision.signature else None
     if request.state == "timed_out" and told is not None and not _is_over(request, told):
-        return receipt.model_copy(update={"message": f"received in time, processed too late: {receipt.message}"})
+        return receipt.model_copy(update={"why": "late"})
     return receipt
 
 
@@ -260,10 +229,10 @@ def counted(request: ApprovalRequest, vote: Vote) -> ApprovalRequest:
 def receipt_after(before: ApprovalRequest, after: ApprovalRequest) -> Receipt:
     """What the author of a vote is told that made `after` of the pending request `before`."""
     if after is before:
-        return _counted(before, "duplicate", "your answer is already counted")
+        return _counted(before, "duplicate")
     if after.state == "pending":
-        return _counted(after, "", "your answer is counted; others are still asked")
-    return settled_receipt(after).model_copy(update={"status": "accepted", "code": "", "message": ""})
+        return _counted(after, "")
+    return settled_receipt(after).model_copy(update={"status": "accepted", "code": ""})
 
 
 def vote_of(decision: Decision, authority: Authority, now: datetime) -> Vote:
@@ -338,12 +307,11 @@ def _tallied(request: ApprovalRequest) -> str:
     return "approved" if found.yes >= found.needed else "pending"
 
 
-def _counted(request: ApprovalRequest, code: ReceiptCode, message: str) -> Receipt:
+def _counted(request: ApprovalRequest, code: ReceiptCode) -> Receipt:
     return Receipt(
         status="counted",
         code=code,
         approval_id=request.id,
         state=request.state,
-        message=message,
         **_course(request),
     )

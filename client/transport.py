@@ -27,7 +27,8 @@ class Transport:
 
     def __init__(self, url: str, token: str) -> None:
         self.url = url
-        headers = {"authorization": f"Bearer {token}"} if token else {}
+        # What programs and terminals are told is English.
+        headers = {"accept-language": "en"} | ({"authorization": f"Bearer {token}"} if token else {})
         # No proxy of this machine's can reach this machine's own address for us.
         self._http = httpx.AsyncClient(
             base_url=url, headers=headers, timeout=ANSWER_SECONDS, trust_env=not is_loopback(url)

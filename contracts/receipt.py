@@ -13,6 +13,12 @@ ReceiptCode = Literal[
 ]  # fmt: skip
 
 
+ReceiptReason = Literal["", "edit", "remember", "passed_on", "unseen", "begun", "enough", "withdraw", "late"]
+"""Why an answer does not count, where its code alone does not say it: it changes what nobody may change; it is to be
+remembered, which this is not, or not by whom others passed it on to; it approves what was not read; the call has begun;
+it is one too many; it takes back what is another's; it was given in time and read too late."""
+
+
 class Receipt(Shape):
     """The result of one attempt to decide."""
 
@@ -20,6 +26,8 @@ class Receipt(Shape):
     """Whether the attempt counted; `pending`: it was sent as a Signal, and its effect is not known yet."""
     code: ReceiptCode = ""
     """Why it did not count, or ""."""
+    why: ReceiptReason = ""
+    """Why, more closely, or ""."""
     approval_id: str = ""
     """The request."""
     state: str = ""
@@ -43,4 +51,4 @@ class Receipt(Shape):
     open: tuple[ApproverGroup, ...] = ()
     """While the request waits: its groups that lack somebody, each with how many."""
     message: str = ""
-    """One sentence for the person."""
+    """What a program or a developer did wrong, in English; the gateway's API writes the words of every other."""

@@ -491,12 +491,7 @@ class Signoff:
             await handle.signal(names.APPROVAL_RESPONSE, body, rpc_timeout=self._patience)
         except RPCError as error:
             return await self._after_the_end(handle, decision.approval_id, error)
-        return Receipt(
-            status="pending",
-            approval_id=decision.approval_id,
-            verdict=decision.verdict,
-            message="your answer is stored and takes effect when a worker is back",
-        )
+        return Receipt(status="pending", approval_id=decision.approval_id, verdict=decision.verdict)
 
     async def _not_taken(
         self,

@@ -32,6 +32,7 @@ from signoff.gateway.body_limit import BodyLimit
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.error_middleware import ErrorMiddleware
 from signoff.gateway.errors import BadRequest, fault_of, sentence, status_of
+from signoff.gateway.languages import language_for
 from signoff.gateway.live import Live
 from signoff.gateway.middleware import RequestGuard
 from signoff.gateway.pages import api_docs, batch, edit, inbox, link, session_list, sign_in, site
@@ -44,7 +45,7 @@ from signoff.gateway.pages import turns as turn_pages
 from signoff.gateway.pages.dependencies import Site
 from signoff.gateway.pages.renderer import STATIC, PageRenderer
 from signoff.gateway.pages.sign_in import to_login
-from signoff.gateway.pages.visitor import Visitors, language_for
+from signoff.gateway.pages.visitor import Visitors
 from signoff.gateway.runtime import gateway_signer, gateway_tasks
 from signoff.gateway.vendors import routes as vendor_routes
 from signoff.registry.installation import load_installation

@@ -13,7 +13,6 @@ from signoff.approvals import audit_events
 from signoff.approvals.confirmation import is_confirmed, missing_words
 from signoff.approvals.deadlines import first_approvers
 from signoff.approvals.machine import refusal, settled_receipt, stale
-from signoff.approvals.unseen_values import SEEN_NEEDED
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision, at_least
 from signoff.contracts.errors import NotFound, Refused
@@ -36,8 +35,6 @@ from signoff.registry.gates.grant_match import Remembering
 from signoff.store.request_reader import LoadedRequest
 
 _NO_REQUEST: Final = "there is no such request"
-_PASSED_ON: Final = "you are asked as nobody answered, and only for this call; answer it without having that remembered"
-_TOO_WEAK: Final = "this needs a stronger sign-in than the one you used"
 _log = logging.getLogger(__name__)
 
 
@@ -81,7 +78,7 @@ async def _decide(deps: GatewayDeps, draft: DecisionDraft, author: DecisionAutho
             return objection
     if decision.remember is not None and request.allow_remember and request.state == "pending":
         if not can_remember(request, person, deps.people, deps.clock()):
-            return refusal(request, "not_allowed", _PASSED_ON)
+            return refusal(request, "not_allowed", why="passed_on")
         why = await ask_rules(True, Remembering(deps.catalog).problem, request, decision, loaded.args)
         if why:
             return refusal(request, "malformed", why)
@@ -95,13 +92,13 @@ async def _unready(
     request = loaded.request
     if not at_least(author.assurance, request.min_assurance):
         # Before anything is asked to be typed, which would help nobody.
-        return refusal(request, "assurance", _TOO_WEAK)
+        return refusal(request, "assurance")
     shown = _as_shown(deps, request, draft)
     if not is_confirmed(shown, draft.confirm):
         return refusal(request, "malformed", f"{missing_words(shown)}: send it as `confirm`")
     # Of changed arguments too: whoever changed some of them approves the others as they are.
     read = request.card.whole if author.by_card else await has_read(deps.store, loaded, author.person, draft.seen)
-    return None if read else refusal(request, "malformed", SEEN_NEEDED)
+    return None if read else refusal(request, "malformed", why="unseen")
 
 
 async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: str) -> Receipt:
@@ -115,8 +112,7 @@ async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: 
         return refused("unknown", approval_id, _NO_REQUEST)
     concerned = person.id == request.requester.user or OPERATOR in person.roles
     if not concerned and seat_at(request, person, deps.people, deps.clock()).code:
-        told = f"only who asked, who may decide, or the role `{OPERATOR}`, can withdraw this"
-        receipt = refused("not_allowed", approval_id, told)
+        receipt = refusal(request, "not_allowed", why="withdraw")
         stranger = Decision(approval_id=approval_id, verdict="withdrawn", reason=reason, subject=person.id)
         entry = audit_events.attempt(stranger, receipt, deps.clock(), witness="gateway")
         await deps.attempts.note(deps.store, entry, receipt.code)
@@ -255,8 +251,8 @@ def _turned_away(request: ApprovalRequest, person: Person, code: ReceiptCode) ->
     if request.state != "pending":
         return settled_receipt(request)
     if code == "self_approval":
-        return refusal(request, "self_approval", "you asked for this yourself; someone else has to decide")
-    return refusal(request, "not_allowed", "you may not decide this")
+        return refusal(request, "self_approval")
+    return refusal(request, "not_allowed")
 
 
 def _decision(
@@ -273,4 +269,4 @@ def _decision(
     decision = decision_from_draft(named, author, deps.clock())
     # Who answers an earlier revision is told what became of the one that is asked now.
     is_asked = revision == request.revision and decision.question_hash == request.question_hash
-    return decision if is_asked else stale(request, decision)
+    return decision if is_asked else stale(request)

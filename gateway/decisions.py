@@ -31,7 +31,7 @@ from signoff.contracts.clock import Clock
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import Unavailable
 from signoff.contracts.limits import ANSWERS_KEPT, ANSWERS_OF_ONE
-from signoff.contracts.receipt import Receipt, ReceiptCode
+from signoff.contracts.receipt import Receipt, ReceiptCode, ReceiptReason
 from signoff.engine.turn_client import Signoff
 from signoff.gateway.grant_rows import write_agreed
 from signoff.keys.signatures import Signer
@@ -42,10 +42,6 @@ from signoff.store.store import Store
 
 _log = logging.getLogger(__name__)
 _DELIVERY_CHARS: Final = 32
-_CHECKED_LATER: Final = "your change is stored and is checked when a worker is back"
-_BEGUN: Final = "This has begun already and can be neither denied, withdrawn nor changed"
-_ENOUGH: Final = "this was answered and changed too often; it can only be denied now, or approved by others"
-_LATER: Final = "your answer is stored and takes effect when a worker is back"
 
 
 @dataclass(frozen=True)
@@ -98,18 +94,18 @@ class DecisionService:
 
         def work(connection: Connection, rows: ApprovalRows | None) -> _Taken:
             if rows is None:
-                return _Taken(_refused("unknown", request.id, "there is no such request"))
+                return _Taken(_refused("unknown", request.id))
             decision = _told_apart(rows, first)
             repeated = _repeated(rows, decision)
             if repeated is not None:
                 return _Taken(repeated)
             asked = rows.request(rows.latest, received)
             if asked.question_hash != request.question_hash:
-                return _Taken(stale(asked, decision))
+                return _Taken(stale(asked))
             author = self._author(asked, decision, received)
             objection = _objection(asked, decision, author, received) or _too_many(rows, decision, author)
             if objection is None and _takes_back(decision) and has_begun(connection, rows.latest):
-                objection = refusal(asked, "already_decided", _BEGUN)
+                objection = refusal(asked, "already_decided", why="begun")
             signed = objection or self._signed(decision)
             if isinstance(signed, Receipt):
                 return _Taken(signed)
@@ -118,7 +114,6 @@ class DecisionService:
                 # The gates judge what it makes of the call, so it settles nothing yet.
                 add_answer(connection, rows, vote, settles=False)
                 told = Receipt(status="pending", approval_id=request.id, state=asked.state, verdict=decision.verdict)
-                told = told.model_copy(update={"message": _CHECKED_LATER})
                 self._write(connection, signed, told, author)
                 return _Taken(told, signed)
             after = counted(asked, vote)
@@ -227,33 +222,20 @@ def _takes_back(decision: Decision) -> bool:
 
 def _after_change(rows: ApprovalRows, request: ApprovalRequest, decision: Decision) -> Receipt:
     """Returns the receipt of a change of arguments that is asked now as `request`."""
-    if decision.subject in rows.latest.proposers:
-        return receipt_after(request_of(rows.latest), request).model_copy(update={"message": _OTHERS_ASKED})
     return receipt_after(request_of(rows.latest), request)
 
 
 def _not_taken(request: ApprovalRequest, decision: Decision, told: Receipt) -> Receipt:
-    """Returns the receipt of a yes that its turn refused. Its words are the gates' where it changed arguments; else
-    ours.
-    """
-    code: ReceiptCode = told.code if told.code in _REASONS else "unavailable"
-    words = f"the change was not taken: {told.message}" if decision.edited_args is not None else _REASONS.get(code, "")
-    return refusal(request, code, words or _REASONS["unavailable"])
+    """Returns the receipt of a yes that its turn refused. Its words are the gates' where it changed arguments."""
+    if decision.edited_args is not None and told.code == "malformed":
+        return refusal(request, "malformed", f"the change was not taken: {told.message}")
+    return refusal(request, told.code if told.code in _TAKEN_OVER else "unavailable")
 
 
-_OTHERS_ASKED: Final = "your change is asked of the others"
-_REASONS: Final[Mapping[str, str]] = {
-    "already_decided": "the turn had an answer already; open it once more",
-    "expired": "the turn had waited too long; open it once more",
-    "stale": "this was asked again; open it once more",
-    "cancelled": "the turn does not ask this any more",
-    "not_allowed": "the workers do not know you as one who may decide this",
-    "self_approval": "you asked for this yourself; someone else has to decide",
-    "assurance": "the workers do not take this sign-in for it",
-    "malformed": "the turn could not read this answer; open it once more",
-    "unavailable": "the turn did not take this answer; open it once more",
-}
-"""Why a turn may refuse a yes that the gateway took, in our words: a turn's own may name anybody."""
+_TAKEN_OVER: Final = frozenset(
+    ("already_decided", "expired", "stale", "cancelled", "not_allowed", "self_approval", "assurance")
+)
+"""The codes by which a turn may refuse a yes that the gateway took; its words may name anybody, and are left out."""
 
 
 def _objection(request: ApprovalRequest, decision: Decision, author: Authority, received: datetime) -> Receipt | None:
@@ -261,7 +243,7 @@ def _objection(request: ApprovalRequest, decision: Decision, author: Authority, 
         return examined(request, decision, author, received)
     if request.state != "pending":
         return settled_receipt(request)
-    return None if author.allowed else _refused("not_allowed", request.id, "you may not withdraw this")
+    return None if author.allowed else refusal(request, "not_allowed", why="withdraw")
 
 
 def _too_many(rows: ApprovalRows, decision: Decision, author: Authority) -> Receipt | None:
@@ -275,7 +257,7 @@ def _too_many(rows: ApprovalRows, decision: Decision, author: Authority) -> Rece
     own = sum((each.vote.person_id or each.vote.subject) == human for each in rows.answers)
     if own < ANSWERS_OF_ONE and len(rows.answers) < ANSWERS_KEPT:
         return None
-    return _refused("not_allowed", decision.approval_id, _ENOUGH)
+    return _refused("not_allowed", decision.approval_id, why="enough")
 
 
 def _told_apart(rows: ApprovalRows, decision: Decision) -> Decision:
@@ -307,14 +289,14 @@ def _repeated(rows: ApprovalRows, decision: Decision) -> Receipt | None:
         after = request_at(question, until, answer.vote.at)
         if after.state == "pending":
             return receipt_after(request_of(question), after).model_copy(update={"code": "duplicate"})
-        return settled_receipt(after).model_copy(update={"status": "accepted", "code": "duplicate", "message": ""})
+        return settled_receipt(after).model_copy(update={"status": "accepted", "code": "duplicate"})
     return None
 
 
 def _pending(receipt: Receipt, decision: Decision) -> Receipt:
-    told = {"status": "pending", "code": "", "verdict": decision.verdict, "message": _LATER}
+    told = {"status": "pending", "code": "", "verdict": decision.verdict}
     return receipt.model_copy(update=told)
 
 
-def _refused(code: ReceiptCode, approval_id: str, message: str) -> Receipt:
-    return Receipt(status="refused", code=code, approval_id=approval_id, message=message)
+def _refused(code: ReceiptCode, approval_id: str, message: str = "", *, why: ReceiptReason = "") -> Receipt:
+    return Receipt(status="refused", code=code, approval_id=approval_id, message=message, why=why)

@@ -7,7 +7,6 @@ from typing import Any
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, parse_approval_id
-from signoff.contracts.receipt import Receipt
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.pages.call_view import CallLine
@@ -17,9 +16,6 @@ from signoff.gateway.pages.turn_view import call_lines
 from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.value_check import unopened
 from signoff.store.delivery_queue import Deliveries
-from signoff.texts.catalogue import text
-from signoff.texts.endings import receipt_words
-from signoff.texts.formatter import Formatter
 
 _log = logging.getLogger(__name__)
 
@@ -73,10 +69,3 @@ def own_approval(visitor: Visitor, approval: str) -> ApprovalKey:
     if key.turn.tenant != visitor.person.tenant:
         raise NotFound(f"there is no request `{approval}`")
     return key
-
-
-def note_of(receipt: Receipt, formatter: Formatter) -> str:
-    """Says what became of an answer that did not simply count, in words."""
-    if receipt.code in ("malformed", "not_allowed") and receipt.message:
-        return text("note.refused", formatter.language, why=receipt.message)
-    return receipt_words(receipt, formatter)

@@ -12,6 +12,7 @@ from signoff.texts.catalogue import has_text, text
 from signoff.texts.formatter import Formatter
 
 REASON_CHARS: Final = 300
+_ACCEPTED: Final = {"cancelled": "withdrawn"}
 _READ_ON: Final = frozenset(("stale", "assurance", "malformed", "unavailable", "already_decided"))
 
 
@@ -42,6 +43,11 @@ def receipt_words(receipt: Receipt, formatter: Formatter, link: str = "", *, cod
     return (f"{show_code(code)}: " if code else "") + " ".join(sentences)
 
 
+def written_receipt(receipt: Receipt, formatter: Formatter) -> Receipt:
+    """Returns a receipt with its words in `message`, where it has none for a developer."""
+    return receipt if receipt.message else receipt.model_copy(update={"message": receipt_words(receipt, formatter)})
+
+
 def _ending(state: str, who: str, channel: str, at: datetime | None, formatter: Formatter, *, doubt: bool) -> str:
     named = one_line(who, NAME_CHARS).text
     key = f"end.doubt.{state}" if doubt and has_text(f"end.doubt.{state}") else f"end.{state}"
@@ -58,27 +64,27 @@ def _ending(state: str, who: str, channel: str, at: datetime | None, formatter: 
 def _receipt(receipt: Receipt, formatter: Formatter) -> str:
     language = formatter.language
     if receipt.status == "accepted":
-        return text(f"receipt.accepted.{receipt.verdict or receipt.state}", language)
+        taken = _ACCEPTED.get(receipt.state, receipt.verdict or receipt.state)
+        key = f"receipt.accepted.{taken}"
+        return text(key if has_text(key) else "receipt.pending", language)
     if receipt.status == "counted":
         told = formatter.text("receipt.counted", n=receipt.votes, of=receipt.needed)
         return f"{told} {formatter.open(receipt.open)}".rstrip()
     if receipt.status == "pending":
         return text("receipt.pending", language)
-    if receipt.code == "already_decided":
+    if receipt.code == "already_decided" and receipt.why != "begun":
         return text("receipt.already_decided", language, ending=_decided(receipt, formatter))
     # It may quote names and rules that somebody wrote, and stands among our own sentences.
-    why = one_line(receipt.message, REASON_CHARS).text
+    why = text(f"why.{receipt.why}", language) if receipt.why else one_line(receipt.message, REASON_CHARS).text
+    if receipt.why or (receipt.code == "not_allowed" and why):
+        return text("note.refused", language, why=why)
     return text(f"receipt.{receipt.code or 'malformed'}", language, why=why)
 
 
 def _decided(receipt: Receipt, formatter: Formatter) -> str:
     at, channel = receipt.decided_at, receipt.channel
     who = receipt.decided_name or receipt.decided_by
-    if receipt.state == "pending":
-        # What it asks about has begun, by whose word is not known here.
-        ending = one_line(receipt.message, REASON_CHARS).text
-    else:
-        ending = _ending(receipt.verdict or receipt.state, who, channel, at, formatter, doubt=False)
+    ending = _ending(receipt.verdict or receipt.state, who, channel, at, formatter, doubt=False)
     if not receipt.reason:
         return ending
     # Theirs, so before the sentence about whoever came later.

@@ -112,20 +112,11 @@ def groups_text(groups: Iterable[ApproverGroup]) -> str:
 
 def receipt_line(receipt: Receipt, effect: str = "", *, doubt: bool = False) -> str:
     """What became of an answer, in one sentence; `doubt` where it was asked what became of a call."""
-    who = receipt.decided_name or receipt.decided_by
-    what = f": {effect}" if effect else ""
     if receipt.status == "accepted":
         verdict = receipt.verdict or receipt.state
+        what = f": {effect}" if effect else ""
         return f"{_DOUBT_VERDICTS.get(verdict, verdict) if doubt else verdict}{what}"
-    if receipt.status == "counted":
-        still = f", still needed: {groups_text(receipt.open)}" if receipt.open else ""
-        return f"{receipt.message}{what} ({receipt.votes} of {receipt.needed} approvals{still})"
-    if receipt.status == "pending":
-        return f"{receipt.message}{what}"
-    by = f" by {clean(who)}" if who else ""
-    when = f" at {clock(receipt.decided_at)}" if receipt.decided_at else ""
-    where = f" ({clean(receipt.channel)})" if receipt.channel else ""
-    return f"{receipt.message}{by}{when}{where}"
+    return f"{effect}: {receipt.message}" if effect and receipt.status != "refused" else receipt.message
 
 
 def turn_lines(view: TurnView) -> list[Text]:

@@ -31,7 +31,10 @@ from signoff.gateway.decision_service import (
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.error_middleware import unexpected
 from signoff.gateway.errors import receipt_status
+from signoff.gateway.languages import formatter_in
 from signoff.gateway.value_check import whole_request
+from signoff.texts.endings import written_receipt
+from signoff.texts.formatter import Formatter
 
 router = APIRouter(prefix="/v1/approvals", tags=["approvals"])
 Key = Annotated[
@@ -95,7 +98,8 @@ async def decide_several(
     # Raises for a field that stands twice: of such a body nobody knows which answers were meant.
     json.loads(await request.body(), object_pairs_hook=once_each)
     found = [await _own_receipt(deps, item, _Attempt(caller, as_person, key, str(item))) for item in body.decisions]
-    return BatchReceipts(receipts=tuple(found))
+    words = _words(request, deps, caller)
+    return BatchReceipts(receipts=tuple(written_receipt(each, words) for each in found))
 
 
 @router.get("/{approval}", summary="One request, waiting or settled", responses=FAULTS)
@@ -123,12 +127,14 @@ async def decide_one(
     """The body of every answer is the receipt. Anything unclear is `malformed` and changes nothing."""
     raw = await request.body()
     attempt = _Attempt(caller, as_person, key, raw.decode(errors="replace"))
-    return _answered(await _decided(deps, parse_draft(raw, approval), attempt), response)
+    receipt = await _decided(deps, parse_draft(raw, approval), attempt)
+    return _answered(receipt, response, _words(request, deps, caller))
 
 
 @router.post("/{approval}/withdraw", summary="Withdraw", responses=RECEIPTS)
 async def withdraw_one(
     approval: str,
+    request: Request,
     response: Response,
     deps: Deps,
     caller: TokenDecider,
@@ -138,10 +144,10 @@ async def withdraw_one(
     """For who asked for the turn, may decide, or has the role `admin`; the call ends as denied (cancelled)."""
     body = body or WithdrawBody()
     attempt = _Attempt(caller, as_person, None, body.model_dump_json())
-    named = await _named(deps, approval, attempt)
+    named, words = await _named(deps, approval, attempt), _words(request, deps, caller)
     if isinstance(named, Receipt):
-        return _answered(await _noted(deps, named, attempt), response)
-    return _answered(await withdraw(deps, *named, body.reason), response)
+        return _answered(await _noted(deps, named, attempt), response, words)
+    return _answered(await withdraw(deps, *named, body.reason), response, words)
 
 
 async def _own_receipt(deps: GatewayDeps, item: Any, attempt: _Attempt) -> Receipt:
@@ -216,6 +222,10 @@ async def _find(deps: GatewayDeps, approval: str, caller: AuthenticatedCaller | 
     return approval_id
 
 
-def _answered(receipt: Receipt, response: Response) -> Receipt:
+def _answered(receipt: Receipt, response: Response, words: Formatter) -> Receipt:
     response.status_code = receipt_status(receipt)
-    return receipt
+    return written_receipt(receipt, words)
+
+
+def _words(request: Request, deps: GatewayDeps, caller: AuthenticatedCaller | None) -> Formatter:
+    return formatter_in(request, person_of(caller), deps.clock())

@@ -22,8 +22,9 @@ from signoff.gateway.pages.decision_form import author_of, draft_in
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.visitor import Visitor
-from signoff.gateway.request_loader import note_of, open_card, own_approval
+from signoff.gateway.request_loader import open_card, own_approval
 from signoff.texts.catalogue import text
+from signoff.texts.endings import receipt_words
 from signoff.texts.formatter import Formatter
 
 MOST: Final = 20
@@ -158,7 +159,7 @@ def _told(receipt: Receipt) -> str:
 
 def _why(receipt: Receipt, formatter: Formatter) -> str:
     who = receipt.decided_name or receipt.decided_by
-    return f"{note_of(receipt, formatter)}{f' ({who})' if who else ''}"
+    return f"{receipt_words(receipt, formatter)}{f' ({who})' if who else ''}"
 
 
 def _purpose(shown: list[str]) -> str:

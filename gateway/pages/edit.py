@@ -22,9 +22,10 @@ from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.timeline_view import diff_lines
 from signoff.gateway.pages.visitor import Visitor
-from signoff.gateway.request_loader import OpenedRequest, note_of, open_request
+from signoff.gateway.request_loader import OpenedRequest, open_request
 from signoff.registry.tool import Tool
 from signoff.texts.catalogue import text
+from signoff.texts.endings import receipt_words
 from signoff.texts.formatter import Formatter
 
 STEPS: Final = ("write", "review", "approve")
@@ -104,7 +105,7 @@ async def _approve(
     receipt = await decide(site.deps, edited, author_of(visitor))
     if receipt.status in ("accepted", "counted"):
         return RedirectResponse(f"/approvals/{opened.request.id}", status_code=303)
-    note = note_of(receipt, visitor.formatter)
+    note = receipt_words(receipt, visitor.formatter)
     if receipt.code in ("malformed", "not_allowed", "unavailable"):
         return _write(site, opened, visitor, typed, note=note, status=receipt_status(receipt))
     return _over(site, opened, visitor, note=note, status=receipt_status(receipt))

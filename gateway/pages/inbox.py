@@ -29,8 +29,9 @@ from signoff.gateway.pages.first_run import first_run
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.values import open_values
 from signoff.gateway.pages.visitor import Visitor
-from signoff.gateway.request_loader import note_of, open_card, own_approval
+from signoff.gateway.request_loader import open_card, own_approval
 from signoff.texts.catalogue import text
+from signoff.texts.endings import receipt_words
 from signoff.texts.formatter import Moment
 
 LISTED: Final = 200
@@ -165,7 +166,7 @@ async def _answered(site: Site, visitor: Visitor, approval: str, receipt: Receip
         site.visitors.remember(visitor, response)
         return response
     status = receipt_status(receipt)
-    note = note_of(receipt, visitor.formatter)
+    note = receipt_words(receipt, visitor.formatter)
     try:
         return await _card_page(site, visitor, approval, note=note, status=status, refused=receipt.status != "pending")
     except (ServerUnavailable, NotFound):

@@ -26,8 +26,9 @@ from signoff.gateway.pages.dependencies import CurrentSite, Site
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.values import open_values
 from signoff.gateway.pages.visitor import Visitor
-from signoff.gateway.request_loader import note_of, open_card
+from signoff.gateway.request_loader import open_card
 from signoff.texts.catalogue import text
+from signoff.texts.endings import receipt_words
 
 ASSURANCE: Final[Assurance] = "link"
 _BOTH: Final[tuple[Verdict, ...]] = ("approved", "denied")
@@ -87,7 +88,7 @@ async def decide_by_link(request: Request, written: str, site: CurrentSite) -> R
     return await _page(
         site,
         opened,
-        note=note_of(receipt, visitor.formatter),
+        note=receipt_words(receipt, visitor.formatter),
         status=receipt_status(receipt),
         bad=receipt.status == "refused",
     )

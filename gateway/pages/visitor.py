@@ -19,16 +19,15 @@ from signoff.contracts.person import Person
 from signoff.gateway.auth.caller import SESSION, SignInNeeded, caller_of, is_session
 from signoff.gateway.auth.person_lookup import active_people
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.languages import language_for
 from signoff.store.freezes import Freezes
-from signoff.texts.catalogue import ENGLISH, is_spoken, language_of
+from signoff.texts.catalogue import ENGLISH, language_of
 from signoff.texts.formatter import Formatter
 
 PERSON: Final = "signoff_person"
 ZONE: Final = "signoff_zone"
-LANGUAGE: Final = "signoff_language"
 YEAR_SECONDS: Final = 365 * 86_400
 _KEY: Final = "gateway-forms"
-_LANGUAGES_READ: Final = 10
 
 
 @dataclass(frozen=True)
@@ -152,34 +151,6 @@ class Visitors:
         # Not `strict`: the way back from a provider, and a link in a mail, come from another site and would lack it.
         secure = self._deps.settings.public_url.startswith("https:")
         response.set_cookie(name, value, max_age=seconds, httponly=True, samesite="lax", secure=secure)
-
-
-def language_for(request: Request, locale: str) -> str:
-    """Says in which language a page is written for somebody of `locale`.
-
-    What they chose on a page comes first, then the directory's locale, then what the browser asks for. English, which
-    the directory says of everybody of whom it knows no language, is no choice.
-    """
-    chosen = request.cookies.get(LANGUAGE, "")
-    if is_spoken(chosen):
-        return chosen
-    return language_of(locale) if language_of(locale) != ENGLISH else _asked_for(request)
-
-
-def _asked_for(request: Request) -> str:
-    """Returns the language that a browser likes best of those that are spoken; English where it likes none."""
-    asked = [part.partition(";") for part in request.headers.get("accept-language", "").split(",")[:_LANGUAGES_READ]]
-    liked = sorted(asked, key=lambda part: -_weight(part[2]))
-    codes = (name.strip().partition("-")[0].lower() for name, _, weight in liked if _weight(weight) > 0)
-    return next((code for code in codes if is_spoken(code)), ENGLISH)
-
-
-def _weight(written: str) -> float:
-    name, _, value = written.strip().partition("=")
-    try:
-        return float(value) if name == "q" else 1.0
-    except ValueError:
-        return 0.0
 
 
 def _path(request: Request) -> str:

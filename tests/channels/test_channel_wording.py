@@ -357,8 +357,8 @@ def test_every_refusal_is_a_sentence_in_every_language(language: str, code: Rece
         (settled_receipt(decided("cancelled")), "This was withdrawn."),
         (Receipt(status="refused"), "Your answer could not be taken"),
         (
-            Receipt(status="refused", code="already_decided", state="pending", message="This has begun already"),
-            "Already decided. This has begun already. Your answer changed nothing.",
+            Receipt(status="refused", code="already_decided", state="pending", why="begun"),
+            "Nothing was decided: this has begun already, and can be neither denied, withdrawn nor changed.",
         ),
     ],
 )

@@ -77,7 +77,7 @@ async def test_the_second_answer_is_told_who_was_first(desk: Cli) -> None:
     assert (await desk("deny", card["code"], "--reason", "no")).code == 0
     late = await desk("approve", card["code"], "--as", "ana")
     assert late.code == 1
-    assert "this was already denied by Approver" in late.out
+    assert "Already decided. Denied by Approver over the API" in late.out
 
 
 async def test_nobody_approves_their_own_request(desk: Cli) -> None:
@@ -106,7 +106,7 @@ async def test_requests_are_withdrawn_from_a_terminal(desk: Cli) -> None:
     request = ApprovalRequest.model_validate((await desk("show", cards[0]["id"], "--json")).data)
     assert (request.state, request.decided_by, request.reason) == ("cancelled", "guest", "changed my mind")
     late = await desk("withdraw", codes[0], "--as", "guest")
-    assert (late.code, late.out.strip()[:18]) == (1, "this was withdrawn")
+    assert (late.code, late.out.strip()[:18]) == (1, "This was withdrawn")
 
 
 async def test_a_turn_is_stopped_from_a_terminal(desk: Cli) -> None:

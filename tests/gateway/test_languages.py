@@ -8,7 +8,7 @@ from gateway_desk import BASE, GatewayDesk
 from starlette.requests import Request
 from test_pages import fields, opened, send, words
 
-from signoff.gateway.pages.visitor import language_for
+from signoff.gateway.languages import language_for
 from signoff.texts.catalogue import ENGLISH, LANGUAGES, texts_of
 
 
@@ -114,3 +114,16 @@ async def test_numbers_and_times_are_those_of_the_language(gateway: GatewayDesk)
         assert "420,00 EUR" in words((await page.get(f"/approvals/{approval}")).text)
         page.headers["accept-language"] = "en"
         assert "420.00 EUR" in words((await page.get(f"/approvals/{approval}")).text)
+
+
+async def test_a_program_is_answered_in_the_language_it_asks_for(gateway: GatewayDesk) -> None:
+    """Else in that of its person; what a turn itself says has no words."""
+    approval = await gateway.asked("pay")
+    url = f"/v1/approvals/{approval}/withdraw"
+    for headers, said in (({"accept-language": "fr"}, "fr"), ({"accept-language": "ja"}, "en"), ({}, "en")):
+        answer = await gateway.http.post(url, params={"as": "bo"}, json={}, headers=headers)
+        words = texts_of(said)
+        told = words["note.refused"].format(why=words["why.withdraw"])
+        assert (answer.json()["code"], answer.json()["message"]) == ("not_allowed", told)
+    done = await gateway.http.post(url, params={"as": "guest"}, json={}, headers={"accept-language": "it"})
+    assert done.json()["message"] == texts_of("it")["receipt.accepted.withdrawn"]

@@ -181,4 +181,4 @@ async def test_nobody_says_what_happened(client: Client, store: Store, task_queu
         result = await desk.signoff.result(key)
         late = await desk.signoff.decide(yes(key, revision=2))
     assert [outcome.code for outcome in result.calls] == ["in_doubt"]
-    assert (late.code, late.message) == ("expired", "nobody answered in time, so this was given up")
+    assert (late.code, late.state, late.message) == ("expired", "timed_out", "")

@@ -269,6 +269,15 @@ TEXTS: Final[Mapping[str, str]] = {
     "batch.refused": "Nicht angenommen",
     "batch.nobody": "Nichts wurde entschieden: Kreuzen Sie mindestens eine an.",
     "batch.reason": "Grund, falls Sie sie ablehnen (die Agenten lesen ihn)",
+    # Why an answer does not count, after a colon.
+    "why.late": "sie wurde rechtzeitig gegeben und zu spät gelesen",
+    "why.withdraw": "nur wer darum gebeten hat, wer entscheiden darf oder die Rolle `admin` kann dies zurückziehen",
+    "why.enough": "dies wurde zu oft beantwortet und geändert; es kann jetzt nur noch abgelehnt oder von anderen genehmigt werden",
+    "why.begun": "dies hat schon begonnen und lässt sich weder ablehnen noch zurückziehen noch ändern",
+    "why.unseen": "die Karte zeigt nicht alle Werte; lesen Sie zuerst alle",
+    "why.passed_on": "Sie sind gefragt, weil sonst niemand geantwortet hat, und nur zu diesem Aufruf; antworten Sie, ohne dass es gemerkt wird",
+    "why.remember": "Antworten hierauf werden nicht gemerkt; beantworten Sie nur diese Anfrage",
+    "why.edit": "die Argumente lassen sich hier nicht ändern; lehnen Sie ab und sagen Sie, was zu ändern ist",
     # Values as cards draw them.
     "value.yes": "ja",
     "value.no": "nein",

@@ -267,6 +267,15 @@ TEXTS: Final[Mapping[str, str]] = {
     "batch.refused": "Refused",
     "batch.nobody": "Nothing was decided: tick at least one.",
     "batch.reason": "Reason, if you deny them (the agents read it)",
+    # Why an answer does not count, after a colon.
+    "why.late": "it was given in time, and read too late",
+    "why.withdraw": "only who asked, who may decide, or the role `admin` can withdraw this",
+    "why.enough": "this was answered and changed too often; it can only be denied now, or approved by others",
+    "why.begun": "this has begun already, and can be neither denied, withdrawn nor changed",
+    "why.unseen": "its card does not show every value; read all of them first",
+    "why.passed_on": "you are asked as nobody else answered, for this call alone; answer without having it remembered",
+    "why.remember": "answers to this are not remembered; answer this one alone",
+    "why.edit": "the arguments cannot be changed here; deny and say what to change",
     # Values as cards draw them.
     "value.yes": "yes",
     "value.no": "no",

@@ -269,6 +269,15 @@ TEXTS: Final[Mapping[str, str]] = {
     "batch.refused": "No aceptada",
     "batch.nobody": "No se decidió nada: marque al menos una.",
     "batch.reason": "Motivo, si las rechaza (los agentes lo leen)",
+    # Why an answer does not count, after a colon.
+    "why.late": "se dio a tiempo y se leyó demasiado tarde",
+    "why.withdraw": "solo quien lo pidió, quien puede decidir o el rol `admin` puede retirar esto",
+    "why.enough": "esto se respondió y cambió demasiadas veces; ahora solo se puede rechazar, o lo pueden aprobar otros",
+    "why.begun": "esto ya ha empezado, y no se puede rechazar, retirar ni cambiar",
+    "why.unseen": "su tarjeta no muestra todos los valores; léalos todos primero",
+    "why.passed_on": "se le pregunta porque nadie más respondió, y solo por esta llamada; responda sin que se recuerde",
+    "why.remember": "las respuestas a esto no se recuerdan; responda solo a esta",
+    "why.edit": "aquí no se pueden cambiar los argumentos; rechácelo y diga qué cambiar",
     # Values as cards draw them.
     "value.yes": "sí",
     "value.no": "no",

@@ -270,6 +270,15 @@ TEXTS: Final[Mapping[str, str]] = {
     "batch.refused": "Non acceptée",
     "batch.nobody": "Rien n’a été décidé : cochez-en au moins une.",
     "batch.reason": "Motif, si vous les refusez (les agents le lisent)",
+    # Why an answer does not count, after a colon.
+    "why.late": "elle a été donnée à temps et lue trop tard",
+    "why.withdraw": "seuls qui l’a demandé, qui peut en décider ou le rôle `admin` peuvent retirer ceci",
+    "why.enough": "on y a répondu et on l’a modifié trop souvent ; on ne peut plus que le refuser, ou d’autres peuvent l’approuver",
+    "why.begun": "ceci a déjà commencé, et ne peut être ni refusé, ni retiré, ni modifié",
+    "why.unseen": "sa carte ne montre pas toutes les valeurs ; lisez-les toutes d’abord",
+    "why.passed_on": "vous êtes sollicité parce que personne d’autre n’a répondu, et pour cet appel seul ; répondez sans faire mémoriser",
+    "why.remember": "les réponses à ceci ne sont pas mémorisées ; ne répondez qu’à celle-ci",
+    "why.edit": "les arguments ne peuvent pas être modifiés ici ; refusez et dites quoi changer",
     # Values as cards draw them.
     "value.yes": "oui",
     "value.no": "non",

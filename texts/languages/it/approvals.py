@@ -269,6 +269,15 @@ TEXTS: Final[Mapping[str, str]] = {
     "batch.refused": "Non accettata",
     "batch.nobody": "Non è stato deciso nulla: spuntane almeno una.",
     "batch.reason": "Motivo, se le rifiuti (gli agenti lo leggono)",
+    # Why an answer does not count, after a colon.
+    "why.late": "è stata data in tempo e letta troppo tardi",
+    "why.withdraw": "solo chi l’ha chiesto, chi può decidere o il ruolo `admin` può ritirarlo",
+    "why.enough": "a questo si è risposto e lo si è modificato troppe volte; ora si può solo rifiutare, o lo possono approvare altri",
+    "why.begun": "questo è già iniziato, e non si può più rifiutare, ritirare o modificare",
+    "why.unseen": "la sua scheda non mostra tutti i valori; leggili tutti prima",
+    "why.passed_on": "ti si chiede perché nessun altro ha risposto, e solo per questa chiamata; rispondi senza farlo ricordare",
+    "why.remember": "le risposte a questo non vengono ricordate; rispondi solo a questa",
+    "why.edit": "qui gli argomenti non si possono modificare; rifiuta e di’ che cosa cambiare",
     # Values as cards draw them.
     "value.yes": "sì",
     "value.no": "no",

@@ -269,6 +269,15 @@ TEXTS: Final[Mapping[str, str]] = {
     "batch.refused": "Não aceite",
     "batch.nobody": "Nada foi decidido: assinale pelo menos um.",
     "batch.reason": "Motivo, se os recusar (os agentes leem-no)",
+    # Why an answer does not count, after a colon.
+    "why.late": "foi dada a tempo e lida demasiado tarde",
+    "why.withdraw": "só quem o pediu, quem pode decidir ou o papel `admin` pode retirar isto",
+    "why.enough": "isto foi respondido e alterado demasiadas vezes; agora só pode ser recusado, ou aprovado por outros",
+    "why.begun": "isto já começou, e não pode ser recusado, retirado nem alterado",
+    "why.unseen": "o seu cartão não mostra todos os valores; leia-os todos primeiro",
+    "why.passed_on": "pergunta-se-lhe porque mais ninguém respondeu, e só sobre esta chamada; responda sem que isso seja memorizado",
+    "why.remember": "as respostas a isto não são memorizadas; responda só a este",
+    "why.edit": "aqui os argumentos não podem ser alterados; recuse e diga o que alterar",
     # Values as cards draw them.
     "value.yes": "sim",
     "value.no": "não",
