@@ -71,7 +71,7 @@ def _additional_properties(validator: Any, wanted: Any, instance: Any, schema: A
     yield from _NO_OTHERS(validator, wanted, instance, schema) or ()
 
 
-class TooManySteps(Exception):
+class SchemaStepLimit(Exception):
     """A check that took more than `SCHEMA_STEPS` steps."""
 
 
@@ -95,7 +95,7 @@ def _counted(check: Any) -> Any:
     def counting(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         _STEPS.left -= 1
         if _STEPS.left < 0:
-            raise TooManySteps
+            raise SchemaStepLimit
         yield from check(validator, wanted, instance, schema) or ()
 
     return counting
