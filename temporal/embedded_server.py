@@ -210,7 +210,11 @@ def server_arguments(options: ServerOptions) -> list[str]:
         # SQLite's own pragmas halve the throughput. With NORMAL a killed process loses nothing; a power failure may
         # lose the last commits, an acknowledged approval among them: that is what `durable` is for.
         "--sqlite-pragma": ["journal_mode=WAL", f"synchronous={'FULL' if options.durable else 'NORMAL'}"],
-        "--dynamic-config-value": [f"history.transferProcessorMaxPollRPS={POLL_RATE}"],
+        "--dynamic-config-value": [
+            f"history.transferProcessorMaxPollRPS={POLL_RATE}",
+            # A worker that completes a task gets the activity which follows in the same answer, without matching.
+            "system.enableActivityEagerExecution=true",
+        ],
     }
     if options.time_skipping:
         values["--dynamic-config-value"].append("frontend.WorkflowTimeSkippingEnabled=true")
