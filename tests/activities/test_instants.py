@@ -107,10 +107,11 @@ async def test_a_global_rule_reads_the_instant_too(store: Store) -> None:
         justification="only the desk looks at what was paid",
         bypass_routing=BypassRouting("one sum, read at once"),
     )
-    for after, verdict in ((timedelta(0), "run"), (LATER, "ask")):
-        room = room_for(store, tool, after, policies=[rule])
-        found = await ruled(room, turn=f"t{after.days}")
-        assert (found.verdict, found.options.local) == (verdict, False)
+    room = room_for(store, tool, policies=[rule])
+    # One catalog and one context: what a rule said of one moment is not kept for the next.
+    found = await ruled(room)
+    assert (found.verdict, found.options.local) == ("run", False)
+    assert (await ruled(dataclasses.replace(room, clock=lambda: datetime.now(UTC) + LATER))).verdict == "ask"
     assert (await ruled(room_for(store, tool), turn="plain")).options.local
 
 
