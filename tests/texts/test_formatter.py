@@ -1,5 +1,6 @@
 """How times, numbers and arguments read."""
 
+import io
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
@@ -7,9 +8,13 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
-from signoff.contracts.approval import CardRow
-from signoff.contracts.person import Person, Reach
+from signoff.cli.terminal.card_lines import card_lines
+from signoff.contracts.approval import AppliedTerm, ApprovalRequest, ApproverGroup, Card, CardRow, Vote
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+from signoff.contracts.person import Person, Principal, Reach
 from signoff.texts.formatter import Formatter, formatter_for
 
 NOW = datetime(2026, 11, 21, 17, 0, tzinfo=UTC)
@@ -129,3 +134,41 @@ def test_the_card_s_own_words_are_in_the_language() -> None:
         "ja",
         "yes",
     )
+
+
+def test_open_places_and_stricter_terms_are_told_in_words() -> None:
+    """How many of whom are still needed, and why more is asked than usual; odd characters are made visible."""
+    english, german = Formatter("en", UTC, NOW), Formatter("de", UTC, NOW)
+    groups = (ApproverGroup(of=("role:finance",)), ApproverGroup(of=("role:legal", "user:ana"), quorum=2))
+    assert english.open(groups) == "Still needed: 1 of finance, 2 of legal / ana."
+    assert german.open(groups) == "Noch nötig: 1 von finance, 2 von legal / ana."
+    assert english.open(()) == ""
+    applied = (AppliedTerm(reason="it is the weekend", quorum=2), AppliedTerm(reason="new\n\u202epayee", timeout=60.0))
+    told = english.stricter(applied)
+    assert told[0] == "2 people have to approve: it is the weekend."
+    assert told[1].startswith("Asked more strictly: new")
+    assert "\u202e" not in told[1]
+
+
+def test_a_terminal_says_what_is_open() -> None:
+    """Of a request to finance and legal that one of finance has approved."""
+    finance, legal = ApproverGroup(of=("role:finance",)), ApproverGroup(of=("role:legal",))
+    vote = Vote(
+        subject="ana",
+        verdict="approved",
+        at=NOW,
+        entries=("role:finance",),
+        decision=Decision.model_validate({"approval_id": "main.s.t.c1.1", "verdict": "approved"}),
+    )
+    request = ApprovalRequest(
+        id="main.s.t.c1.1", code="K7Q2FM", tenant="main", turn="t", call="c1.1", tool="pay", digest="d",
+        requester=Principal(user="guest"), args=Content(inline={}), card=Card(effect="Pay"), quorum=2, votes=(vote,),
+        approvers=("role:finance", "role:legal"), groups=(finance, legal),
+        applied=(AppliedTerm(reason="it is the weekend", quorum=2),),
+    )  # fmt: skip
+    console = Console(width=100, file=io.StringIO(), record=True)
+    console.print(card_lines(request, NOW))
+    shown = console.export_text()
+    assert "1 of 2" in shown
+    assert "1 of role:legal" in shown
+    assert "2 people, as it is the weekend" in shown
