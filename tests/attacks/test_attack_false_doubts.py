@@ -114,7 +114,7 @@ async def test_nobody_is_asked_what_became_of_what_never_began(
     ctx, view = await impostor.ctx(key), await impostor.view(key)
     forged = await impostor.take_over(key, **{"state": view})
     ruling = await forged.gate(ctx, "pay", args, doubt=doubt, doubt_of=impostor.digest(ctx, "pay", args))
-    assert (ruling.verdict, ruling.request) == ("settled", None)
+    assert (ruling.verdict, ruling.question) == ("settled", None)
     now = (await ana.see(approval_id(key))).view
     assert (now["kind"], now["revision"]) == ("approval", shown.view["revision"])
 

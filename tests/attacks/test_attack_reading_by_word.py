@@ -6,6 +6,7 @@ from typing import Any
 from attack_site import AttackSite, approval_id, payee
 from impostor import Impostor
 
+from signoff.approvals.question_reference import request_from_reference
 from signoff.contracts import names
 from signoff.contracts.activity_messages import GateReply, GateTask
 from signoff.contracts.content import Content
@@ -167,9 +168,11 @@ async def test_whom_one_turn_asks_reads_that_turn_alone(site: AttackSite, impost
     ctx, view = await impostor.ctx(turns[0]), await impostor.view(turns[0])
     forged = await impostor.stand(turns[0], **{names.STATE: plain(view)})
     asked = GateTask(ctx=ctx, calls=(CallPart(call="c9.1", tool="pay", args=Content(inline={"amount": 1, "to": to})),))
-    reply = GateReply.model_validate(await forged.schedule(names.GATE, "g1", asked))
-    assert reply.rulings[0].verdict == "ask"
-    waits = CallView(call="c9.1", tool="pay", state="waiting", approval=reply.rulings[0].request)
+    ruling = GateReply.model_validate(await forged.schedule(names.GATE, "g1", asked)).rulings[0]
+    assert ruling.verdict == "ask"
+    assert ruling.question is not None
+    own = request_from_reference(ruling.question, ruling, asked.calls[0], ctx)
+    waits = CallView(call="c9.1", tool="pay", state="waiting", approval=own)
     await forged.forge(**{names.STATE: plain(view.model_copy(update={"calls": (*view.calls, waits)}))})
     assert (await ana.see(approval_id(turns[0], "c9.1"))).status == 200
     second, session = ".".join(turns[1]), ".".join(turns[1][:2])

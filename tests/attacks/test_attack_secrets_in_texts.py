@@ -131,7 +131,8 @@ async def test_no_text_of_a_turn_repeats_a_secret(desk: GatewayDesk) -> None:
     request = (await desk.deps.requests.load(approval)).request
     assert spoken(request.card.model_dump_json()) == []
     assert "[hidden]" in request.card.effect
-    assert "[hidden]" in request.card.agent_says
+    # What the agent said lies in the store alone.
+    assert "[hidden]" in (await desk.desk.question(named.turn, named.call)).agent_says
     # Said beside the card, as the agent chose what people do not see.
     assert "repeated in `site`, `note`" in request.card.note
     handle = desk.desk.client.get_workflow_handle(named.turn.workflow_id)
