@@ -127,7 +127,7 @@ def voter_set(
 def _escalation(question: Question, terms: Terms) -> Escalation | None:
     """When a question escalates, by its row and the store's clock, to those who are still named for that."""
     to = tuple(each for each in question.escalate_to if each in terms.escalate_to)
-    if to and set(to) <= set(question.approvers):
+    if to and question.edit_of and set(to) <= set(question.approvers):
         # It had escalated before its arguments were changed, and its editor may be one of those.
         return Escalation(datetime.min.replace(tzinfo=UTC), to)
     at_deadline = question.timeout if question.on_timeout == "escalate" else None

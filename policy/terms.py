@@ -57,7 +57,7 @@ def terms_of(policy: ApprovalPolicy, approvers: Sequence[str], applied: Iterable
     first, stricter = tuple(approvers), tuple(applied)
     groups = _groups(policy, first, stricter)
     timeout = min((policy.timeout, *(each.timeout for each in stricter if each.timeout is not None)))
-    after, to, on_timeout = _escalation(policy, stricter, timeout)
+    after, to, on_timeout = _escalation(policy, stricter, timeout, groups)
     remind = policy.remind_after
     return Terms(
         approvers=tuple(dict.fromkeys((*first, *(entry for group in groups for entry in group.of)))),
@@ -99,11 +99,14 @@ def _groups(
 
 
 def _escalation(
-    policy: ApprovalPolicy, stricter: Sequence[AppliedTerm], timeout: float
+    policy: ApprovalPolicy, stricter: Sequence[AppliedTerm], timeout: float, groups: Iterable[ApproverGroup]
 ) -> tuple[float | None, tuple[str, ...], Literal["deny", "escalate"]]:
     """When it is escalated, to whom, and what the deadline does; those alone to whom every term would."""
     lists = [each.escalate_to for each in stricter if each.escalate_to]
-    to = tuple(each for each in policy.escalate_to if all(each in others for others in lists))
+    # Whom a route, a handler or the default puts into a group is known for each call only: to let them fill any place
+    # would let one group stand for all.
+    placed = {entry for group in groups for entry in group.of}
+    to = tuple(each for each in policy.escalate_to if each not in placed and all(each in others for others in lists))
     spans = [policy.escalate_after, *(each.escalate_after for each in stricter)]
     after = min((span for span in spans if span is not None and span < timeout), default=None)
     if not to or (after is None and policy.on_timeout == "deny"):

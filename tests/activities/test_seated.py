@@ -289,6 +289,25 @@ async def test_who_is_escalated_to_has_a_seat_from_then_on(store: Store, late: f
     assert await outcome(store, escalating, early) == found
 
 
+SILENCE: dict[str, Any] = {"escalate_to": ("role:approvers",), "escalate_after": 60.0}
+GROUPS = ({"of": "user:cfo"}, {"of": "user:al"})
+
+
+@pytest.mark.parametrize(
+    ("before", "present"),
+    [
+        (None, ApprovalPolicy.model_validate(SILENCE | {"terms": [{"when": "true", "approvers": ["user:cfo"]}]})),
+        (ApprovalPolicy(quorum=2, **SILENCE), ApprovalPolicy.model_validate(SILENCE | {"approvers": GROUPS})),
+    ],
+)
+async def test_who_was_asked_first_fills_no_place_of_others_as_if_it_had_escalated(
+    store: Store, before: ApprovalPolicy | None, present: ApprovalPolicy
+) -> None:
+    """By the default in a group beside that of a term, or asked first by a policy of before: two of them are not one
+    of each."""
+    assert await outcome(store, present, said("ana"), said("eve"), before=before) == "again"
+
+
 def test_one_person_takes_one_seat() -> None:
     """However often they answer, and for however many they stand in."""
 

@@ -113,6 +113,16 @@ def test_whom_a_route_names_is_asked_on_the_same_terms() -> None:
     assert found.groups == (ApproverGroup(of=("user:ana",)), COUNSEL)
 
 
+def test_who_has_a_place_in_a_group_is_escalated_to_nobody() -> None:
+    """By a route, a handler or the default: after the deadline one group would stand for all of them."""
+    routed = on(policy(LEGAL, route_to="['role:cfo']"), currency="USD")
+    assert (routed.groups, routed.escalate_to) == ((ApproverGroup(of=("role:cfo",)), COUNSEL), ("user:eve",))
+    judge = policy(handler="desk.rules:judge", escalate_to=["role:legal"], on_timeout="escalate")
+    stricter = Term.model_validate({"approvers": ["role:legal"]})
+    told = heard(judge, judge.judge(arguments(), context()), Answer("ask", stricter=stricter)).terms
+    assert (told.groups, told.escalate_to, told.on_timeout) == ((FINANCE, COUNSEL), (), "deny")
+
+
 @pytest.mark.parametrize("word", ["ask", "auto"])
 def test_a_handler_may_add_terms(word: Any) -> None:
     """Of its own, beside those of the policy; none of what it says takes a term away."""
