@@ -146,6 +146,7 @@ def react(request: CompletionRequest) -> Completion:
         "small": ("small", {"amount": 20, "to": "Bo"}),
         "refund": ("refund", {"amount": 500, "to": "Bo"}),
         "login": ("login", {"site": "https://example.com", "password": PASSWORD}),
+        "repeat": ("login", {"site": f"https://example.com/?{'x' * 2_000}&of={PASSWORD}", "password": PASSWORD}),
         "both": ("both", money),
         "typed": ("typed", money),
         "easy": ("easy", money),

@@ -212,6 +212,18 @@ async def test_secrets_are_on_no_page(gateway: GatewayDesk) -> None:
     assert not any(PASSWORD in text or digest in text for text in (card, talk, home))
 
 
+async def test_all_of_a_long_text_shows_no_secret_that_it_repeats(gateway: GatewayDesk) -> None:
+    """What opens below a value that is cut is masked as the card is, and so is the page of every value."""
+    approval = await gateway.asked("repeat")
+    async with browser(gateway) as page:
+        card = (await page.get(f"/approvals/{approval}")).text
+        values = (await page.get(f"/approvals/{approval}/values")).text
+    assert "show all" in words(card)
+    assert card.count("of=[hidden]") == 2, "once below the value, once in the raw view"
+    assert "of=[hidden]" in values
+    assert PASSWORD not in card + values
+
+
 async def test_untrusted_text_is_plain_and_visible(gateway: GatewayDesk) -> None:
     """Markup stays text; a character that turns the line around is a visible mark."""
     approval = await gateway.asked("strange")
