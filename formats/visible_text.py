@@ -9,6 +9,8 @@ from typing import Any, Final, NamedTuple
 ELLIPSIS: Final = "…"
 MISSING: Final = "—"
 NEWLINE: Final = "⏎"
+MARK: Final = "⟦"
+"""Begins the mark of a character that is not visible."""
 _LINE_ENDS = frozenset("\n\r\u2028\u2029")
 _OWN_MARKS = frozenset("⟦⟧⏎")
 # Cn too: what this Python does not know yet may be drawn as anything by whoever looks at it.

@@ -9,7 +9,7 @@ from typing import Any, Final
 from signoff.approvals.argument_rows import find
 from signoff.contracts.approval import ApprovalRequest, CardRow
 from signoff.contracts.limits import ARGUMENTS_BYTES
-from signoff.formats.visible_text import NEWLINE, scalar_line
+from signoff.formats.visible_text import ELLIPSIS, MARK, NEWLINE, scalar_line
 from signoff.texts.formatter import Formatter
 
 LINES: Final = 12
@@ -83,7 +83,9 @@ def _first(lines: Sequence[str]) -> int:
 
 def _whole(row: CardRow, args: Any) -> str:
     """Returns all of a value that the card cuts; "" where it is not to be had."""
-    found = find(args, row.name, _ABSENT) if isinstance(args, dict) else _ABSENT
+    # A name with a mark or a cut in it may be read as another argument's, whose text would stand here as this one's.
+    plain = not row.name.endswith(ELLIPSIS) and NEWLINE not in row.name and MARK not in row.name
+    found = find(args, row.name, _ABSENT) if plain and isinstance(args, dict) else _ABSENT
     return scalar_line(found, ARGUMENTS_BYTES).text if isinstance(found, str) else ""
 
 

@@ -74,6 +74,16 @@ def test_what_is_not_known_of_a_text_is_not_drawn() -> None:
 
 
 @pytest.mark.parametrize(
+    ("real", "other"), [("to\nwhom", "to⏎whom"), ("x" * 100, f"{'x' * 79}…"), ("\u202eto", "⟦U+202E⟧to")]
+)
+def test_no_text_of_another_argument_stands_below_a_cut_one(real: str, other: str) -> None:
+    """Two names may read alike: a harmless text under one must not be read as all of what runs under the other."""
+    drawn = rows({real: f"pay all\n{'a' * 2_000}", other: f"pay nothing\n{'b' * 2_000}"})
+    assert "pay nothing" not in f"{drawn[0].value} {drawn[0].rest}"
+    assert drawn[0].value.startswith("pay all")
+
+
+@pytest.mark.parametrize(
     ("name", "schema", "code"),
     [
         ("sql", {"type": "string"}, True),
