@@ -298,7 +298,10 @@ class ToolActivity:
         policy = self._room.catalog.policy(self._tool.activity)
         takes = self._approvals.takes_unsigned(policy)
         approval = approval_of(permit, rows, accept_unsigned=takes)
-        return approval is not None and not (approval.problem or approval.stale)
+        if approval is None or approval.problem or approval.stale:
+            return False
+        # An answer that was voided since is missing, and its author was told that it was not taken.
+        return all(each in approval.decisions for each in permit.decisions)
 
     def _unbarred(self, right: _Right, connection: Connection) -> bool:
         """Whether no question of a call that a rule or a remembered answer lets run stands or has ended against it."""

@@ -1,5 +1,6 @@
 """Seats where the effect happens: who may not decide now does not count, and nobody's seat counts twice."""
 
+import asyncio
 import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,6 +21,7 @@ from signoff.people.directory import DevelopmentDirectory, FixedDirectory
 from signoff.people.eligibility import Table
 from signoff.people.voter_set import VoterSet
 from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.registry.hooks import HookContext, Permission
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.store.questions import Questions
@@ -287,6 +289,31 @@ async def test_who_is_escalated_to_has_a_seat_from_then_on(store: Store, late: f
     since = datetime.now(UTC) + timedelta(seconds=60)
     early = said("cfo", received_at=since + timedelta(seconds=30 * late))
     assert await outcome(store, escalating, early) == found
+
+
+async def test_a_yes_that_is_voided_while_its_call_is_judged_runs_nothing(store: Store) -> None:
+    """Its author is told that it was not taken: between the reading of the rows and the claim of the ticket as well."""
+    ledger, questions, voided = Ledger(), Questions(store), []
+
+    async def check(args: dict[str, Any], context: HookContext) -> Permission:
+        # Once the rows were read, beside which this runs.
+        await asyncio.sleep(0.05)
+        if permit.kind == "approved":
+            voided.append(await questions.void(request.id, said("eve").delivery_id))
+        return Permission.allow()
+
+    tool = pay_tool(ledger, TWO, check_permissions=check)
+    room = dataclasses.replace(
+        room_of(store, tool, profile="production"), people=FixedDirectory(PEOPLE.values()), verifier=SIGNER.verifier()
+    )
+    ctx = pinned(user=signed_asker(SIGNER, GUEST, *TURN, at=NOW))
+    permit = permit_for(tool, ctx=ctx)
+    request = await asked(room, tool, ctx=ctx)
+    for name in ("ana", "eve"):
+        await answer(store, signed(said(name), request))
+    permit = permit_for(tool, kind="approved", ctx=ctx, decisions=())
+    reply = await run(room, tool, task_for(tool, permit))
+    assert (voided, reply.again, ledger.rows) == ([True], "stale", [])
 
 
 SILENCE: dict[str, Any] = {"escalate_to": ("role:approvers",), "escalate_after": 60.0}
