@@ -41,7 +41,8 @@ def needs_typing(request: ApprovalRequest) -> bool:
 
 def row_to_type(request: ApprovalRequest) -> CardRow | None:
     """Returns the row whose value is typed again: the amount, else the first that is shown whole; None for the code."""
-    rows = [row for row in request.card.rows if row.name and not row.secret and not row.cut]
+    # As spaces do not matter, whoever types nothing would have typed a value of spaces alone.
+    rows = [row for row in request.card.rows if row.name and not row.secret and not row.cut and _bare(row.value)]
     return next((row for row in rows if is_money(row)), rows[0] if rows else None)
 
 

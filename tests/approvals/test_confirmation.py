@@ -75,6 +75,17 @@ def test_an_amount_that_is_no_number_is_typed_as_it_stands(amount: str) -> None:
     assert not is_confirmed(request, "9.50")
 
 
+@pytest.mark.parametrize("blank", [" ", "\u00a0\u3000"])
+def test_a_value_of_spaces_alone_is_nothing_to_type(blank: str) -> None:
+    """The next value is, or the code where there is none: a call must not choose that nothing has to be typed."""
+    request = asked({"note": blank, "to": "Ana"})
+    assert not is_confirmed(request, "")
+    assert is_confirmed(request, "ana")
+    alone = asked({"note": blank})
+    assert not is_confirmed(alone, "")
+    assert is_confirmed(alone, "K7Q-2FM")
+
+
 def test_without_an_amount_the_first_value_shown_whole_is_typed() -> None:
     """Secret and cut values are passed over; neither case nor spaces matter."""
     request = asked({"pin": "4711", "text": "x" * 9_000, "iban": "DE89 3704"}, ("pin",))
