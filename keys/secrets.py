@@ -83,6 +83,8 @@ class SecretProvider:
             raise Unavailable(f"the secret `{name}` cannot be read now: {type(error).__name__}") from None
 
     def _remember(self, value: str) -> None:
+        # Whoever uses a secret strips a line end that a variable brought along: hidden is what they then send.
+        value = value.strip()
         if len(value) < LEAST_CHARS:
             return
         self._read.pop(value, None)
@@ -107,8 +109,10 @@ def source_of(found: object, named: str) -> SecretSource:
 
 
 def parts_of(secret: str) -> Iterator[str]:
-    """Yields the secret itself and, where it is a JSON document such as a service account's, every text within it."""
-    yield from texts_of(secret)
+    """Yields the secret without spaces around it and, where it is a JSON document such as a service account's, every
+    text within it.
+    """
+    yield from texts_of(secret.strip())
     try:
         document = json.loads(secret)
     except (ValueError, RecursionError):

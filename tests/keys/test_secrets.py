@@ -47,6 +47,14 @@ async def test_each_kind_of_reference_is_read_and_hidden(
     assert await provider.read("secret:tenant", tenant="acme") == "acme"
 
 
+async def test_a_secret_is_hidden_without_the_spaces_around_it() -> None:
+    """A variable may end with a line end, which its reader strips: what is told then lacks it."""
+    provider = SecretProvider(environment={"OURS": " from-a-variable\n"})
+    assert await provider.read("OURS") == " from-a-variable\n"
+    assert provider.redact("sent from-a-variable as it is") == "sent [hidden] as it is"
+    assert set(parts_of(" from-a-variable\n")) == {"from-a-variable"}
+
+
 @pytest.mark.parametrize(
     ("reference", "said"),
     [
