@@ -26,6 +26,8 @@ SPANS: Final[Mapping[str, float]] = {
 }
 """For how long an answer may be remembered, in seconds."""
 USES: Final = 10
+_DIGITS: Final = 9
+"""More digits than any revision has; Python reads no number of thousands."""
 WHERE_CHARS: Final = 2_000
 
 
@@ -45,7 +47,7 @@ def draft_in(form: Mapping[str, str], approval_id: str, verdict: Verdict, langua
     given: dict[str, Any] = {
         "verdict": verdict,
         "reason": form.get("reason", "").strip()[:REASON_CHARS],
-        "revision": int(form["revision"]) if form.get("revision", "").isdecimal() else None,
+        "revision": int(form["revision"][:_DIGITS]) if form.get("revision", "").isdecimal() else None,
         "question_hash": form.get("question_hash", ""),
         "delivery_id": form.get("delivery", ""),
         "remember": None if happened else remember_in(form, language),
