@@ -5,9 +5,9 @@ from statistics import median
 
 from pydantic import BaseModel, ConfigDict, computed_field
 
-MIN_RATE_RATIO = 0.70
+MIN_RATE_RATIO = 0.80
 """Signoff's turns a second at the set concurrency, over the hand-written workflow's."""
-MAX_LATENCY_RATIO = 1.3
+MAX_LATENCY_RATIO = 1.2
 """Signoff's p50 from decision to done, one turn at a time, over the hand-written workflow's."""
 MAX_KB = 140.0
 """kB of resident memory a suspended turn of Signoff."""
@@ -17,6 +17,7 @@ MAX_BATCH_MS = 5.0
 """Milliseconds of the gates for 20 calls against 1,000 tools."""
 EVENTS_AUTOMATIC = 23
 EVENTS_HUMAN = 33
+MAX_HISTORY_BYTES = 9_000
 
 
 class _Figures(BaseModel):
@@ -190,6 +191,9 @@ class Report(_Figures):
                 name="events, automatic turn", measured=size.events_automatic, bound="exactly", target=EVENTS_AUTOMATIC
             ),
             Check(name="events, human turn", measured=size.events_human, bound="exactly", target=EVENTS_HUMAN),
+            Check(
+                name="history bytes, human turn", measured=size.bytes_human, bound="at most", target=MAX_HISTORY_BYTES
+            ),
             Check(
                 name="catalog of 10,000 tools, s", measured=self.registry.build_s, bound="at most", target=MAX_BUILD_S
             ),
