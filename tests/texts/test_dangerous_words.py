@@ -27,7 +27,7 @@ REVIEWED: Final[Mapping[str, Mapping[str, str]]] = {
         "doubt.give_up": "Aufgeben",
         "card.votes": "{n} von {of} Genehmigungen",
         "card.one_enough": "Eine Genehmigung genügt.",
-        "card.veto": "Eine Ablehnung beendet es.",
+        "card.veto": "Eine einzige Ablehnung beendet es.",
         "card.silence.denied": "sonst abgelehnt",
         "card.silence.given_up": "sonst aufgegeben: Der Agent erfährt, dass es niemand weiß",
         "card.by": "Antwort bis",
