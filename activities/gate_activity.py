@@ -299,7 +299,10 @@ class GateActivity:
             return nobody
         # People who look at what goes on cannot know how it ends.
         await ended(self._room.store, ticket.key)
-        about = Subject(call, args, tool, verdict, digest, _DOUBT_NOTE, judged_at=found.at)
+        # To run it again takes whom it took to run it, whatever day it is by now.
+        ran_on = [each.applied for each in asked if each.call == call.call and each.kind == "approval"][-1:]
+        stricter = ran_on[0] if ran_on else ()
+        about = Subject(call, args, tool, verdict, digest, _DOUBT_NOTE, judged_at=found.at, stricter=stricter)
         request = await self._questions.ask(task, about)
         question = reference_from_request(request, call)
         return Ruling(

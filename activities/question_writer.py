@@ -14,7 +14,7 @@ from signoff.approvals.digest import digest_mark, question_hash
 from signoff.approvals.request_state import request_of
 from signoff.audit.log import writing
 from signoff.contracts.activity_messages import GateTask
-from signoff.contracts.approval import ApprovalRequest, CardRow, Question
+from signoff.contracts.approval import AppliedTerm, ApprovalRequest, CardRow, Question
 from signoff.contracts.call import Pinned
 from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.decision import Decision
@@ -23,6 +23,7 @@ from signoff.contracts.message import CallPart
 from signoff.keys.signature_form import context_digest
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.compiled_policy import PolicyVerdict
+from signoff.policy.terms import tightened
 from signoff.registry.gates.pipeline import UNREMEMBERED_RULES
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
@@ -57,6 +58,8 @@ class Subject(NamedTuple):
     note: str
     override: str = ""
     judged_at: datetime | None = None
+    stricter: tuple[AppliedTerm, ...] = ()
+    """Terms that apply beside those of the verdict."""
 
 
 class QuestionWriter:
@@ -143,9 +146,11 @@ class QuestionWriter:
         return draw_card(old, tool.declaration, await load(self._room.store, old.args), "").rows
 
     async def _question(self, task: GateTask, about: Subject) -> Question:
-        call, args, tool, verdict, digest, note, override, judged_at = about
+        call, args, tool, verdict, digest, note, override, judged_at, stricter = about
         catalog, ctx = self._room.catalog, task.ctx
         policy, terms = catalog.policy(tool.activity).policy or ApprovalPolicy(), catalog.terms(tool.activity, verdict)
+        for more in stricter:
+            terms = terms if more in terms.applied else tightened(terms, policy, more)
         doubt = task.doubt > 0
         return Question(
             id=ApprovalKey(TurnKey(ctx.tenant, ctx.session, ctx.turn), call.call).id,

@@ -372,8 +372,8 @@ class ToolActivity:
             words = undone_by(permit, rows, number)
             doubts = doubts_of(rows)
             terms = await self._terms(permit, args, found, doubts[-1] if doubts else None)
-            if terms is None:
-                return ToolReply(again="policy", note="by the policy of now this would have been denied")
+            # People are asked what became of a call also when the policy denies it.
+            terms = terms or self._room.catalog.terms(self._tool.activity, found.verdict)
             voters = await self._approvals.voters(permit, self._tool.activity, terms, words, doubts)
             if not given_up(words, quorum, policy, witness, voters):
                 doubt = "an earlier ticket of this call is in doubt and was not given up"

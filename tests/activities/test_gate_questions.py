@@ -185,6 +185,20 @@ async def test_a_doubt_is_asked_whatever_the_policy_says_now(policy: Any, store:
     assert [row.name for row in request.card.rows] == list(ARGS)
 
 
+async def test_a_doubt_is_asked_on_the_terms_on_which_the_call_was(store: Store) -> None:
+    """Also where the policy denies it by now, or asks for less: of one alone it was not to be run the first time."""
+    terms = [{"when": "args.amount > 10", "approvers": ["user:cfo"], "reason": "it is much"}]
+    then = ApprovalPolicy.model_validate({"terms": terms})
+    first = request_of((await ruling(room_of(store, pay_tool(LEDGER, then)))).request)
+    digest = permit_for(pay_tool(LEDGER, then)).digest
+    await begun(store, digest)
+    assert (first.quorum, len(first.groups)) == (2, 2)
+    for now in (then, ApprovalPolicy.model_validate({"terms": terms, "deny_if": "true"}), ApprovalPolicy()):
+        room = room_of(store, pay_tool(LEDGER, now))
+        doubt = request_of((await ruling(room, doubt=1, doubt_of=digest)).request)
+        assert (doubt.quorum, doubt.groups, doubt.applied) == (2, first.groups, first.applied)
+
+
 def code_of(found: Ruling) -> str:
     """The code with which a ruling ends a call."""
     return "" if found.outcome is None else found.outcome.code

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from activity_kit import about, asked, permit_for, pinned, room_of, run, task_for
+from activity_kit import TURN, about, asked, permit_for, pinned, room_of, run, task_for
 from desk_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
@@ -92,6 +92,18 @@ async def test_what_runs_by_a_rule_is_judged_where_it_runs(store: Store) -> None
     assert ledger.rows == []
     assert (await run(room_for(store, tool), tool, task_for(tool))).again == ""
     assert len(ledger.rows) == 1
+
+
+async def test_a_doubt_that_was_asked_while_the_policy_denied_is_settled_by_its_answer(store: Store) -> None:
+    """It is about the past: what people said of a try at night counts in the morning, and is not asked for ever."""
+    ledger = Ledger()
+    tool = pay_tool(ledger, ApprovalPolicy(auto_approve_if="true", deny_if=f"ctx.now.at < '{turning()}'"))
+    permit = permit_for(tool)
+    await store.claim(permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
+    doubt = await asked(room_for(store, tool), tool, doubt=1)
+    await answer(store, about(doubt, subject="ana"))
+    reply = await run(room_for(store, tool, LATER), tool, task_for(tool, permit, ticket=2))
+    assert (reply.again, len(ledger.rows)) == ("", 1)
 
 
 async def test_a_global_rule_reads_the_instant_too(store: Store) -> None:
