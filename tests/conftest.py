@@ -37,7 +37,7 @@ LONG = (
     "bench",
     "browser",
     "security",
-    "cli/test_demo.py",
+    "examples/test_demo.py",
     "cli/test_cli_dev.py",
     "cli/test_cli_production.py",
 )

@@ -156,11 +156,11 @@ async def reset(stage: Stage, key: TurnKey, *, code: str = "ok") -> Scene:
     given = ("--workflow-id", key.workflow_id, "--event-id", str(first), "--reason", "the demo")
     await stage.temporal("workflow", "reset", *given)
     if code == "in_doubt":
-        request = (await stage.suspended(key)).calls[0].approval
-        told = "nobody knows whether it happened" in (request.note if request else "")
-        expect("what people are told of the call", True, told)
+        await stage.suspended(key)
+        request = await stage.request(key)
+        expect("what people are told of the call", True, "nobody knows whether it happened" in request["note"])
         # That it was given up stands: what became of it is not asked once more, and it does not run.
-        await stage.decide(key, verdict="approved", revision=request.revision if request else None)
+        await stage.decide(key, verdict="approved", revision=request["revision"])
     outcome = await stage.outcome(key)
     expect("the call after the reset", code, outcome.code)
     expect("bookings and cancellations after the reset", before, _effects(stage))

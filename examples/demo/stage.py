@@ -134,6 +134,12 @@ class Stage:
             raise Unexpected(f"deciding `{approval}`: expected a receipt, seen {reply.status_code}: {reply.text[:300]}")
         return receipt
 
+    async def request(self, key: TurnKey) -> dict[str, Any]:
+        """The request of the turn's first call, as the API shows it to the approver."""
+        reply = await self.http.get(f"/v1/approvals/{ApprovalKey(key, FIRST_CALL).id}", params={"as": "approver"})
+        found: dict[str, Any] = reply.raise_for_status().json()
+        return found
+
     async def suspended(self, key: TurnKey) -> TurnView:
         """The turn, once its first call waits for people."""
         return await until(

@@ -132,7 +132,7 @@ async def test_an_ending_is_set_once(store: Store) -> None:
 async def test_only_open_questions_wait(store: Store) -> None:
     """Neither answered, ended nor over, nor an older revision; those of the tenant, soonest first."""
     for name, fields in {
-        "late": {"timeout": 7200.0}, "open": {}, "half": {"quorum": 2}, "answered": {}, "ended": {},
+        "late": {"timeout": 7200.0}, "open": {}, "half": {"quorum": 2, "timeout": 5400.0}, "answered": {}, "ended": {},
         "over": {"timeout": 0.0}, "again": {"timeout": 9000.0}, "elsewhere": {"tenant": "other"},
     }.items():  # fmt: skip
         await put(store, question(f"main.s.t.{name}", **fields))
