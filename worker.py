@@ -77,7 +77,7 @@ async def furnish(
     backends: Mapping[str, Backend] | None = None,
     secrets: SecretProvider | None = None,
 ) -> Room:
-    """What the activities of a worker share; `model` answers for scripted models instead of their scripts.
+    """Returns what the activities of a worker share; `model` answers for scripted models instead of their scripts.
 
     `verifier` checks what the gateway signed; without one no signature is believed. `backends` are for the capabilities
     that tools declare, by kind; left out, those that need no setting up. `secrets` reads secrets; left out, one without
@@ -245,7 +245,10 @@ class WorkerOptions(TypedDict):
 
 
 def worker_options(max_cached_workflows: int = 5_000) -> WorkerOptions:
-    """The options of every worker. No failure types: a bug in workflow code stalls its turns and never fails them."""
+    """Returns the options of every worker.
+
+    No failure types: a bug in workflow code stalls its turns and never fails them.
+    """
     return WorkerOptions(
         # A turn that is kept while it waits costs some 70 kB; any other is read anew from its history once answered.
         # With no place left the SDK (1.35) may lose a run that is asked several times at once: see operations.md.
@@ -259,7 +262,7 @@ def worker_options(max_cached_workflows: int = 5_000) -> WorkerOptions:
 
 
 def quicken() -> None:
-    """Set this process up for running a worker; call it once everything is imported.
+    """Sets this process up for running a worker; call it once everything is imported.
 
     What was imported stays, so no collection need look at it again.
     """
@@ -271,7 +274,7 @@ def quicken() -> None:
 def build_worker(
     client: Client, room: Room, *, task_queue: str = names.DEFAULT_TASK_QUEUE, max_cached_workflows: int = 5_000
 ) -> Worker:
-    """A worker for one catalog; run it with `async with` or `run()`."""
+    """Returns a worker for one catalog; run it with `async with` or `run()`."""
     plugins = [SignoffPlugin(room)]
     worker = Worker(client, task_queue=task_queue, plugins=plugins, **worker_options(max_cached_workflows))
     if worker._workflow_worker is not None:

@@ -22,12 +22,15 @@ class ApprovalReader:
         self._rows = Questions(room.store)
 
     async def of(self, permit: Permit) -> ApprovalRows | None:
-        """Everything of the approval of a call; None where nobody was asked. Raises `StoreUnavailable`."""
+        """Returns everything of the approval of a call; None where nobody was asked. Raises `StoreUnavailable`."""
         turn = TurnKey(permit.ctx.tenant, permit.ctx.session, permit.ctx.turn)
         return await self._rows.read(ApprovalKey(turn, permit.call).id)
 
     async def of_turn(self, ctx: Pinned) -> Sequence[ApprovalRequest]:
-        """Everything that a turn asked, every revision as it is now, the oldest first. Raises `StoreUnavailable`."""
+        """Returns everything that a turn asked, every revision as it is now, the oldest first.
+
+        Raises `StoreUnavailable`.
+        """
         turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
         return (await self._rows.of_turns([turn])).get(turn, [])
 
@@ -39,17 +42,17 @@ class ApprovalReader:
         decisions: Sequence[Decision],
         questions: Sequence[Question] = (),
     ) -> VoterSet:
-        """Who may answer for the call of `permit`, on these terms, here and now. Raises `StoreUnavailable`."""
+        """Returns who may answer for the call of `permit`, on these terms, here and now. Raises `StoreUnavailable`."""
         # Nobody is looked up where nobody answered; else the asker as well, who may be one of them by another entry.
         named = [permit.ctx.user.user, *(each.subject for each in decisions)] if decisions else []
         people = await self._room.knowing(permit.ctx.tenant, *named)
         return voter_set(self._room.catalog, people, permit.ctx, tool, terms, self._room.clock(), questions)
 
     def takes_unsigned(self, policy: CompiledPolicy) -> bool:
-        """Whether answers count that nobody signed: in the development profile, or where the policy says so."""
+        """Returns whether answers count that nobody signed: in the development profile, or where the policy says so."""
         return self._room.profile == "development" or (policy.policy is not None and policy.policy.accept_unsigned)
 
 
 def doubts_of(rows: ApprovalRows | None) -> tuple[Question, ...]:
-    """The questions what became of tries of a call."""
+    """Returns the questions what became of tries of a call."""
     return () if rows is None else tuple(each for each in rows.questions if each.kind == "in_doubt")

@@ -39,13 +39,13 @@ class _Checked(ActivityInboundInterceptor):
 
 
 def current_caller() -> Caller:
-    """Who scheduled the activity that runs, as the server says."""
+    """Returns who scheduled the activity that runs, as the server says."""
     info = activity.info()
     return Caller(info.workflow_type or "", info.workflow_id or "", info.activity_type, info.activity_id)
 
 
 def own_problem(caller: Caller, args: Sequence[Any]) -> str:
-    """Why this caller may not have one of Signoff's own activities run with these arguments; "" when it may."""
+    """Returns why this caller may not have one of Signoff's own activities run with these arguments; "" when it may."""
     # These two check their caller themselves, against the permit, and answer in words that a model can read.
     if not caller.activity_type.startswith(OWN) or caller.activity_type == OUTCOME:
         return ""
@@ -54,7 +54,7 @@ def own_problem(caller: Caller, args: Sequence[Any]) -> str:
 
 
 def _turns(task: Any, caller: Caller) -> list[TurnKey | None]:
-    """The turns that a task is about; None in place of what is no turn."""
+    """Returns the turns that a task is about; None in place of what is no turn."""
     match task:
         case ModelTask() | GateTask():
             return [TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn)]

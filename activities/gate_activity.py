@@ -117,7 +117,9 @@ class GateActivity:
         return GateReply(rulings=tuple(rulings), tally=tally)
 
     async def _known(self, task: GateTask, forged: str) -> Known:
-        """What the gates are told beside the calls; nobody's functions are asked about a requester that is made up."""
+        """Returns what the gates are told beside the calls; nobody's functions are asked about a requester that is made
+        up.
+        """
         if task.doubt:
             return past(self._room.catalog, task.ctx, task.calls, self._room.clock())
         names = () if forged else tuple(call.tool for call in task.calls if call.tool not in task.withheld)
@@ -127,7 +129,7 @@ class GateActivity:
         return Known(unavailable=away.union(task.withheld), backends=room.kinds, spent=used, at=room.clock())
 
     async def _answered(self, task: GateTask, each: _Judged, known: Known) -> Judgement:
-        """What the gates say once everything but people has been asked."""
+        """Returns what the gates say once everything but people has been asked."""
         call, args, found, tally, _ = each
         catalog, dry_run = self._room.catalog, task.dry_run
         found = await answered(catalog, task.ctx, call, args, tally, found, known, dry_run=dry_run)
@@ -144,7 +146,7 @@ class GateActivity:
         return found
 
     async def _judged(self, task: GateTask, known: Known) -> tuple[list[_Judged], Tally]:
-        """What the rules say of each call, and the tally after them."""
+        """Returns what the rules say of each call, and the tally after them."""
         catalog, batch, tally = self._room.catalog, [], task.tally
         for call in task.calls:
             args = await load_in(self._room.store, call.args, SessionKey(task.ctx.tenant, task.ctx.session))
@@ -166,7 +168,7 @@ class GateActivity:
         asked: Sequence[ApprovalRequest],
         action: str,
     ) -> Judgement:
-        """`found` under the tenant's freeze, what people denied before and the answers they had remembered.
+        """Returns `found` under the tenant's freeze, what people denied before and the answers they had remembered.
 
         An edit is somebody's own proposal to the others, so no remembered answer answers it, then or later.
         """
@@ -239,7 +241,9 @@ class GateActivity:
         return ruling.model_copy(update={"request": request, "question": reference_from_request(request, call)})
 
     async def _is_over(self, ctx: Pinned, asked: Sequence[ApprovalRequest]) -> bool:
-        """Whether a turn was asked for, and last heard of, so long ago that nobody is asked in its requester's name."""
+        """Returns whether a turn was asked for, and last heard of, so long ago that nobody is asked in its requester's
+        name.
+        """
         now = self._room.clock()
         if ctx.user.expires_at is None or not expired(ctx.user, now):
             return False
@@ -250,7 +254,7 @@ class GateActivity:
         return heard + timedelta(seconds=TURN_RESTS_SECONDS) < now
 
     async def _ran_before(self, task: GateTask, call: CallPart, digest: str) -> tuple[CallOutcome | None, str]:
-        """What this very action came to, where it was done already; else words on what this call began.
+        """Returns what this very action came to, where it was done already; else words on what this call began.
 
         A turn that is reset to before an answer asks again, and nobody must deny what has happened.
         """
@@ -276,7 +280,9 @@ class GateActivity:
         freeze: Freeze | None,
         asked: Sequence[ApprovalRequest],
     ) -> Ruling:
-        """The question to people what became of a call. Asked whatever the policy says now: it is about the past.
+        """Returns the question to people what became of a call.
+
+        Asked whatever the policy says now: it is about the past.
 
         It is asked only of what the store says was begun, ended without a word and was not told by people already.
         """
@@ -312,7 +318,9 @@ class GateActivity:
     async def _begun(
         self, task: GateTask, call: CallPart, tool: Tool, args: Any, asked: Sequence[ApprovalRequest]
     ) -> Ticket | None:
-        """The ticket under which this very call was begun; None where none was, or with other arguments than `args`."""
+        """Returns the ticket under which this very call was begun; None where none was, or with other arguments than
+        `args`.
+        """
         # By the definition of now, or by that of the question by which it ran.
         same = is_bound_to(asked, task.ctx, task.doubt_of, args)
         if task.doubt < 1 or not (same or digest_of(task.ctx, call.call, tool, args) == task.doubt_of):
@@ -325,7 +333,7 @@ class GateActivity:
         return ticket if (ticket.workflow, ticket.call, ticket.tool) == own else None
 
     async def _asked(self, task: GateTask, about: Subject) -> ApprovalRequest | CallOutcome:
-        """The request of a call about which people are asked, or why it cannot be asked as it was changed."""
+        """Returns the request of a call about which people are asked, or why it cannot be asked as it was changed."""
         if task.edit is None:
             return await self._questions.ask(task, about)
         edit = await self._questions.edit(task, task.edit, about.tool)
@@ -337,7 +345,9 @@ class GateActivity:
         return _not_asked(about.call, changed) if isinstance(changed, str) else changed
 
     def _stands_in(self, call: CallPart) -> str:
-        """What the card says of a call that is tried in place of another: of which tools it may be, by the catalog."""
+        """Returns what the card says of a call that is tried in place of another: of which tools it may be, by the
+        catalog.
+        """
         if not is_stand_in(call.call):
             return ""
         return of_fallback([each.name for each in self._room.catalog.every_tool if call.tool in each.fallbacks])
@@ -372,7 +382,10 @@ class GateActivity:
 
 
 def _told(task: GateTask, rulings: Sequence[Ruling], at: datetime) -> list[AuditEntry]:
-    """What is written down of a batch: what is settled. What is asked was written with its row; what runs tells it."""
+    """Returns what is written down of a batch: what is settled.
+
+    What is asked was written with its row; what runs tells it.
+    """
     told = []
     for call, ruling in zip(task.calls, rulings, strict=True):
         if ruling.outcome is not None:
@@ -381,14 +394,14 @@ def _told(task: GateTask, rulings: Sequence[Ruling], at: datetime) -> list[Audit
 
 
 def in_doubt(call: CallPart) -> CallOutcome:
-    """The outcome of a call about which nobody can be asked."""
+    """Returns the outcome of a call about which nobody can be asked."""
     return CallOutcome(
         call=call.call, tool=call.tool, code="in_doubt", gate="execute", value=Content(inline=IN_DOUBT_TEXT)
     )
 
 
 def digest_of(ctx: Pinned, call: str, tool: Tool, args: Any) -> str:
-    """The call digest as this worker's catalog makes it."""
+    """Returns the call digest as this worker's catalog makes it."""
     return call_digest(
         tenant=ctx.tenant,
         session=ctx.session,
@@ -403,7 +416,9 @@ def digest_of(ctx: Pinned, call: str, tool: Tool, args: Any) -> str:
 
 
 def is_of(permit: Permit, tool: Tool, proposed: Any) -> bool:
-    """Whether `permit` is for `tool` as it is defined now, run with these arguments or what they are corrected to."""
+    """Returns whether `permit` is for `tool` as it is defined now, run with these arguments or what they are corrected
+    to.
+    """
     try:
         # What cannot be written in RFC 8785 has no digest, so no permit is for it.
         return digest_of(permit.ctx, permit.call, tool, as_run(tool, proposed)) == permit.digest
@@ -418,7 +433,7 @@ def _refused(call: CallPart, why: str) -> Ruling:
 
 
 def settled_outcome(found: Judgement, call: CallPart) -> CallOutcome:
-    """The outcome of a call that no gate let through (or that a dry run stopped)."""
+    """Returns the outcome of a call that no gate let through (or that a dry run stopped)."""
     denied = None
     value: Any = cut(found.message, _TOLD_CHARS)
     if found.code == "denied":
@@ -442,7 +457,7 @@ def _not_asked(call: CallPart, why: str) -> CallOutcome:
 
 
 def _quiet(found: Judgement, secrets: Collection[str]) -> Judgement:
-    """`found` without the secrets of the batch in its words: a schema's error quotes the value it is about."""
+    """Returns `found` without the secrets of the batch in its words: a schema's error quotes the value it is about."""
     if not secrets:
         return found
     return dataclasses.replace(found, message=without(found.message, secrets), note=without(found.note, secrets))

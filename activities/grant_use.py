@@ -39,7 +39,8 @@ class Remembered:
         self._questions = Questions(room.store)
 
     async def consulted(self, ctx: Pinned, call: CallPart, args: Any, found: Judgement) -> Judgement:
-        """`found`, or what a remembered answer makes of a call about which people would be asked: run, or denied.
+        """Returns `found`, or what a remembered answer makes of a call about which people would be asked: run, or
+        denied.
 
         Raises `StoreUnavailable`.
         """
@@ -56,7 +57,8 @@ class Remembered:
         return found
 
     async def holds(self, name: str, ctx: Pinned, call: CallPart, args: Any, found: Judgement) -> Judgement:
-        """`found`, or the call as the grant `name` lets it run, or as a denial ends it that is remembered beside it.
+        """Returns `found`, or the call as the grant `name` lets it run, or as a denial ends it that is remembered
+        beside it.
 
         That a grant has a use left is seen where it is spent. Raises `StoreUnavailable`.
         """
@@ -74,7 +76,9 @@ class Remembered:
         return by_grant(found, grant)
 
     async def _applying(self, ctx: Pinned, found: Judgement, args: Any) -> AsyncIterator[Grant | None]:
-        """The remembered answers that apply to a call, denials first; None where the rest may not be asked about."""
+        """Returns the remembered answers that apply to a call, denials first; None where the rest may not be asked
+        about.
+        """
         left = PREDICATES_STEPS
         for grant in await self._rows.usable(ctx.tenant, ctx.session, found.tool.name if found.tool else ""):
             # Any approver may leave predicates behind, and all of them are asked about each call: all of them together
@@ -101,7 +105,7 @@ class Remembered:
         return given is not None and (grant.verdict == "denied" or self._seated(*given, ctx, found, people))
 
     async def _given(self, grant: Grant) -> tuple[Question, Sequence[Decision]] | None:
-        """The question and the answers that bear `grant` out; None where it is somebody's invention."""
+        """Returns the question and the answers that bear `grant` out; None where it is somebody's invention."""
         rows = await self._questions.read(grant.approval_id)
         question = None if rows is None else question_of(grant, rows.questions)
         if rows is None or question is None or not self._vouched(question):
@@ -115,7 +119,7 @@ class Remembered:
         return (question, decisions) if signed else None
 
     def _vouched(self, question: Question) -> bool:
-        """Whether the gateway signed who asked: an answer for a session serves that person."""
+        """Returns whether the gateway signed who asked: an answer for a session serves that person."""
         if question.judged_apart > JUDGED_SECONDS:
             return False
         asker = question.requester
@@ -126,7 +130,9 @@ class Remembered:
     def _seated(
         self, question: Question, decisions: Sequence[Decision], ctx: Pinned, found: Judgement, people: Directory
     ) -> bool:
-        """Whether enough of those who approved may decide such a call today, and might decide the one they did."""
+        """Returns whether enough of those who approved may decide such a call today, and might decide the one they
+        did.
+        """
         if found.tool is None:
             return False
         at, terms = self._room.clock(), self._room.catalog.terms(found.tool.activity, found.verdict)
@@ -141,7 +147,7 @@ class Remembered:
 
 
 def by_grant(found: Judgement, grant: Grant) -> Judgement:
-    """The call as a remembered approval lets it run."""
+    """Returns the call as a remembered approval lets it run."""
     if found.verdict is None:
         return found
     until = f"{grant.expires_at:%Y-%m-%d %H:%M} UTC"
@@ -152,7 +158,7 @@ def by_grant(found: Judgement, grant: Grant) -> Judgement:
 
 
 def frozen(found: Judgement, reason: str, call: CallPart) -> Judgement:
-    """`found` in a tenant that is frozen: what would run or be asked is denied."""
+    """Returns `found` in a tenant that is frozen: what would run or be asked is denied."""
     if found.kind == "settled":
         return found
     denied = ToolDenied(source="policy", tool=call.tool, call_id=call.call, reason=f"frozen: {reason}")
@@ -160,7 +166,7 @@ def frozen(found: Judgement, reason: str, call: CallPart) -> Judgement:
 
 
 def _denied(found: Judgement, grant: Grant, call: CallPart) -> Judgement:
-    """The call as a remembered denial ends it, naming the decision it repeats."""
+    """Returns the call as a remembered denial ends it, naming the decision it repeats."""
     denied = ToolDenied(
         source="repeat",
         approval_id=grant.approval_id,

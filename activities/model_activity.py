@@ -106,7 +106,9 @@ class ModelActivity:
         return _kept(kept)
 
     async def _judged(self, task: ModelTask, reply: ModelReply, begun: float) -> ModelReply:
-        """`reply` with what the gates say of its calls; without where they cannot say it now, and the turn asks."""
+        """Returns `reply` with what the gates say of its calls; without where they cannot say it now, and the turn
+        asks.
+        """
         span = activity.info().start_to_close_timeout
         ends = None if span is None else begun + span.total_seconds() - SPARE_SECONDS
         if ends is not None and ends - asyncio.get_running_loop().time() < GATES_SECONDS:
@@ -132,7 +134,7 @@ class ModelActivity:
         return whole if len(whole.on_wire()) <= REPLY_BYTES else reply
 
     async def _asked(self, task: ModelTask) -> tuple[ModelReply, Blob | None]:
-        """The model's answer, and the provider's own form of it, which is not in the store yet."""
+        """Returns the model's answer, and the provider's own form of it, which is not in the store yet."""
         room = self._room
         actor = room.catalog.actor(task.ctx.actor)
         messages = tuple([await self._inline(message, _place(task)) for message in task.messages])
@@ -185,7 +187,8 @@ class ModelActivity:
         return reply, own
 
     def _quiet(self, messages: Sequence[Message], completion: Completion) -> Completion:
-        """`completion` without this worker's secrets, its secret arguments and earlier ones in what the agent says.
+        """Returns `completion` without this worker's secrets, its secret arguments and earlier ones in what the agent
+        says.
 
         Calls but `respond` stay as they are: what people are asked about, and what runs, is what was proposed.
         """
@@ -220,7 +223,7 @@ class ModelActivity:
     async def _response(
         self, task: ModelTask, completion: Completion, kept: tuple[ProposedCall, ...]
     ) -> tuple[Response | None, str, str]:
-        """The response, the id of its call, and what was wrong with it (then the response is its raw text)."""
+        """Returns the response, the id of its call, and what was wrong with it (then the response is its raw text)."""
         for index, proposed in enumerate(kept, 1):
             if proposed.tool == names.RESPOND:
                 call = call_id(task.completion, index)
@@ -294,7 +297,7 @@ def _kept(kept: KeptReply) -> ModelReply:
 
 
 def _has_calls(reply: ModelReply) -> bool:
-    """Whether there is something to judge: a completion with a response runs none of the calls beside it."""
+    """Returns whether there is something to judge: a completion with a response runs none of the calls beside it."""
     return reply.response is None and not reply.respond_error and bool(reply.calls)
 
 
@@ -303,14 +306,14 @@ def _place(task: ModelTask) -> SessionKey:
 
 
 def _delay(error: ModelUnavailable) -> timedelta | None:
-    """How long the provider asked us to wait, if it did; at most two minutes."""
+    """Returns how long the provider asked us to wait, if it did; at most two minutes."""
     seconds = error.context.get("retry_after")
     # Longer would use up the ten minutes that a completion has in all; shorter would only be refused again.
     return timedelta(seconds=min(max(seconds, 1.0), 120.0)) if isinstance(seconds, int | float) else None
 
 
 def _arguments(raw: Any) -> tuple[dict[str, Any], str, int]:
-    """The arguments object, why it is none, and its size in bytes of JSON."""
+    """Returns the arguments object, why it is none, and its size in bytes of JSON."""
     if isinstance(raw, str):
         try:
             raw = json.loads(raw) if raw.strip() else {}

@@ -73,7 +73,7 @@ class OutcomeActivity:
         return reply
 
     async def _is_known(self, task: OutcomeTask, workflow: str) -> bool:
-        """Whether the store bears out that the call was begun, and the gateway in whose name."""
+        """Returns whether the store bears out that the call was begun, and the gateway in whose name."""
         permit = task.permit
         if self._room.witness.requester_problem(permit.ctx):
             return False
@@ -82,7 +82,9 @@ class OutcomeActivity:
         return found is not None and (found.workflow, found.call, found.tool) == (workflow, permit.call, task.tool)
 
     async def _told(self, task: OutcomeTask, word: Decision) -> ToolReply:
-        """What stands in the ticket once `word` is written there, if it is the word of somebody who may give it."""
+        """Returns what stands in the ticket once `word` is written there, if it is the word of somebody who may give
+        it.
+        """
         permit, tool = task.permit, self._room.catalog.sight(task.permit.ctx).tool(task.tool)
         if tool is None or task.args is None or self._room.witness.requester_problem(permit.ctx):
             return ToolReply()
@@ -128,13 +130,15 @@ class OutcomeActivity:
         return told or ToolReply(outcome=_settled(task, "in_doubt", IN_DOUBT_TEXT))
 
     async def _asked_of(self, task: OutcomeTask, tool: Tool) -> bool:
-        """Whether the tool was asked as it is defined now: by another definition what only reads may have acted."""
+        """Returns whether the tool was asked as it is defined now: by another definition what only reads may have
+        acted.
+        """
         return task.args is not None and is_of(
             task.permit, tool, await load_in(self._room.store, task.args, _place(task))
         )
 
     async def _gave_up(self, failed: CallOutcome, tool: Tool, key: str) -> CallOutcome:
-        """What stands for a call that only reads, once the use that it took is given back."""
+        """Returns what stands for a call that only reads, once the use that it took is given back."""
         if tool.usage_limit is None:
             return failed
         try:
@@ -144,7 +148,7 @@ class OutcomeActivity:
             return failed
 
     async def _looked_up(self, task: OutcomeTask, tool: Tool, key: str) -> ToolReply | None:
-        """What the tool's probe finds of the very call that the permit is about."""
+        """Returns what the tool's probe finds of the very call that the permit is about."""
         permit = task.permit
         if tool.probe is None or task.args is None or self._room.witness.requester_problem(permit.ctx):
             return None
@@ -160,7 +164,7 @@ class OutcomeActivity:
         return await probing.reply(known_of, args, context)
 
     async def _proved(self, permit: Permit, tool: Tool) -> Permit:
-        """`permit` with who approved the call by the store, whatever it claims of that."""
+        """Returns `permit` with who approved the call by the store, whatever it claims of that."""
         approvals, policy = ApprovalReader(self._room), self._room.catalog.policy(tool.activity)
         rows = await approvals.of(permit) if permit.kind == "approved" else None
         approval = approval_of(permit, rows, accept_unsigned=approvals.takes_unsigned(policy))

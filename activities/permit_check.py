@@ -52,7 +52,7 @@ RUN = Standing("run")
 
 
 def turn_problem(caller: Caller, turn: TurnKey | None, what: str, by: str) -> str:
-    """Why `what` was not scheduled by `turn`, which `by` names and None is none; "" when it was."""
+    """Returns why `what` was not scheduled by `turn`, which `by` names and None is none; "" when it was."""
     # Temporal lets any holder of a credential start any activity, by itself or from a workflow of their own.
     if caller.workflow_type != ACTOR_TURN:
         return f"{what} runs only inside a turn"
@@ -62,7 +62,7 @@ def turn_problem(caller: Caller, turn: TurnKey | None, what: str, by: str) -> st
 
 
 def caller_problem(caller: Caller, permit: Permit, tool: str) -> str:
-    """Why this activity was not scheduled by the turn its permit names; "" when it was."""
+    """Returns why this activity was not scheduled by the turn its permit names; "" when it was."""
     problem = turn_problem(caller, _turn(permit), "this tool", "the permit")
     if problem:
         return problem
@@ -79,7 +79,7 @@ class Witness:
     development: bool
 
     def requester_problem(self, ctx: Pinned) -> str:
-        """Why the gateway does not vouch for who asked for the turn of `ctx`; "" when it does."""
+        """Returns why the gateway does not vouch for who asked for the turn of `ctx`; "" when it does."""
         user = ctx.user
         # A key id alone claims a signature: else leaving that out would make of what is forged what is merely unsigned.
         if not (user.signature or user.key_id):
@@ -89,7 +89,7 @@ class Witness:
         return "who asked, or for what, is not what the gateway signed for"
 
     def decision_problem(self, decision: Decision, *, accept_unsigned: bool) -> str:
-        """Why the gateway does not vouch for a decision; "" when it does, or need not."""
+        """Returns why the gateway does not vouch for a decision; "" when it does, or need not."""
         if not (decision.signature or decision.key_id):
             return "" if self.development or accept_unsigned else "a decision in the permit is not signed"
         if not self.verifier.check_decision(decision):
@@ -109,7 +109,9 @@ def voter_set(
     now: datetime,
     questions: Sequence[Question] = (),
 ) -> VoterSet:
-    """Who may answer for a call of `tool`: whom the policy asks by now, on these terms, and whom `questions` asked."""
+    """Returns who may answer for a call of `tool`: whom the policy asks by now, on these terms, and whom `questions`
+    asked.
+    """
     policy = catalog.policy(tool).policy or ApprovalPolicy()
     present = Table(
         ctx.tenant,
@@ -125,7 +127,7 @@ def voter_set(
 
 
 def _escalation(question: Question, terms: Terms) -> Escalation | None:
-    """When a question escalates, by its row and the store's clock, to those who are still named for that."""
+    """Returns when a question escalates, by its row and the store's clock, to those who are still named for that."""
     to = tuple(each for each in question.escalate_to if each in terms.escalate_to)
     if to and question.edit_of and set(to) <= set(question.approvers):
         # It had escalated before its arguments were changed, and its editor may be one of those.
@@ -138,7 +140,7 @@ def _escalation(question: Question, terms: Terms) -> Escalation | None:
 
 
 def believed(ctx: Pinned, person: Person | None, *, development: bool) -> bool:
-    """Whether the directory bears out what a turn says of who asked: tier, roles and attributes.
+    """Returns whether the directory bears out what a turn says of who asked: tier, roles and attributes.
 
     Whom it does not know, only development believes.
     """
@@ -155,7 +157,7 @@ def _said_of_user(extra: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def expired(user: Principal, now: datetime) -> bool:
-    """Whether a turn was asked for so long ago that no rule runs its calls any more."""
+    """Returns whether a turn was asked for so long ago that no rule runs its calls any more."""
     ends = user.expires_at
     if ends is None:
         # The gateway always says when. Only the development profile takes what it did not make.
@@ -164,7 +166,9 @@ def expired(user: Principal, now: datetime) -> bool:
 
 
 def doubted(found: Judgement, why: str) -> Judgement:
-    """`found` for a requester in whose name no rule runs a call, for this reason: what would run by rule is asked."""
+    """Returns `found` for a requester in whose name no rule runs a call, for this reason: what would run by rule is
+    asked.
+    """
     if found.kind != "run" or found.verdict is None or not why:
         return found
     verdict = dataclasses.replace(found.verdict, verdict="ask", rule=DOUBTED_RULE, rule_text="", why=why)
@@ -189,7 +193,7 @@ class Approval:
 
 
 def approval_of(permit: Permit, rows: ApprovalRows | None, *, accept_unsigned: bool) -> Approval | None:
-    """The approval that a permit claims, from the rows alone; None where nobody was ever asked.
+    """Returns the approval that a permit claims, from the rows alone; None where nobody was ever asked.
 
     Of the permit's own decisions only those count that claim no signature, and only where such are taken: whatever is
     signed lies in the store.
@@ -222,7 +226,9 @@ def approval_of(permit: Permit, rows: ApprovalRows | None, *, accept_unsigned: b
 
 
 def denied_questions(rows: ApprovalRows | None, digest: str) -> list[Question]:
-    """The questions about this very action that people denied: no yes, no rule and no grant runs it after that."""
+    """Returns the questions about this very action that people denied: no yes, no rule and no grant runs it after
+    that.
+    """
     asked = () if rows is None else rows.questions
     same = [each for each in asked if each.kind == "approval" and each.digest == digest]
     return [each for each in same if rows is not None and rows.request(each).state == "denied"]
@@ -247,7 +253,7 @@ def standing(
     approval: Approval | None,
     now: datetime,
 ) -> Standing:
-    """Whether the call may run under the present catalog; `digest` and `found` were computed here and now.
+    """Returns whether the call may run under the present catalog; `digest` and `found` were computed here and now.
 
     `terms` are those on which the present policy asks about it, `approval` is what the store has of it, `now` the
     store's clock. Of row and present policy the stricter holds in each term.
@@ -298,7 +304,7 @@ def standing(
 
 
 def _answers(decision: Decision, approval: Approval) -> bool:
-    """Whether a decision is somebody's yes to this very question."""
+    """Returns whether a decision is somebody's yes to this very question."""
     question = approval.question
     if decision.approval_id != question.id or decision.verdict != "approved" or not decision.subject:
         return False
@@ -309,7 +315,7 @@ def _answers(decision: Decision, approval: Approval) -> bool:
 
 
 def _is_late(approval: Approval, terms: Terms) -> bool:
-    """Whether a signed answer came later than these terms leave time for."""
+    """Returns whether a signed answer came later than these terms leave time for."""
     opened = approval.question.opened_at
     if opened is None or terms.timeout >= approval.question.timeout:
         return False
@@ -318,7 +324,7 @@ def _is_late(approval: Approval, terms: Terms) -> bool:
 
 
 def _in_time(approval: Approval, rules: ApprovalPolicy, now: datetime) -> Standing:
-    """Whether the approval may still be used: by the store's clock, from the answer that completed it."""
+    """Returns whether the approval may still be used: by the store's clock, from the answer that completed it."""
     span = min(approval.question.grant_ttl, rules.grant_ttl)
     done = approval.completed_at
     # Of what nobody signed the store knows no time; the server's own limit holds for it.
@@ -328,7 +334,9 @@ def _in_time(approval: Approval, rules: ApprovalPolicy, now: datetime) -> Standi
 
 
 def words_on(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[Decision, ...]:
-    """What people said of the try with ticket `number`, whatever it was: from the store, and raw ones of the permit."""
+    """Returns what people said of the try with ticket `number`, whatever it was: from the store, and raw ones of the
+    permit.
+    """
     words: list[Decision] = []
     for question in _doubts(permit, rows, number):
         words += [each for each in _words(permit, rows, question) if each not in words]
@@ -336,7 +344,8 @@ def words_on(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[De
 
 
 def undone_by(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[Decision, ...]:
-    """What people said in the last question about the try with ticket `number`; nothing where that ended otherwise.
+    """Returns what people said in the last question about the try with ticket `number`; nothing where that ended
+    otherwise.
 
     Answers to several questions do not add up: who was asked anew was not shown what others had said. Where anybody
     said in any of them that it happened, or gave it up, nobody's word that it did not counts any more.
@@ -351,7 +360,7 @@ def undone_by(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[D
 
 
 def _doubts(permit: Permit, rows: ApprovalRows | None, number: int) -> list[Question]:
-    """The questions what became of the try with ticket `number`, the oldest first."""
+    """Returns the questions what became of the try with ticket `number`, the oldest first."""
     asked = () if rows is None else rows.questions
     digest = doubt_digest(permit.digest, number)
     return [each for each in asked if each.kind == "in_doubt" and each.doubt_of == number and each.digest == digest]
@@ -368,7 +377,7 @@ def _words(permit: Permit, rows: ApprovalRows | None, question: Question) -> lis
 def given_up(
     words: Sequence[Decision], quorum: int, policy: CompiledPolicy, witness: Witness, voters: VoterSet
 ) -> bool:
-    """Whether people said of a try, which nobody knows the end of, that it did not happen.
+    """Returns whether people said of a try, which nobody knows the end of, that it did not happen.
 
     To run a call again takes as many of them as to run it.
     """
@@ -382,7 +391,9 @@ def given_up(
 def happened(
     word: Decision, words: Sequence[Decision], policy: CompiledPolicy, witness: Witness, voters: VoterSet
 ) -> bool:
-    """Whether somebody who may answer says in `word`, one of `words` on that try, that it happened; one is enough."""
+    """Returns whether somebody who may answer says in `word`, one of `words` on that try, that it happened; one is
+    enough.
+    """
     return word in words and _says(word, "happened", policy, witness) and voters.count((word,)) == 1
 
 
@@ -405,7 +416,7 @@ _WEAK = _Lack("who approved this was not identified strongly enough", "this need
 
 
 def _lacking(approval: Approval, ctx: Pinned, rules: ApprovalPolicy, terms: Terms) -> _Lack | None:
-    """What the present policy, or the question, asks for beyond what the decisions prove."""
+    """Returns what the present policy, or the question, asks for beyond what the decisions prove."""
     question, people = approval.question, _people(approval)
     if len(people) < terms.quorum:
         return _FEW

@@ -70,14 +70,14 @@ class QuestionWriter:
         self._rows = Questions(room.store)
 
     async def ask(self, task: GateTask, about: Subject) -> ApprovalRequest:
-        """Ask about a call; the request has revision, code and times from the store. Raises `StoreUnavailable`."""
+        """Asks about a call; the request has revision, code and times from the store. Raises `StoreUnavailable`."""
         asked = await self._ask(task, about, None)
         if asked is None:
             raise RuntimeError(f"what is no change of arguments is always asked: {about.call.call}")
         return asked
 
     async def ask_changed(self, task: GateTask, about: Subject, edit: Edit) -> ApprovalRequest | str:
-        """Ask about a call in the place of the question that `edit` changed, or say why not."""
+        """Asks about a call in the place of the question that `edit` changed, or say why not."""
         return await self._ask(task, about, edit) or _NOT_ANY_MORE
 
     async def _ask(self, task: GateTask, about: Subject, edit: Edit | None) -> ApprovalRequest | None:
@@ -103,11 +103,11 @@ class QuestionWriter:
         return new[0] if new else None if asked is None else shown(asked)
 
     async def rows(self, ctx: Pinned, call: str) -> ApprovalRows | None:
-        """Everything that people were asked about a call, and what they answered."""
+        """Returns everything that people were asked about a call, and what they answered."""
         return await self._rows.read(ApprovalKey(TurnKey(ctx.tenant, ctx.session, ctx.turn), call).id)
 
     async def edit(self, task: GateTask, decision: Decision, tool: Tool | None) -> Edit | str:
-        """The change that `decision` makes of the question it answers, or why there is none.
+        """Returns the change that `decision` makes of the question it answers, or why there is none.
 
         The turn's word for who changed what counts for nothing here: the decision itself is checked.
         """
@@ -206,7 +206,7 @@ def _standing(rows: ApprovalRows, old: Question, now: datetime) -> ApprovalReque
 
 
 def _after_edit(question: Question, edit: Edit) -> Question:
-    """`question` as it follows the one that was changed: who could decide that by escalation still can."""
+    """Returns `question` as it follows the one that was changed: who could decide that by escalation still can."""
     old = edit.old
     kept: dict[str, Any] = {"edit_of": old.revision, "edit_delivery": edit.delivery, "agent_says": old.agent_says}
     kept["note"] = "; ".join(filter(None, (of_edit(edit.name or edit.subject), question.note)))
@@ -220,7 +220,7 @@ def _after_edit(question: Question, edit: Edit) -> Question:
 
 
 def edit_problem(edit: Edit, question_approvers: tuple[str, ...], decision: Decision, digest: str) -> str:
-    """Why the changed call cannot take the place of the one that was asked; "" where it can."""
+    """Returns why the changed call cannot take the place of the one that was asked; "" where it can."""
     if not set(edit.old.approvers).difference(edit.old.escalate_to) <= set(question_approvers):
         return _OTHERS
     args = decision.edited_args

@@ -19,7 +19,7 @@ class ReplySweep:
         self._completions = Completions(store)
 
     async def run(self) -> None:
-        """Sweep at once and then again and again, until cancelled; a store that is away is tried the next time."""
+        """Sweeps at once and then again and again, until cancelled; a store that is away is tried the next time."""
         while True:
             try:
                 await self._completions.drop_old()

@@ -10,7 +10,7 @@ from signoff.store.questions import ApprovalRows
 
 
 def proved(permit: Permit, found: Judgement, approval: Approval | None) -> Permit:
-    """`permit` with the rule and the answers by which its call may run here and now.
+    """Returns `permit` with the rule and the answers by which its call may run here and now.
 
     What it claims itself of who decided, and by which rule, is whatever the caller wrote there.
     """
@@ -22,7 +22,9 @@ def proved(permit: Permit, found: Judgement, approval: Approval | None) -> Permi
 
 
 def probed_by(permit: Permit, approval: Approval | None, policy: CompiledPolicy, witness: Witness) -> Permit:
-    """`permit` with the answers to its call that are vouched for, where nobody derives its right to run any more."""
+    """Returns `permit` with the answers to its call that are vouched for, where nobody derives its right to run any
+    more.
+    """
     if approval is None:
         return _bare(permit).model_copy(update={"kind": "auto"})
     vouched = tuple(each for each in approval.decisions if _vouched(each, policy, witness))
@@ -32,7 +34,7 @@ def probed_by(permit: Permit, approval: Approval | None, policy: CompiledPolicy,
 def undone(
     permit: Permit, rows: ApprovalRows | None, ticket: int, policy: CompiledPolicy, witness: Witness
 ) -> tuple[Decision, ...]:
-    """The answers, vouched for, that tries of a call before the one with number `ticket` did not happen."""
+    """Returns the answers, vouched for, that tries of a call before the one with number `ticket` did not happen."""
     asked = () if rows is None else rows.questions
     numbers = sorted({each.doubt_of for each in asked if each.kind == "in_doubt" and each.doubt_of < ticket})
     said = (word for number in numbers for word in words_on(permit, rows, number))
@@ -57,7 +59,7 @@ def _answered(permit: Permit, approval: Approval | None) -> Permit:
 
 
 def _bare(permit: Permit) -> Permit:
-    """`permit` without what it claims; that answers are not signed is seen where they are taken."""
+    """Returns `permit` without what it claims; that answers are not signed is seen where they are taken."""
     return Permit(kind=permit.kind, call=permit.call, digest=permit.digest, ctx=permit.ctx)
 
 

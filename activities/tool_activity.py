@@ -95,7 +95,7 @@ class ToolActivity:
         self._probing = Probing(room, tool, self._results)
 
     async def run(self, task: ToolTask) -> ToolReply:
-        """Derive the right to run, then run at most once. Refusals are outcomes, not errors."""
+        """Derives the right to run, then run at most once. Refusals are outcomes, not errors."""
         async with pulse():
             another = "" if task.tool == self._tool.name else "the permit names another tool"
             problem = another or caller_problem(current_caller(), task.permit, self._tool.activity)
@@ -118,7 +118,7 @@ class ToolActivity:
         return await self._once(task.model_copy(update={"permit": permit}), found.judgement.args(args), right)
 
     async def _undone(self, task: ToolTask) -> tuple[Decision, ...]:
-        """Who said that earlier tries of the call did not happen."""
+        """Returns who said that earlier tries of the call did not happen."""
         if task.ticket <= 1:
             return ()
         policy = self._room.catalog.policy(self._tool.activity)
@@ -187,7 +187,7 @@ class ToolActivity:
         return await self._approvals.of(permit) if permit.kind == "approved" else None
 
     async def _begun_before(self, task: ToolTask) -> ToolReply | None:
-        """What an earlier attempt of this very call left, where it was begun; None where it was not.
+        """Returns what an earlier attempt of this very call left, where it was begun; None where it was not.
 
         What is in the way now was not there then, so it must not be told, or asked, as if nothing had happened. Of a
         tool that only reads nothing is left, unless it was begun under another definition: then it may have acted.
@@ -207,7 +207,7 @@ class ToolActivity:
         return _not_executed(task, self._tool, why, told)
 
     async def _ended(self, task: ToolTask, found: Judgement) -> ToolReply:
-        """The gates end here what they had let through before: written down, as nothing else tells of it."""
+        """Returns the gates end here what they had let through before: written down, as nothing else tells of it."""
         outcome = settled_outcome(found, _call(task))
         await self._journal.alone(await self._journal.end(task.permit, outcome, ""))
         return ToolReply(outcome=outcome)
@@ -289,7 +289,10 @@ class ToolActivity:
         return ToolReply(outcome=outcome)
 
     def _still_holds(self, right: _Right, connection: Connection) -> bool:
-        """Whether question and answers of an approved call stand as they did. Asked where its ticket is claimed."""
+        """Returns whether question and answers of an approved call stand as they did.
+
+        Asked where its ticket is claimed.
+        """
         permit, approval_id = right.permit, _approval(right.permit)
         lock_approval(connection, approval_id)
         rows = read_rows_anew(connection, approval_id, right.rows)
@@ -304,7 +307,9 @@ class ToolActivity:
         return all(each in approval.decisions for each in permit.decisions)
 
     def _unbarred(self, right: _Right, connection: Connection) -> bool:
-        """Whether no question of a call that a rule or a remembered answer lets run stands or has ended against it."""
+        """Returns whether no question of a call that a rule or a remembered answer lets run stands or has ended against
+        it.
+        """
         permit, approval_id = right.permit, _approval(right.permit)
         lock_approval(connection, approval_id)
         rows = read_rows(connection, approval_id)
@@ -315,20 +320,20 @@ class ToolActivity:
         return self._room.catalog.needs_nobody(self._tool.activity)
 
     async def _was_denied(self, permit: Permit, args: dict[str, Any]) -> bool:
-        """Whether somebody denied, in this turn, what now would run without asking anybody."""
+        """Returns whether somebody denied, in this turn, what now would run without asking anybody."""
         if permit.kind == "approved" or (self._tool.read_only and self._needs_nobody):
             return False
         return denial_of(await self._approvals.of_turn(permit.ctx), permit.ctx, self._tool.name, args) is not None
 
     async def _never_began(self, task: ToolTask, key: str) -> None:
-        """Give back the ticket, and the use that it took, of a call that was stopped before its handler was called."""
+        """Gives back the ticket, and the use that it took, of a call that was stopped before its handler was called."""
         outcome = plain_outcome(task.permit.call, task.tool, "skipped", _STOPPED)
         ends = await self._ends(task, outcome, key, None)
         await self._results.patiently(lambda: self._room.store.void_claimed(key, also=self._journal.together(ends)))
         await self._journal.apart(ends)
 
     async def _read(self, task: ToolTask, args: dict[str, Any], found: Judgement) -> CallOutcome:
-        """Run what needs no ticket."""
+        """Runs what needs no ticket."""
         await self._journal.alone(self._journal.beginning(task.permit, found, ""))
         made = await self._execute(task, args, "")
         outcome = _noted(made.outcome, found)
@@ -348,7 +353,9 @@ class ToolActivity:
         return await terms_at(self._room.catalog, permit.ctx, args, found, self._tool, at)
 
     async def _earlier(self, task: ToolTask, args: Any, found: Judgement) -> ToolReply | None:
-        """What earlier tickets of the call leave to say; None when each is void, or people said it did not happen."""
+        """Returns what earlier tickets of the call leave to say; None when each is void, or people said it did not
+        happen.
+        """
         permit, policy, witness = task.permit, self._room.catalog.policy(self._tool.activity), self._room.witness
         # `ticket_key` raises for numbers below 1, and what escapes from here is tried again without end.
         not_given_up = "an earlier ticket of this call was not given up"
@@ -409,7 +416,9 @@ class ToolActivity:
         return await self._shielded(self._results.of(task.permit, args, value, task.budget_chars, key, secrets))
 
     async def _shielded(self, work: Coroutine[Any, Any, T], limit: asyncio.Timeout | None = None) -> T:
-        """The handler, or what is made of its result: a cancelled turn does not tear them apart after an effect."""
+        """Returns the handler, or what is made of its result: a cancelled turn does not tear them apart after an
+        effect.
+        """
         running = asyncio.ensure_future(work)
         while True:
             try:
@@ -426,7 +435,7 @@ class ToolActivity:
                 _put_off_cancel()
 
     async def _whole(self, work: Coroutine[Any, Any, T]) -> T:
-        """What lies between a claim and the handler, to its end: torn, nobody would know what was claimed."""
+        """Returns what lies between a claim and the handler, to its end: torn, nobody would know what was claimed."""
         running = asyncio.ensure_future(work)
         while True:
             try:
@@ -438,7 +447,7 @@ class ToolActivity:
                 _put_off_cancel()
 
     def _reads_args_after(self) -> bool:
-        """Whether anything reads the arguments after the handler, which may do to them what it likes."""
+        """Returns whether anything reads the arguments after the handler, which may do to them what it likes."""
         # They are looked up, shortened by, hidden and recorded as what they were; a plain read is spared the copy.
         tool = self._tool
         seen = tool.probe is not None or tool.name in self._room.catalog.reducers
@@ -456,7 +465,7 @@ def _not_executed(task: ToolTask, tool: Tool, why: str, told: str = "") -> ToolR
 
 
 def tool_activities(room: Room) -> list[Any]:
-    """One activity a tool of the catalog, each registered under its `activity`, and one for tools it lacks."""
+    """Returns one activity a tool of the catalog, each registered under its `activity`, and one for tools it lacks."""
     return [*(_named(room, bound(tool, room.store)) for tool in room.catalog.every_tool), _absent(room)]
 
 
@@ -483,7 +492,7 @@ def _absent(room: Room) -> Any:
 
 
 async def _left(room: Room, task: ToolTask) -> ToolReply | None:
-    """What earlier attempts of the call left in its tickets; None where there were none. Raises `InDoubt`.
+    """Returns what earlier attempts of the call left in its tickets; None where there were none. Raises `InDoubt`.
 
     An earlier ticket of which nobody knows says nothing here: people said that it did not happen.
     """
@@ -506,7 +515,7 @@ async def _left(room: Room, task: ToolTask) -> ToolReply | None:
 
 
 async def _ticket(room: Room, task: ToolTask, number: int) -> Ticket | None:
-    """The ticket of this number, if it is this call's."""
+    """Returns the ticket of this number, if it is this call's."""
     found = await room.store.look(ticket_key(task.permit.digest, number))
     # The digest is the permit's word. A ticket of another call must not be told as the outcome of this one.
     here = (activity.info().workflow_id, task.permit.call, task.tool)
@@ -521,7 +530,7 @@ def _named(room: Room, tool: Tool) -> Any:
 
 
 def _approval(permit: Permit) -> str:
-    """The approval id of a call, whether it was ever asked about or not."""
+    """Returns the approval id of a call, whether it was ever asked about or not."""
     return ApprovalKey(TurnKey(permit.ctx.tenant, permit.ctx.session, permit.ctx.turn), permit.call).id
 
 
@@ -534,7 +543,7 @@ def _used_up(found: Judgement, why: str) -> Judgement:
 
 
 def _overrides(question: Question, found: Judgement) -> bool:
-    """Whether people were shown what the permission check objects to now, if it does."""
+    """Returns whether people were shown what the permission check objects to now, if it does."""
     shown = question.override == override_hash(found.override)
     return not found.override or (question.rule == PERMISSION_RULE and shown)
 
@@ -546,7 +555,9 @@ def _noted(outcome: CallOutcome, found: Judgement) -> CallOutcome:
 
 
 def _unwanted() -> bool:
-    """Whether the turn has asked to stop this call, or is gone; a worker that stops leaves it to another one."""
+    """Returns whether the turn has asked to stop this call, or is gone; a worker that stops leaves it to another
+    one.
+    """
     details = activity.cancellation_details()
     # Whoever ends or resets the turn, or had the call scheduled for a second, must not tear it from what it has begun:
     # nobody would know what became of it.

@@ -28,7 +28,7 @@ logger = logging.getLogger("signoff.activities")
 async def unavailable(
     catalog: Catalog, ctx: Pinned, names: Iterable[str], seconds: float | None = None, *, at: datetime
 ) -> frozenset[str]:
-    """The names of those tools that are not there `at` a moment. Never raises.
+    """Returns the names of those tools that are not there `at` a moment. Never raises.
 
     Those outside of their hours are not; all others are asked, at once. Only tools that the actor of `ctx` could see
     are asked: of the others nobody learns anything.
@@ -47,7 +47,7 @@ async def unavailable(
 
 
 async def withheld(catalog: Catalog, ctx: Pinned, *, at: datetime) -> frozenset[str]:
-    """The names of the tools that the model is not told of: not there now, or not chosen. Never raises."""
+    """Returns the names of the tools that the model is not told of: not there now, or not chosen. Never raises."""
     seen = await ask_rules(catalog.may_block, catalog.sight(ctx).visible)
     away, others = await asyncio.gather(
         unavailable(catalog, ctx, (tool.name for tool in seen), at=at), _not_selected(catalog, ctx, seen)
@@ -80,7 +80,7 @@ async def answered(
     *,
     dry_run: bool = False,
 ) -> Judgement:
-    """`found` with what the tool's permission check and its policy's handler say, where they are to be asked.
+    """Returns `found` with what the tool's permission check and its policy's handler say, where they are to be asked.
 
     `tally` and `known` are those with which it was found. Never raises.
     """
@@ -100,7 +100,7 @@ async def judged(
     *,
     at: datetime,
 ) -> Judgement:
-    """What all gates say of one call by itself, asking whomever there is to ask but people. Never raises.
+    """Returns what all gates say of one call by itself, asking whomever there is to ask but people. Never raises.
 
     How often its tool was used is not looked at: whether its ticket takes a use is what counts.
     """
@@ -112,7 +112,9 @@ async def judged(
 
 
 def past(catalog: Catalog, ctx: Pinned, calls: Iterable[CallPart], at: datetime | None) -> Known:
-    """What the gates are told of calls that may have happened: whether they could be made now is not the question."""
+    """Returns what the gates are told of calls that may have happened: whether they could be made now is not the
+    question.
+    """
     sight = catalog.sight(ctx)
     tools = (sight.tool(call.tool) for call in calls)
     kinds = frozenset(kind for tool in tools if tool is not None for kind in tool.capabilities.kinds)
@@ -120,14 +122,16 @@ def past(catalog: Catalog, ctx: Pinned, calls: Iterable[CallPart], at: datetime 
 
 
 async def judged_past(catalog: Catalog, ctx: Pinned, call: CallPart, args: Any, at: datetime | None) -> Judgement:
-    """What the rules say of a call that may have happened: whom it asks. Never raises."""
+    """Returns what the rules say of a call that may have happened: whom it asks. Never raises."""
     known = past(catalog, ctx, (call,), at)
     found = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
     return await heard(catalog, ctx, call, args, found)
 
 
 async def _not_selected(catalog: Catalog, ctx: Pinned, seen: Sequence[Tool]) -> frozenset[str]:
-    """The names of `seen` that a function of the actor, route or step does not choose, the framework's own aside."""
+    """Returns the names of `seen` that a function of the actor, route or step does not choose, the framework's own
+    aside.
+    """
     position = catalog.sight(ctx).position
     if position is None or not position.selects:
         return frozenset()

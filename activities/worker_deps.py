@@ -43,7 +43,7 @@ class Room:
     clock: Clock = system_clock
 
     def driver(self, model: str) -> Driver:
-        """The driver of an actor's model string. Raises `ConfigError` when there is none."""
+        """Returns the driver of an actor's model string. Raises `ConfigError` when there is none."""
         driver = self.drivers.get(model)
         if driver is None:
             raise ConfigError(f"no driver for the model `{model}`", field="model", value=model)
@@ -60,7 +60,7 @@ class Room:
         return Witness(self.verifier, development=self.profile == "development")
 
     async def knowing(self, tenant: str, *ids: str) -> Directory:
-        """The directory as it is now for a question about the people `ids`.
+        """Returns the directory as it is now for a question about the people `ids`.
 
         Whoever of them is not declared is looked up among those whom logins vouched for, whose signatures are checked.
         Raises `StoreUnavailable`: that somebody cannot be looked up does not make them a stranger.
@@ -73,7 +73,7 @@ class Room:
         return VouchedDirectory(self.people, known, joined_logins(rows, self.people, self.verifier))
 
     async def doubt(self, ctx: Pinned) -> str:
-        """Why no rule lets a call of `ctx` pass without a person; "" when rules may.
+        """Returns why no rule lets a call of `ctx` pass without a person; "" when rules may.
 
         Its requester is not who the directory says, or asked too long ago. Raises `StoreUnavailable`.
         """

@@ -21,12 +21,12 @@ _FIELD_CHARS = 64
 
 
 def malformed(message: str, approval_id: str = "") -> Receipt:
-    """The receipt for what is no decision at all."""
+    """Returns the receipt for what is no decision at all."""
     return Receipt(status="refused", code="malformed", approval_id=approval_id, message=message)
 
 
 def envelope_problem(envelopes: Sequence[Any]) -> str:
-    """Why the arguments of a message are not one JSON object of at most 64 KiB; "" when they are."""
+    """Returns why the arguments of a message are not one JSON object of at most 64 KiB; "" when they are."""
     if len(envelopes) != 1 or not isinstance(envelopes[0], dict):
         return "a decision is one JSON object"
     try:
@@ -38,13 +38,13 @@ def envelope_problem(envelopes: Sequence[Any]) -> str:
 
 
 def read_decision(envelopes: Sequence[Any]) -> Decision | Receipt:
-    """The decision in a message's arguments, or the receipt `malformed` naming the first bad field."""
+    """Returns the decision in a message's arguments, or the receipt `malformed` naming the first bad field."""
     problem = envelope_problem(envelopes)
     return malformed(problem) if problem else _read(envelopes[0])
 
 
 def read_withdrawal(envelopes: Sequence[Any]) -> Decision | Receipt:
-    """The wish to withdraw a request in a message's arguments, as a decision whose verdict is `withdrawn`.
+    """Returns the wish to withdraw a request in a message's arguments, as a decision whose verdict is `withdrawn`.
 
     `approval_id` alone is enough. Anything else is the receipt `malformed`.
     """
@@ -81,7 +81,7 @@ def _read(body: dict[str, Any]) -> Decision | Receipt:
 
 
 def _unknown_field(body: dict[str, Any]) -> str:
-    """The first field of `body` that no decision has; "" when it has none."""
+    """Returns the first field of `body` that no decision has; "" when it has none."""
     # Shapes pass over what they do not know. Beside a yes that is what its author meant to change: a mistyped
     # `edited_args` would approve the call unedited.
     remember = body.get("remember")
@@ -102,28 +102,28 @@ class ApprovalBook:
         self.unwritten = AuditBuffer()
 
     def open(self, request: ApprovalRequest, now: datetime) -> ApprovalRequest:
-        """Begin to wait for an answer to `request`, replacing an earlier revision of it."""
+        """Begins to wait for an answer to `request`, replacing an earlier revision of it."""
         return self._put(request, now)
 
     def get(self, approval_id: str) -> ApprovalRequest | None:
-        """The request of that id in its latest revision."""
+        """Returns the request of that id in its latest revision."""
         return self._requests.get(approval_id)
 
     def all(self) -> tuple[ApprovalRequest, ...]:
-        """Every request of the turn, oldest first."""
+        """Returns every request of the turn, oldest first."""
         return tuple(self._requests.values())
 
     def pending(self) -> tuple[ApprovalRequest, ...]:
-        """The requests that wait for people, oldest first."""
+        """Returns the requests that wait for people, oldest first."""
         return tuple(request for request in self._requests.values() if request.state == "pending")
 
     def waits(self, approval_id: str) -> bool:
-        """Whether that request still waits."""
+        """Returns whether that request still waits."""
         request = self._requests.get(approval_id)
         return request is not None and request.state == "pending"
 
     def glance(self, decision: Decision, now: datetime) -> Receipt | None:
-        """The answer to a decision that need not wait for its author to be identified; None if it must."""
+        """Returns the answer to a decision that need not wait for its author to be identified; None if it must."""
         repeated = self._repeated(decision)
         if repeated is not None:
             return self.told(decision, repeated, now)
@@ -134,7 +134,7 @@ class ApprovalBook:
         return None if receipt is None else self.told(decision, receipt, now)
 
     def examine(self, decision: Decision, authority: Authority, now: datetime) -> Receipt | None:
-        """The answer to a decision that cannot count, its author identified; None while it still may."""
+        """Returns the answer to a decision that cannot count, its author identified; None while it still may."""
         request = self._requests.get(decision.approval_id)
         receipt = self._repeated(decision)
         if receipt is not None or request is None:
@@ -145,7 +145,7 @@ class ApprovalBook:
     def settle(
         self, decision: Decision, authority: Authority, now: datetime, asked: ApprovalRequest | None = None
     ) -> Receipt:
-        """Count a decision whose author was identified. First in order wins; the others learn who it was.
+        """Counts a decision whose author was identified. First in order wins; the others learn who it was.
 
         `asked` is what the gates made of the arguments it changes, if it changes any.
         """
@@ -168,14 +168,14 @@ class ApprovalBook:
         return receipt
 
     def reach(self, approval_id: str, happening: deadlines.Due, now: datetime) -> ApprovalRequest:
-        """The time of a reminder, an escalation or a deadline of a request has come."""
+        """Returns the time of a reminder, an escalation or a deadline of a request has come."""
         changed = deadlines.passed(self._requests[approval_id], happening, now)
         if changed.state == "pending":
             self.unwritten.add(audit_events.reached(changed, happening.what, now))
         return self._put(changed, now)
 
     def cancel(self, approval_id: str, by: str, reason: str, now: datetime) -> Receipt:
-        """Withdraw a request. The receipt is `accepted` when this did it."""
+        """Withdraws a request. The receipt is `accepted` when this did it."""
         request = self._requests.get(approval_id)
         if request is None:
             return self.turn_away(_unknown(approval_id))
@@ -189,18 +189,20 @@ class ApprovalBook:
         return self._put(machine.lapsed(self._requests[approval_id]), now)
 
     def receipt(self, approval_id: str) -> Receipt:
-        """What became of a request, for someone who comes late."""
+        """Returns what became of a request, for someone who comes late."""
         request = self._requests.get(approval_id)
         return _unknown(approval_id) if request is None else machine.settled_receipt(request)
 
     def turn_away(self, receipt: Receipt) -> Receipt:
-        """Remember a refusal (the last 50, and how many there were) and hand it back."""
+        """Remembers a refusal (the last 50, and how many there were) and hand it back."""
         self.refusals.append(receipt)
         self.refused += 1
         return receipt
 
     def told(self, decision: Decision, receipt: Receipt, now: datetime, authority: Authority | None = None) -> Receipt:
-        """What somebody is told of their answer, which is to be written down; a refusal is remembered as well."""
+        """Returns what somebody is told of their answer, which is to be written down; a refusal is remembered as
+        well.
+        """
         self.unwritten.add(audit_events.attempt(decision, receipt, now, authority))
         return self.turn_away(receipt) if receipt.status == "refused" else receipt
 

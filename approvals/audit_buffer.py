@@ -18,7 +18,7 @@ class AuditBuffer:
         self._last: AuditEntry | None = None
 
     def add(self, entry: AuditEntry) -> None:
-        """Keep an entry until it is taken; one that is kept already, once."""
+        """Keeps an entry until it is taken; one that is kept already, once."""
         if any(entry.key == kept.key for kept in self._entries):
             return
         if len(self._entries) >= ENTRIES_KEPT and entry.data.get("status") == "refused":
@@ -28,7 +28,9 @@ class AuditBuffer:
         self._entries.append(entry)
 
     def take(self) -> tuple[AuditEntry, ...]:
-        """All entries, without a stream: whatever an envelope named, it is the turn's own that they belong to."""
+        """Returns all entries, without a stream: whatever an envelope named, it is the turn's own that they belong
+        to.
+        """
         if self._last is not None:
             told = {"key": f"dropped/{self._last.key}", "data": {"dropped": self._dropped, "status": "refused"}}
             self._entries.append(self._last.model_copy(update=told))

@@ -81,7 +81,7 @@ def escalated(request: ApprovalRequest) -> ApprovalRequest:
 
 
 def with_escalated(groups: Sequence[ApproverGroup], to: Sequence[str]) -> tuple[ApproverGroup, ...]:
-    """`groups` where those to whom a request escalates may fill a place of each."""
+    """Returns `groups` where those to whom a request escalates may fill a place of each."""
     return tuple(group.model_copy(update={"of": tuple(dict.fromkeys((*group.of, *to)))}) for group in groups)
 
 

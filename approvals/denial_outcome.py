@@ -41,7 +41,7 @@ def denied_outcome(request: ApprovalRequest) -> CallOutcome:
 
 
 def denial_from_request(request: ApprovalRequest, action: str) -> Denial:
-    """What is kept of a request that a person denied, so that the same `action` is not asked again."""
+    """Returns what is kept of a request that a person denied, so that the same `action` is not asked again."""
     return Denial(
         action=action,
         approval_id=request.id,
@@ -54,7 +54,7 @@ def denial_from_request(request: ApprovalRequest, action: str) -> Denial:
 
 
 def denied_again(earlier: Denial, call: str, tool: str) -> ToolDenied:
-    """The denial of a call that is the same as one a person denied; names that decision."""
+    """Returns the denial of a call that is the same as one a person denied; names that decision."""
     return ToolDenied(
         source="repeat",
         approval_id=earlier.approval_id,

@@ -30,7 +30,7 @@ _SETTLED_CODES: dict[str, ReceiptCode] = {
 
 
 def objection(request: ApprovalRequest, decision: Decision, now: datetime) -> Receipt | None:
-    """Why `decision` cannot count, as far as that is known without its author; None when it may.
+    """Returns why `decision` cannot count, as far as that is known without its author; None when it may.
 
     Checked in this order: it answers this kind of question, it names this revision and digest, the request is still
     pending, the deadline (of an unsigned one: what a signed one says of its time is not proved yet), what it adds.
@@ -51,7 +51,7 @@ def objection(request: ApprovalRequest, decision: Decision, now: datetime) -> Re
 
 
 def examined(request: ApprovalRequest, decision: Decision, authority: Authority, now: datetime) -> Receipt | None:
-    """Why `decision` by the person `authority` vouches for cannot count; None when it does."""
+    """Returns why `decision` by the person `authority` vouches for cannot count; None when it does."""
     receipt = objection(request, decision, now)
     if receipt is not None:
         return receipt
@@ -64,7 +64,7 @@ def examined(request: ApprovalRequest, decision: Decision, authority: Authority,
 def decided(
     request: ApprovalRequest, decision: Decision, authority: Authority, now: datetime
 ) -> tuple[ApprovalRequest, Receipt]:
-    """Count `decision` by the person `authority` vouches for.
+    """Counts `decision` by the person `authority` vouches for.
 
     A refused one returns `request` unchanged. Quorum counts distinct people, each on a seat of their own or of whom
     they stand in for, and in one place of a group; one denial ends it when `veto`. One with `edited_args` is for
@@ -81,7 +81,8 @@ def decided(
 def edited(
     request: ApprovalRequest, decision: Decision, authority: Authority, asked: ApprovalRequest, now: datetime
 ) -> tuple[ApprovalRequest, Receipt]:
-    """The next revision, `asked` by the gates with the arguments of `decision`; the editor's answer is a vote on it.
+    """Returns the next revision, `asked` by the gates with the arguments of `decision`; the editor's answer is a vote
+    on it.
 
     A refused one returns `request` unchanged.
     """
@@ -106,29 +107,29 @@ def edited(
 
 
 def cancelled(request: ApprovalRequest, by: str, reason: str, now: datetime) -> ApprovalRequest:
-    """A pending request withdrawn by `by`; any other is returned as it is."""
+    """Returns a pending request withdrawn by `by`; any other is returned as it is."""
     if request.state != "pending":
         return request
     return request.model_copy(update={"state": "cancelled", "decided_by": by, "decided_at": now, "reason": reason})
 
 
 def lapsed(request: ApprovalRequest) -> ApprovalRequest:
-    """An approval that was not used: too late, or the tool changed; any other is returned as it is."""
+    """Returns an approval that was not used: too late, or the tool changed; any other is returned as it is."""
     return request.model_copy(update={"state": "lapsed"}) if request.state == "approved" else request
 
 
 def approving(request: ApprovalRequest) -> tuple[Decision, ...]:
-    """The decisions that approve this revision of `request`, each by another person."""
+    """Returns the decisions that approve this revision of `request`, each by another person."""
     return tuple(vote.decision for vote in request.votes if vote.verdict == "approved")
 
 
 def stale(request: ApprovalRequest) -> Receipt:
-    """The receipt for what answers another revision of `request`, or what was never asked."""
+    """Returns the receipt for what answers another revision of `request`, or what was never asked."""
     return refusal(request, "stale")
 
 
 def settled_receipt(request: ApprovalRequest) -> Receipt:
-    """What someone is told who asks about, or answers, a request that is decided; `pending` while it is not."""
+    """Returns what someone is told who asks about, or answers, a request that is decided; `pending` while it is not."""
     if request.state == "pending":
         return _counted(request, "").model_copy(update={"status": "pending"})
     return Receipt(
@@ -147,7 +148,7 @@ def settled_receipt(request: ApprovalRequest) -> Receipt:
 
 
 def refusal(request: ApprovalRequest, code: ReceiptCode, message: str = "", *, why: ReceiptReason = "") -> Receipt:
-    """A receipt that changes nothing. `message` is for developers; people read what code and `why` say."""
+    """Returns a receipt that changes nothing. `message` is for developers; people read what code and `why` say."""
     return Receipt(
         status="refused",
         code=code,
@@ -160,7 +161,7 @@ def refusal(request: ApprovalRequest, code: ReceiptCode, message: str = "", *, w
 
 
 def _course(request: ApprovalRequest) -> dict[str, Any]:
-    """What a receipt says of how far a request has come."""
+    """Returns what a receipt says of how far a request has come."""
     found = progress(request)
     return {"votes": found.yes, "needed": found.needed, "open": found.open if request.state == "pending" else ()}
 
@@ -169,7 +170,7 @@ _VERDICTS = ("approved", "denied", "happened")
 
 
 def _unfitting(request: ApprovalRequest, decision: Decision) -> str:
-    """Why this is no answer to this kind of question; "" when it is."""
+    """Returns why this is no answer to this kind of question; "" when it is."""
     if decision.verdict == "withdrawn":
         return "`verdict`: to withdraw a request is no answer to it; use `cancel`"
     if decision.verdict == "happened" and request.kind != "in_doubt":
@@ -211,7 +212,7 @@ def _too_late(request: ApprovalRequest, decision: Decision) -> Receipt:
 
 
 def counted(request: ApprovalRequest, vote: Vote) -> ApprovalRequest:
-    """`request` with one more vote; unchanged where it no longer waits, or where the vote adds nothing."""
+    """Returns `request` with one more vote; unchanged where it no longer waits, or where the vote adds nothing."""
     if request.state != "pending":
         return request
     if vote.verdict == "withdrawn":
@@ -227,7 +228,7 @@ def counted(request: ApprovalRequest, vote: Vote) -> ApprovalRequest:
 
 
 def receipt_after(before: ApprovalRequest, after: ApprovalRequest) -> Receipt:
-    """What the author of a vote is told that made `after` of the pending request `before`."""
+    """Returns what the author of a vote is told that made `after` of the pending request `before`."""
     if after is before:
         return _counted(before, "duplicate")
     if after.state == "pending":
@@ -236,7 +237,7 @@ def receipt_after(before: ApprovalRequest, after: ApprovalRequest) -> Receipt:
 
 
 def vote_of(decision: Decision, authority: Authority, now: datetime) -> Vote:
-    """The vote of a decision by the person `authority` vouches for, given at `now`."""
+    """Returns the vote of a decision by the person `authority` vouches for, given at `now`."""
     return Vote(
         subject=authority.subject,
         person_id=authority.person_id,
@@ -277,7 +278,7 @@ def _voted(
 
 
 def seat(vote: Vote) -> str:
-    """The human on whose seat a vote counts."""
+    """Returns the human on whose seat a vote counts."""
     return vote.on_behalf or _human(vote)
 
 
@@ -286,7 +287,7 @@ def _human(vote: Vote) -> str:
 
 
 def _outweighs(earlier: Vote, vote: Vote) -> bool:
-    """Whether `vote`, by the same person or on the same seat, adds nothing to `earlier`.
+    """Returns whether `vote`, by the same person or on the same seat, adds nothing to `earlier`.
 
     People may change their mind, and who holds a seat may overrule who stands in; a delegate overrules only with no.
     """

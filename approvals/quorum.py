@@ -41,12 +41,14 @@ class Progress:
 
 
 def people_needed(quorum: int, groups: Iterable[ApproverGroup]) -> int:
-    """How many different people a quorum beside groups takes: as many as the groups together, if those are more."""
+    """Returns how many different people a quorum beside groups takes: as many as the groups together, if those are
+    more.
+    """
     return max(quorum, sum(group.quorum for group in groups))
 
 
 def tally(quorum: int, groups: Sequence[ApproverGroup], voters: Sequence[Voter]) -> Progress:
-    """How many places `voters` fill of a quorum and its groups; without groups anybody fills any place."""
+    """Returns how many places `voters` fill of a quorum and its groups; without groups anybody fills any place."""
     needed, taken = people_needed(quorum, groups), seats_taken(voters)
     if not groups:
         return Progress(min(taken, needed), needed)
@@ -59,7 +61,7 @@ def tally(quorum: int, groups: Sequence[ApproverGroup], voters: Sequence[Voter])
 
 
 def suffices(quorum: int, groups: Sequence[ApproverGroup], voters: Sequence[Voter]) -> bool:
-    """Whether `voters` are as many different people as the quorum, and fill every group."""
+    """Returns whether `voters` are as many different people as the quorum, and fill every group."""
     found = tally(quorum, groups, voters)
     return found.yes >= found.needed
 
@@ -76,19 +78,19 @@ def seats_taken(voters: Iterable[Voter]) -> int:
 
 
 def voter_of(vote: Vote) -> Voter:
-    """The voter of a counted vote, which says itself on whose seat it counts and under which entries."""
+    """Returns the voter of a counted vote, which says itself on whose seat it counts and under which entries."""
     human = vote.person_id or vote.subject
     return Voter(human, {vote.on_behalf or human: frozenset(vote.entries)})
 
 
 def progress(request: ApprovalRequest) -> Progress:
-    """How far the counted votes have brought a request."""
+    """Returns how far the counted votes have brought a request."""
     voters = [voter_of(vote) for vote in request.votes if vote.verdict == "approved"]
     return tally(request.quorum, request.groups, voters)
 
 
 def _filled(groups: Sequence[ApproverGroup], voters: Sequence[Voter]) -> list[int]:
-    """How many places of each group are filled when as many as possible are."""
+    """Returns how many places of each group are filled when as many as possible are."""
     network: dict[Hashable, dict[Hashable, int]] = {}
     seats = {seat: entries for voter in voters for seat, entries in voter.seats.items()}
     for voter in voters:
@@ -125,7 +127,7 @@ def _flow(network: dict[Hashable, dict[Hashable, int]]) -> dict[Hashable, int]:
 
 
 def _path(network: Mapping[Hashable, Mapping[Hashable, int]]) -> list[Hashable]:
-    """A shortest way from source to sink on which one more can be sent; [] where there is none."""
+    """Returns a shortest way from source to sink on which one more can be sent; [] where there is none."""
     came: dict[Hashable, Hashable] = {_SOURCE: _SOURCE}
     waiting = deque([_SOURCE] if _SOURCE in network else [])
     while waiting:

@@ -107,7 +107,7 @@ class Apprise(Channel):
         return [CheckFinding(True, f"apprise has `{self._service}`; whether it takes a card, `channels test` shows")]
 
     def _place(self, address: str) -> Any:
-        """The service, for one person. Raises `NotDelivered`."""
+        """Returns the service, for one person. Raises `NotDelivered`."""
         library = self._library
         # What is sent is a model's: nothing in it is put in place, and nothing is kept on disk.
         asset = library.AppriseAsset(

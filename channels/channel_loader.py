@@ -1,4 +1,4 @@
-"""Channels made from what a manifest declares. One that cannot be made says what it lacks; the others open anyway."""
+"""Makes channels from a manifest. One that cannot be made reports what it lacks; the others open anyway."""
 
 import importlib
 from collections.abc import Iterable, Mapping

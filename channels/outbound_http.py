@@ -1,4 +1,4 @@
-"""HTTP to addresses that somebody configured: only to hosts of the public internet, or of networks that are allowed.
+"""Sends HTTP to configured addresses: only to hosts of the public internet, or of networks that are allowed.
 
 A name is resolved once, every address behind it is judged, and the connection goes to one of those judged: a name that
 points elsewhere a moment later changes nothing. Redirects are not followed, and no answer's body is read.

@@ -1,4 +1,4 @@
-"""Standard Webhooks: how a message over HTTP is signed, made and checked (https://www.standardwebhooks.com).
+"""Signs and verifies messages over HTTP by Standard Webhooks (https://www.standardwebhooks.com).
 
 Signed is `id.timestamp.body`, by HMAC-SHA256. Several signatures stand beside each other while a secret is replaced.
 """

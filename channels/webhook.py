@@ -1,4 +1,4 @@
-"""A webhook, out and in: another system is told of requests and answers them, signed both ways as Standard Webhooks.
+"""Tells another system of requests and takes its answers, signed both ways as Standard Webhooks.
 
 Out goes `{"type", "timestamp", "data"}` with the types `approval.asked`, `approval.reminded`, `approval.digest`,
 `approval.closed` and `answer.receipt`. In come `decision` (with a verdict), `message` (free text) and `status`.
@@ -111,11 +111,11 @@ class WebhookTransport(Protocol):
     """What messages go out by: `GuardedHttp`, or a test's."""
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> ServerAnswer:
-        """Send one message. Raises `NotDelivered` where no answer came."""
+        """Sends one message. Raises `NotDelivered` where no answer came."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Lets go of connections."""
         ...
 
 
@@ -202,7 +202,7 @@ class Webhook(Channel):
             raise Malformed(f"`data` does not fit its type: {where or 'it is no object'}") from None
 
     async def check(self) -> list[CheckFinding]:
-        """Whether the receiver acknowledges a message of the type `ping`, and whether its clock is ours."""
+        """Returns whether the receiver acknowledges a message of the type `ping`, and whether its clock is ours."""
         target, now = self._options.url, self.means.clock()
         try:
             answer = await self._post(f"ping.{int(now.timestamp())}", "ping", {})
@@ -225,7 +225,7 @@ class Webhook(Channel):
 
 
 def _acknowledged(answer: ServerAnswer) -> ServerAnswer:
-    """The answer of a receiver that has taken the message. Raises `NotDelivered` for any other."""
+    """Returns the answer of a receiver that has taken the message. Raises `NotDelivered` for any other."""
     if 200 <= answer.status < 300:
         return answer
     code = str(answer.status)
@@ -270,7 +270,7 @@ def _asked(notice: OutboundCard, voice_now: datetime) -> dict[str, Any]:
 
 
 def _received(key: str, kind: Any, data: Any) -> InboundBatch:
-    """What a message holds; one of a type that is new to us holds nothing."""
+    """Returns what a message holds; one of a type that is new to us holds nothing."""
     if kind == "decision":
         decision = _Decision.model_validate(data)
         if not decision.token and not decision.in_reply_to:
@@ -312,7 +312,7 @@ def _heard(key: str, said: _Decision | _Message, **more: Any) -> InboundAction:
 
 
 def _token(message: str) -> str:
-    """The card that one of our messages is about; "" for a digest, which is about several."""
+    """Returns the card that one of our messages is about; "" for a digest, which is about several."""
     token, _, kind = message.partition(".")
     return token if kind.partition(".")[0] in ("ask", "remind", "closed") else ""
 

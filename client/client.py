@@ -282,12 +282,12 @@ def _draft(**given: Any) -> DecisionDraft:
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """`fields` without those that say nothing."""
+    """Returns `fields` without those that say nothing."""
     return {name: value for name, value in fields.items() if value}
 
 
 def _quoted(name: str) -> str:
-    """A name as a part of a path. Raises `NotFound` for what would be another path."""
+    """Returns a name as a part of a path. Raises `NotFound` for what would be another path."""
     plain = name.strip()
     if plain in ("", ".", ".."):
         raise NotFound(f"there is nothing of the name {shown(plain)}")

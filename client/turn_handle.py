@@ -76,7 +76,7 @@ class TurnHandle:
         raise ServerUnavailable(f"`{self.id}` ended without a result")
 
     async def _asked(self, call: CallView, told: Collection[tuple[str, int]]) -> ApprovalRequest | None:
-        """What a call asks people that nobody was told yet; None for nothing."""
+        """Returns what a call asks people that nobody was told yet; None for nothing."""
         seen = call.approval
         if seen is None or seen.state != "pending" or (seen.id, seen.revision) in told:
             return None

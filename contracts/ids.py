@@ -99,7 +99,7 @@ def is_stand_in(call: str) -> bool:
 
 
 def stood_for(call: str) -> str:
-    """The id of the call in whose place a stand-in's id is tried; any other call's own."""
+    """Returns the id of the call in whose place a stand-in's id is tried; any other call's own."""
     completion, _, index = call.partition(".")
     return f"{completion}.{int(index) % _STAND_IN}" if is_stand_in(call) else call
 

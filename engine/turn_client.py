@@ -286,7 +286,7 @@ class Signoff:
         decision: Decision,
         body: dict[str, Any],
     ) -> Receipt:
-        """The receipt of an answer sent as an Update; sent again while it waits, it is still one Update."""
+        """Returns the receipt of an answer sent as an Update; sent again while it waits, it is still one Update."""
         # All that tells two apart: the server gives a known update id its first result, whatever else is in the second.
         # Ids are the workflow's own, so that neither session nor turn need be in them.
         kind = "" if update == names.DECIDE else f"{update}:"

@@ -1,4 +1,4 @@
-"""How large and how odd data may be before any engine sees it."""
+"""Limits how large and how odd data may be before any engine sees it."""
 
 import math
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Durations as people write them."""
+"""Parses durations as people write them."""
 
 import re
 from typing import Annotated, Any, Final

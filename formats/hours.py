@@ -1,4 +1,4 @@
-"""When a tool is there: `Mo-Fr 08:00-18:00 Europe/Lisbon`, read when the catalog is built."""
+"""Parses opening hours of tools, `Mo-Fr 08:00-18:00 Europe/Lisbon`, when the catalog is built."""
 
 import re
 from collections.abc import Iterable

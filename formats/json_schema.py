@@ -1,4 +1,4 @@
-"""JSON Schema 2020-12, compiled once, with messages that never repeat a value (it may be a secret)."""
+"""Compiles JSON Schema 2020-12 once, with messages that never repeat a value (it may be a secret)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class CompiledSchema:
 
     @cached_property
     def validator(self) -> Draft202012Validator:
-        """What checks data against it, made for the first data there is."""
+        """The validator of data, made for the first data."""
         return validator_of(self.schema)
 
     def check(self, value: Any) -> list[SchemaProblem]:

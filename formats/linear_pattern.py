@@ -1,4 +1,4 @@
-"""The patterns of schemas, matched in linear time: a model writes the text, and a backtracking search never ends."""
+"""Matches the patterns of schemas in linear time: a model writes the text, and a backtracking search never ends."""
 
 import threading
 from collections.abc import Iterator, Mapping

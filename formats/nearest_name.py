@@ -1,4 +1,4 @@
-"""The nearest name, for messages about a name nobody knows."""
+"""Finds the nearest names, for messages about an unknown name."""
 
 import difflib
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Whether a schema is valid JSON Schema at a glance, for the keywords that nearly all tools' schemas are made of.
+"""Recognises valid JSON Schemas at a glance, for the keywords that nearly all tools' schemas are made of.
 
 Checking against the metaschema takes most of what a catalog takes to build: a millisecond a tool.
 """

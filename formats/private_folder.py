@@ -1,4 +1,4 @@
-"""Folders of state: their owner's alone, as what is in them is keys, arguments and answers."""
+"""Makes folders of state that their owner alone may read: they hold keys, arguments and answers."""
 
 from pathlib import Path
 from typing import Final

@@ -1,4 +1,4 @@
-"""Untrusted values as one line of honest text: what is invisible or turns the line around is shown as a mark."""
+"""Writes untrusted values as one line of honest text: what is invisible or turns the line around is shown as a mark."""
 
 import re
 import unicodedata

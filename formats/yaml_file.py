@@ -1,4 +1,4 @@
-"""YAML that knows its lines, without YAML's traps: no yes/no booleans, no duplicate keys, no tags, no variables."""
+"""Reads YAML with its lines, without YAML's traps: no yes/no booleans, no duplicate keys, no tags, no variables."""
 
 import re
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _VARIABLE: Final = re.compile(r"\$\{[^}]*\}?")
 
 @dataclass(frozen=True)
 class YamlFile:
-    """Plain data and the line of everything in it. `name` is how messages call the file.
+    """Plain data and the line of everything in it. `name` is the file's name in messages.
 
     `parts` are the places whose data came out of another file, and where in it they stand.
     """
@@ -48,7 +48,7 @@ class YamlFile:
 
 
 class _CoreLoader(yaml.SafeLoader):
-    """The core schema of YAML 1.2: true and false are the only booleans, 12:30 and 010 are text."""
+    """Loads the core schema of YAML 1.2: true and false are the only booleans, 12:30 and 010 are text."""
 
     # Empty, so that none of PyYAML's are inherited: those of YAML 1.1, to which `no` is false and 12:30 is 750.
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
@@ -171,5 +171,5 @@ class _Reader:
 
 
 def _spelled(place: Place) -> Place:
-    """Keys without the difference between snake_case and camelCase; marked so as not to meet real ones."""
+    """Returns keys without the difference between snake_case and camelCase; marked so as not to meet real ones."""
     return ("~", *(part.replace("_", "").lower() if isinstance(part, str) else part for part in place))

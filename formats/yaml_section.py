@@ -1,4 +1,4 @@
-"""Sections of YAML files: closed models of keys and values, and what a wrong key or value is told."""
+"""Parses sections of YAML files: closed models of keys and values, with errors for wrong keys and values."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, TypeVar

@@ -21,18 +21,20 @@ _FIELDS: Final = ("approval", "revision", "person", "verb", "channel", "expires"
 
 
 class Link(Shape):
-    """What a link is bound to. `person` is the recipient's id in the request's tenant.
-
-    `verb` is the only verdict it can give, or empty for both. `channel` is where it was sent, and what a decision
-    through it says. `expires` is in UTC, to the second.
-    """
+    """What a link is bound to."""
 
     approval: str
+    """The request."""
     revision: int
+    """The revision."""
     person: str
+    """The recipient's id in the request's tenant."""
     verb: Literal["", "approved", "denied"] = ""
+    """The only verdict it can give; "" for both."""
     channel: str = "link"
+    """Where it was sent, and the channel of a decision through it."""
     expires: datetime
+    """When it expires, in UTC, to the second."""
 
 
 def make_link(key: bytes, link: Link) -> str:

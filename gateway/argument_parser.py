@@ -199,7 +199,7 @@ def _same(sent: str, shown: str) -> bool:
 
 
 def _value(field: ArgumentField, sent: str) -> Any:
-    """Raises `ValueError` that says what is expected."""
+    """Parses the value of a field. Raises `ValueError` that says what is expected."""
     empty = not sent.strip()
     match field.kind:
         case "text":

@@ -25,7 +25,7 @@ _AGAIN_SECONDS: Final = b"2"
 
 
 class BodyRefused(Exception):
-    """A body beyond a limit."""
+    """Raised for a body beyond a limit."""
 
     def __init__(self, status: int, kind: RefusalKind, message: str) -> None:
         super().__init__(message)
@@ -132,7 +132,7 @@ class _Held:
 
 
 class _Replay:
-    """A body that was read already, then whatever else the connection says."""
+    """Replays a body that was read already, then passes on whatever else the connection brings."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
         self._body: bytes | None = body

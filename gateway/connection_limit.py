@@ -18,7 +18,7 @@ small, and 256 KiB of chunks of one byte would hold up everybody for half a seco
 
 
 class BoundedConnection(H11Protocol):
-    """uvicorn's, with an end to waiting for headers, and deaf to the body of a request that will be refused for it.
+    """Extends uvicorn's connection by an end to waiting for headers; ignores bodies of requests that will be refused.
 
     uvicorn ends a connection that is idle between two requests, but none that has not said anything yet, or half of
     what it wants.

@@ -45,12 +45,12 @@ class GatewayDeps:
 
     @cached_property
     def requests(self) -> RequestReader:
-        """Requests as people are shown them."""
+        """Returns the reader of requests."""
         return RequestReader(self.store, self.verifier, development=self.development)
 
     @cached_property
     def decisions(self) -> DecisionService:
-        """Where answers are taken."""
+        """Returns the service that takes answers."""
         return DecisionService(
             self.store, self.client, self.people, self.signer, self.clock, development=self.development
         )
@@ -86,7 +86,7 @@ class GatewayDeps:
 
     @property
     def development(self) -> bool:
-        """Whether this is the development profile."""
+        """Returns whether this is the development profile."""
         return self.settings.profile == "development"
 
     def verifier(self) -> Verifier:

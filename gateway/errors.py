@@ -26,7 +26,7 @@ _REFUSED_STATUS: Final[Mapping[str, int]] = {"unauthenticated": 401, "too_large"
 
 
 class BadRequest(Refused):
-    """A request that cannot be understood; answered 422, or the `status` given."""
+    """Raised for a request that cannot be understood; answered 422, or the `status` given."""
 
     def __init__(self, message: str, *, status: int = 422, code: str = "malformed") -> None:
         super().__init__(message, code=code)

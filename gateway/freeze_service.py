@@ -54,7 +54,7 @@ async def thaw(deps: GatewayDeps, person: Person, *, channel: str) -> Freeze:
 
 
 def require_operator(deps: GatewayDeps, person: Person) -> None:
-    """Raises `Refused` (`not_allowed`) for who may not act for a whole tenant."""
+    """Raises `Refused` (`not_allowed`) for anybody who may not act for a whole tenant."""
     check_operator(person, deps.catalog.default_approvers, development=_in_development(deps))
 
 

@@ -21,7 +21,7 @@ class Live:
         self._closing = asyncio.Event()
 
     async def follow(self, topic: str, source: Source) -> AsyncGenerator[str, None]:
-        """Server-sent events of `topic`: the newest at once, then each; `source` runs once for all who follow.
+        """Yields server-sent events of `topic`: the newest at once, then each; `source` runs once for all who follow.
 
         A source that raises ends the stream, and the reader comes back after 3 s.
         """

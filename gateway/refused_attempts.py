@@ -25,7 +25,7 @@ _KINDS: Final[Mapping[ReceiptCode, RefusalKind]] = {
 
 
 class AttemptRecords:
-    """Writes down what people tried in vain, sparingly: the record is that of somebody else's request.
+    """Records refused attempts within limits: the record is that of somebody else's request.
 
     One process counts by itself; with several gateways each writes down as many.
     """

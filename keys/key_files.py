@@ -1,4 +1,4 @@
-"""Files of signing keys: a private one that only the gateway may read, a public one for workers."""
+"""Reads and writes files of signing keys: a private one that only the gateway may read, a public one for workers."""
 
 import contextlib
 import logging
@@ -100,11 +100,11 @@ def ensure_development_keys(private: Path, public: Path, now: datetime) -> Priva
 
 
 class FileVerifier(Verifier):
-    """A verifier of the keys in a public file, read again when the file changes.
+    """Verifies by the keys in a public file, read again when the file changes.
 
     It is looked at for every signature, which costs microseconds: a gateway signs with a new key at once. While the
-    file is missing nothing is believed, unless keys were there before: those stay in force, as they do while it
-    cannot be read.
+    file is missing nothing is believed, unless keys were there before: those stay in force, as they do while it cannot
+    be read.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The bytes that the gateway signs and workers check.
+"""Writes the bytes that the gateway signs and workers check.
 
 A field that holds its default is left out: what was signed before the field existed then verifies after it does.
 """

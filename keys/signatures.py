@@ -1,4 +1,4 @@
-"""Signing: the gateway holds private keys and signs, workers hold public ones and check. Ed25519."""
+"""Signs and verifies by Ed25519: the gateway holds private keys and signs, workers hold public ones and check."""
 
 import base64
 import binascii
@@ -38,7 +38,7 @@ class _Key(BaseModel):
 
 
 class PublicKey(_Key):
-    """One key to check with. `id` is made of the key itself; from `retired_at` on it vouches for nothing new."""
+    """One key to check with. `id` is computed from the key itself; from `retired_at` on it vouches for nothing new."""
 
     public: str
 
@@ -100,10 +100,12 @@ def new_key(now: datetime) -> PrivateKey:
 
 
 class Mark(NamedTuple):
-    """A signature in base64, and the id of the key that made it."""
+    """A signature."""
 
     key_id: str
+    """The id of the key that made it."""
     signature: str
+    """The signature in base64."""
 
 
 class Signer:
@@ -165,7 +167,7 @@ class Verifier:
 
     @property
     def key_ids(self) -> tuple[str, ...]:
-        """The keys in force, retired ones included."""
+        """Returns the keys in force, retired ones included."""
         return tuple(self._known())
 
     def check_decision(self, decision: Decision) -> bool:

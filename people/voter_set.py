@@ -32,11 +32,14 @@ class VoterSet:
     escalations: tuple[Escalation, ...] = ()
 
     def count(self, decisions: Sequence[Decision]) -> int:
-        """How many people of `decisions`, whose signatures hold, sit on different seats by the strictest table."""
+        """Returns how many people of `decisions`, whose signatures hold, sit on different seats by the strictest
+        table.
+        """
         return min(seats_taken(self._voters(table, decisions)) for table in self.tables)
 
     def suffices(self, decisions: Sequence[Decision], least: int = 1) -> bool:
-        """Whether `decisions`, whose signatures hold, fill the groups of every table, and are as many as any wants.
+        """Returns whether `decisions`, whose signatures hold, fill the groups of every table, and are as many as any
+        wants.
 
         `least` is how many people it takes in any case.
         """
@@ -74,7 +77,7 @@ class VoterSet:
 
 
 def _anywhere(seats: Seats, added: frozenset[str], table: Table) -> Seats:
-    """`seats` where whoever is asked because of an escalation fills a place of any group."""
+    """Returns `seats` where whoever is asked because of an escalation fills a place of any group."""
     every = frozenset(entry for group in table.groups for entry in group.of)
 
     def widened(entries: frozenset[str]) -> frozenset[str]:

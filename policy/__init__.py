@@ -1,1 +1,1 @@
-"""Who must say yes: CEL policies judged by two engines that must agree before a human is skipped."""
+"""Approval policies: CEL expressions judged by two engines that must agree before nobody is asked."""

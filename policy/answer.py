@@ -1,4 +1,4 @@
-"""What one engine says of one expression."""
+"""The answer of one engine to one expression."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -8,21 +8,25 @@ AnswerKind = Literal["true", "false", "error", "other"]
 
 @dataclass(frozen=True)
 class EngineAnswer:
-    """`kind` is `true` or `false` for an exact CEL boolean only, `other` for any other value.
-
-    `rule` is the policy field or rule name, `note` why there is an error. No argument's value is ever in a note.
-    """
+    """One engine's answer to one expression."""
 
     rule: str
+    """The policy field or the rule's name."""
     engine: str
+    """The engine."""
     kind: AnswerKind
+    """`true` or `false` for an exact CEL boolean only, `other` for any other value."""
     note: str = ""
+    """Why there is an error. No argument's value is ever in a note."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an engine made of an expression: plain `value` for a kind of `other`."""
+    """The outcome of an expression in one engine."""
 
     kind: AnswerKind
+    """As in `EngineAnswer`."""
     note: str = ""
+    """Why there is an error."""
     value: Any = None
+    """The plain value, for a kind of `other`."""

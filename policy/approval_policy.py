@@ -1,4 +1,4 @@
-"""Policies as data: what a tool's declaration or the manifest may say."""
+"""Defines policies as data, as a tool's declaration or the manifest gives them."""
 
 import difflib
 import re
@@ -49,7 +49,7 @@ def _reference(text: str) -> str:
 
 
 def _group(entry: object) -> object:
-    """One of `approvers`: a name, or a mapping that says how many of whom."""
+    """Parses one of `approvers`: a name, or a mapping of how many of whom."""
     if not isinstance(entry, Mapping):
         return entry
     strange = next((key for key in entry if key not in ("of", "quorum")), None)
@@ -97,7 +97,7 @@ def _one_spelling(cls: type[BaseModel], data: Mapping[Any, Any]) -> dict[str, An
 
 
 def _never(name: str, value: Any) -> str:
-    """Why a field cannot have this value, where more is to be said than which values it can have."""
+    """Returns why a field cannot have this value, where more is to be said than which values it can have."""
     if name == "on_timeout" and value == "approve":
         return "`on_timeout: approve` is never allowed; silence is not consent, leave `on_timeout` out"
     return ""
@@ -121,7 +121,9 @@ def _path(loc: tuple[int | str, ...]) -> str:
 
 
 class _PolicyData(BaseModel):
-    """Frozen, closed, in snake_case or camelCase; a mistake is one `ConfigError` that names the field."""
+    """The base of policies: frozen, closed, in snake_case or camelCase; a mistake is one `ConfigError` that names the
+    field.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
@@ -139,7 +141,7 @@ class _PolicyData(BaseModel):
 
 
 class Show(_PolicyData):
-    """What the card shows: `only` these arguments (None: all); `secret` ones are masked, still digested."""
+    """Selects what the card shows: `only` these arguments (None: all); `secret` ones are masked, still digested."""
 
     only: tuple[Name, ...] | None = None
     secret: tuple[Name, ...] = ()
@@ -186,7 +188,7 @@ class Term(_PolicyData):
         return (*listed, *(each for each in self.approvers if isinstance(each, ApproverGroup)))
 
     def applied(self, reason: str = "") -> AppliedTerm:
-        """The term as it lies in a question; `reason` where it has no words of its own."""
+        """Returns the term as it lies in a question; `reason` where it has no words of its own."""
         return AppliedTerm(
             reason=self.reason or reason,
             quorum=self.quorum or 1,
@@ -276,12 +278,12 @@ class ApprovalPolicy(_PolicyData):
         return self
 
     def edit_mode(self, *, read_only: bool) -> EditMode:
-        """`edit`, or what holds where it is not given: nobody rewrites a call that has effects."""
+        """Returns `edit`, or the default: nobody rewrites a call that has effects."""
         return self.edit or ("approve" if read_only else "off")
 
     @property
     def named_approvers(self) -> tuple[str, ...]:
-        """Everybody of `approvers`, or what `level: admin` is short for; () leaves it to the tenant's default."""
+        """Returns everybody of `approvers`, or those of `level: admin`; () leaves it to the tenant's default."""
         if self.approvers or self.level == "user":
             named = (each.of if isinstance(each, ApproverGroup) else (each,) for each in self.approvers)
             return tuple(dict.fromkeys(entry for entries in named for entry in entries))
@@ -289,7 +291,7 @@ class ApprovalPolicy(_PolicyData):
 
     @property
     def groups(self) -> tuple[ApproverGroup, ...]:
-        """The groups of `approvers`; () where any of them fills any place."""
+        """Returns the groups of `approvers`; () where any of them fills any place."""
         return tuple(each for each in self.approvers if isinstance(each, ApproverGroup))
 
     @property
@@ -300,12 +302,12 @@ class ApprovalPolicy(_PolicyData):
 
     @property
     def people_needed(self) -> int:
-        """How many different people have to approve."""
+        """Returns how many different people have to approve."""
         return people_needed(self.quorum, self.groups)
 
 
 def _impossible(policy: ApprovalPolicy) -> Iterator[tuple[str, Any, str]]:
-    """What of a policy could never happen: the field, its value, why and what to do."""
+    """Yields what of a policy could never happen: the field, its value, why and what to do."""
     yield from _impossible_groups(policy)
     for number, term in enumerate(policy.terms):
         for name, value, why in _vain(policy, term):
@@ -352,14 +354,16 @@ def _impossible_groups(policy: ApprovalPolicy) -> Iterator[tuple[str, Any, str]]
 
 
 def _can_be_filled(groups: Iterable[ApproverGroup]) -> bool:
-    """Whether there can be so many people: of a role any number, while who is named is one, and fills one place."""
+    """Returns whether there can be so many people: of a role any number, while who is named is one, and fills one
+    place.
+    """
     named = [group for group in groups if all(each.startswith("user:") for each in group.of)]
     people = dict.fromkeys(each for group in named for each in group.of)
     return suffices(0, named, [Voter(each, {each: frozenset((each,))}) for each in people])
 
 
 def _vain(policy: ApprovalPolicy, term: Term) -> Iterator[tuple[str, Any, str]]:
-    """What of a term would change nothing, or loosen the policy: the field, its value, why and what to do."""
+    """Yields what of a term would change nothing, or loosen the policy: the field, its value, why and what to do."""
     quorum, sure, timeout, after = term.quorum, term.min_assurance, term.timeout, term.escalate_after
     if quorum is not None and quorum <= policy.people_needed:
         yield "quorum", quorum, f"a term's `quorum` must be larger than the policy's {policy.people_needed}"

@@ -1,4 +1,4 @@
-"""Expressions whose cost grows faster than their data: bounded by the sizes at hand, evaluated by somebody with limits.
+"""Evaluates expressions whose cost grows faster than their data: bounded by the sizes at hand, in a limited process.
 
 This room does no I/O: the process with limits of memory and time is behind a protocol, and a program sets it once, at
 its start. Where none is set such an expression is an error, which asks or denies.
@@ -42,20 +42,20 @@ class Evaluator(Protocol):
     """Evaluates expressions within limits of memory and time."""
 
     def evaluate(self, task: BoundedTask) -> tuple[Outcome, Outcome]:
-        """What each engine makes of it; errors where a limit is hit. Blocks, and never raises."""
+        """Returns each engine's outcome; errors where a limit is hit. Blocks, and never raises."""
 
 
 class NoEvaluator:
-    """Stands where a program has set none."""
+    """Evaluates nothing, where a program has set no evaluator."""
 
     def evaluate(self, task: BoundedTask) -> tuple[Outcome, Outcome]:
-        """An error of both engines."""
+        """Returns an error of both engines."""
         return failed("this program has no process for it; call `signoff.policypool.install()` at its start")
 
 
 @dataclass
 class _Program:
-    """Limits of memory and time are a whole program's, so it has one evaluator."""
+    """Holds the evaluator of this program: limits of memory and time are a whole program's."""
 
     evaluator: Evaluator
 
@@ -64,23 +64,23 @@ _PROGRAM: Final = _Program(NoEvaluator())
 
 
 def set_evaluator(evaluator: Evaluator) -> None:
-    """Sets by what this program evaluates."""
+    """Sets the evaluator of this program."""
     _PROGRAM.evaluator = evaluator
 
 
 def current_evaluator() -> Evaluator:
-    """By what this program evaluates."""
+    """Returns the evaluator of this program."""
     return _PROGRAM.evaluator
 
 
 def failed(why: str) -> tuple[Outcome, Outcome]:
-    """The same error of both engines."""
+    """Makes the same error of both engines."""
     outcome = Outcome("error", why)
     return outcome, outcome
 
 
 def growth_problem(tree: lark.Tree[lark.Token], variables: Mapping[str, Shape]) -> str:
-    """Why an expression may cost too much over any data, with the remedy; "" when not."""
+    """Returns why an expression may cost too much over any data, with the remedy; "" when not."""
     found = growth(tree, variables)
     if found.degree > POLICY_DEGREE:
         much = f"its cost grows with the {_ordinal(found.degree)} power of the size of the data"
@@ -91,7 +91,7 @@ def growth_problem(tree: lark.Tree[lark.Token], variables: Mapping[str, Shape]) 
 
 
 def is_bounded(tree: lark.Tree[lark.Token], variables: Mapping[str, Shape]) -> bool:
-    """Whether an expression is to be evaluated within limits, since large data make it cost much."""
+    """Returns whether an expression is to be evaluated within limits, since large data make it cost much."""
     if growth(tree, variables).degree > 1:
         return True
     worst = cost_of(tree, sizes_at_most(variables, nodes=MAX_VALUES, text=POLICY_TEXT_BYTES))
@@ -99,7 +99,7 @@ def is_bounded(tree: lark.Tree[lark.Token], variables: Mapping[str, Shape]) -> b
 
 
 def bounded_outcomes(tree: lark.Tree[lark.Token], task: BoundedTask) -> tuple[Outcome, Outcome]:
-    """What the engines make of `task`, whose syntax is `tree`, if these data are not too large for it. Never raises."""
+    """Evaluates `task`, whose syntax is `tree`, if these data are not too large for it. Never raises."""
     try:
         cost = cost_of(tree, counted(task.data))
         if cost.steps > POLICY_BOUNDED_STEPS:

@@ -1,4 +1,4 @@
-"""Policy cases: data with a sentence each, judged as calls would be."""
+"""Judges policy cases: data with a sentence each, judged as calls would be."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ class Case:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """A case and the verdict it met."""
+    """A case and its verdict."""
 
     case: Case
     verdict: PolicyVerdict
@@ -49,7 +49,10 @@ class CaseResult:
 
 
 def read_case(data: Mapping[str, Any], number: int = 1) -> Case:
-    """One case from a plain mapping. Raises `ConfigError` on unknown, missing or odd keys; `number` counts from 1."""
+    """Reads one case from a plain mapping.
+
+    Raises `ConfigError` on unknown, missing or odd keys; `number` counts from 1.
+    """
     where = f"case {number}"
     for key in data:
         if key not in _KEYS:

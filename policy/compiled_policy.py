@@ -1,7 +1,7 @@
-"""Policies compiled at registration and judged at every call.
+"""Compiles policies at registration and judges calls by them.
 
-The order is deny > ask > auto. A human is skipped only on an exact `true` of both engines; everything else falls to
-the safe side: an error of `deny_if` or of a `hide` rule denies or hides.
+The order is deny > ask > auto. A human is skipped only on an exact `true` of both engines; everything else falls to the
+safe side: an error of `deny_if` or of a `hide` rule denies or hides.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,7 +60,7 @@ class RulesVerdict:
 
 @dataclass(frozen=True)
 class CompiledPolicy:
-    """A tool's policy, ready to judge from any thread. `findings` say what could not be checked at build."""
+    """A tool's policy, ready to judge from any thread. `findings` tell what could not be checked at build."""
 
     policy: ApprovalPolicy | None
     needs_person: Literal["never", "maybe", "always"]
@@ -77,7 +77,7 @@ class CompiledPolicy:
     def judge(
         self, args: Mapping[str, Any], ctx: Mapping[str, Any], actor: Mapping[str, Any] | None = None
     ) -> PolicyVerdict:
-        """The verdict on one call with validated `args` in the pinned context `ctx`. Never raises.
+        """Returns the verdict on one call with validated `args` in the pinned context `ctx`. Never raises.
 
         `actor` is the one that proposes it, `name` and `tags`; without it every rule that reads it has an error.
         """
@@ -118,7 +118,7 @@ class CompiledPolicy:
 
     @property
     def handler_alone(self) -> bool:
-        """Whether the policy's handler is its only rule, so that it decides rather than only tightens."""
+        """Returns whether the policy's handler is its only rule, so that it decides rather than only tightens."""
         return _handler_alone(self.policy, self.expressions)
 
     def _facts(
@@ -150,7 +150,7 @@ class CompiledPolicy:
         return self._verdict("ask", why + note, expression, engines + routed + said, terms)
 
     def _terms(self, data: Facts | None, approvers: tuple[str, ...]) -> tuple[Terms, tuple[EngineAnswer, ...]]:
-        """The terms on which `approvers` are asked, and what the engines said of the stricter ones."""
+        """Returns the terms on which `approvers` are asked, and what the engines said of the stricter ones."""
         policy = self.policy or ApprovalPolicy()
         applied: list[AppliedTerm] = []
         engines: tuple[EngineAnswer, ...] = ()
@@ -164,7 +164,7 @@ class CompiledPolicy:
         return terms_of(policy, approvers, applied), engines
 
     def _route(self, data: Facts | None) -> tuple[tuple[str, ...], str, tuple[EngineAnswer, ...]]:
-        """Who is asked, what to add to the reason, and what the engines said."""
+        """Returns who is asked, an addition to the reason, and the engines' answers."""
         named = (self.policy.named_approvers if self.policy is not None else ()) or self.default
         expression = self.expressions.get("route_to")
         if expression is None:
@@ -208,7 +208,7 @@ class CompiledRules:
 
     @property
     def read_context(self) -> bool:
-        """Whether any rule may read `ctx`. If none does, one answer an actor and tool holds for every turn."""
+        """Returns whether any rule may read `ctx`. If none does, one answer an actor and tool holds for every turn."""
         # A variable can only be read by its name, and a name in a text or a comment does no harm here.
         return any("ctx" in expression.text for _, expression in self.rules)
 
@@ -218,7 +218,7 @@ class CompiledRules:
         return any(expression.reads_now for _, expression in self.rules)
 
     def judge(self, *, actor: Mapping[str, Any], tool: ToolFacts, ctx: Mapping[str, Any]) -> RulesVerdict:
-        """The strictest rule that applies to `tool` in the hands of `actor` (`name`, `tags`). Never raises."""
+        """Returns the strictest rule that applies to `tool` in the hands of `actor` (`name`, `tags`). Never raises."""
         if not self.rules:
             return RulesVerdict("none", None, "there are no global rules")
         data, problem = self._facts(actor, tool, ctx)
@@ -356,7 +356,7 @@ def _normal_form(requires_approval: RequiresApproval, expressions: Mapping[str, 
 
 
 def _term_rule(number: int) -> str:
-    """How the condition of a policy's term with this number is called."""
+    """Returns how the condition of a policy's term with this number is called."""
     return f"terms.{number}.when"
 
 
@@ -399,7 +399,7 @@ def _reading(pair: Iterable[EngineAnswer]) -> str:
 
 
 def _people(outcome: Outcome) -> tuple[str, ...]:
-    """The approvers of a `route_to` outcome, each once; () when it is no list of them."""
+    """Parses the approvers of a `route_to` outcome, each once; () when it is no list of them."""
     value = outcome.value
     if outcome.kind != "other" or not isinstance(value, list) or len(value) > _MAX_ROUTED:
         return ()

@@ -1,4 +1,4 @@
-"""The variables that expressions may name, and their shapes."""
+"""Declares the variables that expressions may name, and their shapes."""
 
 import re
 from collections.abc import Mapping
@@ -61,7 +61,7 @@ _READS_NOW: Final = re.compile(r"\bctx\s*\.\s*now\b")
 
 
 def now_record(at: datetime, zone: ZoneInfo) -> dict[str, Any]:
-    """`ctx.now` of an instant: `at` in UTC, the rest by the clocks of `zone`; `weekday` is `Mo` to `Su`.
+    """Returns `ctx.now` of an instant: `at` in UTC, the rest by the clocks of `zone`; `weekday` is `Mo` to `Su`.
 
     Both engines are given these values, and never a timestamp of CEL's, on which they differ.
     """
@@ -77,7 +77,7 @@ def now_record(at: datetime, zone: ZoneInfo) -> dict[str, Any]:
 
 
 def check_timeless(text: str, owner: str, field: str) -> None:
-    """Raise `ConfigError` where an expression that says which tools there are reads `ctx.now`."""
+    """Raises `ConfigError` where an expression that says which tools there are reads `ctx.now`."""
     # The model was told of its tools at another moment than that at which it calls one.
     if _READS_NOW.search(text):
         raise ConfigError(
@@ -88,12 +88,13 @@ def check_timeless(text: str, owner: str, field: str) -> None:
 
 
 def judged_shape(context: Shape) -> Shape:
-    """`ctx` where calls are judged: with the instant of that."""
+    """Returns `ctx` where calls are judged: with the instant of that."""
     return replace(context, fields={**context.fields, "now": NOW}, required=context.required | {"now"})
 
 
 def context_shape(extra: Mapping[str, Any] | None) -> Shape:
-    """`ctx` with your own fields: `extra` maps dotted paths such as `user.costCentre` to JSON Schema.
+    """Returns the shape of `ctx` with your own fields: `extra` maps dotted paths such as `user.costCentre` to JSON
+    Schema.
 
     Raises `ConfigError` when a path is no CEL name or is declared already.
     """

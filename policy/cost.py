@@ -1,8 +1,8 @@
-"""What an expression can cost at most, in steps and bytes, over data of known sizes; and how that grows with them.
+"""Bounds what an expression can cost, in steps and bytes, over data of known sizes, and how that grows with them.
 
-Each cost is a polynomial of sizes, without a minus. Hence what a macro costs over many items together is at most
-what its body costs once for all of them taken as one, and once for nothing at each item: so passes over lists within
-lists count once, and only what is read again for each item multiplies.
+Each cost is a polynomial of sizes, without a minus. Hence what a macro costs over many items together is at most what
+its body costs once for all of them taken as one, and once for nothing at each item: so passes over lists within lists
+count once, and only what is read again for each item multiplies.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ _Scope: TypeAlias = Mapping[str, Extent]
 
 @dataclass(frozen=True)
 class Cost:
-    """Work in units, of which a step has `STEP`, and memory in bytes.
+    """The cost of an evaluation: work in units, of which a step has `STEP`, and memory in bytes.
 
     `joins` is not 0 where a `+` within a macro may join texts or lists.
     """
@@ -61,12 +61,12 @@ class Cost:
         return Cost(self.units + other.units, self.memory + other.memory, self.joins + other.joins)
 
     def times(self, count: int) -> "Cost":
-        """The cost of doing it so often."""
+        """Returns the cost of repeating it so often."""
         return Cost(self.units * count, self.memory * count, self.joins * count)
 
     @property
     def steps(self) -> int:
-        """Whole steps, the last one begun included."""
+        """Returns the whole steps, the last one begun included."""
         return -(-self.units // STEP)
 
 
@@ -88,7 +88,7 @@ class _Value:
 
 
 def cost_of(tree: _Tree, sizes: _Scope) -> Cost:
-    """The most that evaluating an expression costs over variables of these sizes, its result included."""
+    """Returns the most that evaluating an expression costs over variables of these sizes, its result included."""
     found = _visit(tree, sizes, 0)
     result = found.extent
     # What is no boolean is read out whole: a list that holds another one twice is then twice as large as it was.
@@ -96,7 +96,7 @@ def cost_of(tree: _Tree, sizes: _Scope) -> Cost:
 
 
 def growth(tree: _Tree, variables: Mapping[str, Shape]) -> Growth:
-    """How the cost grows with the size of data of which only the schema is known."""
+    """Returns how the cost grows with the size of data of which only the schema is known."""
     # Kronecker's substitution: with one N larger than every factor, the digits of the sum are those of the polynomial.
     large = 1 << _DIGITS
     cost = cost_of(tree, {name: unknown(shape, large, large, large) for name, shape in variables.items()})
@@ -105,7 +105,7 @@ def growth(tree: _Tree, variables: Mapping[str, Shape]) -> Growth:
 
 
 def sizes_at_most(variables: Mapping[str, Shape], *, nodes: int, text: int) -> dict[str, Extent]:
-    """The sizes of variables, each with so many values and bytes of text."""
+    """Returns the sizes of variables, each with so many values and bytes of text."""
     return {name: unknown(shape, nodes, nodes, text) for name, shape in variables.items()}
 
 
@@ -172,7 +172,7 @@ def _indexed(node: _Tree, scope: _Scope, level: int) -> _Value:
 
 
 def _spelled(index: _Tree) -> str | None:
-    """The name that an index spells; None for any other."""
+    """Returns the name that an index spells; None for any other."""
     inner = _tree(index, 0) if index.data == "primary" and isinstance(index.children[0], lark.Tree) else index
     token = str(inner.children[0]) if inner.data == "literal" else ""
     plain = token[1:-1]
@@ -210,7 +210,7 @@ def _added(node: _Tree, scope: _Scope, level: int) -> _Value:
 
 
 def _joined(one: Extent, two: Extent) -> Extent:
-    """Both together: the one after the other, or either of them."""
+    """Returns the extent of both together: one after the other, or either of them."""
     kind = one.kind if one.kind == two.kind else "any"
     length, nodes, text = one.length + two.length, one.nodes + two.nodes, one.text + two.text
     return Extent(kind, length, nodes, text, min(one.level, two.level))
@@ -302,7 +302,7 @@ def _macro(node: _Tree, scope: _Scope, level: int) -> _Value:
 
 
 def _gathered(count: int, at_nothing: Extent, at_all: Extent) -> Extent:
-    """The list of all that a body gave."""
+    """Returns the extent of the list of everything that a body gave."""
     nodes = 1 + count * (1 + at_nothing.nodes) + at_all.nodes
     return Extent("list", count, nodes, count * at_nothing.text + at_all.text)
 

@@ -1,4 +1,4 @@
-"""What the compilers say, as one sentence with a remedy."""
+"""Writes the compilers' reports as one sentence with a remedy."""
 
 import difflib
 import re
@@ -23,14 +23,14 @@ _INT_AND_POINT: Final = frozenset({"int, double", "double, int", "wrapper(int), 
 
 @dataclass(frozen=True)
 class Place:
-    """Where an error stands: the expression and what it may name."""
+    """The place of an error: the expression and the names it may use."""
 
     text: str
     variables: Mapping[str, Shape]
 
 
 def read_error(report: str, place: Place) -> tuple[str, int]:
-    """One sentence and its column (from 1; 0 when unknown) for a report of the type checker."""
+    """Converts a report of the type checker to one sentence and its column (from 1; 0 when unknown)."""
     # The checker gives its findings as text only; of a report in another form its first line is shown.
     found = [_located(match, place) for match in _LINE.finditer(report)]
     if not found:
@@ -47,7 +47,7 @@ def _located(match: re.Match[str], place: Place) -> tuple[str, int]:
 
 
 def no_second_reading(error: Exception) -> tuple[str, int]:
-    """The same for an expression that only the first engine can read."""
+    """Writes the same for an expression that only the first engine can read."""
     if type(error).__name__ != "CELParseError":
         return "the second engine cannot read it; write it more plainly", 0
     column = vars(error).get("column")

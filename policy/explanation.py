@@ -1,4 +1,4 @@
-"""A verdict in words and as JSON."""
+"""Explains a verdict in words and as JSON."""
 
 import dataclasses
 from typing import Any
@@ -9,7 +9,7 @@ from signoff.policy.compiled_policy import PolicyVerdict
 
 
 def explain_text(verdict: PolicyVerdict) -> str:
-    """Several lines for a terminal: the verdict and why, the rule, each engine's answer, the hash."""
+    """Explains a verdict on several lines for a terminal: the reason, the rule, each engine's answer, the hash."""
     lines = [f"{verdict.verdict}: {verdict.why}"]
     if verdict.rule_text:
         lines.append(f"rule: {verdict.rule}: {verdict.rule_text}")
@@ -33,7 +33,7 @@ def _terms(verdict: PolicyVerdict) -> list[str]:
 
 
 def explain_json(verdict: PolicyVerdict) -> dict[str, Any]:
-    """The same as plain JSON types, every field of the verdict under its own name."""
+    """Returns the same as plain JSON types, every field of the verdict under its own name."""
     return {
         "verdict": verdict.verdict,
         "rule": verdict.rule,

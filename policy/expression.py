@@ -1,4 +1,4 @@
-"""One expression: checked against the tool's schema, compiled by both engines, asked of both."""
+"""Checks one expression against the tool's schema, compiles it by both engines, and evaluates it in both."""
 
 import threading
 from collections.abc import Mapping
@@ -27,20 +27,20 @@ _BUILDING: Final = threading.Lock()
 
 @dataclass(frozen=True)
 class Facts:
-    """Data as both engines take it."""
+    """Data in the form of each engine."""
 
     plain: Mapping[str, Any]
     celpy: Mapping[str, Any]
 
 
 def facts(data: Mapping[str, Any]) -> Facts:
-    """`data` for both engines. It must be within bounds already."""
+    """Converts `data` for both engines. It must be within bounds already."""
     return Facts(data, {name: second_engine.as_celpy(value) for name, value in data.items()})
 
 
 @dataclass(frozen=True)
 class Expression:
-    """A checked expression. `rule` names the field it stands in, `findings` what could not be checked.
+    """A checked expression. `rule` names its field, `findings` what could not be checked.
 
     One that is `bounded` is evaluated in a process with limits, and only over data that are not too large for it.
     """
@@ -56,24 +56,24 @@ class Expression:
     """Whether its answer may be another one at another moment."""
 
     def outcomes(self, data: Facts) -> tuple[Outcome, Outcome]:
-        """What each engine makes of it. Never raises."""
+        """Evaluates it in each engine. Never raises."""
         if self.bounded:
             return bounded_outcomes(self.second.tree, BoundedTask(self.text, self.variables, data.plain))
         return self.here(data)
 
     def here(self, data: Facts) -> tuple[Outcome, Outcome]:
-        """The same in this very process, whatever it costs. Never raises."""
+        """Evaluates it in this very process, whatever it costs. Never raises."""
         # This order: celpy hangs for seconds to hours on hostile text that the first engine refuses in milliseconds.
         first = self.first.run(data.plain)
         return first, _NOT_RUN if first.kind == "error" else self.second.run(data.celpy)
 
     def ask(self, data: Facts) -> tuple[EngineAnswer, EngineAnswer]:
-        """Both engines' answers. Never raises."""
+        """Returns both engines' answers. Never raises."""
         first, second = self.outcomes(data)
         return self.answers(first, second)
 
     def answers(self, first: Outcome, second: Outcome) -> tuple[EngineAnswer, EngineAnswer]:
-        """Outcomes without their values."""
+        """Converts outcomes to answers without their values."""
         return (
             EngineAnswer(self.rule, first_engine.NAME, first.kind, first.note),
             EngineAnswer(self.rule, second_engine.NAME, second.kind, second.note),

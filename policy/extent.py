@@ -1,4 +1,4 @@
-"""How large the values are that an expression reads: counted in the data, or unknown and called N."""
+"""Measures the values that an expression reads: counted in the data, or unknown and called N."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,19 +36,19 @@ class Extent:
     level: int = 0
 
     def child(self, name: str | None) -> "Extent":
-        """What lies under `name`, or all items together for None."""
+        """Returns the extent of what lies under `name`, or of all items together for None."""
         return self.opaque("any")
 
     def opaque(self, kind: Kind) -> "Extent":
-        """Anything that lies within: no part is larger than the whole, nor are all parts together."""
+        """Returns the extent of anything within: no part is larger than the whole, nor are all parts together."""
         return Extent(kind, self.nodes + self.text, self.nodes, self.text, self.level)
 
     def empty(self) -> "Extent":
-        """The same place where there is nothing."""
+        """Returns the same place with nothing in it."""
         return Nothing(self.kind, level=self.level)
 
     def at(self, level: int) -> "Extent":
-        """The same, read through the variable of a macro."""
+        """Returns the same place, read through the variable of a macro."""
         return Extent(self.kind, self.length, self.nodes, self.text, level)
 
 
@@ -56,18 +56,18 @@ class Nothing(Extent):
     """A place of no size, with nothing in it."""
 
     def child(self, name: str | None) -> Extent:
-        """Nothing either."""
+        """Returns an empty place."""
         return Nothing("any", level=self.level)
 
 
 @dataclass(frozen=True)
 class Unknown(Extent):
-    """A place in data that nobody has seen: N of everything, with what its schema says of it."""
+    """A place in data that is not known yet: N of everything, with what its schema says of it."""
 
     shape: Shape | None = None
 
     def child(self, name: str | None) -> Extent:
-        """The place below, of the same N."""
+        """Returns the place below, of the same N."""
         inner = None
         if self.shape is not None and name is not None:
             inner = self.shape.step(name) or self.shape.items
@@ -76,16 +76,16 @@ class Unknown(Extent):
         return unknown(inner, self.nodes, self.nodes, self.text, self.level)
 
     def empty(self) -> Extent:
-        """The same place where there is nothing; its kinds are known as before."""
+        """Returns the same place with nothing in it; its kinds are known as before."""
         return Unknown(self.kind, level=self.level, shape=self.shape)
 
     def at(self, level: int) -> Extent:
-        """The same, read through the variable of a macro."""
+        """Returns the same place, read through the variable of a macro."""
         return Unknown(self.kind, self.length, self.nodes, self.text, level, self.shape)
 
 
 def unknown(shape: Shape | None, length: int, nodes: int, text: int, level: int = 0) -> Unknown:
-    """A place of these sizes at most, of so many items where it is a list.
+    """Makes a place of these sizes at most, of so many items where it is a list.
 
     What has no size stands for its place in a list, so its nodes count.
     """
@@ -96,7 +96,7 @@ def unknown(shape: Shape | None, length: int, nodes: int, text: int, level: int 
 
 
 class Counted(Extent):
-    """Places in data that are there, counted when they are asked for."""
+    """Places in data that are known, counted when they are asked for."""
 
     def __init__(self, values: Sequence[Any], level: int = 0) -> None:
         kinds = {_kind(value) for value in values if value is not None}
@@ -110,7 +110,7 @@ class Counted(Extent):
         return {}
 
     def child(self, name: str | None) -> Extent:
-        """All that lies under `name` in any of the values, or all their items and entries."""
+        """Returns the extent of everything under `name` in any of the values, or of all their items and entries."""
         found = self._found.get(name)
         if found is None:
             values: Sequence[Any] = vars(self)["_values"]
@@ -119,12 +119,12 @@ class Counted(Extent):
         return found
 
     def at(self, level: int) -> Extent:
-        """The same, read through the variable of a macro."""
+        """Returns the same place, read through the variable of a macro."""
         return Counted(vars(self)["_values"], level)
 
 
 def counted(data: Mapping[str, Any]) -> dict[str, Extent]:
-    """The sizes of variables, by their names."""
+    """Returns the sizes of variables, by their names."""
     return {name: Counted((value,)) for name, value in data.items()}
 
 
@@ -165,7 +165,7 @@ def _bytes(text: str) -> int:
 
 
 def _count(values: Iterable[Any]) -> tuple[int, int]:
-    """Values and bytes of text, at any depth; what nests without end was refused before."""
+    """Counts values and bytes of text, at any depth; endless nesting was refused before."""
     nodes = text = 0
     stack = list(values)
     while stack:

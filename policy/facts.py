@@ -1,4 +1,4 @@
-"""What policies see as `tool`."""
+"""Defines what policies see as `tool`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ class ToolFacts:
     plugin: str = ""
 
     def as_cel(self) -> dict[str, Any]:
-        """The `tool` variable: plain JSON types."""
+        """Returns the `tool` variable in plain JSON types."""
         return {
             "name": self.name,
             "scope": self.scope,

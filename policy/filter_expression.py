@@ -1,4 +1,4 @@
-"""An expression that lets tools through: over `tool`, `actor` and `ctx`, and only where both engines say `true`."""
+"""Compiles filters of tools, over `tool`, `actor` and `ctx`: a tool passes only where both engines say `true`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from signoff.policy.schema_shapes import Shape, pin_numbers
 
 @dataclass(frozen=True)
 class CompiledFilter:
-    """A filter ready to ask from any thread."""
+    """A filter, ready to be asked from any thread."""
 
     expression: Expression
     context_shape: Shape
 
     def problem(self, *, actor: Mapping[str, Any], tool: ToolFacts, ctx: Mapping[str, Any]) -> str:
-        """Why `tool` is not let through for `actor` (`name`, `tags`) in `ctx`; "" when it is. Never raises."""
+        """Returns why `tool` does not pass for `actor` (`name`, `tags`) in `ctx`; "" when it does. Never raises."""
         try:
             problem = out_of_bounds(actor) or out_of_bounds(ctx)
             if problem:
@@ -37,7 +37,7 @@ class CompiledFilter:
 def compile_filter(
     source: str, *, owner: str, field: str, context_schema: Mapping[str, Any] | None = None
 ) -> CompiledFilter:
-    """Compile one filter; `owner` begins every error. Raises `ConfigError` with `field`, `value` and `column`."""
+    """Compiles one filter; `owner` begins every error. Raises `ConfigError` with `field`, `value` and `column`."""
     shape = context_shape(context_schema)
     check_timeless(source, owner, field)
     compiler = Compiler({"tool": TOOL, "actor": ACTOR, "ctx": shape}, owner)

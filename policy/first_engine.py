@@ -1,4 +1,6 @@
-"""cel-expr-python, the binding of Google's C++ runtime: rejects hostile input in milliseconds, so it goes first."""
+"""Evaluates by cel-expr-python, the binding of Google's C++ runtime; first, as it rejects hostile input in
+milliseconds.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ class FirstProgram:
     expression: cel.Expression
 
     def run(self, data: Mapping[str, Any]) -> Outcome:
-        """The outcome over plain JSON data. Never raises."""
+        """Evaluates the expression over plain JSON data. Never raises."""
         try:
             value = self.expression.eval(data=dict(data))
             # An error is returned, not raised, as a value whose text is truthy: the type is asked before anything else.

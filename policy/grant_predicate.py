@@ -1,4 +1,4 @@
-"""The predicate of a remembered answer: which next calls it is for. Both engines must say `true`."""
+"""Compiles the predicate of a remembered answer, which selects its calls. Both engines must say `true`."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Predicate:
     shape: Shape
 
     def holds(self, args: Mapping[str, Any]) -> bool:
-        """Whether both engines say exactly `true` of these validated arguments. Never raises."""
+        """Returns whether both engines say exactly `true` of these validated arguments. Never raises."""
         try:
             # In doubt a remembered answer does not apply: then people are asked again.
             if out_of_bounds(args):
@@ -38,12 +38,14 @@ class Predicate:
             return False
 
     def steps(self, args: Mapping[str, Any]) -> int:
-        """How many steps it takes at most to ask it of these arguments."""
+        """Returns how many steps it takes at most over these arguments."""
         return 0 if out_of_bounds(args) else cost_of(self.expression.second.tree, counted({"args": args})).steps
 
 
 def compile_where(where: str, policy: CompiledPolicy, hidden: Collection[str] = ()) -> Predicate:
-    """The predicate `where` over the arguments of the policy's tool. Raises `ConfigError` that says what is wrong.
+    """Compiles the predicate `where` over the arguments of the policy's tool.
+
+    Raises `ConfigError` that names the problem.
 
     Who approves writes it, and it is asked of calls that others make: it may do less than a rule of the manifest, and
     read nothing of the arguments `hidden`, dotted names. Whether it holds would tell them, one question at a time.

@@ -1,4 +1,4 @@
-"""A policy's own function: what it is told, what it may answer, and what that makes of the rules' verdict."""
+"""Defines a policy's own function: its input, its answers, and how these change the rules' verdict."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -17,10 +17,12 @@ _ADMIN: Final = ("role:admin",)
 
 @dataclass(frozen=True)
 class ProposedCall:
-    """The call that is judged. `args` are a copy: changing them changes nothing."""
+    """The call that a handler judges."""
 
     tool: ToolFacts
+    """The tool."""
     args: dict[str, Any]
+    """A copy of the arguments: changing them changes nothing."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ _WORDS: Final[Mapping[str, Answer]] = {
 
 
 def read_answer(said: object) -> Answer | None:
-    """What a handler returned; None when that is no answer."""
+    """Parses what a handler returned; None when that is no answer."""
     if isinstance(said, str):
         return _WORDS.get(said)
     if not isinstance(said, Answer) or not isinstance(said.reason, str):
@@ -64,13 +66,13 @@ def read_answer(said: object) -> Answer | None:
 
 
 def handler_rule(policy: CompiledPolicy) -> str:
-    """How verdicts name the handler of a policy; "" when it has none."""
+    """Returns the name of a policy's handler in verdicts; "" when it has none."""
     reference = policy.policy.handler if policy.policy is not None else None
     return f"handler:{reference}" if reference else ""
 
 
 def heard(policy: CompiledPolicy, verdict: PolicyVerdict, answer: Answer) -> PolicyVerdict:
-    """The rules' `verdict` once the policy's handler has answered.
+    """Applies the answer of the policy's handler to the rules' `verdict`.
 
     The handler decides where it is the policy's only rule; beside others it can only tighten what they say.
     """
@@ -102,7 +104,7 @@ def _asked(verdict: PolicyVerdict, answer: Answer, name: str, why: str) -> Polic
 
 
 def _asked_on(policy: CompiledPolicy, terms: Terms, answer: Answer) -> Terms:
-    """`terms` as the handler's answer changes them: others are asked, or more is asked of them."""
+    """Returns `terms` as the handler's answer changes them: others are asked, or more is asked of them."""
     rules = policy.policy or ApprovalPolicy()
     if answer.verdict == "ask" and answer.level == "admin":
         terms = terms_of(rules, _ADMIN, terms.applied)

@@ -1,7 +1,7 @@
-"""CEL's operators as the specification has them, for celpy, whose own are wrong at the borders of types.
+"""Implements CEL's operators by the specification, for celpy, whose own are wrong at the borders of types.
 
-Across types numbers compare by value, a boolean is not a number, and different types are unequal, not an error.
-A `TypeError` raised here becomes a CEL error.
+Across types numbers compare by value, a boolean is not a number, and different types are unequal, not an error. A
+`TypeError` raised here becomes a CEL error.
 """
 
 import datetime
@@ -42,14 +42,14 @@ _KINDS: Final[tuple[tuple[type | tuple[type, ...], str], ...]] = (
 
 
 def kind_of(value: Any) -> str:
-    """CEL's name for the type of a celpy value; "" for what is none."""
+    """Returns CEL's name for the type of a celpy value; "" for other values."""
     if value is None:
         return "null"
     return next((name for cls, name in _KINDS if isinstance(value, cls)), "")
 
 
 def equal(left: Any, right: Any) -> bool:
-    """CEL's `==`."""
+    """Implements CEL's `==`."""
     one, two = kind_of(left), kind_of(right)
     if one in _NUMBERS and two in _NUMBERS:
         # Python's own numbers compare exactly across types; celpy's classes raise, or take a boolean for 1.
@@ -71,7 +71,7 @@ def _same_entry(container: dict[Any, Any], key: Any, value: Any) -> bool:
 
 
 def find(container: dict[Any, Any], key: Any) -> tuple[bool, Any]:
-    """Whether a map has `key` by CEL's equality, and what lies there."""
+    """Finds `key` in a map by CEL's equality; returns whether it is there, and its value."""
     if kind_of(key) == "string":
         return (True, container[key]) if key in container else (False, None)
     # Not by hash: to Python `true`, 1 and 1.0 are one key, in CEL a boolean is no number.
@@ -79,13 +79,13 @@ def find(container: dict[Any, Any], key: Any) -> tuple[bool, Any]:
 
 
 def less(left: Any, right: Any) -> bool:
-    """CEL's `<`. Raises `TypeError` for types that have no order."""
+    """Implements CEL's `<`. Raises `TypeError` for types that have no order."""
     one, two = _comparable(left, right)
     return bool(one < two)
 
 
 def less_or_equal(left: Any, right: Any) -> bool:
-    """CEL's `<=`, which is not the opposite of `>`: NaN is neither. Raises `TypeError` likewise."""
+    """Implements CEL's `<=`, which is not the opposite of `>`: NaN is neither. Raises `TypeError` likewise."""
     one, two = _comparable(left, right)
     return bool(one <= two)
 
@@ -100,12 +100,16 @@ def _comparable(left: Any, right: Any) -> tuple[Any, Any]:
 
 
 def both(left: Any, right: Any) -> Any:
-    """CEL's `&&`: false where either is, whatever the other; an error where neither says so and one is no boolean."""
+    """Implements CEL's `&&`: false where either is, whatever the other; an error where neither is and one is no
+    boolean.
+    """
     return _joined(left, right, decides=False)
 
 
 def either(left: Any, right: Any) -> Any:
-    """CEL's `||`: true where either is, whatever the other; an error where neither says so and one is no boolean."""
+    """Implements CEL's `||`: true where either is, whatever the other; an error where neither is and one is no
+    boolean.
+    """
     return _joined(left, right, decides=True)
 
 
@@ -172,7 +176,7 @@ def _arithmetic(name: str, allowed: frozenset[tuple[str, str]]) -> Callable[...,
 
 
 def _as_cel(value: Any) -> Any:
-    """Python's own result types back as celpy's."""
+    """Converts Python's own result types back to celpy's."""
     if type(value) is float:
         return celtypes.DoubleType(value)
     if type(value) is str:

@@ -1,4 +1,4 @@
-"""Which data an expression touches, read from its syntax."""
+"""Finds the data that an expression reads, from its syntax."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,14 +16,16 @@ _Scope = Mapping[str, Path]
 
 @dataclass(frozen=True)
 class Touched:
-    """`used` places are read; `guarded` ones stand in a `has()`."""
+    """The places that an expression names."""
 
     used: frozenset[Path]
+    """Places that are read."""
     guarded: frozenset[Path]
+    """Places that stand in a `has()`."""
 
 
 def touched(tree: _Tree, variables: Mapping[str, Shape]) -> Touched:
-    """Every place below `variables` that an expression reads or guards, through macro variables as well."""
+    """Returns every place below `variables` that an expression reads or guards, through macro variables as well."""
     used: set[Path] = set()
     guarded: set[Path] = set()
     for path, in_has in _walk(tree, {name: (name,) for name in variables}):
@@ -39,7 +41,7 @@ def touched(tree: _Tree, variables: Mapping[str, Shape]) -> Touched:
 def reached(
     tree: _Tree, variables: Mapping[str, Shape], hidden: Collection[str], of: str
 ) -> Iterator[tuple[Path, str]]:
-    """Each place at or below the variable `of` that an expression reads or guards, with the name it may reach.
+    """Yields each place at or below the variable `of` that an expression reads or guards, with the name it may reach.
 
     `hidden` are dotted names below `of`, as `approvals.redaction.hide` takes them: items have their list's.
     """
@@ -53,12 +55,12 @@ def reached(
 
 
 def spell(path: Path) -> str:
-    """A path as people write it: `args.items[0].sku`."""
+    """Writes a path as people do: `args.items[0].sku`."""
     return ".".join(path).replace(".[]", "[0]")
 
 
 def unguarded(place: Touched, variables: Mapping[str, Shape]) -> Iterator[Path]:
-    """Optional places that are read while nothing asks `has()` of them."""
+    """Yields optional places that are read while no `has()` checks them."""
     for path in sorted(place.used):
         shape: Shape | None = variables.get(path[0])
         for index, name in enumerate(path[1:], 1):
@@ -74,7 +76,7 @@ def unguarded(place: Touched, variables: Mapping[str, Shape]) -> Iterator[Path]:
 
 
 def unchecked(place: Touched, variables: Mapping[str, Shape]) -> Iterator[Path]:
-    """Places that are read though the schema does not say what lies there."""
+    """Yields places that are read though the schema does not describe them."""
     found = set()
     for path in place.used | place.guarded:
         shape: Shape | None = variables.get(path[0])

@@ -1,4 +1,6 @@
-"""A policy that stands over others: whatever they ask for counts as well, so that it can only be stricter (X03)."""
+"""Combines a policy with those it shadows: whatever these ask for counts as well, so that it can only be stricter
+(X03).
+"""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +19,7 @@ _MISFIT: Final = "the tool that this one stands over would not take these argume
 
 
 class Below(NamedTuple):
-    """A policy that is stood over, and whether arguments fit the schema of its own tool."""
+    """A shadowed policy, and whether arguments fit the schema of its own tool."""
 
     policy: CompiledPolicy
     fits: Callable[[Mapping[str, Any]], bool]
@@ -25,7 +27,7 @@ class Below(NamedTuple):
 
 @dataclass(frozen=True)
 class StackedPolicy(CompiledPolicy):
-    """`policy` has the strictest of all fields; `own` is the nearer one as it was declared."""
+    """A policy over others: `policy` has the strictest of all fields; `own` is the nearer one as it was declared."""
 
     own: CompiledPolicy
     below: tuple[Below, ...]
@@ -38,7 +40,7 @@ class StackedPolicy(CompiledPolicy):
     def judge(
         self, args: Mapping[str, Any], ctx: Mapping[str, Any], actor: Mapping[str, Any] | None = None
     ) -> PolicyVerdict:
-        """The strictest of all verdicts; of several that ask, that of the nearest policy. Never raises."""
+        """Returns the strictest of all verdicts; of several that ask, that of the nearest policy. Never raises."""
         verdicts = [self.own.judge(args, ctx, actor), *(_of(below, args, ctx, actor) for below in self.below)]
         found = next((one for word in ("deny", "ask") for one in verdicts if one.verdict == word), verdicts[0])
         engines = tuple(answer for one in verdicts for answer in one.engines)
@@ -51,7 +53,7 @@ class StackedPolicy(CompiledPolicy):
 
 
 def stacked(own: CompiledPolicy, below: Sequence[Below], default: Sequence[str]) -> CompiledPolicy:
-    """`own` over `below`; `default` are the approvers of a policy that names none.
+    """Combines `own` with those `below`; `default` are the approvers of a policy that names none.
 
     Only what `incomparable` finds nothing against may be stacked. What never asks adds nothing.
     """
@@ -74,7 +76,7 @@ def stacked(own: CompiledPolicy, below: Sequence[Below], default: Sequence[str])
 
 
 def incomparable(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Sequence[str]) -> str:
-    """Why nobody can say what the strictest of these policies is, with the remedy; "" when one can."""
+    """Returns why the strictest of these policies is not defined, with the remedy; "" when it is."""
     asking = [policy for policy in below if policy.needs_person != "never"]
     if not asking:
         return ""
@@ -114,13 +116,13 @@ def _dynamic(policy: ApprovalPolicy | None) -> str:
 
 
 def _common(policies: Sequence[CompiledPolicy], default: Sequence[str]) -> tuple[str, ...]:
-    """Those who may decide by each of `policies`, in the order of the first."""
+    """Returns those who may decide by each of `policies`, in the order of the first."""
     lists = [(each.policy.named_approvers if each.policy is not None else ()) or tuple(default) for each in policies]
     return tuple(each for each in lists[0] if all(each in others for others in lists))
 
 
 def _strictest(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Sequence[str]) -> ApprovalPolicy:
-    """One policy that asks for no less than any of them; its rules are the nearest one's that asks at all."""
+    """Makes one policy that asks for no less than any of them; its rules are the nearest one's that asks at all."""
     asking = [*(() if own.needs_person == "never" else (own,)), *below]
     given = [each.policy or ApprovalPolicy() for each in asking]
     nearest, common = given[0], _common(below, default)
@@ -152,7 +154,7 @@ def _strictest(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Se
 
 
 def _shown(given: Sequence[Show]) -> Show:
-    """Whoever decides sees what any of them would show, and nothing that any of them masks."""
+    """Combines what is shown: everything that any of them would show, and nothing that any of them masks."""
     lists = [each.only for each in given if each.only is not None]
     only = tuple(dict.fromkeys(name for names in lists for name in names)) if len(lists) == len(given) else None
     return Show(only=only, secret=tuple(dict.fromkeys(name for each in given for name in each.secret)))

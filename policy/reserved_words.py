@@ -1,4 +1,4 @@
-"""Names that no global rule may have: they say by themselves why people were asked, and an answer hangs on them."""
+"""Lists names that no global rule may have: they are the reasons of the gates' own questions."""
 
 from typing import Final
 
@@ -20,7 +20,7 @@ _BEGINNINGS: Final = ("grant:", "handler:")
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a rule of this name could be taken for a question of the gates' own, or for one beside others."""
+    """Returns whether a rule of this name could be taken for a question of the gates' own, or for one beside others."""
     # Rules are joined by commas where a handler asks beside one (`_asked` of policy/handler_verdict.py): no name may
     # read so.
     parts = (part.strip() for part in name.split(","))

@@ -1,4 +1,4 @@
-"""JSON Schema read as shapes: what a policy can know of its data before it sees any."""
+"""Reads JSON Schema as shapes: what a policy can know of its data before it sees any."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ class Shape:
     """Shape of a list's items or of a map's values."""
 
     def step(self, name: str) -> "Shape | None":
-        """The shape under `name` (`[]` for an item), or None when nothing is declared there."""
+        """Returns the shape under `name` (`[]` for an item), or None when nothing is declared there."""
         if name == "[]":
             return self.items
         return self.fields.get(name)
@@ -40,7 +40,7 @@ ANY: Final = Shape("any")
 
 
 def read_schema(schema: Any) -> Shape:
-    """The shape of a JSON Schema. Local `$ref`, `allOf` of one and `anyOf`/`oneOf` with null are resolved."""
+    """Reads the shape of a JSON Schema. Local `$ref`, `allOf` of one and `anyOf`/`oneOf` with null are resolved."""
     return _read(SchemaNode.of(schema), 0)
 
 
@@ -109,7 +109,7 @@ def _nullable(shape: Shape, nullable: bool) -> Shape:
 
 
 def pin_numbers(value: Any, shape: Shape | None) -> Any:
-    """`value` with numbers as their shape says: `number` as float, `integer` as int, so that `49` and `49.0` are one.
+    """Converts numbers of `value` to their shape's type, float or int, so that `49` and `49.0` are one.
 
     Raises `OverflowError` for an integer no float can hold.
     """

@@ -1,4 +1,4 @@
-"""celpy, interpreted, with CEL's own operators: it only sees what the first engine has already passed."""
+"""Evaluates by celpy, with CEL's own operators, only what the first engine has already passed."""
 
 import contextlib
 import io
@@ -46,11 +46,11 @@ logging.getLogger("celpy").setLevel(logging.CRITICAL)
 
 # No CELEvalError: celpy makes a value of one that is raised within a macro, which `exists` or `||` can absorb.
 class TooManySteps(Exception):
-    """A macro visited more places than any policy needs."""
+    """Raised where a macro visits more places than any policy needs."""
 
 
 class _Evaluator(Evaluator):
-    """celpy's evaluator with a budget of visits within macros and with `has()` as the specification has it."""
+    """Extends celpy's evaluator by a budget of visits within macros, and by `has()` as the specification has it."""
 
     def __init__(self, ast: lark.Tree[lark.Token], activation: Activation, left: list[int], visits: int) -> None:
         super().__init__(ast, activation)
@@ -105,13 +105,13 @@ class _Runner(celpy.InterpretedRunner):
 
 @dataclass(frozen=True)
 class SecondProgram:
-    """One expression, ready; `tree` is its syntax without the links of one child."""
+    """One compiled expression; `tree` is its syntax without the links of one child."""
 
     runner: _Runner
     tree: lark.Tree[lark.Token]
 
     def run(self, data: Mapping[str, Any]) -> Outcome:
-        """The outcome over celpy values (`as_celpy`). Never raises."""
+        """Evaluates the expression over celpy values (`as_celpy`). Never raises."""
         try:
             value = self.runner.evaluate(data)
             # The very type: celpy's boolean is an int, and a text or a number would be truthy.
@@ -164,7 +164,7 @@ def _shorten(tree: lark.Tree[lark.Token]) -> lark.Tree[lark.Token]:
 
 
 def as_celpy(value: Any) -> Any:
-    """Plain JSON as celpy values."""
+    """Converts plain JSON to celpy values."""
     match value:
         case bool():
             return celtypes.BoolType(value)

@@ -1,4 +1,4 @@
-"""The text of an expression before any engine reads it, and limits on what a policy may be."""
+"""Normalises the text of an expression before any engine reads it, and limits its syntax."""
 
 import re
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ _LITERAL: Final = re.compile(r"('[^'\\\n]*'|\"[^\"\\\n]*\")\s*\)")
 
 
 def normalise(text: str) -> str:
-    """`text` stripped, newlines as LF, and JavaScript's `tool.tags.includes('x')` as `('x' in tool.tags)`."""
+    """Strips `text`, writes newlines as LF, and JavaScript's `tool.tags.includes('x')` as `('x' in tool.tags)`."""
     plain = text.replace("\r\n", "\n").strip()
     # What is longer is refused by `text_problem` anyway, so no more of it is scanned.
     strings = [match.span() for match in _TOKEN.finditer(plain[:POLICY_CHARS]) if match["string"] or match["comment"]]
@@ -41,7 +41,9 @@ def normalise(text: str) -> str:
 
 
 def text_problem(text: str) -> tuple[str, int]:
-    """Why the text of an expression is refused unread, and the column from 1 (0: none); ("", 0) when it is not."""
+    """Returns why the text of an expression is refused unread, and the column from 1 (0: none); ("", 0) when it is
+    not.
+    """
     if not text:
         return "it is empty", 0
     if len(text) > POLICY_CHARS:
@@ -59,7 +61,7 @@ def text_problem(text: str) -> tuple[str, int]:
 
 
 def tree_problem(tree: lark.Tree[lark.Token]) -> str:
-    """Why a parsed expression is refused; "" when it is not."""
+    """Returns why a parsed expression is refused; "" when it is not."""
     if _depth(tree) > POLICY_OPERATORS:
         return f"more than {POLICY_OPERATORS} operators stand within each other; split it"
     if macro_depth(tree) > POLICY_MACROS:
@@ -79,7 +81,7 @@ def _depth(tree: lark.Tree[lark.Token]) -> int:
 
 
 def macro_depth(tree: lark.Tree[lark.Token]) -> int:
-    """How many macros stand within each other."""
+    """Returns how deep macros are nested."""
     deepest, stack = 0, [(tree, 0)]
     while stack:
         node, depth = stack.pop()
@@ -90,10 +92,10 @@ def macro_depth(tree: lark.Tree[lark.Token]) -> int:
 
 
 def is_macro(node: lark.Tree[lark.Token]) -> bool:
-    """Whether `node` is a call such as `list.exists(x, ...)`."""
+    """Returns whether `node` is a call such as `list.exists(x, ...)`."""
     return node.data == "member_dot_arg" and str(node.children[1]) in MACROS
 
 
 def subtrees(node: lark.Tree[lark.Token]) -> Iterator[lark.Tree[lark.Token]]:
-    """The children of `node` that are trees."""
+    """Yields the children of `node` that are trees."""
     return (child for child in node.children if isinstance(child, lark.Tree))

@@ -1,4 +1,4 @@
-"""The terms under which people are asked about one call: who, how many, how sure, until when."""
+"""Defines the terms under which people are asked about one call: who, how many, how sure, until when."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Terms:
     """The stricter terms that apply, in the order of the policy, a handler's last."""
 
     def exceed(self, question: Question) -> bool:
-        """Whether they ask for more than a question did: more people, other groups, surer ones, sooner."""
+        """Returns whether they ask for more than a question did: more people, other groups, surer ones, sooner."""
         groups = {(frozenset(group.of), group.quorum) for group in question.groups}
         added = any((frozenset(group.of), group.quorum) not in groups for group in self.groups)
         weaker = not at_least(question.min_assurance, self.min_assurance)
@@ -50,7 +50,8 @@ NO_TERMS: Final = Terms()
 
 
 def terms_of(policy: ApprovalPolicy, approvers: Sequence[str], applied: Iterable[AppliedTerm] = ()) -> Terms:
-    """What a policy asks for of `approvers`, its own or those worked out for this call, as `applied` tightens it.
+    """Returns what a policy asks for of `approvers`, its own or those worked out for this call, as `applied` tightens
+    it.
 
     Of several the strictest holds: largest quorum, strongest assurance, shortest span; all groups are asked.
     """
@@ -76,7 +77,7 @@ def terms_of(policy: ApprovalPolicy, approvers: Sequence[str], applied: Iterable
 
 
 def tightened(terms: Terms, policy: ApprovalPolicy, more: AppliedTerm) -> Terms:
-    """`terms` of `policy` with one more stricter term."""
+    """Returns `terms` of `policy` with one more stricter term."""
     return terms_of(policy, terms.asked_first, (*terms.applied, more))
 
 
@@ -101,7 +102,7 @@ def _groups(
 def _escalation(
     policy: ApprovalPolicy, stricter: Sequence[AppliedTerm], timeout: float, groups: Iterable[ApproverGroup]
 ) -> tuple[float | None, tuple[str, ...], Literal["deny", "escalate"]]:
-    """When it is escalated, to whom, and what the deadline does; those alone to whom every term would."""
+    """Returns when it is escalated, to whom, and what the deadline does; those alone to whom every term would."""
     lists = [each.escalate_to for each in stricter if each.escalate_to]
     # Whom a route, a handler or the default puts into a group is known for each call only: to let them fill any place
     # would let one group stand for all.

@@ -1,4 +1,4 @@
-"""A typed CEL environment made of shapes: it only checks, nothing is evaluated in it."""
+"""Builds a typed CEL environment of shapes: it only checks, nothing is evaluated in it."""
 
 import itertools
 import re
@@ -31,12 +31,12 @@ _FILE: Final = descriptor_pb2.FileDescriptorProto(
 
 
 def is_cel_name(name: str) -> bool:
-    """Whether CEL can spell `name` after a point."""
+    """Returns whether CEL can spell `name` after a point."""
     return _NAME.match(name) is not None and name not in _UNSPEAKABLE
 
 
 def typed_environment(variables: Mapping[str, Shape]) -> cel.Env:
-    """An environment whose checker knows every declared field of `variables` (objects)."""
+    """Builds an environment whose checker knows every declared field of `variables` (objects)."""
     # A pool of its own: each environment has its own `policy.proto`, and the default pool takes a file name once.
     pool = descriptor_pool.DescriptorPool()
     file = descriptor_pb2.FileDescriptorProto()

@@ -1,1 +1,1 @@
-"""What may be called, by whom, under which gates: tools, actors, people and the manifest. Pure."""
+"""Declares which tools there are, who may call them, and under which gates: tools, actors and the manifest. Pure."""

@@ -1,4 +1,4 @@
-"""An actor: a model with instructions and the tools it may use."""
+"""Declares actors: a model with instructions and the tools it may use."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -65,7 +65,7 @@ def _check_tools(actor: Actor, registry: ToolRegistry) -> None:
 
 
 def _check_case(actor: Actor, spelled: Mapping[str, str]) -> None:
-    """Raise `ConfigError` for names that differ by case only: who reads a card takes them for one tool (X04)."""
+    """Raises `ConfigError` for names that differ by case only: who reads a card takes them for one tool (X04)."""
     own: dict[str, str] = {}
     for name in sorted(actor.own_names):
         folded = name.casefold()
@@ -92,7 +92,7 @@ def _check_domain_data(actor: Actor) -> None:
 
 
 def actor_error(actor: Actor, field: str, value: object, why: str) -> ConfigError:
-    """The error about one field of an actor."""
+    """Returns the error about one field of an actor."""
     return ConfigError(f"actor `{actor.name}` {why}", actor=actor.name, field=field, value=value)
 
 

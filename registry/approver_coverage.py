@@ -139,7 +139,7 @@ def _voter(person: Person, entries: Collection[str]) -> Voter:
 
 
 def _outlives_an_edit(groups: Sequence[ApproverGroup], voters: Sequence[Voter]) -> bool:
-    """Whether the others fill `groups`, whoever of `voters` has changed the arguments and decides no more."""
+    """Returns whether the others fill `groups`, whichever of `voters` has changed the arguments and decides no more."""
     others = ([each for each in voters if each.human != editor.human] for editor in voters)
     return suffices(0, groups, voters) and all(suffices(0, groups, left) for left in others)
 

@@ -50,7 +50,7 @@ class Capabilities:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of capability that are declared, in the order of the fields."""
+        """Returns the kinds of capability that are declared, in the order of the fields."""
         # Spelt out, as no field is read by its name here. A kind that is missing would pass its gate without a backend;
         # a test asks about each of `KINDS`.
         declared = {
@@ -68,7 +68,7 @@ KINDS: Final = tuple(each.name for each in fields(Capabilities))
 
 
 class Secrets(Protocol):
-    """Secrets by name."""
+    """Reads secrets by name."""
 
     async def get(self, name: str) -> str:
         """Reads the secret that the tool declares as `name`, anew each time.
@@ -80,7 +80,7 @@ class Secrets(Protocol):
 
 
 class Storage(Protocol):
-    """Files of one tenant; paths are relative, with `/`."""
+    """Keeps the files of one tenant; paths are relative, with `/`."""
 
     async def read(self, path: str) -> bytes:
         """Reads a file. Raises `CapabilityError` out of bounds, `FileNotFoundError` where there is none."""
@@ -116,12 +116,12 @@ class NetworkResponse:
         return self.body.decode("utf-8", "replace")
 
     def json(self) -> Any:
-        """The body as JSON. Raises `ValueError`."""
+        """Returns the body as JSON. Raises `ValueError`."""
         return json.loads(self.body)
 
 
 class Network(Protocol):
-    """Declared hosts over HTTP."""
+    """Speaks HTTP to the declared hosts."""
 
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, content: bytes | None = None

@@ -117,7 +117,7 @@ class Catalog:
 
     @cached_property
     def every_tool(self) -> tuple[Tool, ...]:
-        """Every tool of the registry, and those that actors have as their own, sorted by activity."""
+        """Returns every tool of the registry, and those that actors have as their own, sorted by activity."""
         placed = (each.tool for scopes in self.scopes.values() for each in scopes.placed.values())
         return (*self.tools(), *sorted(placed, key=lambda tool: tool.activity))
 
@@ -209,7 +209,7 @@ class Catalog:
 
     @cached_property
     def _unlisted(self) -> tuple[Tool, ...]:
-        """The tools that an actor may see though it does not list them, sorted by name."""
+        """Returns the tools that an actor may see though it does not list them, sorted by name."""
         return tuple(tool for tool in self.tools() if needs_no_list(tool))
 
     def offered(self, actor: str, ctx: Pinned, withheld: frozenset[str] = frozenset()) -> tuple[Offered, ...]:
@@ -304,7 +304,7 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def _with_own(tools: Iterable[Tool], actors: Sequence[Actor]) -> Iterator[Tool]:
-    """`tools`, and the framework's own that some actor declares."""
+    """Yields `tools`, and the built-in ones that some actor declares."""
     for tool in tools:
         if tool.name == READ_REST:
             raise RegistrationError(
@@ -346,7 +346,7 @@ def _handlers(registry: ToolRegistry, scopes: Mapping[str, ActorScopes]) -> dict
 def _policies(
     registry: ToolRegistry, scopes: Mapping[str, ActorScopes], fields: ContextFields, approvers: Sequence[str]
 ) -> dict[str, CompiledPolicy]:
-    """One compiled policy a tool; that of a tool which shadows others stands over theirs."""
+    """Compiles one policy a tool; that of a tool which shadows others is combined with theirs."""
     tools = (registry.resolve(name) for name in registry.list())
     placed = {key: each for of_actor in scopes.values() for key, each in of_actor.placed.items()}
     every = (*(tool for tool in tools if tool is not None), *(each.tool for each in placed.values()))

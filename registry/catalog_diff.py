@@ -78,7 +78,7 @@ class CatalogDiff(BaseModel):
 
     @property
     def stale(self) -> tuple[str, ...]:
-        """The tools whose approvals do not hold any more."""
+        """Returns the tools whose approvals do not hold any more."""
         return tuple(change.name for change in self.changes if change.stale)
 
 

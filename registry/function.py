@@ -49,7 +49,7 @@ _ENTRY: Final = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
 
 # Titles repeat the arguments' names, and the model would be sent all of them with every completion.
 class _Untitled(GenerateJsonSchema):
-    """pydantic's schemas without the titles it makes up from argument names."""
+    """Makes pydantic's schemas without the titles it derives from argument names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -57,13 +57,13 @@ class _Untitled(GenerateJsonSchema):
 
 @dataclasses.dataclass(frozen=True)
 class _Signature:
-    """A function's arguments as one pydantic type; `context` is the parameter that receives the `ToolContext`."""
+    """A function's arguments as one pydantic type; `context` is the parameter that gets the `ToolContext`."""
 
     adapter: TypeAdapter[Any]
     context: str
 
     def values(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Typed values by parameter name; those not given are left to the function's defaults."""
+        """Converts arguments to typed values by parameter name; those not given are left to the function's defaults."""
         # Not in strict mode: what arrives is plain JSON, which has no dates, tuples or enums, and the schema has been
         # checked before. Made once to check and again to run, as a history lies between the two.
         arguments = self.adapter.validate_python(dict(args))

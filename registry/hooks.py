@@ -53,7 +53,7 @@ class HookContext:
 
 
 def hook_context(ctx: Pinned) -> HookContext:
-    """Returns what of a call's context its hooks are given."""
+    """Returns the part of a call's context that its hooks get."""
     return HookContext(
         tenant=ctx.tenant,
         user=ctx.user,
@@ -72,7 +72,7 @@ def _parse_any(returned: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Hook(Generic[A]):
-    """One kind of hook: how its functions are checked at build, and how their answers are read."""
+    """Declares one kind of hook: how its functions are checked at build, and how their answers are read."""
 
     field: str
     """The field that declares it."""
@@ -125,7 +125,9 @@ class Hook(Generic[A]):
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling `function` gives a coroutine: an `async def`, a partial of one, or an object that has one."""
+    """Returns whether calling `function` gives a coroutine: an `async def`, a partial of one, or an object that has
+    one.
+    """
     # An object with `async def __call__` is no coroutine function itself.
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
@@ -143,7 +145,7 @@ class Permission:
 
     @property
     def why(self) -> str:
-        """The reason, or a general one where none was given."""
+        """Returns the reason, or a general one where none was given."""
         return self.reason or _DENIED
 
     @classmethod

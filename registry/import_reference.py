@@ -1,4 +1,4 @@
-"""Handlers by import reference, `module:attribute`."""
+"""Loads handlers by import reference, `module:attribute`."""
 
 import importlib
 import sys

@@ -1,4 +1,4 @@
-"""The normal form of a catalog: everything declared, as plain data that is the same bytes in every process."""
+"""Writes the normal form of a catalog: everything declared, as plain data that is the same bytes in every process."""
 
 import dataclasses
 import inspect
@@ -71,7 +71,7 @@ def _people(catalog: Catalog) -> dict[str, Any]:
 
 
 def _declared(thing: Tool | Actor | DeclaredChannel) -> dict[str, Any]:
-    """The fields that differ from their defaults, by name, without the name."""
+    """Returns the fields that differ from their defaults, by name, without the name."""
     return {name: value for name, value in _fields(thing).items() if name != "name"}
 
 
@@ -110,6 +110,6 @@ def _plain(value: Any) -> Any:
 
 
 def _reference(value: Any) -> str:
-    """A function by its name; of an object that is called, its class. Never its address, which is another each time."""
+    """Names a function; for a callable object, its class. Never its address, which differs each time."""
     named = value if inspect.isroutine(value) or isinstance(value, type) else type(value)
     return f"{named.__module__}:{named.__qualname__}"

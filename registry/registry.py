@@ -1,4 +1,4 @@
-"""The closed set of tools of one process: exact names, no change after it is made (P01-P14)."""
+"""Holds the closed set of tools of one process: exact names, no change after it is made (P01-P14)."""
 
 import hashlib
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from signoff.registry.tool_fields import hashed_content
 
 
 class ToolRegistry:
-    """Tools by exact name. Raises `RegistrationError` for a wrong or duplicate declaration.
+    """Holds tools by exact name. Raises `RegistrationError` for a wrong or duplicate declaration.
 
     Its face is `resolve`, `list`, `size` and `hash`; it cannot be changed: another set of tools is another deploy.
     """
@@ -54,12 +54,14 @@ class ToolRegistry:
 
     @property
     def hash(self) -> str:
-        """sha-256 over every declaration except handlers; the same in every process."""
+        """Returns the sha-256 over every declaration except handlers; the same in every process."""
         return self._hash
 
 
 def _hash(tools: Iterable[Tool]) -> str:
-    """As `sha256_hex` of the list of all contents, one after the other: one float makes only its own tool slow."""
+    """Computes `sha256_hex` of the list of all contents, one after the other: one float makes only its own tool
+    slow.
+    """
     return hashlib.sha256(b"[" + b",".join(canonical_json(tool_content(tool)) for tool in tools) + b"]").hexdigest()
 
 

@@ -97,7 +97,7 @@ def _resolve_answer(args: Any) -> Any:
 
 
 def _part(part: Any) -> Any:
-    """A part whose type may stand beside its content or in its `metadata`, as `type` or `partType`."""
+    """Reads a part whose type may stand beside its content or in its `metadata`, as `type` or `partType`."""
     if not isinstance(part, dict):
         return part
     metadata = part.get("metadata")
@@ -148,7 +148,7 @@ def _without_data(types: Sequence[str]) -> tuple[str, ...]:
 
 
 def _with_data(schema: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-    """`schema` with the property for data; definitions that theirs refers to come to the top, where it looks."""
+    """Adds to `schema` the property for data; definitions that theirs refers to come to the top, where it looks."""
     inner = {name: each for name, each in data.items() if name not in ("$defs", "$schema")}
     inner.setdefault("description", "The data of this answer, for programs.")
     whole = schema | {"properties": {**schema["properties"], _DATA: inner}}

@@ -1,4 +1,4 @@
-"""A tool: the declaration of one thing an agent may call."""
+"""Declares a tool: one thing that an agent may call."""
 
 import dataclasses
 import sys
@@ -274,19 +274,22 @@ class Tool(ToolOptions):
 
     @cached_property
     def schema(self) -> CompiledSchema:
-        """The input schema, compiled on a copy of its own. Raises `RegistrationError`."""
+        """Returns the input schema, compiled on a copy of its own. Raises `RegistrationError`."""
         return compile_schema(self.input_schema, tool_name=self.name)
 
     @cached_property
     def output(self) -> CompiledSchema | None:
-        """The output schema, compiled on a copy of its own, if there is one. Raises `RegistrationError`."""
+        """Returns the output schema, compiled on a copy of its own, if there is one. Raises `RegistrationError`."""
         if self.output_schema is None:
             return None
         return compile_schema(self.output_schema, tool_name=self.name, field="output_schema", of_object=False)
 
     @cached_property
     def definition(self) -> str:
-        """The definition hash, worked out once; see `definition_hash`. Raises `RegistrationError` or `NotCanonical`."""
+        """Returns the definition hash, computed once; see `definition_hash`.
+
+        Raises `RegistrationError` or `NotCanonical`.
+        """
         return sha256_hex(self.declaration)
 
     @cached_property
@@ -310,7 +313,9 @@ class Tool(ToolOptions):
 
     @property
     def for_peers(self) -> bool:
-        """Whether other agents may see and call it: a generalist of the application that says so (B14)."""
+        """Returns whether other agents may see and call it: a generalist of the application that is declared so
+        (B14).
+        """
         return self.peer_exposed and self.scope == "generalist" and not self.place
 
     @property
@@ -322,7 +327,7 @@ class Tool(ToolOptions):
 
     @property
     def facts(self) -> ToolFacts:
-        """The tool as policies see it."""
+        """Returns the tool as policies see it."""
         return ToolFacts(
             name=self.name,
             scope=self.scope,
@@ -334,7 +339,7 @@ class Tool(ToolOptions):
 
     @cached_property
     def secret_arguments(self) -> tuple[str, ...]:
-        """Sorted dotted names of arguments that are secret by declaration: `secrets`, and schema `writeOnly` anywhere.
+        """Returns the sorted dotted names of arguments that are secret: `secrets`, and schema `writeOnly` anywhere.
 
         Raises `RegistrationError` where `writeOnly` is said of arguments that have no name.
         """
@@ -349,14 +354,16 @@ class Tool(ToolOptions):
 
     @property
     def masked_arguments(self) -> tuple[str, ...]:
-        """Sorted dotted names of arguments no page, log or summary may show: secret ones and those the policy masks."""
+        """Returns the sorted dotted names of arguments no page, log or summary may show: secret ones and those the
+        policy masks.
+        """
         policy = self.requires_approval
         masked = policy.show.secret if isinstance(policy, ApprovalPolicy) else ()
         return tuple(sorted({*self.secret_arguments, *masked}))
 
 
 def refuse_tool(name: str, flaw: FieldProblem, site: str = "") -> RegistrationError:
-    """The error of a tool that is declared wrongly, with `tool_name`, `field` and `value` (B18)."""
+    """Returns the error of a tool that is declared wrongly, with `tool_name`, `field` and `value` (B18)."""
     where = f" (declared at {site})" if site else ""
     message = f"{f'tool `{name}`' if name else 'a tool'} {flaw.why}{where}"
     return RegistrationError(message, tool_name=name, field=flaw.field, value=flaw.value, site=where)

@@ -45,7 +45,7 @@ _Check: TypeAlias = Callable[[Tool], Iterator[FieldProblem]]
 
 
 def is_placeholder(text: str) -> bool:
-    """Whether a reason is no reason (B19): the whole trimmed text is a filler word or up to two characters."""
+    """Returns whether a reason is no reason (B19): the whole trimmed text is a filler word or up to two characters."""
     return _PLACEHOLDER.fullmatch(text.strip()) is not None
 
 

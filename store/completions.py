@@ -72,7 +72,7 @@ class Completions:
         return await self._store.run(write)
 
     async def drop_old(self) -> int:
-        """Drop every reply that is older than `KEPT`; returns how many there were."""
+        """Drops every reply that is older than `KEPT`; returns how many there were."""
         dropped = 0
         while True:
             some = await self._store.run(lambda connection: connection.execute(_DROP_OLD).rowcount)

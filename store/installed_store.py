@@ -18,7 +18,7 @@ async def working_store(settings: Settings) -> AsyncIterator[Store]:
 
 
 def make_state_dir(settings: Settings) -> None:
-    """Make the folder of state. Raises `ConfigError` naming the setting."""
+    """Makes the folder of state. Raises `ConfigError` naming the setting."""
     folder = settings.state_dir
     try:
         make_private_folder(folder)

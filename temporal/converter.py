@@ -20,7 +20,7 @@ class _JsonConverter(PydanticJSONPlainPayloadConverter):
 
 
 def _encodings() -> tuple[Any, ...]:
-    """The SDK's converters in their order, ours in the place of the one for JSON."""
+    """Returns the SDK's converters in their order, ours in the place of the one for JSON."""
     ours = _JsonConverter()
     return tuple(
         ours if each.encoding == ours.encoding else each for each in DefaultPayloadConverter().converters.values()

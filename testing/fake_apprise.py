@@ -70,11 +70,11 @@ class FakeApprise(Vendor):
         return [VendorCard(page.to, _token(page.text), page.text) for page in self.pages if page.is_card]
 
     def reads(self, identity: str) -> Sequence[str]:
-        """All pages of one person."""
+        """Returns all pages of one person."""
         return [page.text for page in self.pages if page.to == identity]
 
     def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
-        """Nothing reaches anybody from a pager: what somebody made up."""
+        """Returns nothing reaches anybody from a pager: what somebody made up."""
         return self.sign(f"{verdict} {card.token}".encode())
 
     def sign(self, body: bytes) -> InboundRequest:
@@ -82,7 +82,7 @@ class FakeApprise(Vendor):
         return InboundRequest(body, {"content-type": "text/plain"}, at=self.clock())
 
     def take(self, page: Page, key: str) -> bool:
-        """Whether a page gets out."""
+        """Returns whether a page gets out."""
         fits = 0 < len(page.body) <= MOST_CHARS and page.to in self.identities
         if self.trouble or key != KEY or not fits:
             return False

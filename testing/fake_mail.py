@@ -40,7 +40,7 @@ class FakeMail:
         }
 
     def mails(self, address: str) -> list[EmailMessage]:
-        """The mail that somebody was sent, in order."""
+        """Returns the mail that somebody was sent, in order."""
         return [mail for mail in self.taken if address in str(mail["To"])]
 
     async def reply(self, to: EmailMessage, sender: str, words: str, verdict: Literal["pass", "fail"] = "pass") -> None:
@@ -77,7 +77,7 @@ class FakeMail:
 
 
 def text_of(mail: EmailMessage) -> str:
-    """The plain text of a mail."""
+    """Returns the plain text of a mail."""
     part = mail.get_body(("plain",))
     return "" if part is None else str(part.get_content())
 

@@ -83,7 +83,7 @@ class FakeSlack(Vendor):
         return {"SLACK_TOKEN": BOT_TOKEN, "SLACK_SIGNING": SIGNING_SECRET, "SLACK_APP": APP_TOKEN}
 
     def app(self) -> Starlette:
-        """Its addresses."""
+        """Returns its addresses."""
         return Starlette(
             routes=[
                 Route("/api/{method}", self._api, methods=["POST"]),
@@ -99,14 +99,14 @@ class FakeSlack(Vendor):
         return [VendorCard(_identity(each.user), each.token, each.words) for each in mine]
 
     def reads(self, identity: str) -> Sequence[str]:
-        """Everything in the conversation with one person, and the windows they were shown."""
+        """Returns everything in the conversation with one person, and the windows they were shown."""
         mine = [each.words for each in self.messages if _identity(each.user) == identity]
         return mine + ["\n".join(_words(view["blocks"])) for view in self.windows if view["user"] == identity]
 
     # What people do.
 
     def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
-        """Approve by the button, deny by the window that the other button opens."""
+        """Approves by the button, deny by the window that the other button opens."""
         if verdict == "approved":
             return self.pressed(card, identity, "signoff.approve")
         view = {
@@ -118,7 +118,7 @@ class FakeSlack(Vendor):
         return self.interaction({"type": "view_submission", **_people(identity), "view": view})
 
     def pressed(self, card: VendorCard, identity: str, action: str) -> InboundRequest:
-        """A button of a card. What it opens, it opens for three seconds."""
+        """Returns a button of a card. What it opens, it opens for three seconds."""
         number = next(self._numbers)
         trigger = f"trigger.{number}"
         self._triggers[trigger] = self.clock().timestamp()
@@ -139,11 +139,11 @@ class FakeSlack(Vendor):
         )
 
     def write(self, identity: str, words: str) -> InboundRequest:
-        """A message to the app."""
+        """Returns a message to the app."""
         return self._said(identity, words, {})
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
-        """A message in the thread of a card."""
+        """Returns a message in the thread of a card."""
         message = next(each for each in self.messages if each.token == card.token)
         return self._said(identity, words, {"thread_ts": message.ts})
 
@@ -152,7 +152,7 @@ class FakeSlack(Vendor):
         return self.signed(body, "application/json")
 
     def interaction(self, payload: Mapping[str, Any]) -> InboundRequest:
-        """A payload as Slack sends it: a form with one field."""
+        """Returns a payload as Slack sends it: a form with one field."""
         return self.signed(urlencode({"payload": json.dumps(payload)}).encode(), "application/x-www-form-urlencoded")
 
     def signed(self, body: bytes, kind: str, ahead: float = 0.0) -> InboundRequest:

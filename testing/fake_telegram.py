@@ -110,7 +110,7 @@ class FakeTelegram(Vendor):
         return {"TELEGRAM_TOKEN": TOKEN, "TELEGRAM_WEBHOOK_SECRET": WEBHOOK_SECRET}
 
     def app(self) -> Starlette:
-        """Its addresses."""
+        """Returns its addresses."""
         return Starlette(routes=[Route("/bot{token}/{method}", self._api, methods=["POST"])])
 
     # What people see.
@@ -120,25 +120,25 @@ class FakeTelegram(Vendor):
         return list(self._cards)
 
     def reads(self, identity: str) -> Sequence[str]:
-        """The chat with one person as it is, and what they were shown above it."""
+        """Returns the chat with one person as it is, and what they were shown above it."""
         mine = [each.shown for each in self.messages if str(each.chat) == identity]
         return mine + [words for who, words in self.alerts if who == identity]
 
     def message_of(self, card: VendorCard) -> TelegramMessage:
-        """The message that a card is: the first that carries its token."""
+        """Returns the message that a card is: the first that carries its token."""
         mine = [each for each in self.messages if str(each.chat) == card.to]
         return next(each for each in mine if each.token == card.token)
 
     # What people do.
 
     def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
-        """A button where no reason is given; else a reply in words."""
+        """Returns a button where no reason is given; else a reply in words."""
         if reason:
             return self.reply(card, identity, f"{'approve' if verdict == 'approved' else 'deny'}\n{reason}")
         return self.brought(self.pressed(card, identity, "a" if verdict == "approved" else "d"))
 
     def pressed(self, card: VendorCard, identity: str, does: str, **more: Any) -> dict[str, Any]:
-        """A press; the client says of which button. `more` is laid over what Telegram says of it."""
+        """Returns a press; the client says of which button. `more` is laid over what Telegram says of it."""
         name = str(7_000_000_000 + next(self._numbers))
         self.queries[name] = identity
         message = self.message_of(card)
@@ -175,11 +175,11 @@ class FakeTelegram(Vendor):
         return {"message_id": next(self._numbers), "from": who, "chat": chat, "date": self._now(), **content}
 
     def brought(self, update: Body) -> InboundRequest:
-        """An update as the webhook brings it."""
+        """Returns an update as the webhook brings it."""
         return self.sign(json.dumps({"update_id": next(self._numbers), **update}).encode())
 
     def waits(self, update: Body) -> None:
-        """Let an update be fetched."""
+        """Lets an update be fetched."""
         self.updates.append({"update_id": next(self._numbers), **update})
         self._arrived.set()
 
@@ -188,7 +188,7 @@ class FakeTelegram(Vendor):
         return InboundRequest(body, {"content-type": "application/json", HEADER: WEBHOOK_SECRET}, at=self.clock())
 
     def forgeries(self, raw: InboundRequest) -> Sequence[InboundRequest]:
-        """By who does not know the secret, or pretends to have fetched it."""
+        """Returns by who does not know the secret, or pretends to have fetched it."""
         others = ("", WEBHOOK_SECRET[:-1], WEBHOOK_SECRET.upper(), WEBHOOK_SECRET + " ", "a_word", "é")
         shown = [replace(raw, headers={**raw.headers, HEADER: other}) for other in others]
         fetched = [replace(raw, headers={**raw.headers, "x-signoff-fetched": other}) for other in ("0" * 64, "é")]

@@ -125,7 +125,7 @@ class FakeTwilio(Vendor):
         return {"TWILIO_AUTH_TOKEN": AUTH_TOKEN}
 
     def app(self) -> Starlette:
-        """Its addresses."""
+        """Returns its addresses."""
         account = "/2010-04-01/Accounts/{account}"
         return Starlette(
             routes=[
@@ -144,18 +144,18 @@ class FakeTwilio(Vendor):
         return [VendorCard(each.person, each.token, _shown(each)) for each in self.bubbles if each.is_card]
 
     def reads(self, identity: str) -> Sequence[str]:
-        """The whole conversation with one person."""
+        """Returns the whole conversation with one person."""
         return [_shown(each) for each in self.bubbles if each.person == identity]
 
     def bubble(self, card: VendorCard) -> TwilioMessage:
-        """The message that a card is."""
+        """Returns the message that a card is."""
         mine = [each for each in self.bubbles if (each.person, _shown(each)) == (card.to, card.text)]
         return next(each for each in reversed(mine) if each.token == card.token)
 
     # What people do.
 
     def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
-        """A button, where the card has any and no reason is given; else what the card says to write."""
+        """Returns a button, where the card has any and no reason is given; else what the card says to write."""
         bubble = self.bubble(card)
         word = "approve" if verdict == "approved" else "deny"
         if bubble.buttons and not reason:
@@ -166,7 +166,7 @@ class FakeTwilio(Vendor):
         return self.reply(card, identity, f"{word}\n{reason}")
 
     def pressed(self, bubble: TwilioMessage, identity: str, title: str, **more: str) -> InboundRequest:
-        """A button by its title."""
+        """Returns a button by its title."""
         about = {"OriginalRepliedMessageSid": bubble.sid, "OriginalRepliedMessageSender": self.prefix + OURS}
         said = {"Body": title, "ButtonText": title, "ButtonPayload": bubble.buttons[title], "MessageType": "button"}
         return self.message(identity, **{**about, **said, **more})
@@ -181,7 +181,7 @@ class FakeTwilio(Vendor):
         return self.message(identity, Body=words, MessageType="text", OriginalRepliedMessageSid=sid)
 
     def message(self, identity: str, **fields: str) -> InboundRequest:
-        """Anything that somebody sends to our number."""
+        """Returns anything that somebody sends to our number."""
         self._wrote[identity] = self.clock()
         sid = self.sid()
         common = {
@@ -199,11 +199,11 @@ class FakeTwilio(Vendor):
         return self.brought({**common, **fields})
 
     def status(self, card: VendorCard, state: Told) -> InboundRequest | None:
-        """What became of a card; Twilio gives a failure its code."""
+        """Returns what became of a card; Twilio gives a failure its code."""
         return self.reported(self.bubble(card), state, 30003 if state == "failed" else 0)
 
     def reported(self, bubble: TwilioMessage, state: str, code: int = 0) -> InboundRequest:
-        """What Twilio says of one of our messages."""
+        """Returns what Twilio says of one of our messages."""
         fields = {
             "SmsSid": bubble.sid,
             "SmsStatus": state,
@@ -217,7 +217,7 @@ class FakeTwilio(Vendor):
         return self.brought(fields | ({"ErrorCode": str(code)} if code else {}))
 
     def brought(self, fields: Mapping[str, str]) -> InboundRequest:
-        """A form."""
+        """Returns a form."""
         return self.sign(urlencode(fields).encode())
 
     def sign(self, body: bytes, url: str = CALLED) -> InboundRequest:
@@ -246,11 +246,11 @@ class FakeTwilio(Vendor):
         ]
 
     def sid(self) -> str:
-        """A new name of a message."""
+        """Returns a new name of a message."""
         return f"SM{next(self._numbers):032x}"
 
     def within(self, person: str) -> bool:
-        """Whether they have written within 24 hours; by SMS nobody needs to."""
+        """Returns whether they have written within 24 hours; by SMS nobody needs to."""
         self._began = self._began or self.clock()
         last = self._wrote.get(person, None if person in self.silent else self._began)
         return self.via == "sms" or (last is not None and self.clock() - last < _WINDOW)
@@ -374,7 +374,7 @@ async def fake_twilio(twilio: FakeTwilio | None = None) -> AsyncIterator[FakeTwi
 
 
 def _plain(written: str) -> str:
-    """A value of a form, decoded."""
+    """Returns a value of a form, decoded."""
     raw = re.sub(
         rb"%([0-9A-Fa-f]{2})", lambda found: bytes([int(found[1], 16)]), written.replace("+", " ").encode("latin-1")
     )

@@ -116,7 +116,7 @@ class FakeWhatsApp(Vendor):
         return {f"WHATSAPP_{name}": value for name, value in secrets.items()}
 
     def app(self) -> Starlette:
-        """Its addresses."""
+        """Returns its addresses."""
         return Starlette(
             routes=[
                 Route("/{version}/{number}/messages", self._messages, methods=["POST"]),
@@ -132,18 +132,18 @@ class FakeWhatsApp(Vendor):
         return [VendorCard(each.person, each.token, _shown(each)) for each in self.bubbles if each.is_card]
 
     def reads(self, identity: str) -> Sequence[str]:
-        """The whole conversation with one person."""
+        """Returns the whole conversation with one person."""
         return [_shown(each) for each in self.bubbles if each.person == identity]
 
     def bubble(self, card: VendorCard) -> WhatsAppMessage:
-        """The message that a card is."""
+        """Returns the message that a card is."""
         mine = [each for each in self.bubbles if (each.person, _shown(each)) == (card.to, card.text)]
         return next(each for each in reversed(mine) if each.token == card.token)
 
     # What people do.
 
     def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
-        """A button, where the card has any and no reason is given; else a reply in words."""
+        """Returns a button, where the card has any and no reason is given; else a reply in words."""
         bubble = self.bubble(card)
         if reason or not bubble.buttons:
             word = "approve" if verdict == "approved" else "deny"
@@ -152,7 +152,7 @@ class FakeWhatsApp(Vendor):
         return self.pressed(bubble, identity, title)
 
     def pressed(self, bubble: WhatsAppMessage, identity: str, title: str, *, context: bool = True) -> InboundRequest:
-        """A button by its title. That of a template may come without what it belongs to."""
+        """Returns a button by its title. That of a template may come without what it belongs to."""
         about = {"context": {"from": _OURS, "id": bubble.name}} if context else {}
         name = bubble.buttons[title]
         if bubble.kind == "template":
@@ -171,11 +171,11 @@ class FakeWhatsApp(Vendor):
         )
 
     def message(self, identity: str, kind: str, **content: Any) -> InboundRequest:
-        """Anything that somebody sends to our number."""
+        """Returns anything that somebody sends to our number."""
         return self.brought(self.value(identity, {"id": self.wamid(), "type": kind, **content}))
 
     def value(self, identity: str, message: Mapping[str, Any]) -> dict[str, Any]:
-        """What Meta says of one message: who sent it, as far as they let themselves be known."""
+        """Returns what Meta says of one message: who sent it, as far as they let themselves be known."""
         self._wrote[identity] = self.clock()
         phone = self.scoped.get(identity, identity)
         contact: dict[str, Any] = {"profile": {"name": "Somebody"}}
@@ -187,7 +187,7 @@ class FakeWhatsApp(Vendor):
         return {"contacts": [contact], "messages": [sent]}
 
     def reported(self, bubble: WhatsAppMessage, state: str, code: int = 0) -> dict[str, Any]:
-        """What Meta says of one of our messages."""
+        """Returns what Meta says of one of our messages."""
         status: dict[str, Any] = {
             "id": bubble.name,
             "status": state,
@@ -210,7 +210,7 @@ class FakeWhatsApp(Vendor):
         return self.sign(json.dumps({"object": "whatsapp_business_account", "entry": entry}).encode())
 
     def status(self, card: VendorCard, state: Told) -> InboundRequest | None:
-        """What became of a card; Meta gives a failure its code."""
+        """Returns what became of a card; Meta gives a failure its code."""
         return self.brought(self.reported(self.bubble(card), state, 131026 if state == "failed" else 0))
 
     def sign(self, body: bytes) -> InboundRequest:
@@ -240,11 +240,11 @@ class FakeWhatsApp(Vendor):
         ]
 
     def wamid(self) -> str:
-        """A new name of a message."""
+        """Returns a new name of a message."""
         return f"wamid.HBgLMTU1NTA3ODM4ODE{next(self._numbers):06d}"
 
     def within(self, person: str) -> bool:
-        """Whether they have written within 24 hours."""
+        """Returns whether they have written within 24 hours."""
         self._began = self._began or self.clock()
         met = None if person in self.silent else self._began
         last = self._wrote.get(person, met)

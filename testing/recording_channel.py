@@ -83,7 +83,7 @@ class RecordingChannel(Channel):
             raise Malformed("not what this channel takes") from None
 
     def raw(self, **fields: Any) -> InboundRequest:
-        """A message as it would reach us, rightly marked."""
+        """Returns a message as it would reach us, rightly marked."""
         body = json.dumps(fields).encode()
         return InboundRequest(body, headers={HEADER: self._mark(body)}, at=self.means.clock())
 
@@ -92,7 +92,7 @@ class RecordingChannel(Channel):
 
 
 def recording_channel(name: str = "recording", *, identity: str = "recording", per_second: float = 1_000.0) -> Any:
-    """A recording channel by itself, which reaches identities of that kind."""
+    """Returns a recording channel by itself, which reaches identities of that kind."""
     means = ChannelContext(
         name=name,
         options={},

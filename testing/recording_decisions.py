@@ -33,16 +33,16 @@ class RecordingDecisions:
         self.server = True
 
     def open(self, request: ApprovalRequest) -> ApprovalRequest:
-        """Ask, or ask again; the request as it waits."""
+        """Asks, or ask again; the request as it waits."""
         return self._desk.open(deadlines.opened(request, self._clock()), self._clock())
 
     def cancel(self, approval: str) -> ApprovalRequest:
-        """Withdraw a request."""
+        """Withdraws a request."""
         self._desk.cancel(approval, "somebody", "", self._clock())
         return self.request(approval)
 
     def request(self, approval: str) -> ApprovalRequest:
-        """A request as it stands. Raises `KeyError`."""
+        """Returns a request as it stands. Raises `KeyError`."""
         found = self._desk.get(approval)
         if found is None:
             raise KeyError(approval)

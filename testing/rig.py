@@ -44,7 +44,7 @@ class MovableClock:
         self.ahead = timedelta()
 
     def now(self) -> datetime:
-        """The time as everybody is told it."""
+        """Returns the time as everybody is told it."""
         return system_clock() + self.ahead
 
 
@@ -90,7 +90,7 @@ class Rig:
         self.intake = InboundReceiver(store, channels, self._records, time.now)
 
     async def ask(self, number: int = 1, *, told: bool = True, **fields: Any) -> ApprovalRequest:
-        """A request that waits, of which Bo and Ana were told unless not `told`."""
+        """Returns a request that waits, of which Bo and Ana were told unless not `told`."""
         name = f"{TENANT}.s.t.c{number}.1"
         args = fields.pop("args", {"to": f"Payee {number}", "amount": number})
         card = render_card(effect=f"Pay {number} to {{to}}", title="", tool="pay", args=args, schema={})
@@ -120,7 +120,7 @@ class Rig:
         return request
 
     async def again(self, request: ApprovalRequest) -> ApprovalRequest:
-        """The same request, asked again with other arguments: its next revision."""
+        """Returns the same request, asked again with other arguments: its next revision."""
         await self.tell("closed", request)
         args = {"to": "Somebody else", "amount": 7}
         card = render_card(effect="Pay 7 to {to}", title="", tool="pay", args=args, schema={}, note="it was changed")
@@ -135,18 +135,18 @@ class Rig:
         self.events.tell(kind, request)
 
     async def carry(self) -> None:
-        """Let the dispatcher do all that is due now."""
+        """Lets the dispatcher do all that is due now."""
         for _ in range(_PATIENCE):
             if not await self.courier.step():
                 return
 
     async def hurry(self) -> None:
-        """Let what is tried again later be due now."""
+        """Lets what is tried again later be due now."""
         due = update(DELIVERIES).values(due_at=0, claimed_until=0)
         await self.store.run(lambda connection: connection.execute(due).rowcount)
 
     async def hear(self, *raws: InboundRequest) -> list[type[Exception] | None]:
-        """Take these in, and let all come of it that comes of it; how each was refused."""
+        """Takes these in, and let all come of it that comes of it; how each was refused."""
         refusals: list[type[Exception] | None] = []
         for raw in raws:
             try:
@@ -158,7 +158,7 @@ class Rig:
         return refusals
 
     async def listen(self) -> None:
-        """Hear what was taken in; what is decided closes the cards."""
+        """Hears what was taken in; what is decided closes the cards."""
         for _ in range(_PATIENCE):
             if not await self.hearing.step():
                 break
@@ -189,33 +189,35 @@ class Rig:
         await self.desk.decide(draft, DecisionAuthor(ana, "inbox", "session", self.time.now()))
 
     def request(self, approval: str) -> ApprovalRequest:
-        """A request as it stands."""
+        """Returns a request as it stands."""
         return self.desk.request(approval)
 
     def card(self, identity: str, revision_of: str = "") -> VendorCard:
-        """The newest card that somebody was sent, of the request whose code they read in it if that is given."""
+        """Returns the newest card that somebody was sent, of the request whose code they read in it if that is
+        given.
+        """
         mine = [card for card in self.vendor.cards() if card.to == identity and revision_of in card.text]
         assert mine, f"{identity} was sent no card"
         return mine[-1]
 
     def read_by(self, identity: str) -> str:
-        """All that somebody can read there now."""
+        """Returns all that somebody can read there now."""
         return "\n\n".join(self.vendor.reads(identity))
 
     async def delivery(self, request: ApprovalRequest, person: str) -> DeliveryRow:
-        """What is known of the card for one person."""
+        """Returns what is known of the card for one person."""
         rows = await self.cards.of_request(request.id, request.revision)
         return next(row for row in rows if row.person == person)
 
     async def notice(self, row: DeliveryRow) -> OutboundCard:
-        """A card as the dispatcher sends it."""
+        """Returns a card as the dispatcher sends it."""
         person = self.people.find(row.person, row.tenant)
         assert person is not None
         link = await self._link(row)
         return OutboundCard(token=row.token, request=row.request, person=person, address=row.address, link=link)
 
     async def arrived(self) -> list[ArrivalRow]:
-        """What waits to be heard."""
+        """Returns what waits to be heard."""
         return await Arrivals(self.store).claim(100)
 
     async def _link(self, row: DeliveryRow) -> str:

@@ -26,13 +26,15 @@ class ScriptedModel:
         self.examples = tuple(examples)
 
     async def complete(self, request: CompletionRequest) -> Completion:
-        """The script's answer to `request`."""
+        """Returns the script's answer to `request`."""
         answer = self._react(request)
         return await answer if inspect.isawaitable(answer) else answer
 
 
 def steps(script: Sequence[Completion]) -> ScriptedModel:
-    """A model that gives the completions of `script` in order, one per turn of the loop; then repeats the last."""
+    """Returns a model that gives the completions of `script` in order, one per turn of the loop; then repeats the
+    last.
+    """
 
     def react(request: CompletionRequest) -> Completion:
         done = sum(message.role == "assistant" for message in request.messages)
@@ -42,30 +44,32 @@ def steps(script: Sequence[Completion]) -> ScriptedModel:
 
 
 def calls(*proposed: tuple[str, Any], text: str = "") -> Completion:
-    """A completion that proposes calls: `calls(("book_flight", {...}), ...)`."""
+    """Returns a completion that proposes calls: `calls(("book_flight", {...}), ...)`."""
     made = tuple(ProposedCall(tool=name, args=args, provider_call=f"p{n}") for n, (name, args) in enumerate(proposed))
     return Completion(text=text, calls=made, usage=_USAGE)
 
 
 def respond(text: str, state: str = "complete", **more: Any) -> Completion:
-    """A completion that ends the turn with `text`; `more` are other arguments of `respond`, such as `passTo`."""
+    """Returns a completion that ends the turn with `text`; `more` are other arguments of `respond`, such as
+    `passTo`.
+    """
     args = {"text": text, **({} if state == "complete" else {"state": state}), **more}
     return Completion(calls=(ProposedCall(tool=RESPOND, args=args, provider_call="respond"),), usage=_USAGE)
 
 
 def say(text: str) -> Completion:
-    """A completion of plain text."""
+    """Returns a completion of plain text."""
     return Completion(text=text, usage=_USAGE)
 
 
 def last_user_text(request: CompletionRequest) -> str:
-    """The newest words of the person."""
+    """Returns the newest words of the person."""
     texts = [part for m in request.messages if m.role == "user" for part in m.parts if isinstance(part, TextPart)]
     return text_of(texts[-1].text) if texts else ""
 
 
 def results(request: CompletionRequest) -> tuple[ResultPart, ...]:
-    """The results that came in since the model last spoke, in call order."""
+    """Returns the results that came in since the model last spoke, in call order."""
     newest: Message | None = request.messages[-1] if request.messages else None
     if newest is None or newest.role != "tool":
         return ()

@@ -58,36 +58,36 @@ class Vendor(ABC):
 
     @abstractmethod
     def cards(self) -> Sequence[VendorCard]:
-        """Every card that was sent, reminders and digests too, in order."""
+        """Returns every card that was sent, reminders and digests too, in order."""
 
     @abstractmethod
     def reads(self, identity: str) -> Sequence[str]:
-        """All that somebody can read there now: cards as they are now, what follows them, and answers."""
+        """Returns all that somebody can read there now: cards as they are now, what follows them, and answers."""
 
     @abstractmethod
     def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
-        """What reaches us when `identity` answers that card, in the way the channel has for it."""
+        """Returns what reaches us when `identity` answers that card, in the way the channel has for it."""
 
     @abstractmethod
     def sign(self, body: bytes) -> InboundRequest:
         """Any body at all, as if it came from the vendor."""
 
     def write(self, identity: str, words: str) -> InboundRequest:
-        """What reaches us when `identity` writes something, beside any card."""
+        """Returns what reaches us when `identity` writes something, beside any card."""
         raise NotImplementedError
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest | None:
-        """What reaches us when `identity` writes something below a card; None where nobody can."""
+        """Returns what reaches us when `identity` writes something below a card; None where nobody can."""
         return None
 
     def status(self, card: VendorCard, state: Told) -> InboundRequest | None:
-        """What reaches us when the vendor tells what became of a card; None where it does not."""
+        """Returns what reaches us when the vendor tells what became of a card; None where it does not."""
         return None
 
     def forgeries(self, raw: InboundRequest) -> Sequence[InboundRequest]:
-        """`raw` as somebody else would send it."""
+        """Returns `raw` as somebody else would send it."""
         return (dataclasses.replace(raw, headers={}), dataclasses.replace(raw, body=raw.body + b" "))
 
     def unknown(self) -> Sequence[InboundRequest]:
-        """What the vendor may send that means nothing to us: new events, new states, its own tests."""
+        """Returns what the vendor may send that means nothing to us: new events, new states, its own tests."""
         return ()

@@ -1,4 +1,4 @@
-"""Every sentence that people read outside the terminal, by language: cards, receipts, notices and the inbox.
+"""Holds every sentence that people read outside the terminal, by language: cards, receipts, notices and the inbox.
 
 A language is a folder of `languages` with the modules of `PARTS` and a place in `LANGUAGES`. It is read when somebody
 needs it, and spoken whole or not at all: where it lacks a text, English is spoken in its place.
@@ -28,7 +28,9 @@ _ONE_AND_ZERO: Final = frozenset(("fr",))
 
 @cache
 def texts_of(language: str) -> Mapping[str, str]:
-    """All texts of a language by key; those of English where there is no such language, or where it lacks one."""
+    """Returns all texts of a language by key; those of English where there is no such language, or where it lacks
+    one.
+    """
     english = _read(ENGLISH)
     if language not in LANGUAGES:
         return english
@@ -39,23 +41,23 @@ def texts_of(language: str) -> Mapping[str, str]:
 
 
 def language_of(locale: str) -> str:
-    """The language in which a locale such as `de-AT` is spoken to: its own where all texts are there, else English."""
+    """Returns the language for a locale such as `de-AT`: its own where all texts are there, else English."""
     language = locale.replace("_", "-").partition("-")[0].lower()
     return language if is_spoken(language) else ENGLISH
 
 
 def is_spoken(language: str) -> bool:
-    """Whether every text is there in a language, named by its code."""
+    """Returns whether every text is there in a language, named by its code."""
     return language == ENGLISH or (language in LANGUAGES and texts_of(language) is not texts_of(ENGLISH))
 
 
 def has_text(key: str) -> bool:
-    """Whether there is a text of that name."""
+    """Returns whether there is a text of that name."""
     return key in texts_of(ENGLISH)
 
 
 def text(key: str, language: str, **values: object) -> str:
-    """The text `key` in `language`. Raises `KeyError` for no such text, and for a place in it without a value.
+    """Fills in the text `key` in `language`. Raises `KeyError` for no such text, and for a place in it without a value.
 
     `values` are put in as they are: make them visible first. Where one of them is a whole number `n`, the form of the
     singular, `KEY.one`, is used where the language has one and uses it for that number.
@@ -67,7 +69,7 @@ def text(key: str, language: str, **values: object) -> str:
 
 
 def form_of(key: str, language: str, number: object) -> str:
-    """Which form of a text goes with a number: `KEY.one`, where there is one and the number takes it, else `KEY`."""
+    """Returns the form of a text for a number: `KEY.one`, where there is one and the number takes it, else `KEY`."""
     one = number == 1 or (number == 0 and language in _ONE_AND_ZERO)
     return f"{key}{_ONE}" if one and f"{key}{_ONE}" in texts_of(language) else key
 

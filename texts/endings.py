@@ -1,4 +1,4 @@
-"""How requests end, and what became of answers, in sentences for those who asked, answered or were asked."""
+"""Writes how requests end, and the effect of answers, in sentences for those who asked, answered or were asked."""
 
 from datetime import datetime
 from typing import Final
@@ -17,7 +17,7 @@ _READ_ON: Final = frozenset(("stale", "assurance", "malformed", "unavailable", "
 
 
 def where_words(channel: str, language: str) -> str:
-    """Where an answer came from: `by e-mail`."""
+    """Writes where an answer came from: `by e-mail`."""
     key = f"where.{channel}"
     if has_text(key):
         return text(key, language)
@@ -25,7 +25,7 @@ def where_words(channel: str, language: str) -> str:
 
 
 def closing_words(request: ApprovalRequest, formatter: Formatter) -> str:
-    """How a request ended, in one sentence without a period: `Approved by Ana by e-mail, 14:02 UTC`.
+    """Writes how a request ended, in one sentence without a period: `Approved by Ana by e-mail, 14:02 UTC`.
 
     A request that waits is one that was asked again: what an older card of it says.
     """
@@ -36,7 +36,9 @@ def closing_words(request: ApprovalRequest, formatter: Formatter) -> str:
 
 
 def receipt_words(receipt: Receipt, formatter: Formatter, link: str = "", *, code: str = "") -> str:
-    """What became of somebody's answer, in one line, with the request's code; and the link where reading on helps."""
+    """Writes the effect of somebody's answer in one line, with the request's code; and the link where reading on
+    helps.
+    """
     sentences = [_receipt(receipt, formatter)]
     if link and receipt.code in _READ_ON:
         sentences.append(text("reply.see", formatter.language, link=link))

@@ -1,4 +1,4 @@
-"""How times, spans, numbers and arguments read for one person. Pure: the time now is passed in."""
+"""Formats times, spans, numbers and arguments for one person. Pure: the present time is passed in."""
 
 import re
 from collections.abc import Iterable
@@ -29,11 +29,14 @@ _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 @dataclass(frozen=True)
 class Moment:
-    """One time as shown: `iso` for machines, `clock` short, `full` for hovering and screen readers."""
+    """One time as shown."""
 
     iso: str
+    """For machines."""
     clock: str
+    """Short."""
     full: str
+    """For hovering and screen readers."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +52,17 @@ class Formatter:
     locale: str = ""
 
     def text(self, key: str, **values: object) -> str:
-        """A text of the catalogue, its whole numbers with the locale's marks. Raises `KeyError` as `text` does."""
+        """Fills in a text of the catalogue, its whole numbers with the locale's marks.
+
+        Raises `KeyError` as `text` does.
+        """
         shown = {name: self.count(value) if type(value) is int else value for name, value in values.items()}
         return text(form_of(key, self.language, values.get("n")), self.language, **shown)
 
     def open(self, groups: Iterable[ApproverGroup]) -> str:
-        """Which places of a request are open: `Still needed: 1 of finance, 2 of legal / ana.`; "" for no groups."""
+        """Writes which places of a request are open: `Still needed: 1 of finance, 2 of legal / ana.`; "" for no
+        groups.
+        """
         told = [
             self.text("card.group", n=group.quorum, who=" / ".join(each.partition(":")[2] for each in group.of))
             for group in groups
@@ -62,7 +70,9 @@ class Formatter:
         return self.text("card.still", groups=", ".join(told)) if told else ""
 
     def stricter(self, applied: Iterable[AppliedTerm]) -> tuple[str, ...]:
-        """Why a request asks for more than usual, a sentence each: `2 people have to approve: it is the weekend.`."""
+        """Returns why a request asks for more than usual, a sentence each: `2 people have to approve: it is the
+        weekend.`.
+        """
         return tuple(
             self.text(
                 "card.stricter.quorum" if each.quorum > 1 else "card.stricter",
@@ -73,7 +83,7 @@ class Formatter:
         )
 
     def span(self, seconds: float) -> str:
-        """A length of time in one unit, rounded: `40 s`, `3 min`, `23 h`, `2 days`."""
+        """Writes a length of time in one unit, rounded: `40 s`, `3 min`, `23 h`, `2 days`."""
         whole = max(0, round(seconds))
         minutes, hours, days = (round(whole / unit) for unit in (_MINUTE, _HOUR, _DAY))
         if whole < _MINUTE:
@@ -83,30 +93,32 @@ class Formatter:
         return text("time.h", self.language, n=hours) if hours < 48 else text("time.days", self.language, n=days)
 
     def ago(self, moment: datetime) -> str:
-        """How long ago: `just now`, `3 min ago`."""
+        """Writes how long ago: `just now`, `3 min ago`."""
         seconds = (self.now - moment).total_seconds()
         if seconds < 10:
             return text("time.now", self.language)
         return text("time.ago", self.language, span=self.span(seconds))
 
     def until(self, moment: datetime) -> str:
-        """How long until: `in 23 h`, or that the time is over."""
+        """Writes how long until: `in 23 h`, or that the time is over."""
         seconds = (moment - self.now).total_seconds()
         if seconds <= 0:
             return text("time.over", self.language)
         return text("time.in", self.language, span=self.span(seconds))
 
     def soon(self, moment: datetime) -> bool:
-        """Whether less than an hour is left."""
+        """Returns whether less than an hour is left."""
         return moment - self.now < timedelta(hours=1)
 
     def time(self, at: datetime) -> str:
-        """A time in the person's zone, which is named; the day is told unless it is today: `Sun 22 Nov, 14:02 UTC`."""
+        """Writes a time in the person's zone, which is named, with the day unless it is today: `Sun 22 Nov, 14:02
+        UTC`.
+        """
         local = at.astimezone(self.zone)
         return self._dated(local, f"{local:%H:%M} {local.tzname() or ''}".strip())
 
     def moment(self, at: datetime) -> Moment:
-        """A time for a page, where the zone is named only if it is not the person's own."""
+        """Formats a time for a page, where the zone is named only if it is not the person's own."""
         local = at.astimezone(self.zone)
         clock = self._dated(local, f"{local:%H:%M}") if self.zone_is_known else self.time(at)
         full = self._at(f"{self.day(local)} {local.year}", f"{local:%H:%M:%S} {local.tzname() or ''}".strip())
@@ -114,21 +126,21 @@ class Formatter:
 
     @property
     def zone_is_known(self) -> bool:
-        """Whether the zone is the person's own; otherwise times name it."""
+        """Returns whether the zone is the person's own; otherwise times name it."""
         return str(self.zone) != "UTC"
 
     def day(self, at: datetime) -> str:
-        """A day without its year: `Sun 22 Nov`."""
+        """Writes a day without its year: `Sun 22 Nov`."""
         weekday = text("time.days_of_week", self.language).split()[at.weekday()]
         month = text("time.months", self.language).split()[at.month - 1]
         return text("time.day", self.language, weekday=weekday, day=at.day, month=month)
 
     def count(self, number: int) -> str:
-        """A whole number with the locale's marks: `12,400`."""
+        """Writes a whole number with the locale's marks: `12,400`."""
         return self.number(Decimal(number), 0)
 
     def number(self, amount: Decimal, places: int) -> str:
-        """A number with the locale's marks and at least `places` decimals; never rounded."""
+        """Writes a number with the locale's marks and at least `places` decimals; never rounded."""
         language = (self.locale or self.language).replace("_", "-").partition("-")[0].lower()
         group, point = _MARKS.get(language, _MARKS["en"])
         whole, _, rest = format(abs(amount), "f").partition(".")
@@ -137,7 +149,7 @@ class Formatter:
         return ("-" if amount < 0 else "") + grouped + (point + rest if rest else "")
 
     def value(self, row: CardRow, rows: tuple[CardRow, ...]) -> str:
-        """An argument as shown: money, dates and accounts by their format, all else as it stands."""
+        """Writes an argument: money, dates and accounts by their format, all else as it stands."""
         if row.secret or row.cut or not row.name or row.format == "boolean":
             return self.card_words(row)
         if is_number(row):
@@ -150,7 +162,7 @@ class Formatter:
         return row.value
 
     def card_words(self, row: CardRow) -> str:
-        """What stands in a row: the card's own words in this language, what the call gave as it is."""
+        """Returns what stands in a row: the card's own words in this language, what the call gave as it is."""
         if not row.name:
             return self.text(f"value.{row.format}", n=row.length, name=row.label) if row.format else row.value
         if row.secret:

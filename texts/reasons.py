@@ -11,9 +11,10 @@ _WHY_CHARS: Final = 300
 
 
 def rule_words(rule: str, rule_text: str, language: str) -> str:
-    """Why people are asked, in a sentence; "" where no rule is named.
+    """Returns why people are asked, in a sentence; "" where no rule is named.
 
-    `rule` is the field or the name of what decided, `rule_text` its expression, or what a function gave as its reason.
+    `rule` is the field or the name of what decided, `rule_text` its expression, or what a function gave as its
+    reason.
     """
     if rule.startswith(_HANDLER):
         # What a function says is its author's: in their words and their language.
@@ -25,5 +26,5 @@ def rule_words(rule: str, rule_text: str, language: str) -> str:
 
 
 def rule_expression(rule: str, rule_text: str) -> str:
-    """The expression of the rule that asked, where `rule_words` has not said it; "" for none."""
+    """Returns the expression of the rule that asked, where `rule_words` has not said it; "" for none."""
     return "" if rule == "requires_approval" or rule.startswith(_HANDLER) else rule_text

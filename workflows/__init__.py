@@ -1,1 +1,1 @@
-"""Deterministic code only; imports contracts and approvals, names activities by constant."""
+"""Workflows: deterministic code only; they import contracts and approvals, and name activities by constant."""

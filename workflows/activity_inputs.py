@@ -1,4 +1,4 @@
-"""What the turn hands to its activities, made from what it knows."""
+"""Makes the inputs of activities from a turn's state."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def permit(
     request: ApprovalRequest | None,
     doubts: tuple[Decision, ...] = (),
 ) -> Permit:
-    """The permit of a call that may run: by rule, or as people approved in `request`.
+    """Returns the permit of a call that may run: by rule, or as people approved in `request`.
 
     `doubts` are the answers that earlier tries of it did not happen. Of answers only those go with it that nobody
     signed: all others are read from the store where the call runs.
@@ -42,7 +42,7 @@ def _unsigned(decisions: tuple[Decision, ...]) -> tuple[Decision, ...]:
 
 
 def edit(decision: Decision, editor: Authority) -> dict[str, Any]:
-    """What the gates are told of a change of arguments by `decision`, beside the call as it changes it."""
+    """Returns what the gates are told of a change of arguments by `decision`, beside the call as it changes it."""
     named = decision if decision.signature else decision.model_copy(update={"subject": editor.subject})
     # What a change makes is told apart by its own delivery, whenever it was asked.
     return {"edit": named, "asked_since": None}

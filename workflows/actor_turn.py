@@ -1,4 +1,4 @@
-"""One actor turn as a Temporal workflow: model, gates, people, tools, and again, until it answers."""
+"""Runs one actor turn as a Temporal workflow: model, gates, people, tools, and again, until it answers."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ _ASKED_LONG = "it was asked again for ten minutes: ask anew later; what ran befo
 
 
 class _Stop(Exception):
-    """The turn cannot go on; carries why."""
+    """Raised where the turn cannot go on; carries why."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -43,7 +43,9 @@ class _Stop(Exception):
 
 @workflow.defn(name=names.ACTOR_TURN)
 class ActorTurn:
-    """Durable from the first message to the answer; waits for people without holding anything but history."""
+    """The workflow of one turn, durable from the first message to the answer; while people are asked it holds only
+    history.
+    """
 
     # Not in `run`: a message that comes with the first task is handled before `run` takes its first step.
     @workflow.init
@@ -61,7 +63,7 @@ class ActorTurn:
     # `*envelopes: Any`, as what does not decode as a typed argument would be dropped (a Signal) or fail the caller.
     @workflow.update(name=names.DECIDE, description="Approve or deny one waiting call")
     async def decide(self, *envelopes: Any) -> Receipt:
-        """Answer a request; the receipt says what became of the answer."""
+        """Takes an answer to a request, and returns its receipt."""
         return await self._approvals.answer(envelopes)
 
     @decide.validator
@@ -73,12 +75,12 @@ class ActorTurn:
 
     @workflow.signal(name=names.APPROVAL_RESPONSE, description="Approve or deny one waiting call, without a reply")
     async def approval_response(self, *envelopes: Any) -> None:
-        """The same as `decide`, for those who cannot wait for a receipt."""
+        """Takes an answer like `decide`, for callers that cannot wait for a receipt."""
         await self._approvals.answer(envelopes)
 
     @workflow.update(name=names.CANCEL, description="Withdraw one waiting request")
     async def cancel(self, *envelopes: Any) -> Receipt:
-        """Withdraw the request named by `approval_id`; `reason` may be given, `subject` where it can be proved."""
+        """Withdraws the request named by `approval_id`; `reason` may be given, `subject` where it can be proved."""
         return await self._approvals.withdraw(envelopes)
 
     @cancel.validator
@@ -89,32 +91,32 @@ class ActorTurn:
 
     @workflow.signal(name=names.INJECT, description="From the session: a late result for this turn")
     def inject(self, *envelopes: Any) -> None:
-        """Take in what the model is told with the next completion."""
+        """Takes a late result, which the model gets with the next completion."""
         self._session.take(envelopes)
 
     @workflow.query(name=names.PENDING_APPROVALS)
     def pending_approvals(self) -> list[ApprovalRequest]:
-        """The requests that wait, oldest first."""
+        """Returns the requests that wait, oldest first."""
         return list(self._state.book.pending())
 
     @workflow.query(name=names.RECEIPT)
     def receipt(self, approval_id: str) -> Receipt:
-        """What became of a request, also after the turn has ended."""
+        """Returns the receipt of a request, also after the turn has ended."""
         return self._state.book.receipt(approval_id)
 
     @workflow.query(name=names.TRANSCRIPT)
     def transcript(self) -> list[Message]:
-        """The conversation so far."""
+        """Returns the conversation so far."""
         return list(self._state.messages)
 
     @workflow.query(name=names.STATE)
     def state(self) -> TurnView:
-        """The whole turn as an onlooker may see it."""
+        """Returns the whole turn as an onlooker may see it."""
         return self._state.view(workflow.info().start_time)
 
     @workflow.run
     async def run(self, turn: TurnInput) -> TurnResult:
-        """Run the turn. Completes with its result whatever the state; fails only for an unknown actor at the start."""
+        """Runs the turn. Completes with its result whatever the state; fails only for an unknown actor at the start."""
         if turn.engine > names.ENGINE:
             # An ordinary exception: the task is retried until a worker that knows this number takes it.
             raise RuntimeError(f"this turn needs engine {turn.engine}, this worker has {names.ENGINE}")
@@ -247,7 +249,8 @@ class ActorTurn:
         )
 
     async def _wrote_rest(self, result: TurnResult) -> bool:
-        """Whether there was something that no later activity would write: late answers, or that the turn broke off.
+        """Returns whether there was something that no later activity would write: late answers, or that the turn broke
+        off.
 
         A turn that comes to its end in the ordinary way is not made longer to say so.
         """

@@ -42,7 +42,7 @@ class ApprovalFlow:
         self._examining = asyncio.Lock()
 
     def enter(self, call: CallPart, ruling: Ruling) -> Ruling:
-        """Open the request of a call that must wait; returns the ruling without it, as the book keeps it from now."""
+        """Opens the request of a call that must wait; returns the ruling without it, as the book keeps it from now."""
         if ruling.question is None:
             return ruling
         if ruling.verdict == "ask" and not self._state.stopped:
@@ -53,7 +53,7 @@ class ApprovalFlow:
         return ruling.model_copy(update={"question": None})
 
     async def answered(self, ruling: Ruling) -> ApprovalRequest:
-        """The request of `ruling` once people, or time, have settled it."""
+        """Returns the request of `ruling` once people, or time, have settled it."""
         approval_id = self._state.approval_id(ruling.call)
         while True:
             request = self._state.book.get(approval_id)
@@ -82,7 +82,7 @@ class ApprovalFlow:
         return request
 
     def take_edit(self, call: CallPart, ruling: Ruling) -> tuple[CallPart, Ruling]:
-        """The call and its ruling as people changed them, if they did since the call was last judged."""
+        """Returns the call and its ruling as people changed them, if they did since the call was last judged."""
         edit = self._edits.pop(call.call, None)
         if edit is None:
             return call, ruling
@@ -91,11 +91,11 @@ class ApprovalFlow:
         return edit[0], edit[1].model_copy(update={"options": edit[1].options.model_copy(update=share)})
 
     def changed(self, call: str) -> bool:
-        """Whether people have changed the arguments of a call, whenever that was."""
+        """Returns whether people have changed the arguments of a call, whenever that was."""
         return call in self._proposed
 
     def editor(self, call: str) -> str:
-        """Who changed the arguments of a call last; "" where nobody did."""
+        """Returns who changed the arguments of a call last; "" where nobody did."""
         return self._editors.get(call, "")
 
     def revision(self, call: str) -> int:
@@ -104,12 +104,13 @@ class ApprovalFlow:
         return 0 if request is None else request.revision
 
     def note(self, request: ApprovalRequest) -> str:
-        """What the model is told of the changes that people made to its call; "" when they made none."""
+        """Returns what the model is told of the changes that people made to its call; "" when they made none."""
         proposed = self._proposed.get(request.call)
         return "" if proposed is None else told_to_model(proposed, request.card.rows)
 
     async def doubted(self, call: CallPart, ruling: Ruling, ticket: int) -> ApprovalRequest | CallOutcome | None:
-        """The question whether `call` happened under `ticket`, once it is settled; None where it cannot be asked.
+        """Returns the question whether `call` happened under `ticket`, once it is settled; None where it cannot be
+        asked.
 
         An outcome where it is known by now: whoever ran it was only slow.
         """
@@ -130,7 +131,7 @@ class ApprovalFlow:
             self._state.book.cancel(request.id, "", "The turn was cancelled.", workflow.now())
 
     async def answer(self, envelopes: Sequence[Any]) -> Receipt:
-        """What becomes of an answer, by whichever door it came. Never raises."""
+        """Returns what becomes of an answer, by whichever door it came. Never raises."""
         decision = read_decision(envelopes)
         if isinstance(decision, Receipt):
             return self._unreadable(decision, envelopes)
@@ -153,7 +154,7 @@ class ApprovalFlow:
                 return await self._edit(decision, authority)
 
     async def withdraw(self, envelopes: Sequence[Any]) -> Receipt:
-        """What becomes of the wish to withdraw a request. Never raises.
+        """Returns what becomes of the wish to withdraw a request. Never raises.
 
         Whoever can send it could as well stop the turn altogether, so it needs no signature. But a name counts only
         where it is proved, and one that is signed for must be the asker's, an approver's or an administrator's.
@@ -174,7 +175,7 @@ class ApprovalFlow:
         return self._state.book.cancel(wish.approval_id, by, wish.reason, workflow.now())
 
     async def _caught_up(self, decision: Decision) -> None:
-        """Return once the turn has heard of what the gates may have asked.
+        """Returns once the turn has heard of what the gates may have asked.
 
         A question lies in the store before its turn knows of it, and somebody may be quick: an answer that was refused
         as one to no request would count for nothing, and nobody would be asked again.
@@ -189,7 +190,9 @@ class ApprovalFlow:
                 pass
 
     def _may_come(self, approval_id: str, revision: int) -> bool:
-        """Whether the gates may have asked this already, in that revision, and the turn is still to hear of it."""
+        """Returns whether the gates may have asked this already, in that revision, and the turn is still to hear of
+        it.
+        """
         request = self._state.book.get(approval_id)
         if request is not None and revision <= request.revision:
             return False
@@ -201,7 +204,7 @@ class ApprovalFlow:
         return bool(call) and not (waits or self._state.stopped or self._state.book.waits(approval_id))
 
     async def _edit(self, decision: Decision, authority: Authority) -> Receipt:
-        """Put other arguments in the place of those that were asked: judged anew, and asked as the next revision."""
+        """Puts other arguments in the place of those that were asked: judged anew, and asked as the next revision."""
         receipt = self._state.book.examine(decision, authority, workflow.now())
         request = self._state.book.get(decision.approval_id)
         if receipt is not None or request is None:
@@ -275,7 +278,7 @@ class ApprovalFlow:
         )
 
     async def _those_stored(self, request: ApprovalRequest) -> None:
-        """Take in what was answered in time and never came here, as when no server was there to send it by."""
+        """Takes in what was answered in time and never came here, as when no server was there to send it by."""
         task = AnswersTask(approval=request.id, revision=request.revision)
         async with self.one_after_the_other():
             stored: StoredAnswers = await workflow.execute_local_activity(

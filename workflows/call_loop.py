@@ -108,7 +108,9 @@ class CallLoop:
                 self._state.book.cancel(request.id, "", _SIBLING_FAILED, workflow.now())
 
     async def _fallbacks(self, call: CallPart, ruling: Ruling, primary: CallOutcome, says: str) -> list[CallOutcome]:
-        """What became of the tools that were tried in place of one that failed, in order, until one does not."""
+        """Returns what became of the tools that were tried in place of one that failed, in order, until one does
+        not.
+        """
         tried: list[CallOutcome] = []
         ended, ran_with = primary, ruling.options
         # What a person wrote into a call is meant for the tool it was shown with.
@@ -129,7 +131,7 @@ class CallLoop:
         return tried
 
     async def _judge_fallback(self, call: CallPart, primary: Ruling, says: str) -> Ruling:
-        """The ruling on a fallback: through every gate as any other call, and counted as one."""
+        """Returns the ruling on a fallback: through every gate as any other call, and counted as one."""
         # The tally is read, and written when the gates have answered: two fallbacks at once would be counted as one.
         async with self._approvals.one_after_the_other():
             before = self._state.tally
@@ -143,7 +145,7 @@ class CallLoop:
         return ruling
 
     async def _settle(self, call: CallPart, ruling: Ruling) -> CallOutcome:
-        """Bring one call to its one outcome: judged anew as often as its approval goes stale, within bounds."""
+        """Brings one call to its one outcome: judged anew as often as its approval goes stale, within bounds."""
         tries, revision = _Tries(), 1
         request: ApprovalRequest | None = None
         while revision <= MAX_REVISIONS:
@@ -229,7 +231,7 @@ class CallLoop:
         return await self._tools.keep(call, ruling, permit, tries.ticket(ruling.digest), doubt)
 
     def _unknown(self, reply: ToolReply) -> CallOutcome | None:
-        """The outcome of a call that people are to be asked about; None where nobody is asked."""
+        """Returns the outcome of a call that people are to be asked about; None where nobody is asked."""
         unknown = reply.outcome is not None and reply.outcome.code == "in_doubt"
         # Of a turn that was stopped nobody is asked anything more: its call stays in doubt, and says so.
         return reply.outcome if unknown and not self._state.stopped else None
@@ -249,7 +251,7 @@ class CallLoop:
 
 
 def _direct(outcome: CallOutcome, ruling: Ruling) -> CallOutcome:
-    """`outcome`, marked where it may be the turn's answer.
+    """Returns `outcome`, marked where it may be the turn's answer.
 
     That people say it happened is no value to answer with, nor is that the tool handed its work off.
     """
@@ -259,6 +261,8 @@ def _direct(outcome: CallOutcome, ruling: Ruling) -> CallOutcome:
 
 
 def _shared(ruling: Ruling, before: Ruling, **options: Any) -> Ruling:
-    """`ruling` with no more characters of the batch's than the call had when it was proposed (N10), and `options`."""
+    """Returns `ruling` with no more characters of the batch's than the call had when it was proposed (N10), and
+    `options`.
+    """
     options["budget_chars"] = min(ruling.options.budget_chars, before.options.budget_chars)
     return ruling.model_copy(update={"options": ruling.options.model_copy(update=options)})

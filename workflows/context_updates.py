@@ -42,7 +42,7 @@ class ContextUpdates:
         return applied(self._held, self._given)
 
     def take(self, outcomes: Sequence[CallOutcome]) -> AppliedUpdates:
-        """Apply what the calls of a batch change, in input order.
+        """Applies what the calls of a batch change, in input order.
 
         To be told once all of them are settled: which of them ended first must not matter.
         """

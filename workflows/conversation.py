@@ -1,4 +1,4 @@
-"""What a session remembers: its mailbox, its turns, what is added to them. Plain data and plain computation."""
+"""Keeps a session's state: its mailbox, its turns, and what is added to them. Plain data and plain computation."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -45,7 +45,7 @@ _ShapeT = TypeVar("_ShapeT", bound=Shape)
 
 
 class Conversation:
-    """The state of one session. Callers pass the time in; nothing here raises for what it is sent."""
+    """Holds the state of one session. Callers pass the time in; no input makes it raise."""
 
     def __init__(self, session: SessionInput) -> None:
         self.key = SessionKey(session.tenant_id, session.session_id)
@@ -68,7 +68,7 @@ class Conversation:
     # What is sent to the session.
 
     def say(self, envelopes: Sequence[Any], now: datetime) -> SessionReceipt:
-        """Take in a message, once for each id."""
+        """Takes a message, once for each id."""
         return self._log.told("message", envelopes, self._said(envelopes), now)
 
     def _said(self, envelopes: Sequence[Any]) -> SessionReceipt:
@@ -106,7 +106,7 @@ class Conversation:
         return SessionReceipt(status="accepted", turn=message.id)
 
     def inject(self, envelopes: Sequence[Any], now: datetime) -> SessionReceipt:
-        """Take in a late result for a turn, or for whichever turn goes on in its place; once for each id."""
+        """Takes a late result for a turn, or for the turn that goes on in its place; once for each id."""
         return self._log.told("result", envelopes, self._added(envelopes), now)
 
     def _added(self, envelopes: Sequence[Any]) -> SessionReceipt:
@@ -131,7 +131,7 @@ class Conversation:
         return SessionReceipt(status="accepted", turn=turn_of(turn.origin.id, turn.number + 1))
 
     def report(self, envelopes: Sequence[Any], now: datetime) -> None:
-        """Take in what a turn tells of itself."""
+        """Takes a turn's report."""
         report = read(envelopes[0] if len(envelopes) == 1 else None, TurnReport)
         turn = None if isinstance(report, str) else self._turns.get(report.turn)
         if isinstance(report, str) or turn is None:
@@ -147,7 +147,7 @@ class Conversation:
             self._ended(turn, report)
 
     def gone(self, turn_id: str, error: TurnError, now: datetime) -> None:
-        """Note that a turn ended without a word: it was terminated, or could not begin."""
+        """Records that a turn ended without a report: it was terminated, or could not begin."""
         turn = self._turns.get(turn_id)
         if turn is not None and turn.state in _OPEN:
             self._log.gone(turn_id, error.code, now)
@@ -156,7 +156,9 @@ class Conversation:
     # What the session does.
 
     def next(self, now: datetime) -> FollowUp | MailboxMessage | None:
-        """What a turn is to be begun for: at once what goes on from another, else the oldest message in its time."""
+        """Returns what the next turn is for: a turn to go on from at once, else the oldest message in its time; or
+        None.
+        """
         # Before the mailbox: what goes on is part of an answer that somebody waits for already.
         if self._due:
             return self._due[0]
@@ -165,13 +167,15 @@ class Conversation:
         return self._mailbox[0]
 
     def patience_ends(self) -> datetime | None:
-        """When the oldest message is answered though a turn is still at work; None where nothing waits for that."""
+        """Returns when the oldest message is answered though a turn is still at work; None where nothing waits for
+        that.
+        """
         if not self._mailbox:
             return None
         return max((turn.started_at + self._patience for turn in self._working()), default=None)
 
     def begin(self, item: FollowUp | MailboxMessage, now: datetime) -> TurnInput:
-        """Enter the turn that `item`, which `next` gave, is to be answered by; returns what it starts with."""
+        """Adds the turn that answers `item`, which `next` returned; returns the turn's input."""
         if isinstance(item, FollowUp):
             self._due.pop(0)
             turn = self._heir(item, now)
@@ -188,7 +192,7 @@ class Conversation:
         return self._input(turn, (*earlier, *turn.said))
 
     def forget(self, turn: TurnInput, now: datetime) -> None:
-        """Take back a turn that could not be begun, because another one has its id."""
+        """Removes a turn that could not be begun, because another one has its id."""
         self._turns.pop(turn.turn_id, None)
         self._refusals += 1
         # It was to write these down.
@@ -196,14 +200,14 @@ class Conversation:
         self._log.gone(turn.turn_id, "conflict", now)
 
     def step_aside(self, turn_id: str) -> None:
-        """Let the next message be answered though this turn goes on."""
+        """Lets the next message be answered though this turn goes on."""
         turn = self._turns.get(turn_id)
         # A turn that has ended does not wait any more, in whatever order its signals come.
         if turn is not None and turn.state == "working":
             self._turns[turn_id] = turn.model_copy(update={"state": "waiting"})
 
     def undelivered(self) -> tuple[TurnKey, Injection] | None:
-        """An injection that is still to be sent to its turn, which goes on."""
+        """Returns a late result that is still to be sent to its turn, which goes on; or None."""
         for injection in self._injected.values():
             turn = self._latest(injection.turn)
             if injection.id not in self._sent and turn is not None:
@@ -211,17 +215,17 @@ class Conversation:
         return None
 
     def delivered(self, injection: Injection) -> None:
-        """Note that an injection was sent. It is kept until its turn says that it was told."""
+        """Records that a late result was sent. It is kept until its turn reports that its model got it."""
         self._sent.add(injection.id)
 
     # What the session shows, and carries over.
 
     def transcript(self) -> list[Message]:
-        """The conversation as the next turn would read it."""
+        """Returns the conversation as the next turn would read it."""
         return list(self._transcript())
 
     def view(self) -> SessionView:
-        """What an onlooker sees."""
+        """Returns what an onlooker sees."""
         return SessionView(
             tenant=self.key.tenant,
             session=self.key.session,
@@ -233,7 +237,7 @@ class Conversation:
         )
 
     def snapshot(self) -> SessionInput:
-        """Everything, for the next run."""
+        """Returns the whole state, for the next run."""
         return self._session.model_copy(
             update={
                 "actor": self._actor,
@@ -260,7 +264,7 @@ class Conversation:
         return self._refused("malformed", found) if isinstance(found, str) else found
 
     def _spoken_to(self) -> tuple[str, str]:
-        """Whom the session talks to once what waits is begun, and whom a person chose last: mostly the same."""
+        """Returns the actor that the session talks to once what waits is begun, and the one a person chose last."""
         named = next((each.actor for each in reversed(self._mailbox) if each.actor), "")
         return named or self._actor, named or self._chosen
 
@@ -306,7 +310,7 @@ class Conversation:
         self._trim()
 
     def _update(self, report: TurnReport) -> bool:
-        """Keep what the turn's tools changed, for the turns to come; not where there would be too much of it.
+        """Keeps what the turn's tools changed, for later turns; returns False where there would be too much of it.
 
         Each turn saw only its own: those beside each other may together come to more than one may.
         """
@@ -325,7 +329,7 @@ class Conversation:
             del self._denied[next(iter(self._denied))]
 
     def _left_for(self, turn_id: str, taken: Sequence[str]) -> tuple[Message, ...]:
-        """What was added to a turn that has ended, and that its model was not told."""
+        """Returns what was added to a turn that has ended, and that its model did not get."""
         mine = [each for each in self._injected.values() if self._goes_to(each, turn_id)]
         for injection in mine:
             del self._injected[injection.id]
@@ -387,7 +391,7 @@ class Conversation:
         return sum(_size(item) for item in (*held, *(t for t in self._turns.values() if t.state in _OPEN)))
 
     def _trim(self) -> None:
-        """Forget the oldest turns that are over, where there are too many."""
+        """Drops the oldest turns that are over, where there are too many."""
         # Those that something is to follow are kept: what follows is made from them.
         due = {item.turn for item in self._due}
         over = [turn for turn in self._turns.values() if turn.state not in _OPEN and turn.turn not in due]
@@ -400,7 +404,9 @@ class Conversation:
 
 
 def _answer(turn: SessionTurn) -> Message:
-    """What the next turn reads as the answer of this one; a turn that goes on must not be answered again."""
+    """Makes the message that the next turn reads as this turn's answer; a turn that goes on must not be answered
+    again.
+    """
     texts = tuple(TextPart(text=part.content) for part in turn.parts if part.type == RESPONSE)
     if not texts:
         texts = (TextPart(text=Content(inline=_instead(turn))),)
@@ -432,7 +438,7 @@ def _view(turn: SessionTurn) -> SessionTurnView:
 
 
 def _as_said(message: Message) -> Message:
-    """A message as people send it: words, and nothing that only a model or the engine writes."""
+    """Reduces a message to what people can send: words, and nothing that only a model or the engine writes."""
     # Whoever may send could otherwise put an answer into the model's mouth, or the result of a call that never was.
     words = tuple(part for part in message.parts if isinstance(part, TextPart))
     return Message(role="user", parts=words)

@@ -1,4 +1,4 @@
-"""What comes in by signal and update, read into shapes without ever raising."""
+"""Parses arguments of signals and updates without ever raising."""
 
 from typing import Any, TypeVar
 
@@ -12,7 +12,9 @@ _ShapeT = TypeVar("_ShapeT", bound=Shape)
 
 
 def read(body: Any, shape: type[_ShapeT]) -> _ShapeT | str:
-    """`body` as `shape`, or what is wrong with it: nothing that comes in may keep what goes out from being written."""
+    """Parses `body` as `shape`; returns the problem where it is wrong: no input may keep other messages from being
+    processed.
+    """
     try:
         found = shape.model_validate(body, strict=False)
         plain = found.model_dump(mode="json")

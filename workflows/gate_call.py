@@ -10,7 +10,7 @@ from signoff.workflows import options, outcomes
 
 
 async def judged(task: GateTask) -> GateReply:
-    """The gates' rulings on the calls of `task`; asked until they answer."""
+    """Returns the gates' rulings on the calls of `task`; asked until they answer."""
     try:
         reply: GateReply = await workflow.execute_local_activity(
             names.GATE, task, result_type=GateReply, summary=f"Judge {len(task.calls)} call(s)", **options.GATE
@@ -24,7 +24,7 @@ async def judged(task: GateTask) -> GateReply:
 
 
 async def judged_soon(task: GateTask) -> GateReply | None:
-    """The same for somebody who waits for a receipt; None when the gates do not answer in time."""
+    """Returns the same for somebody who waits for a receipt; None when the gates do not answer in time."""
     try:
         reply: GateReply = await workflow.execute_local_activity(
             names.GATE, task, result_type=GateReply, summary="Judge a call with changed arguments", **options.EDIT

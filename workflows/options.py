@@ -1,4 +1,4 @@
-"""How activities are scheduled: timeouts and retries, as contracts.md gives them."""
+"""Returns the options of activities: timeouts and retries."""
 
 from datetime import timedelta
 from typing import Any, Final
@@ -50,7 +50,10 @@ OUTCOME: Final[dict[str, Any]] = {
 
 
 def tool(options: RunOptions) -> dict[str, Any]:
-    """Options of a tool's activity. `schedule_to_start` is what is left of the grant: too late is a server fact."""
+    """Returns the options of a tool's activity.
+
+    `schedule_to_start` is what is left of the grant: too late is a server fact.
+    """
     start = timedelta(seconds=options.start_to_close)
     wait = timedelta(seconds=options.grant_ttl)
     # By the kind of failure and not by a number of attempts: with one an approved call would be lost that comes to a
@@ -72,7 +75,7 @@ def tool(options: RunOptions) -> dict[str, Any]:
 
 
 def local_tool(options: RunOptions) -> dict[str, Any]:
-    """Options of a read-only bypass tool that nobody has to approve."""
+    """Returns the options of a read-only bypass tool that nobody has to approve."""
     return {
         "start_to_close_timeout": timedelta(seconds=options.start_to_close),
         "retry_policy": RetryPolicy(maximum_attempts=options.attempts),

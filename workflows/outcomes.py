@@ -1,4 +1,4 @@
-"""How each way of not running becomes a call's one result."""
+"""Makes the one result of a call for each way of not running."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -18,34 +18,35 @@ _BRIEF = 300
 
 
 def given_up(unknown: CallOutcome, asked: ApprovalRequest | None) -> CallOutcome:
-    """The outcome of a call in doubt that is not tried again, and of which nobody knows."""
+    """Makes the outcome of a call in doubt that is not tried again, its effect unknown."""
     if asked is None:
         return unknown
     return unknown.model_copy(update={"approval_id": asked.id, "decided_by": asked.decided_by})
 
 
 def in_doubt(call: str, tool: str) -> CallOutcome:
-    """The outcome of a call of which nobody knows whether it happened."""
+    """Makes the outcome of a call whose effect is unknown."""
     return CallOutcome(call=call, tool=tool, code="in_doubt", gate="execute", value=Content(inline=IN_DOUBT_TEXT))
 
 
 def failed(call: str, tool: str, code: CallCode, text: str) -> CallOutcome:
-    """An outcome with words for the model."""
+    """Makes an outcome with words for the model."""
     return CallOutcome(call=call, tool=tool, code=code, gate="execute", value=Content(inline=text))
 
 
 def unwanted(call: str, tool: str) -> CallOutcome:
-    """The outcome of a call whose turn was stopped before it ran."""
+    """Makes the outcome of a call whose turn was stopped before it ran."""
     return failed(call, tool, "skipped", "Not executed: the turn was cancelled.")
 
 
 def aborted(call: str, tool: str) -> CallOutcome:
-    """The outcome of a call that was stopped, or never begun, because a sibling failed."""
+    """Makes the outcome of a call that was stopped, or never begun, because a sibling failed."""
     return failed(call, tool, "skipped", "Not executed: another call of the same completion failed.")
 
 
 def goes_on(ended: CallOutcome, options: RunOptions) -> bool:
-    """Whether a fallback may follow a call that ended so, run with `options`: it failed before it had its effect.
+    """Returns whether a fallback may follow a call that ended so, run with `options`: it failed before it had its
+    effect.
 
     Of what people denied, the gates refused or nobody knows, nothing else is tried.
     """
@@ -57,7 +58,7 @@ def goes_on(ended: CallOutcome, options: RunOptions) -> bool:
 
 
 def stood_in(primary: CallOutcome, tried: Sequence[CallOutcome]) -> CallOutcome:
-    """The one outcome of a call, as the model reads it under the call's own id, after its fallbacks were `tried`.
+    """Makes the one outcome of a call, under the call's own id, after its fallbacks were `tried`.
 
     It is that of the last one that ran or that somebody decided; where none did, the call's own.
     """
@@ -79,18 +80,20 @@ def stood_in(primary: CallOutcome, tried: Sequence[CallOutcome]) -> CallOutcome:
 
 
 def stops_siblings(primary: CallOutcome, told: CallOutcome) -> bool:
-    """Whether a call failed that ended in `told`: its tool did, and none in its place did better, in whatever words."""
+    """Returns whether a call failed that ended in `told`: its tool did, and none in its place did better."""
     worse = primary.code == "execution_failed" and bool(told.fallback) and told.code in _NEVER_BEGUN
     return told.code == "execution_failed" or worse
 
 
 def _never_begun(outcome: CallOutcome) -> bool:
-    """Whether the call was stopped before it ran, or the gates ended it; with their codes a handler says it failed."""
+    """Returns whether the call was stopped before it ran, or the gates ended it; with their codes a handler fails."""
     return outcome.code == "skipped" or (outcome.code in _NEVER_BEGUN and outcome.gate != "execute")
 
 
 def _went(outcome: CallOutcome) -> str:
-    """How a try went, for the model. The words of a tool are told whole or not at all: marks around them must stay."""
+    """Writes how an attempt went, for the model. The words of a tool are whole or absent: marks around them must
+    stay.
+    """
     if outcome.code == "skipped":
         return f"`{outcome.tool}` was to be tried in its place. {text_of(outcome.value)}"
     what = "could not be used" if _never_begun(outcome) else "failed"
@@ -99,17 +102,19 @@ def _went(outcome: CallOutcome) -> str:
 
 
 def error_type(error: FailureError) -> str:
-    """The name of our error behind an activity's failure, or "" for anything else."""
+    """Returns the name of our error behind an activity's failure, or "" for anything else."""
     return (error.cause.type or "") if isinstance(error.cause, ApplicationError) else ""
 
 
 def error_text(error: FailureError) -> str:
-    """The one sentence behind an activity's failure."""
+    """Returns the one sentence behind an activity's failure."""
     return error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause or error)
 
 
 def first_error_text(error: FailureError) -> str:
-    """The sentence of our own error somewhere behind an activity's failure; "" where only Temporal says something."""
+    """Returns the sentence of our own error somewhere behind an activity's failure; "" where only Temporal wrote
+    one.
+    """
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ApplicationError) and cause.type:
@@ -119,5 +124,5 @@ def first_error_text(error: FailureError) -> str:
 
 
 def was_cancelled(error: FailureError) -> bool:
-    """Whether an activity ended because it was cancelled."""
+    """Returns whether an activity ended because it was cancelled."""
     return isinstance(error.cause, CancelledError)

@@ -1,4 +1,4 @@
-"""What a turn completes with, cut to what the server takes: a completion that is too large would be tried for ever."""
+"""Cuts a turn's result to what the server takes: a completion that is too large would be tried for ever."""
 
 from typing import Final
 
@@ -13,9 +13,10 @@ _LEFT_OUT: Final = Content(inline="[left out: the turn's result would be too lar
 
 
 def bounded(result: TurnResult) -> TurnResult:
-    """`result` within `TURN_RESULT_BYTES` of JSON: first what stands beside values is left out, then values and words.
+    """Cuts `result` to `TURN_RESULT_BYTES` of JSON: first what stands beside values is left out, then values and words.
 
-    The earliest calls give theirs first; the answer rests on the latest. The workflow's own messages keep every value.
+    The earliest calls give theirs first; the answer rests on the latest. The workflow's own messages keep every
+    value.
     """
     over = json_size(result) - TURN_RESULT_BYTES
     if over <= 0:
@@ -33,7 +34,7 @@ def bounded(result: TurnResult) -> TurnResult:
 
 
 def json_size(shape: Shape) -> int:
-    """Bytes of `shape` as JSON, as histories hold it."""
+    """Returns the bytes of `shape` as JSON, as histories hold it."""
     return len(shape.model_dump_json().encode("utf-8", "surrogatepass"))
 
 

@@ -1,4 +1,4 @@
-"""One conversation as a Temporal workflow: takes messages in, begins turns in order, and is told how they go."""
+"""Runs one conversation as a Temporal workflow: takes messages, begins turns in order, and takes their reports."""
 
 from datetime import datetime, timedelta
 from functools import partial
@@ -29,7 +29,7 @@ with workflow.unsafe.imports_passed_through():
 
 @workflow.defn(name=names.SESSION)
 class Session:
-    """Lives as long as its conversation, in one run after another. Holds words and states, never runs anything."""
+    """The workflow of one session, in one run after another. Holds words and states, never runs anything."""
 
     @workflow.init
     def __init__(self, session: SessionInput) -> None:
@@ -41,7 +41,7 @@ class Session:
     # No handler here awaits: each is done in the step in which it came, so the end of a run breaks none off.
     @workflow.update(name=names.SAY, description="Say something to the session")
     def say(self, *envelopes: Any) -> SessionReceipt:
-        """Take in a message; the receipt names the turn that is to answer it."""
+        """Takes a message; the receipt names the turn that is to answer it."""
         return self._talk.say(envelopes, workflow.now())
 
     @say.validator
@@ -52,12 +52,12 @@ class Session:
 
     @workflow.signal(name=names.SAY, description="Say something to the session, without a reply")
     def said(self, *envelopes: Any) -> None:
-        """The same as `say`, for those who cannot wait for a receipt."""
+        """Takes a message like `say`, for callers that cannot wait for a receipt."""
         self._talk.say(envelopes, workflow.now())
 
     @workflow.update(name=names.INJECT, description="Hand a late result to a turn")
     def inject(self, *envelopes: Any) -> SessionReceipt:
-        """Take in a late result; the receipt names the turn that is to be told."""
+        """Takes a late result; the receipt names the turn that it is for."""
         return self._talk.inject(envelopes, workflow.now())
 
     @inject.validator
@@ -68,32 +68,32 @@ class Session:
 
     @workflow.signal(name=names.INJECT, description="Hand a late result to a turn, without a reply")
     def injected(self, *envelopes: Any) -> None:
-        """The same as `inject`, for those who cannot wait for a receipt."""
+        """Takes a late result like `inject`, for callers that cannot wait for a receipt."""
         self._talk.inject(envelopes, workflow.now())
 
     @workflow.signal(name=names.TURN_WAITS, description="From a turn: it waits for people")
     def turn_waits(self, *envelopes: Any) -> None:
-        """Let the next message be answered meanwhile."""
+        """Lets the next message be answered meanwhile."""
         self._talk.report(envelopes, workflow.now())
 
     @workflow.signal(name=names.TURN_ENDED, description="From a turn: how it ended")
     def turn_ended(self, *envelopes: Any) -> None:
-        """Take in a turn's answer, in its place of the conversation, however late."""
+        """Takes a turn's answer, in its place of the conversation, however late."""
         self._talk.report(envelopes, workflow.now())
 
     @workflow.query(name=names.TRANSCRIPT)
     def transcript(self) -> list[Message]:
-        """The conversation as the next turn would read it."""
+        """Returns the conversation as the next turn would read it."""
         return self._talk.transcript()
 
     @workflow.query(name=names.STATE)
     def state(self) -> SessionView:
-        """The session as an onlooker may see it."""
+        """Returns the session as an onlooker may see it."""
         return self._talk.view()
 
     @workflow.run
     async def run(self, session: SessionInput) -> None:
-        """Go on until cancelled. What waits, the mailbox and the ids that were seen go along into each new run."""
+        """Runs until cancelled. What waits, the mailbox and the known ids go along into each new run."""
         if session.engine > names.ENGINE:
             # An ordinary exception: the task is retried until a worker that knows this number takes it.
             raise RuntimeError(f"this session needs engine {session.engine}, this worker has {names.ENGINE}")
@@ -114,7 +114,7 @@ class Session:
             await self._rest()
 
     async def _rest(self) -> None:
-        """Until there is something to do."""
+        """Waits until there is something to do."""
         ends = self._talk.patience_ends()
         left = None if ends is None else max(ends - workflow.now(), timedelta(milliseconds=1))
         try:
@@ -145,7 +145,7 @@ class Session:
         )
 
     async def _begin(self, item: FollowUp | MailboxMessage) -> None:
-        """Start a turn. It is never awaited: it tells how it goes, and outlives this run."""
+        """Starts a turn. It is never awaited: it reports by itself, and outlives this run."""
         turn = self._talk.begin(item, workflow.now())
         key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
         try:
@@ -168,7 +168,7 @@ class Session:
         handle.add_done_callback(partial(self._closed, turn.turn_id))
 
     def _closed(self, turn_id: str, task: Any) -> None:
-        """A turn that this run began has closed. Those that ended by themselves have told so before."""
+        """Handles the end of a turn that this run began. Turns that ended by themselves have reported before."""
         # This run was cancelled or is let go; the turn itself goes on.
         if task.cancelled():
             return

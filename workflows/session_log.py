@@ -1,4 +1,4 @@
-"""What reached a session and is on nobody's record yet: its next turn writes it down, as a session runs no activity."""
+"""Keeps events of a session that are not recorded yet: its next turn records them, as a session runs no activity."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -14,7 +14,7 @@ _CHARS: Final = 200
 
 
 class SessionLog:
-    """Bounded: of what comes when it is full, the last record tells how many there were."""
+    """Keeps a bounded number of events: when it is full, the last one counts those that came after."""
 
     def __init__(self, kept: Sequence[Heard]) -> None:
         self.kept = tuple(kept)
@@ -26,7 +26,7 @@ class SessionLog:
         receipt: SessionReceipt,
         at: datetime,
     ) -> SessionReceipt:
-        """Keep what was sent, and hand its receipt back. Of an accepted message its own turn tells."""
+        """Keeps what was sent, and returns its receipt. Of an accepted message its own turn has a record."""
         if receipt.status == "refused" or (what == "result" and not receipt.code):
             body = envelopes[0] if len(envelopes) == 1 and isinstance(envelopes[0], dict) else {}
             self._keep(
@@ -44,16 +44,16 @@ class SessionLog:
         return receipt
 
     def gone(self, turn: str, code: str, at: datetime) -> None:
-        """Keep that a turn ended without a word, or never began: it cannot write that itself."""
+        """Records that a turn ended without a report, or never began: it cannot record that itself."""
         self._keep(Heard(at=at, what="turn", id=turn, status="refused", code=code))
 
     def take(self) -> tuple[Heard, ...]:
-        """All of it, for a turn that begins."""
+        """Returns all events, for a turn that begins."""
         taken, self.kept = self.kept, ()
         return taken
 
     def give_back(self, taken: Sequence[Heard]) -> None:
-        """That turn did not begin."""
+        """Takes the events back, as that turn did not begin."""
         self.kept = (*taken, *self.kept)
 
     def _keep(self, event: Heard) -> None:

@@ -1,4 +1,4 @@
-"""What a turn is started with beside its input, by whomever it is started."""
+"""Makes what a turn is started with beside its input, by whomever it is started."""
 
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
@@ -11,7 +11,7 @@ from signoff.workflows import temporal_metadata
 
 
 def memo(turn: TurnInput, digest: str = "") -> dict[str, str]:
-    """Title, requester, store, and the input's `digest` where the same turn may be started again."""
+    """Makes title, requester, store, and the input's `digest` where the same turn may be started again."""
     again = {names.MEMO_INPUT_DIGEST: digest} if digest else {}
     # In the memo, which a codec encrypts: search attributes are plain text to all who may read the server's tables.
     asked = {names.MEMO_TITLE: title(turn), names.MEMO_REQUESTER: turn.principal.user}
@@ -21,12 +21,12 @@ def memo(turn: TurnInput, digest: str = "") -> dict[str, str]:
 
 
 def session_memo(first: MailboxMessage) -> dict[str, str]:
-    """What a session that begins with `first` is called in lists, and whose it is."""
+    """Makes the title and owner, for lists, of a session that begins with `first`."""
     return {names.MEMO_TITLE: _brief(_words(first.message)[:1]), names.MEMO_REQUESTER: first.principals[0].user}
 
 
 def attributes(turn: TurnInput) -> TypedSearchAttributes:
-    """The search attributes of a turn that begins."""
+    """Makes the search attributes of a turn that begins."""
     return TypedSearchAttributes(
         [
             SearchAttributePair(temporal_metadata.ACTOR, turn.actor),
@@ -36,17 +36,17 @@ def attributes(turn: TurnInput) -> TypedSearchAttributes:
 
 
 def of_tenant(tenant: str) -> TypedSearchAttributes:
-    """The search attributes of a session that begins."""
+    """Makes the search attributes of a session that begins."""
     return TypedSearchAttributes([SearchAttributePair(temporal_metadata.TENANT, tenant)])
 
 
 def summary(turn: TurnInput) -> str:
-    """One line for Temporal's own list."""
+    """Writes one line for Temporal's own list."""
     return temporal_metadata.summary(f"{turn.actor}: {title(turn)}")
 
 
 def title(turn: TurnInput) -> str:
-    """The beginning of what was said: what came first, or last where a session's earlier turns stand before it."""
+    """Returns the first words of the message: the first one's, or the last one's after a session's earlier turns."""
     said = [words for message in turn.messages for words in _words(message)]
     return _brief(said[-1:] if turn.in_session else said[:1])
 

@@ -49,7 +49,7 @@ class TemporalMetadata:
 
 
 def shown_state(state: LiveState) -> str | None:
-    """What the state attribute of a turn says; None where it says nothing, as the workflow's own status tells enough.
+    """Returns the state attribute of a turn; None where the workflow's own status tells enough.
 
     A turn that asks nobody and comes to its ordinary end changes no attribute, and each change is an event.
     """
@@ -57,14 +57,14 @@ def shown_state(state: LiveState) -> str | None:
 
 
 def summary(text: str) -> str:
-    """`text` as a summary that the server takes: cut by its bytes as JSON."""
+    """Cuts `text` to a summary that the server takes, by its bytes as JSON."""
     while len(json.dumps(text, ensure_ascii=False).encode("utf-8")) > _SUMMARY_BYTES:
         text = text[: len(text) * 9 // 10]
     return text
 
 
 def details(requests: Sequence[ApprovalRequest], outcomes: Sequence[CallOutcome]) -> str:
-    """Markdown for Temporal UI: what waits, for whom, since when, and what was settled."""
+    """Writes Markdown for Temporal UI: what waits, for whom, since when, and what was settled."""
     waiting = [request for request in requests if request.state == "pending"]
     lines: list[str] = []
     if waiting:

@@ -52,16 +52,16 @@ class ToolRunner:
         self._stop([call for call in calls if call in self._runs and self._runs[call].harmless])
 
     def aborted(self, call: str) -> bool:
-        """Whether a sibling of `call` failed and took it along."""
+        """Returns whether a sibling of `call` failed and took it along."""
         return call in self._aborted
 
     def unbegun(self, call: CallPart) -> CallOutcome:
-        """The outcome of a call that nobody wants to run any more."""
+        """Returns the outcome of a call that nobody wants to run any more."""
         unwanted = self._state.stopped or not self.aborted(call.call)
         return (outcomes.unwanted if unwanted else outcomes.aborted)(call.call, call.tool)
 
     async def run(self, call: CallPart, ruling: Ruling, permit: Permit, ticket: int) -> ToolReply:
-        """Run one call, in its turn. Never raises for what became of it."""
+        """Runs one call, in its turn. Never raises for what became of it."""
         ready = workflow.now()
         async with self._slots.one(ruling.options, partial(self._wanted, call.call, permit)) as begins:
             if not begins:
@@ -74,7 +74,8 @@ class ToolRunner:
     async def keep(
         self, call: CallPart, ruling: Ruling, permit: Permit, ticket: int, request: ApprovalRequest
     ) -> CallOutcome:
-        """What became of a call of which a person says in `request` that it happened, once that is in its ticket.
+        """Returns what became of a call of which a person says in `request` that it happened, once that is in its
+        ticket.
 
         There it outlives the turn's history: a turn that is begun anew finds it, and asks nobody again.
         """
@@ -144,7 +145,9 @@ class ToolRunner:
             del self._runs[call.call]
 
     def _counted(self, reply: ToolReply) -> ToolReply:
-        """`reply`, of a call that was lost, once what it took counts: its worker was only slow, or it was looked up."""
+        """Returns `reply`, of a call that was lost, once what it took counts: its worker was only slow, or it was
+        looked up.
+        """
         found = reply.outcome
         if found is not None and (found.cost or found.duration_ms):
             self._state.worked(found)

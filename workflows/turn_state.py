@@ -80,38 +80,42 @@ class TurnState:
         self.result: TurnResult | None = None
 
     def approval_id(self, call: str) -> str:
-        """The approval id of one of this turn's calls."""
+        """Returns the approval id of one of this turn's calls."""
         return ApprovalKey(self.key, call).id
 
     def may_be_asked(self, approval_id: str) -> bool:
-        """Whether the gates may have asked this already: of a completion whose rulings the turn has not heard yet."""
+        """Returns whether the gates may have asked this already: of a completion whose rulings the turn has not heard
+        yet.
+        """
         coming = self.approval_id(f"c{self.completions}.")
         return self.entered < self.completions and self.result is None and approval_id.startswith(coming)
 
     def open_call(self, approval_id: str) -> str:
-        """The call behind an approval id, that in whose place it stands if it stands in, while it has no outcome."""
+        """Returns the call behind an approval id, that in whose place it stands if it stands in, while it has no
+        outcome.
+        """
         named = parse_approval_id(approval_id)
         call = "" if named is None or named.turn != self.key else stood_for(named.call)
         view = self.calls.get(call)
         return call if view is not None and view.outcome is None else ""
 
     def gate_task(self, *calls: CallPart, **asked: Any) -> GateTask:
-        """The question what the gates say of `calls` as the turn stands; `asked` are more fields of it."""
+        """Returns the question what the gates say of `calls` as the turn stands; `asked` are more fields of it."""
         standing = {"withheld": self.withheld, "asked_since": self.kept_at, "dry_run": self.turn.dry_run}
         return GateTask(**{"ctx": self.ctx, "calls": calls, **standing, **asked})
 
     def denials(self) -> tuple[Denial, ...]:
-        """What people denied in this turn."""
+        """Returns what people denied in this turn."""
         # Of approvals only: whoever gives up on a call in doubt does not say that it must not be done.
         denied = (each for each in self.book.all() if each.state == "denied" and each.kind == "approval")
         return tuple(denial_from_request(each, self.actions[each.call]) for each in denied)
 
     def denied(self) -> tuple[Denial, ...]:
-        """What people denied in this turn and before in its session, which the gates deny again."""
+        """Returns what people denied in this turn and before in its session, which the gates deny again."""
         return (*self.turn.denied, *self.denials())
 
     def change_context(self, settled: list[CallOutcome], now: datetime) -> list[CallOutcome]:
-        """The outcomes of a batch, once what its tools changed is part of the context of all that follows."""
+        """Returns the outcomes of a batch, once what its tools changed is part of the context of all that follows."""
         if all(outcome.updates is None for outcome in settled):
             return settled
         taken = self.updates.take(settled)
@@ -122,12 +126,12 @@ class TurnState:
         return taken.outcomes
 
     def say(self, message: Message) -> None:
-        """Append a message to the conversation."""
+        """Appends a message to the conversation."""
         self.messages.append(message)
         self.message_bytes += json_size(message)
 
     def hear(self, reply: ModelReply) -> tuple[CallPart, ...]:
-        """Take in a completion; returns the calls to settle, in order, `respond` excluded."""
+        """Takes in a completion; returns the calls to settle, in order, `respond` excluded."""
         self.usage = self.usage + reply.usage
         if self.completions == 1:
             self.limits, self.catalog = reply.limits, reply.catalog
@@ -139,30 +143,32 @@ class TurnState:
         return calls
 
     def stand_in(self, part: CallPart, call: str) -> None:
-        """Show `part` as what is tried in place of call `call`."""
+        """Shows `part` as what is tried in place of call `call`."""
         self.calls[part.call] = CallView(call=part.call, tool=part.tool, state="proposed", stands_for=call)
 
     def siblings(self, call: str) -> tuple[str, ...]:
-        """The calls beside `call` that have no outcome yet, in order; a completion is settled before the next one."""
+        """Returns the calls beside `call` that have no outcome yet, in order; a completion is settled before the next
+        one.
+        """
         return tuple(view.call for view in self.calls.values() if view.outcome is None and view.call != call)
 
     def worked(self, outcome: CallOutcome) -> None:
-        """Count what a tool took against the turn's limits."""
+        """Counts what a tool took against the turn's limits."""
         self.tool_cost += outcome.cost
         self.active_seconds += outcome.duration_ms / 1000
 
     def mark(self, call: str, state: str, rule: str = "") -> None:
-        """Show call `call` in `state`."""
+        """Shows call `call` in `state`."""
         view = self.calls[call]
         self.calls[call] = view.model_copy(update={"state": state, "rule": rule or view.rule})
 
     def conclude(self, outcome: CallOutcome) -> None:
-        """Show a call as settled, though its siblings may still wait."""
+        """Shows a call as settled, though its siblings may still wait."""
         view = self.calls[outcome.call]
         self.calls[outcome.call] = view.model_copy(update={"state": outcome.code, "outcome": outcome})
 
     def settle(self, calls: tuple[CallPart, ...], outcomes: list[CallOutcome], extra: tuple[ResultPart, ...]) -> None:
-        """Write the one result of each call, in input order, into the conversation."""
+        """Writes the one result of each call, in input order, into the conversation."""
         for outcome in outcomes:
             self.conclude(outcome)
         parts = tuple(_result(call, outcome) for call, outcome in zip(calls, outcomes, strict=True))
@@ -176,7 +182,7 @@ class TurnState:
         self.tally = self.tally.model_copy(update={"denials": denials})
 
     def over(self) -> TurnError | None:
-        """The cap that ends the turn before another completion, if any."""
+        """Returns the cap that ends the turn before another completion, if any."""
         limits = self.limits
         if self.tally.denials >= MAX_DENIALS_IN_A_ROW:
             return TurnError(code="denial_limit", message=f"{MAX_DENIALS_IN_A_ROW} calls in a row were denied")
@@ -193,7 +199,7 @@ class TurnState:
         return None
 
     def answered(self, response: Response) -> TurnResult:
-        """The result of a turn whose model answered."""
+        """Returns the result of a turn whose model answered."""
         words = ResponsePart(type=RESPONSE, content=response.text)
         result = self.finished(response.state, (words, *response.parts))
         return result.model_copy(update={"pass_to": response.pass_to})
@@ -201,7 +207,7 @@ class TurnState:
     def finished(
         self, state: FinalState, parts: tuple[ResponsePart, ...] = (), error: TurnError | None = None
     ) -> TurnResult:
-        """The result the turn completes with."""
+        """Returns the result the turn completes with."""
         # What stood in for a call is in that call's outcome: the model proposed one, and has one result.
         proposed = (view for view in self.calls.values() if not view.stands_for)
         whole = TurnResult(
@@ -220,7 +226,7 @@ class TurnState:
         return bounded(whole)
 
     def view(self, started_at: datetime) -> TurnView:
-        """What an onlooker sees now."""
+        """Returns what an onlooker sees now."""
         requests = {request.call: request for request in self.book.all()}
         calls = tuple(v.model_copy(update={"approval": requests.get(v.call)}) for v in self.calls.values())
         return TurnView(
@@ -241,13 +247,13 @@ class TurnState:
 
 
 def skipped(call: CallPart) -> CallOutcome:
-    """The outcome of a call that stood beside `respond` (Q2): not executed."""
+    """Returns the outcome of a call that stood beside `respond` (Q2): not executed."""
     text = "Not executed: the turn ended with the response in the same completion."
     return CallOutcome(call=call.call, tool=call.tool, code="skipped", gate="respond", value=Content(inline=text))
 
 
 def correction(reply: ModelReply) -> ResultPart:
-    """The result that tells the model what was wrong with its `respond`."""
+    """Returns the result that tells the model what was wrong with its `respond`."""
     provider = next(
         (p.provider_call for p in reply.message.parts if isinstance(p, CallPart) and p.call == reply.respond_call), ""
     )

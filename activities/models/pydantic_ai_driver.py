@@ -121,7 +121,7 @@ def _find(name: str) -> Model:
 
 
 def _unusable(name: str, told: str) -> str:
-    """Why a model cannot be had, in our words: the library's name its own remedies, which are none here."""
+    """Returns why a model cannot be had, in our words: the library's name its own remedies, which are none here."""
     keys = list(dict.fromkeys(_VARIABLE.findall(told)))
     if keys:
         named = " or ".join(f"`{key}`" for key in keys)

@@ -1,4 +1,4 @@
-"""What a written answer says: yes, no, or nothing that could be counted on.
+"""Parses a written answer: yes, no, or nothing that could be counted on.
 
 A yes is one only if everything that was written anew says so: words of decision, courtesies, greetings, the request's
 code and its effect repeated, and nothing else. One word more may be a condition, and whoever asks again loses a minute
@@ -86,15 +86,17 @@ Part = Literal["approved", "denied", "courtesy", "greeting", "addressed", "joint
 
 @dataclass(frozen=True)
 class Phrases:
-    """The phrases of one language and English, folded. `commands` are denials that a reason may follow."""
+    """The phrases of one language and English, folded."""
 
     parts: Mapping[str, Part]
+    """What each phrase means."""
     commands: frozenset[str]
+    """Denials that a reason may follow."""
 
 
 @dataclass
 class _Body:
-    """What was found while a body is read."""
+    """Collects findings while a body is read."""
 
     yes: list[str] = field(default_factory=list)
     no: bool = False
@@ -110,7 +112,7 @@ class _Body:
 
 
 def read(text: str, sender: Sender) -> ParsedAnswer:
-    """What a text says that is wholly an answer. Never raises; the work grows with its length alone."""
+    """Parses a text that is wholly an answer. Never raises; the work grows with its length alone."""
     said = read_lines(lines_of(text), sender, cut=len(text) > READ_CHARS)
     if said.verdict == "approved" and is_unfinished(text):
         return ParsedAnswer(None, said.code, text.strip(), "more", text.strip()[:LINE_CHARS], said.effects)
@@ -118,17 +120,17 @@ def read(text: str, sender: Sender) -> ParsedAnswer:
 
 
 def is_unfinished(text: str) -> bool:
-    """Whether a text ends where its sentence does not: what is still to come may be a condition."""
+    """Returns whether a text ends where its sentence does not: what is still to come may be a condition."""
     return text.rstrip().endswith(_UNFINISHED)
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text, as every program shows them."""
+    """Splits a text into lines, as every program shows them."""
     return text[:READ_CHARS].translate(_LINE_ENDS).strip().split("\n")
 
 
 def read_lines(lines: Sequence[str], sender: Sender, *, cut: bool = False) -> ParsedAnswer:
-    """The same, of lines; where there is more than is read, nothing decides."""
+    """Parses lines of an answer; where there are more than it reads, nothing decides."""
     text = "\n".join(lines).strip()
     phrases = phrases_of(sender.locale)
     body = _Body()
@@ -164,25 +166,25 @@ def read_lines(lines: Sequence[str], sender: Sender, *, cut: bool = False) -> Pa
 
 
 def decision_words(locale: str) -> dict[str, Answer]:
-    """Every phrase that decides for somebody of `locale`, as it is compared: without case and accents."""
+    """Returns every phrase that decides for somebody of `locale`, folded: without case and accents."""
     parts = phrases_of(locale).parts
     return {phrase: part for phrase, part in parts.items() if part in ("approved", "denied")}
 
 
 def phrases_of(locale: str) -> Phrases:
-    """The phrases that somebody of `locale` may use: those of their language, and English."""
+    """Returns the phrases that somebody of `locale` may use: those of their language, and English."""
     language = locale.replace("_", "-").partition("-")[0].lower()
     return _phrases(ALIASES.get(language, language))
 
 
 @cache
 def reserve_words() -> frozenset[str]:
-    """The words of every language by which something may be taken back or limited, folded."""
+    """Returns the words of every language by which something may be taken back or limited, folded."""
     return frozenset(fold(word) for words in RESERVE.values() for word in words.split())
 
 
 def name_words(names: Sequence[str]) -> frozenset[str]:
-    """The words of which somebody's names are made, folded."""
+    """Returns the words of which somebody's names are made, folded."""
     pieces = (piece.strip(".,;:()\"'") for name in names for piece in name[:LINE_CHARS].replace("-", " ").split())
     return frozenset(filter(None, map(fold, pieces)))
 
@@ -216,7 +218,7 @@ def _phrases(language: str) -> Phrases:
 
 
 def _read_line(line: str, phrases: Phrases, sender: Sender, body: _Body) -> None:
-    """Read one line into `body`."""
+    """Reads one line into `body`."""
     pieces = tokens(line, sender.effects)
     asks = any(piece.kind == "ask" for piece in pieces)
     pieces, repeated = _without_effects(pieces, sender)
@@ -248,7 +250,7 @@ def _read_line(line: str, phrases: Phrases, sender: Sender, body: _Body) -> None
 
 
 def _clauses(pieces: Sequence[AnswerToken]) -> list[list[AnswerToken]]:
-    """The words and codes of a line, cut where it pauses."""
+    """Splits the words and codes of a line where it pauses."""
     clauses: list[list[AnswerToken]] = [[]]
     for piece in pieces:
         if piece.kind in ("pause", "ask"):
@@ -261,7 +263,7 @@ def _clauses(pieces: Sequence[AnswerToken]) -> list[list[AnswerToken]]:
 def _parts_of(
     clause: Sequence[AnswerToken], phrases: Phrases, sender: Sender, *, first: bool
 ) -> tuple[dict[str, Part], bool]:
-    """The phrases of a clause, each once, and whether it is made of nothing else. A second yes ends in a NUL."""
+    """Finds the phrases of a clause, each once, and whether it is made of nothing else. A second yes ends in a NUL."""
     found: dict[str, Part] = {}
     whole, at = True, 0
     words = [piece.text if piece.kind == "word" else "" for piece in clause]
@@ -304,7 +306,7 @@ def _phrase_at(words: Sequence[str], at: int, parts: Mapping[str, Part]) -> tupl
 
 
 def _without_effects(pieces: Sequence[AnswerToken], sender: Sender) -> tuple[tuple[AnswerToken, ...], set[str]]:
-    """A line without the effects of open requests that it repeats word for word, and whose they are."""
+    """Removes from a line the effects of open requests that it repeats word for word; returns whose they are, too."""
     left, found = tuple(pieces), set[str]()
     for code, effect in sender.effects.items():
         wanted = [token.text for token in tokens(effect) if token.kind != "pause"]
@@ -315,7 +317,7 @@ def _without_effects(pieces: Sequence[AnswerToken], sender: Sender) -> tuple[tup
 
 
 def _place_of(wanted: Sequence[str], pieces: Sequence[AnswerToken]) -> tuple[int, int] | None:
-    """Where the words of an effect stand in a line, in their order and with nothing but pauses between them."""
+    """Finds the words of an effect in a line, in their order and with nothing but pauses between them."""
     solid = [at for at, piece in enumerate(pieces) if piece.kind != "pause"]
     texts = [pieces[at].text for at in solid]
     # One word is no effect repeated: it may be any word.
@@ -326,7 +328,7 @@ def _place_of(wanted: Sequence[str], pieces: Sequence[AnswerToken]) -> tuple[int
 
 
 def _commands(pieces: Sequence[AnswerToken], phrases: Phrases) -> bool:
-    """Whether a line begins with a denial and its code, whatever reason follows."""
+    """Returns whether a line begins with a denial and its code, whatever reason follows."""
     words = [piece for piece in pieces if piece.kind in ("word", "code")]
     texts = [piece.text if piece.kind == "word" else "" for piece in words]
     for length in range(min(len(texts) - 1, _LONGEST), 0, -1):
@@ -338,7 +340,7 @@ def _commands(pieces: Sequence[AnswerToken], phrases: Phrases) -> bool:
 def _keep_reason(
     line: str, pieces: Sequence[AnswerToken], phrases: Phrases, body: _Body, *, denies: bool, understood: bool
 ) -> None:
-    """Keep of a line what may be the reason of a denial: all that is not the denial itself."""
+    """Keeps what of a line may be the reason of a denial: all that is not the denial itself."""
     body.no = body.no or denies
     if denies and understood:
         return

@@ -1,4 +1,4 @@
-"""A written line as words, codes and signs, normalised so that equal looks are equal and odd looks are odd.
+"""Splits a written line into words, codes and signs, normalised so that equal looks are equal and odd looks are odd.
 
 Whatever is no plain word, no code as we show it, no known sign and no ordinary mark between words is `odd`: letters
 that are struck out, pictures that nobody listed, brackets, quotation marks. Nothing odd is ever part of a yes.
@@ -53,7 +53,7 @@ _CHUNK: Final = re.compile(r"\S+")
 
 
 def tokens(line: str, codes: Collection[str] = ()) -> tuple[AnswerToken, ...]:
-    """The pieces of a line of at most `LINE_CHARS`; a longer one is one odd piece. `codes` are as for `find_code`."""
+    """Splits a line of at most `LINE_CHARS`; a longer one is one odd piece. `codes` are as for `find_code`."""
     if len(line) > LINE_CHARS:
         return (AnswerToken("odd", line[:LINE_CHARS]),)
     found: list[AnswerToken] = []
@@ -81,7 +81,7 @@ def tokens(line: str, codes: Collection[str] = ()) -> tuple[AnswerToken, ...]:
 
 
 def _unbolded(line: str) -> str:
-    """A line without the marks that make all of it bold; what stands alone is a footnote's mark, and odd."""
+    """Removes the marks that make all of a line bold; a mark that stands alone is a footnote's, and odd."""
     for mark in ("**", "__", "*", "_"):
         inner = line.removeprefix(mark).rstrip(".!").removesuffix(mark)
         if line.startswith(mark) and line.rstrip(".!").endswith(mark) and inner and mark[0] not in inner:
@@ -90,7 +90,7 @@ def _unbolded(line: str) -> str:
 
 
 def find_code(token: str, codes: Collection[str] = ()) -> str:
-    """The short code that `token` is, as `read_code` gives it; else nothing.
+    """Returns the short code that `token` is, as `read_code` gives it; else "".
 
     It is one if it looks like one as cards show it, with its separator or with digits, or if it is one of `codes`,
     which are open for whoever wrote it: six letters alone may be any word.
@@ -105,7 +105,7 @@ def find_code(token: str, codes: Collection[str] = ()) -> str:
 
 @lru_cache(maxsize=_FOLDED)
 def fold(word: str) -> str:
-    """A short text as words are compared: without case and accents, blanks as one space."""
+    """Normalises a short text for comparing words: without case and accents, blanks as one space."""
     # Folding case may leave what is not in normal form any more (Unicode, section 3.13), so that is done again.
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", word).casefold())
     # Python folds by no language: Turkish `HAYIR` becomes `hayir`, while its small letter without a dot stays.
@@ -118,7 +118,7 @@ def _peeled(piece: str) -> str:
 
 
 def _of_chunk(piece: str) -> list[AnswerToken]:
-    """The tokens of what stands between two blanks."""
+    """Splits what stands between two blanks."""
     for smile in SMILES:
         if piece.rstrip(".!") == smile:
             return [AnswerToken("good", smile)]
@@ -139,7 +139,7 @@ def _of_chunk(piece: str) -> list[AnswerToken]:
 
 
 def _bare(piece: str) -> str:
-    """`piece` without what has no width at its ends, its bold marks, and the tones and variants of pictures."""
+    """Removes from `piece` what has no width at its ends, its bold marks, and the tones and variants of pictures."""
     start, end = 0, len(piece)
     while end > start and unicodedata.category(piece[end - 1]) == "Cf" and piece[end - 1] not in "\u202e\u202d\u2067":
         end -= 1
@@ -154,7 +154,7 @@ def _bare(piece: str) -> str:
 
 
 def _beside_a_sign(piece: str, at: int) -> bool:
-    """Whether a character only changes how the known picture before it looks."""
+    """Returns whether a character only changes how the known picture before it looks."""
     if piece[at] not in _TONES and piece[at] not in _SELECTORS:
         return False
     before = piece[at - 1] if at else ""

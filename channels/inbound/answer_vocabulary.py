@@ -1,4 +1,4 @@
-"""What a written answer may be made of: words that decide, courtesies and greetings, by language.
+"""Lists the words that a written answer may be made of: words that decide, courtesies and greetings, by language.
 
 Decision words exist in fourteen languages, all else in the six that the channels speak. A phrase that is missing costs
 a question back; one that is wrong costs money. So nothing stands here that people also write when they only say that

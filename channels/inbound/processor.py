@@ -1,7 +1,7 @@
-"""What comes of an answer: who gave it, which request it is about, what it says, and what they are told.
+"""Processes answers: who gave each, which request it is about, what it decides, and the reply.
 
-Answers are heard from the store, where the way in has kept them: whatever is down meanwhile, each is heard at last,
-and decides once.
+Answers are heard from the store, where the way in has kept them: whatever is down meanwhile, each is heard at last, and
+decides once.
 """
 
 import asyncio

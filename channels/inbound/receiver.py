@@ -1,4 +1,7 @@
-"""The way in that all channels share: verify, read, keep; only then the vendor is told so. Nothing waits for a turn."""
+"""Receives messages of all channels: verify, parse, keep; only then does the vendor get its answer.
+
+Nothing waits for a turn.
+"""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence

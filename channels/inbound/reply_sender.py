@@ -1,4 +1,4 @@
-"""Answers to those who said something: tried three times, in bounded time. What was decided stands, told or not."""
+"""Sends replies to those who answered: three attempts, in bounded time. The decision stands, answered or not."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 async def replied(channel: Channel, where: Mapping[str, Any], reply: Reply, until: float) -> bool:
-    """Whether `reply` is out, at `until` of the loop's clock at the latest."""
+    """Sends `reply`; returns whether it was sent, at `until` of the loop's clock at the latest."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout_at(min(until, loop.time() + TOTAL_SECONDS)):

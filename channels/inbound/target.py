@@ -1,4 +1,6 @@
-"""Which request an answer is about: the one its card names, else the one whose code it says, else the only one."""
+"""Finds the request that an answer is about: the one its card names, else the one whose code it has, else the only
+one.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,15 +19,16 @@ UNKNOWN: Final = "unknown"
 
 @dataclass(frozen=True)
 class Asked:
-    """One revision of a request, as somebody was asked; its hash is `UNKNOWN` where nobody knows what they saw.
-
-    `whole` unless what they saw does not give every value of it: then it is approved elsewhere.
-    """
+    """One revision of a request, as somebody was asked."""
 
     request: ApprovalRequest
+    """The request."""
     revision: int
+    """The revision."""
     question_hash: str
+    """The hash of the question; `UNKNOWN` where nobody knows what they saw."""
     whole: bool = True
+    """False where what they saw does not give every value: then it is approved elsewhere."""
 
 
 def note_of(asked: Asked) -> dict[str, Any]:
@@ -47,19 +50,20 @@ def read_note(note: Mapping[str, Any]) -> Asked:
 
 @dataclass(frozen=True)
 class Pointed:
-    """What an answer can be about. Only where it is `certain` is that the one of `asked` that is meant.
-
-    `lent`: it is by words alone, in answer to somebody else's card, whose address anybody may have given them as that
-    for another answer. Who could decide by it is asked for the code.
-    """
+    """The requests that an answer can be about."""
 
     asked: tuple[Asked, ...]
+    """The candidates."""
     certain: bool
+    """Whether the one candidate is surely meant."""
     lent: bool = False
+    """Whether the answer is in words alone, to somebody else's card, whose address may have been given to them for
+    another answer. Whoever could decide by it is asked for the code.
+    """
 
 
 class Codes(Protocol):
-    """Finds requests that were not told by a card."""
+    """Finds requests by their code, where no card was sent."""
 
     async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
         """Returns those with this short code, waiting or decided, that `person` may decide. Raises `Unavailable`."""

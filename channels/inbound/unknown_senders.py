@@ -1,4 +1,4 @@
-"""Those whom the directory does not know: told so once a day, and no flood of them fills a store."""
+"""Answers senders whom the directory does not know: once a day, so that no flood of them fills a store."""
 
 from datetime import UTC
 from typing import Final, Literal
@@ -16,7 +16,7 @@ _IDENTITY_CHARS: Final = 200
 
 
 class Strangers:
-    """Those met on one channel by this process."""
+    """Keeps count of the unknown senders on one channel in this process."""
 
     def __init__(self, channel: str, record: Record, clock: Clock) -> None:
         self._channel = channel
@@ -27,7 +27,7 @@ class Strangers:
         self._uncounted = 0
 
     async def met(self, identity: str) -> Met:
-        """Meet somebody; the record says so once a day, and how many were not written down before.
+        """Counts a sender; records it once a day, with how many were left out before.
 
         Raises `StoreUnavailable`.
         """

@@ -1,7 +1,7 @@
-"""What a mail means for us: whose answer it is to which card, that it was returned, or nothing.
+"""Interprets a mail: an answer to a card, a returned card, or nothing.
 
-Which card is meant is told only by what the sender himself has signed: who has an old mail of his cannot lend its
-`yes` to another card. What proves too little is asked about, or sent to the inbox, and decides nothing.
+Which card is meant is told only by what the sender himself has signed: who has an old mail of his cannot lend its `yes`
+to another card. What proves too little is asked about, or sent to the inbox, and decides nothing.
 """
 
 import hashlib
@@ -35,19 +35,25 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Examined:
-    """A mail of which only its sender's proof is open. `size` is in bytes, `claimed` the cards it says it is about."""
+    """A mail whose sender is not proved yet."""
 
     said: MailSaid
+    """What the mail says."""
     evidence: AuthenticityEvidence
+    """The evidence for its sender."""
     claimed: tuple[str, ...]
+    """The cards that it claims to be about."""
     body_hash: str
+    """The hash of its body."""
     unanswered: bool
+    """Whether it never gets a reply."""
     size: int
+    """Its bytes."""
 
 
 @dataclass(frozen=True)
 class MailEar:
-    """Hears mail for one channel. Its sender is proved as `authenticate` says, by DKIM where there is no `server`.
+    """Receives mail for one channel. Its sender is proved as `authenticate` does, by DKIM where there is no `server`.
 
     `own` is the address that our mail is from; `keeps_ids` whether it reaches people with the ids that we gave it.
     """
@@ -58,7 +64,7 @@ class MailEar:
     keeps_ids: bool = True
 
     def examine(self, arrived: Arrived) -> Examined | InboundBatch:
-        """What can be seen of a mail without asking anybody, the same work whoever sent it. Raises `Malformed`."""
+        """Examines a mail without asking anybody, the same work whoever sent it. Raises `Malformed`."""
         said, header, body = _read(arrived.raw)
         # The address that a mail came to decides nothing: it shows that whoever sent it has seen a card of ours.
         claimed = self.replies.tokens((*arrived.recipients, *said.recipients, *said.delivered))
@@ -73,7 +79,7 @@ class MailEar:
         return Examined(said, evidence, claimed, hashlib.sha256(body).hexdigest(), unanswered, len(arrived.raw))
 
     def conclude(self, mail: Examined, txt: KnownTxt) -> InboundBatch:
-        """What a mail holds for us, now that the names of its evidence are looked up."""
+        """Interprets a mail, once the names of its evidence are looked up."""
         said, proof = mail.said, mail.evidence.judge(txt)
         key = _key(mail, proof)
         if proof.why:
@@ -97,7 +103,7 @@ class MailEar:
         return InboundBatch(heard=(heard,))
 
     def _about(self, said: MailSaid, proof: Authenticity) -> tuple[str, tuple[str, ...]]:
-        """The token of the one card that is meant, and ids of mails it replies to; never neither.
+        """Returns the token of the one card that is meant, and ids of mails it replies to; never neither.
 
         A mail that names no card needs its code: an old `yes` would else be lent to whatever is open now.
         """
@@ -116,7 +122,7 @@ class MailEar:
         return next(iter(self.replies.tokens_of_ids(said.references)), ""), said.references[:_KEPT_IDS]
 
     def _returned(self, raw: bytes, claimed: tuple[str, ...]) -> InboundBatch:
-        """A machine's mail says at most that a card of ours did not arrive. Only who was sent one knows its address."""
+        """Interprets a machine's mail: at most that a card did not arrive. Only its recipient knows its address."""
         header, body = split_mail(raw)
         report = body[:_REPORT_BYTES]
         if len(claimed) != 1 or content_type(header) != "multipart/report" or not _FAILED.search(report):
@@ -133,7 +139,7 @@ class MailEar:
 
 
 def _read(raw: bytes) -> tuple[MailSaid, Header, bytes]:
-    """What a mail says, its header and its body. Raises `Malformed` where not even the header can be read."""
+    """Parses a mail into text, header and body. Raises `Malformed` where not even the header can be read."""
     header, body = split_mail(raw)
     try:
         return read_mail(raw), header, body
@@ -147,10 +153,10 @@ def _read(raw: bytes) -> tuple[MailSaid, Header, bytes]:
 
 
 def _key(mail: Examined, proof: Authenticity) -> str:
-    """One for the same mail however often it comes and whatever is added to it on the way; by its sender alone.
+    """Computes one key for a mail however often it comes and whatever is added on the way; by its sender alone.
 
-    Nobody can use up the key of a mail of somebody else's. Where its id is not sure it may get others, and is then
-    only heard if what is sure names its one card.
+    Nobody can use up the key of a mail of somebody else's. Where its id is not sure it may get others, and is then only
+    heard if what is sure names its one card.
     """
     said, header = mail.said, mail.evidence.header
     if "message-id" in proof.surely and said.message_id:

@@ -1,7 +1,7 @@
-"""Authentication-Results (RFC 8601), as far as they say whether DMARC passed, and by which SPF identity.
+"""Parses Authentication-Results (RFC 8601): whether DMARC passed, and by which SPF identity.
 
-Anybody can write such a field, in our mail server's name too. Ours are told from those by where they stand: next to
-the `Received` that our server adds on top of whatever it is brought.
+Anybody can write such a field, in our mail server's name too. Ours are told from those by where they stand: next to the
+`Received` that our server adds on top of whatever it is brought.
 """
 
 import re
@@ -19,14 +19,14 @@ _TRACE: Final = ("authentication-results", "received-spf", "dkim-filter", "dmarc
 
 @dataclass(frozen=True)
 class Result:
-    """One method's, such as `dmarc`, its word, such as `pass`, and its properties, such as `header.from`.
-
-    All in lower case.
-    """
+    """The result of one method, all in lower case."""
 
     method: str
+    """The method, such as `dmarc`."""
     value: str
+    """Its result, such as `pass`."""
     properties: dict[str, str]
+    """Its properties, such as `header.from`."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class ResultsServer:
     received_by: str = ""
 
     def results(self, header: Header) -> tuple[Result, ...] | None:
-        """All results of our own server; None where none of its `Received` is found.
+        """Returns all results of our own server; None where none of its `Received` is found.
 
         Above its topmost `Received`, and between several of its own, nobody before it can have written anything.
         Directly below, most servers write theirs (Postfix with milters, rspamd, Gmail): there a field of its name that
@@ -79,7 +79,8 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 
 def _by(received: str, own: re.Pattern[str]) -> str | None:
-    """Which host a `Received` in lower case says took the mail; nothing where it names none, None if it is not clear.
+    """Returns the host that a `Received` in lower case names as receiver; "" where it names none, None if it is not
+    clear.
 
     The name by which whoever brought the mail greeted stands in it, and is a stranger's to choose.
     """
@@ -92,7 +93,7 @@ def _by(received: str, own: re.Pattern[str]) -> str | None:
 
 
 def parse_results(value: str) -> AuthenticationResults:
-    """Read an unfolded field. What does not follow the grammar yields no result, never an error."""
+    """Parses an unfolded field. What does not follow the grammar yields no result, never an error."""
     # A field that is too long or does not balance gets no name, and `_by_results` asks for ours: it vouches for nobody.
     first, *rest = _parts(value) if len(value) <= _MAX_LENGTH else [[]]
     results = tuple(result for part in rest if (result := _result(part)) is not None)

@@ -1,4 +1,5 @@
-"""Whether a mail comes from whom its From names: DMARC, by one of three means, and never by what the mail says itself.
+"""Decides whether a mail comes from the address in its From: DMARC, by one of three means, never by what the mail
+claims.
 
 A forwarder and a mailing list break signatures; such a mail decides nothing, however well it is meant.
 """
@@ -28,30 +29,36 @@ _By = Literal["provider", "results", "dkim"]
 
 @dataclass(frozen=True)
 class ProviderVerdict:
-    """What a mail provider found, in its own words: `pass` in any case is one. Only from a verified request of it.
-
-    `envelope_from` is the address of MAIL FROM, which SPF is about.
-    """
+    """A mail provider's findings, only from a verified request of the provider."""
 
     dmarc: str
+    """Its result of DMARC; `pass` in any case is one."""
     spf: str = ""
+    """Its result of SPF."""
     envelope_from: str = ""
+    """The address of MAIL FROM, which SPF is about."""
 
 
 @dataclass(frozen=True)
 class Authenticity:
-    """Whether `sender`, in lower case, sent the mail; `why` says what is missing, and is empty if he did.
-
-    `surely` names the header fields, in lower case, that nobody can have changed or lent to another mail: only by
-    them, and the body, may one say what the mail is about. `recipients` are To and Cc where those are among them.
-    Who has an old signed mail of the sender can send it again to any address, but cannot change these.
-    """
+    """Whether a mail comes from its sender."""
 
     sender: str
+    """The address, in lower case."""
     by: Literal["provider", "results", "dkim", ""]
+    """Which means proved it."""
     why: str = ""
+    """What is missing; "" if it is proved."""
     surely: frozenset[str] = frozenset()
+    """The header fields, in lower case, that nobody can have changed or lent to another mail.
+
+    Only by them, and the body, is known what the mail is about.
+    """
     recipients: tuple[str, ...] = ()
+    """To and Cc, where those are among `surely`.
+
+    Who has an old signed mail of the sender can send it again to any address, but cannot change these.
+    """
 
 
 @dataclass(frozen=True)
@@ -73,7 +80,7 @@ class AuthenticityEvidence:
         return self.verdict.sender.partition("@")[2]
 
     def judge(self, txt: KnownTxt) -> Authenticity:
-        """The verdict, now that `names` are looked up. Never raises."""
+        """Returns the verdict, now that `names` are looked up. Never raises."""
         if not self.signed:
             return self.verdict
         whys = [self._unproven(signature, txt) for signature in self.signed]
@@ -84,7 +91,7 @@ class AuthenticityEvidence:
         return _authentic(self.header, self.verdict.sender, "dkim", frozenset.union(*covers))
 
     def _unproven(self, signature: Signature, txt: KnownTxt) -> str:
-        """Why `signature` does not prove that the sender's domain sent the mail; nothing if it does."""
+        """Returns why `signature` does not prove that the sender's domain sent the mail; nothing if it does."""
         above = "" if signature.domain == self.domain else may_not_sign(signature.domain, self.domain, txt)
         return above or holds(self.head, signature, txt)
 
@@ -92,7 +99,7 @@ class AuthenticityEvidence:
 def authenticate(
     raw: bytes, *, provider: ProviderVerdict | None = None, server: ResultsServer | None = None, dkim: bool = True
 ) -> AuthenticityEvidence:
-    """Judge by the first means that is given, and by it alone: the provider's verdict, the Authentication-Results of
+    """Judges by the first means that is given, and by it alone: the provider's verdict, the Authentication-Results of
     our own mail `server`, or with `dkim` the signatures. Hashes the body, and so takes a while. Never raises.
     """
     try:
@@ -136,7 +143,7 @@ def _by_results(header: Header, sender: str, server: ResultsServer) -> Authentic
 
 
 def _envelope(spf: list[Result]) -> str:
-    """The domain of MAIL FROM for which SPF passed; nothing where any result of SPF says otherwise."""
+    """Returns the domain of MAIL FROM for which SPF passed; "" where any result of SPF differs."""
     # Of HELO alone it is told too. That says nothing of who sends, except where it failed.
     told = [each for each in spf if "smtp.mailfrom" in each.properties or each.value not in ("pass", "none")]
     domains = {each.properties.get("smtp.mailfrom", "").rpartition("@")[2] for each in told}
@@ -176,7 +183,7 @@ def _by_dkim(raw: bytes, header: Header, body: bytes, sender: str) -> Authentici
 
 
 def _akin(domain: str, other: str) -> bool:
-    """Whether two names may be of one organisation; taken too widely here, it only takes fields away."""
+    """Returns whether two names may be of one organisation; too wide a guess only removes fields."""
     return domain.split(".")[-2:] == other.split(".")[-2:]
 
 

@@ -1,4 +1,4 @@
-"""Whether a machine wrote a mail. Such a mail decides nothing and is never answered, or two machines write for ever."""
+"""Recognises mails that a machine wrote. They decide nothing and are never answered, or two machines write for ever."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ _MACHINES: Final = frozenset(("mailer-daemon", "postmaster", "double-bounce", "b
 
 
 def automatic_sign(header: Header) -> str:
-    """The field that shows it, such as `auto-submitted`; nothing where none does. The subject is the last resort."""
+    """Returns the field that shows it, such as `auto-submitted`; "" where none does. The subject is the last resort."""
     submitted = header.all("auto-submitted")
     # RFC 3834 has `no` for people alone; every other value is a machine's, those not known yet included.
     if any(_first_word(value) != "no" for value in submitted):

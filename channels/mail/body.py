@@ -1,4 +1,4 @@
-"""The one part of a mail that a person wrote, as text: the first plain one, else the first in HTML.
+"""Extracts the one part of a mail that a person wrote, as text: the first plain one, else the first in HTML.
 
 The standard library's parser of whole mails takes time as the square of their nesting, and ends in RecursionError.
 """
@@ -45,7 +45,7 @@ class _Part:
 
 
 def written_body(header: Header, body: bytes) -> MailBody:
-    """The text of a mail whose header and body `split_mail` gave.
+    """Extracts the text of a mail whose header and body `split_mail` gave.
 
     Raises `Malformed` where a content type contradicts itself.
     """
@@ -57,12 +57,12 @@ def written_body(header: Header, body: bytes) -> MailBody:
 
 
 def content_type(header: Header) -> str:
-    """The content type of a mail or part, in lower case, such as `text/plain`."""
+    """Returns the content type of a mail or part, in lower case, such as `text/plain`."""
     return _typed(header).get_content_type()
 
 
 def _first(parts: Sequence[_Part], wanted: str) -> MailBody | None:
-    """The first part of that type that is not attached and says something."""
+    """Returns the first part of that type that is not attached and has text."""
     for part in parts:
         if part.type.get_content_type() == wanted and not part.attached:
             read = _read(part, html=wanted == "text/html")
@@ -108,7 +108,7 @@ def _part(piece: bytes) -> tuple[Header, bytes]:
 
 
 def _typed(header: Header) -> Message:
-    """Only what says how a part is read, for the standard library's reader of parameters."""
+    """Keeps only what describes how a part is read, for the standard library's reader of parameters."""
     message = Message()
     for name in ("content-type", "content-disposition", "content-transfer-encoding"):
         # Cut short: that reader counts quotes anew at every semicolon, in time that grows as the square of the length.
@@ -117,7 +117,7 @@ def _typed(header: Header) -> Message:
 
 
 def _parameter(kind: Message, name: str) -> str:
-    """A parameter of a content type; nothing where there is none. Raises `Malformed`."""
+    """Returns a parameter of a content type; "" where there is none. Raises `Malformed`."""
     try:
         value = kind.get_param(name)
     # The standard library sorts the pieces of RFC 2231 by their numbers, and fails where one of them has none, as in

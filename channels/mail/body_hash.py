@@ -1,4 +1,4 @@
-"""The hash of a mail's body as DKIM takes it (RFC 6376, 3.4), in pieces, so that no mail holds up anybody else.
+"""Computes the hash of a mail's body as DKIM defines it (RFC 6376, 3.4), in pieces, so that no mail holds up others.
 
 dkimpy makes all of a body canonical at once, once for each signature: for three signatures over 10 MiB that is five
 seconds of processor.
@@ -17,7 +17,7 @@ _BLANKS: Final = re.compile(rb"[ \t]+")
 
 
 class BodyHashes:
-    """The SHA-256 hashes of one body, each form's made once; None of what is too much work."""
+    """Computes the SHA-256 hashes of one body, each form's once; None where it is too much work."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -26,7 +26,7 @@ class BodyHashes:
         self._seconds = MAIL_HASH_SECONDS
 
     def of(self, form: str) -> bytes | None:
-        """The hash in the form `simple` or `relaxed`; None of any other. `body` has line ends `\\n`."""
+        """Returns the hash in the form `simple` or `relaxed`; None of any other. `body` has line ends `\n`."""
         if form not in self._known:
             self._known[form] = self._made(form) if form in ("simple", "relaxed") else None
         return self._known[form]
@@ -46,7 +46,7 @@ class BodyHashes:
 
 
 def _pieces(body: bytes, *, relaxed: bool) -> Iterator[bytes]:
-    """The body in pieces; relaxed, runs of blanks are one, and none stands before a line end."""
+    """Yields the body in pieces; relaxed, runs of blanks are one, and none stands before a line end."""
     if not relaxed:
         yield from (body[at : at + _PIECE] for at in range(0, len(body), _PIECE))
         return
@@ -60,7 +60,7 @@ def _pieces(body: bytes, *, relaxed: bool) -> Iterator[bytes]:
 
 
 def _without_empty_end(pieces: Iterator[bytes], *, simple: bool) -> Iterator[bytes]:
-    """The pieces with line ends CRLF, with one at their end and no empty lines before it."""
+    """Yields the pieces with line ends CRLF, with one at their end and no empty lines before it."""
     ends, something = 0, False
     for piece in pieces:
         kept = piece.rstrip(b"\n")

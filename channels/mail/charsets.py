@@ -1,4 +1,4 @@
-"""Bytes of a mail as text, whatever they claim to be, without an error."""
+"""Decodes bytes of a mail to text, whatever they claim to be, without an error."""
 
 import codecs
 from typing import Final
@@ -9,9 +9,10 @@ _CONTROLS: Final = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), 
 
 
 def decoded(body: bytes, charset: str) -> str:
-    """`body` as text without control characters, line ends `\\n`.
+    """Decodes `body` to text without control characters, line ends `\n`.
 
-    Read as UTF-8 if it is that, and not ASCII alone, whatever `charset` says: some clients say what they do not hold.
+    Read as UTF-8 if it is that, and not ASCII alone, whatever `charset` says: some clients say what they do not
+    hold.
     """
     if charset_known(charset) and (body.isascii() or not _is_utf8(body)):
         text = body.decode(charset, "replace")
@@ -23,7 +24,7 @@ def decoded(body: bytes, charset: str) -> str:
 
 
 def charset_known(charset: str) -> bool:
-    """Whether `charset` is one that text comes in."""
+    """Returns whether `charset` is one that text comes in."""
     try:
         return codecs.lookup(charset[:40]).name.replace("-", "").replace("_", "").startswith(_READ)
     except (LookupError, ValueError):

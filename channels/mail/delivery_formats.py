@@ -1,4 +1,4 @@
-"""Forms in which mail is brought: first what is signed, found without reading the rest, then all of it."""
+"""Parses the forms in which mail is brought: first what is signed, without reading the rest, then all of it."""
 
 import binascii
 import re
@@ -23,12 +23,14 @@ _NAME: Final = re.compile(rb'content-disposition:[ \t]*form-data;[ \t]*name="([a
 
 
 def media_type(raw: InboundRequest) -> str:
-    """The content type, without its parameters."""
+    """Returns the content type, without its parameters."""
     return raw.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def signed_fields(raw: InboundRequest, names: Collection[str]) -> dict[str, bytes]:
-    """Those of the short fields `names` that a form has, of several with one name the first. Raises `Malformed`.
+    """Returns those of the short fields `names` that a form has, of several with one name the first.
+
+    Raises `Malformed`.
 
     Whoever sends it has proved nothing yet: nothing long is decoded, and nothing is parsed byte by byte.
     """
@@ -47,7 +49,7 @@ def signed_fields(raw: InboundRequest, names: Collection[str]) -> dict[str, byte
 
 
 def form_fields(raw: InboundRequest) -> dict[str, bytes]:
-    """The fields of a form, of several with one name the first. Raises `Malformed`."""
+    """Returns the fields of a form, of several with one name the first. Raises `Malformed`."""
     kind = media_type(raw)
     if kind == _FORM:
         try:

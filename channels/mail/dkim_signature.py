@@ -1,4 +1,4 @@
-"""DKIM signatures (RFC 6376, RFC 8463): which header fields one covers, and whether it holds.
+"""Checks DKIM signatures (RFC 6376, RFC 8463): which header fields one covers, and whether it holds.
 
 dkimpy does the cryptography. What surrounds it keeps from it what a stranger could stop us with (a body of any length,
 arithmetic with a key of any length), what a signature must not leave open (fields and a body that anybody could add
@@ -33,30 +33,32 @@ _BROKEN: Final = "the signature does not hold"
 
 @dataclass(frozen=True)
 class Signature:
-    """What one DKIM-Signature field claims. `index` counts such fields from the top; `covers` in lower case.
-
-    `key_name` is the DNS name of its key, or nothing; `signer` the domain of its `i=`, which is `domain` or below.
-    """
+    """The claims of one DKIM-Signature field."""
 
     index: int
+    """Its place among such fields, counted from the top."""
     domain: str
+    """The signing domain."""
     signer: str
+    """The domain of its `i=`, which is `domain` or below."""
     key_name: str
+    """The DNS name of its key, or ""."""
     algorithm: str
     canonical_body: str
     body_hash: bytes
     covers: frozenset[str]
+    """The header fields that it covers, in lower case."""
     names: int
     partial: bool
 
 
 def signatures(fields: list[str]) -> list[Signature]:
-    """Those of the unfolded values of DKIM-Signature that can be read, topmost first."""
+    """Parses those of the unfolded values of DKIM-Signature that can be read, topmost first."""
     return [read for index, value in enumerate(fields) if (read := _read(index, value)) is not None]
 
 
 def flaw(signature: Signature, body: BodyHashes) -> str:
-    """Why `signature` proves nothing whatever its key is; nothing if its key has to be looked up."""
+    """Returns why `signature` proves nothing whatever its key is; "" if its key has to be looked up."""
     if signature.algorithm not in _ALGORITHMS:
         return "the signature's algorithm is not one that proves anything"
     if signature.partial:
@@ -71,7 +73,7 @@ def flaw(signature: Signature, body: BodyHashes) -> str:
 
 
 def holds(head: bytes, signature: Signature, txt: KnownTxt) -> str:
-    """Nothing if `signature`, in which there is no `flaw`, holds for the header `head`, else why not. Raises nothing.
+    """Returns why `signature`, which has no `flaw`, does not hold for the header `head`; "" if it does. Raises nothing.
 
     `head` has line ends CRLF.
     """
@@ -119,7 +121,7 @@ def _read(index: int, value: str) -> Signature | None:
 
 
 def _tags(value: str) -> dict[str, str] | None:
-    """A list of tags, as signatures and keys are; None of what is none."""
+    """Parses a list of tags, as signatures and keys are; None for other texts."""
     tags: dict[str, str] = {}
     for tag in value.rstrip("; ").split(";"):
         name, equals, content = tag.partition("=")
@@ -131,7 +133,7 @@ def _tags(value: str) -> dict[str, str] | None:
 
 
 def _key_flaw(record: str, signature: Signature) -> str:
-    """Why the key in `record` does not count for `signature`; nothing if it may."""
+    """Returns why the key in `record` does not count for `signature`; "" if it may."""
     tags = _tags(record) or {}
     kind = tags.get("k", "rsa").lower()
     flags = _listed(tags.get("t", ""))
@@ -154,7 +156,7 @@ def _listed(value: str) -> set[str]:
 
 
 def _usual(key: bytes) -> bool:
-    """Whether an RSA key is of a length and an exponent that keys have."""
+    """Returns whether an RSA key is of a length and an exponent that keys have."""
     try:
         found = serialization.load_der_public_key(key)
     except (ValueError, TypeError, UnsupportedAlgorithm):

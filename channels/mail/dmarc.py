@@ -1,4 +1,4 @@
-"""DMARC's walk up the DNS (RFC 9989, 4.10): to which organisation a name belongs, and who else may sign for it.
+"""Walks up the DNS by DMARC (RFC 9989, 4.10): to which organisation a name belongs, and who else may sign for it.
 
 A name above may be anybody's: `co.uk` and `github.io` are no organisation of those below. That it is one is only
 believed of a DMARC record that says so.
@@ -22,13 +22,13 @@ class _Record:
 
     @property
     def boundary(self) -> str:
-        """`y` where it is of a public suffix, `n` where it is of an organisation, nothing where it does not say."""
+        """Returns `y` for a public suffix's record, `n` for an organisation's, "" where it does not say."""
         found = self.tags.get("psd", "")
         return found if found in ("y", "n") else ""
 
 
 def walked_names(domain: str) -> tuple[str, ...]:
-    """The names whose DMARC records are asked for, beginning with `_dmarc.` and `domain`; at most eight."""
+    """Returns the names whose DMARC records are asked for, beginning with `_dmarc.` and `domain`; at most eight."""
     labels = domain.split(".")
     names = [labels]
     while len(names[-1]) > 1:
@@ -38,7 +38,7 @@ def walked_names(domain: str) -> tuple[str, ...]:
 
 
 def may_not_sign(signer: str, domain: str, txt: KnownTxt) -> str:
-    """Why `signer`, a name above, may not sign mail from `domain`; nothing if it may.
+    """Returns why `signer`, a name above, may not sign mail from `domain`; "" if it may.
 
     It may where both are of one organisation by a record that the walk finds, and the policy for `domain` does not ask
     for its very own name (`adkim=s`).
@@ -57,7 +57,7 @@ def may_not_sign(signer: str, domain: str, txt: KnownTxt) -> str:
 
 
 def _walk(domain: str, txt: KnownTxt) -> list[_Record]:
-    """The records from `domain` upwards, up to one that marks a boundary. Raises `LookupError` or `OSError`."""
+    """Returns the records from `domain` upwards, up to one that marks a boundary. Raises `LookupError` or `OSError`."""
     found: list[_Record] = []
     for name in walked_names(domain):
         records = [tags for text in txt(name) if (tags := _tags(text))]
@@ -80,7 +80,7 @@ def _organization(domain: str, found: list[_Record]) -> str:
 
 
 def _tags(text: str) -> dict[str, str]:
-    """The tags of a DMARC record in lower case; nothing of another text."""
+    """Parses the tags of a DMARC record in lower case; {} of another text."""
     pairs = [tag.partition("=") for tag in text.split(";")]
     if pairs[0][0].strip().lower() != "v" or pairs[0][2].strip() != "DMARC1":
         return {}

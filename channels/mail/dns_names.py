@@ -1,4 +1,4 @@
-"""Names in the DNS: what one is, who speaks for whom, and how texts under one are looked up."""
+"""Checks names in the DNS, and looks up the texts under them."""
 
 import asyncio
 import contextlib
@@ -30,13 +30,13 @@ _NAME = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{0,62})\.){1,20}[a-z0-9-]{2,63}")
 
 
 def dns_name(text: str) -> str:
-    """`text` in lower case if it is a host's name of two labels or more, else nothing."""
+    """Returns `text` in lower case if it is a host's name of two labels or more, else ""."""
     lowered = text.strip().lower()
     return lowered if len(lowered) <= 253 and _NAME.fullmatch(lowered) else ""
 
 
 def reaches(domain: str, other: str) -> bool:
-    """Whether `domain` is `other` or stands above it, and so can make any name in it.
+    """Returns whether `domain` is `other` or stands above it, and so can make any name in it.
 
     DMARC also lets a name below speak for the one above within one organisation. Here it does not: a name below is
     easily given away. The mail server's verdict may be used instead.
@@ -57,7 +57,7 @@ async def lookup_txt(name: str) -> list[str]:
 
 
 def known(found: Mapping[str, Sequence[str] | None]) -> KnownTxt:
-    """What was found, by name; None is a name of which nobody knows."""
+    """Returns a lookup over findings by name; None is a name of which nobody knows."""
 
     def txt(name: str) -> Sequence[str]:
         records = found.get(name)
@@ -69,7 +69,7 @@ def known(found: Mapping[str, Sequence[str] | None]) -> KnownTxt:
 
 
 class Names:
-    """Looks up the names of mails by `txt`, and remembers for a while what was found, and what was not."""
+    """Looks up the names of mails by `txt`, and remembers findings and failures for a while."""
 
     def __init__(self, txt: TxtLookup, clock: Callable[[], float] = time.monotonic) -> None:
         self._txt = txt
@@ -77,7 +77,9 @@ class Names:
         self._kept: OrderedDict[str, tuple[float, Sequence[str] | None]] = OrderedDict()
 
     async def find(self, names: Sequence[str]) -> dict[str, Sequence[str] | None]:
-        """The records of all `names` of one mail, within `MAIL_LOOKUP_SECONDS`; None of what nobody knew by then."""
+        """Returns the records of all `names` of one mail, within `MAIL_LOOKUP_SECONDS`; None of what nobody knew by
+        then.
+        """
         found: dict[str, Sequence[str] | None] = dict.fromkeys(names)
         wanted = iter(list(found))
 

@@ -1,7 +1,7 @@
-"""E-mail: cards that are read and answered in any mail client, each with its reminders and its end in one thread.
+"""Sends and receives e-mail: cards for any mail client, each with its reminders and its end in one thread.
 
-A mail decides only if its sender is proved by DMARC, all that is new in it is wholly an answer, and it goes to
-the address that its card gave, or says the card's code. Links only show.
+A mail decides only if its sender is proved by DMARC, all that is new in it is wholly an answer, and it goes to the
+address that its card gave, or says the card's code. Links only show.
 """
 
 import asyncio
@@ -108,7 +108,7 @@ class Email(Channel):
             self._answered.popitem(last=False)
 
     def _about(self, where: Mapping[str, Any], reply: Reply) -> tuple[str, ...]:
-        """What an answer is, among those that nobody is given twice; nothing for what decided something.
+        """Returns what an answer is, among those that nobody is given twice; nothing for what decided something.
 
         Of what is about no card, one a day.
         """

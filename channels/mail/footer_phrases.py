@@ -1,4 +1,4 @@
-"""What stands below a sign-off in people's mail, by language: closings, devices, contact lines, notices, banners.
+"""Lists what stands below a sign-off in people's mail, by language: closings, devices, contact lines, notices, banners.
 
 A phrase that is missing costs one question back, since a block that was confirmed is known from then on.
 """

@@ -1,4 +1,4 @@
-"""An answer by mail cut into body, sign-off and footer, and what of a footer is known well enough to be passed over.
+"""Splits an answer by mail into body, sign-off and footer, and decides which footers may be passed over.
 
 The body must be wholly an answer (`answers.py`). Below the sign-off may stand what is known to say nothing: a device's
 line, contact lines, a notice of confidentiality, or a block that this sender has confirmed. Anything else is asked
@@ -78,7 +78,7 @@ class _Cut:
 
 
 def read_mail_answer(above: Sequence[str], below: Sequence[str], sender: Sender) -> ParsedAnswer:
-    """What a mail says: `above` its quote, and `below` it, where mostly nothing stands but what a server adds."""
+    """Parses a mail's answer: `above` its quote, and `below` it, where mostly nothing stands but what a server adds."""
     cut = _cut(_without_banners(above), sender)
     said = read_lines(cut.body, sender)
     if said.verdict == "denied":
@@ -100,7 +100,7 @@ def read_mail_answer(above: Sequence[str], below: Sequence[str], sender: Sender)
 
 
 def unknown_line(lines: Sequence[str], sender: Sender) -> str:
-    """The first line of a footer that may say anything; nothing where all of it is known to say nothing."""
+    """Returns the first line of a footer that may say anything; "" where all of it is known to say nothing."""
     if len(lines) > FOOTER_LINES:
         return next(filter(None, lines), "…")
     for paragraph in _paragraphs(lines):
@@ -142,7 +142,7 @@ def _cut(lines: Sequence[str], sender: Sender) -> _Cut:
 
 
 def _without_banners(lines: Sequence[str]) -> list[str]:
-    """The lines without what a company's server wrote above them."""
+    """Removes what a company's server wrote above the lines."""
     left = list(lines)
     while left:
         if not left[0]:
@@ -167,7 +167,7 @@ def _is_warning(text: str) -> bool:
 
 
 def _is_notice(text: str) -> bool:
-    """Whether a paragraph is a notice: it begins like one, and no sentence of it speaks of anything else."""
+    """Returns whether a paragraph is a notice: it begins like one, and no sentence of it speaks of anything else."""
     if len(text) > _NOTICE_CHARS:
         return False
     folded = fold(text.lstrip("*_[(- "))
@@ -187,7 +187,7 @@ def _each_sentence_has(text: str, words: frozenset[str]) -> bool:
 
 
 def _closes(line: str, sender: Sender) -> bool:
-    """Whether a line is wholly a closing phrase, alone or with the sender's own name."""
+    """Returns whether a line is wholly a closing phrase, alone or with the sender's own name."""
     if len(line) > LINE_CHARS:
         return False
     folded = " ".join(fold(line).replace(",", " ").strip(_TIGHT + "!").split())
@@ -207,7 +207,7 @@ def _is_own_name(line: str, sender: Sender) -> bool:
 
 
 def _is_named(word: str, own: frozenset[str]) -> bool:
-    """Whether a word is one of the sender's names, or its beginning: `Alex`, `A`."""
+    """Returns whether a word is one of the sender's names, or its beginning: `Alex`, `A`."""
     if word in own:
         return True
     return word.isalpha() and any(name.startswith(word) for name in own) and (len(word) == 1 or len(word) >= 3)
@@ -218,7 +218,7 @@ def _own(sender: Sender) -> frozenset[str]:
 
 
 def _says_nothing(line: str, sender: Sender) -> bool:
-    """Whether a line of a footer is one of those that are known by their form."""
+    """Returns whether a line of a footer is one of those that are known by their form."""
     if not line or is_rule(line) or _is_dashes(line):
         return True
     if len(line) > LINE_CHARS:
@@ -231,7 +231,7 @@ def _is_dashes(line: str) -> bool:
 
 
 def _begins_device(line: str) -> bool:
-    """Whether a line begins as that of a telephone or a mail program does, whatever it goes on with."""
+    """Returns whether a line begins as that of a telephone or a mail program does, whatever it goes on with."""
     return line[:LINE_CHARS].lstrip("*_[( ").casefold().startswith((*MOBILE, *_SENT))
 
 
@@ -348,13 +348,13 @@ def _is_capital(piece: str) -> bool:
 
 
 def _is_known(block: str, sender: Sender, code: str) -> bool:
-    """Whether a block is one that this sender has confirmed, or confirms with this very answer by its code."""
+    """Returns whether a block is one that this sender has confirmed, or confirms with this very answer by its code."""
     digest = footer_digest(block)
     return digest in sender.footers or (bool(code) and (digest, code) in sender.asked)
 
 
 def _to_remember(block: str, sender: Sender) -> str:
-    """`block` if it may be remembered: not where it is a few words that could be a condition, or decides."""
+    """Returns `block` if it may be remembered: not where it is a few words that could be a condition, or decides."""
     found = _words(block)
     short = len(block.split()) < _SHORT_WORDS
     decides = any(phrase in fold(block).split("\n") for phrase in decision_words(sender.locale))
@@ -366,7 +366,7 @@ def _text(lines: Sequence[str]) -> str:
 
 
 def footer_digest(block: str) -> str:
-    """How a block is remembered, of whose text nothing is kept; nothing for an empty one."""
+    """Computes the hash by which a block is remembered, as nothing of its text is kept; "" for an empty one."""
     return hashlib.sha256(block.encode("utf-8", "surrogatepass")).hexdigest() if block else ""
 
 
@@ -406,7 +406,7 @@ def _closings() -> frozenset[str]:
 
 @cache
 def _decisions() -> frozenset[str]:
-    """Single words that decide in one of the six languages: none of them is part of a footer."""
+    """Returns single words that decide in one of the six languages: none of them is part of a footer."""
     phrases = (phrase for locale in CLOSINGS for phrase in phrases_of(locale).parts.items())
     return frozenset(phrase for phrase, part in phrases if part in ("approved", "denied") and phrase.isalpha()) - {
         # A company's notice says that nobody may, and `no` stands before a number.

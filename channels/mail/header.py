@@ -1,4 +1,4 @@
-"""The header of a mail, split strictly, and the addresses, ids and words in its fields.
+"""Splits the header of a mail strictly, and reads the addresses, ids and words in its fields.
 
 Strictly, since two readers who split a header differently see two senders. Everything is linear in its input: the
 standard library's readers take minutes for what a stranger can send, or raise whatever comes.
@@ -26,21 +26,21 @@ _MAX_IDS = 100
 
 @dataclass(frozen=True)
 class Header:
-    """Fields in their order, names in lower case, values unfolded and stripped."""
+    """The fields of a header in their order, names in lower case, values unfolded and stripped."""
 
     fields: tuple[tuple[str, str], ...]
 
     def all(self, name: str) -> list[str]:
-        """Values of every field `name`, topmost first."""
+        """Returns the values of every field `name`, topmost first."""
         return [value for field, value in self.fields if field == name]
 
     def first(self, name: str) -> str:
-        """The topmost value, or nothing."""
+        """Returns the topmost value, or ""."""
         return next(iter(self.all(name)), "")
 
 
 def split_mail(raw: bytes) -> tuple[Header, bytes]:
-    """The header, and the body with line ends `\\n`. Raises `Malformed` where readers could differ about the header."""
+    """Splits header and body, with line ends `\n`. Raises `Malformed` where readers could differ about the header."""
     text = raw.replace(b"\r\n", b"\n")
     head, _, body = text.partition(b"\n\n") if not text.startswith(b"\n") else (b"", b"", text)
     if len(head) > MAX_HEADER:
@@ -62,7 +62,7 @@ def split_mail(raw: bytes) -> tuple[Header, bytes]:
 
 
 def part_header(head: bytes) -> Header:
-    """The header of a part of a mail, where what cannot be read does not matter."""
+    """Parses the header of a part of a mail, where unreadable fields do not matter."""
     fields: list[tuple[str, str]] = []
     for line in head[:MAX_HEADER].split(b"\n")[:MAX_FIELDS]:
         name, colon, value = line.partition(b":")
@@ -75,7 +75,7 @@ def part_header(head: bytes) -> Header:
 
 
 def shown(value: str) -> str:
-    """A field's text with its encoded words read, at most 2,000 characters of it."""
+    """Decodes the encoded words of a field's text, at most 2,000 characters of it."""
     value = value[:_MAX_SHOWN]
     try:
         pieces = decode_header(value)
@@ -85,7 +85,7 @@ def shown(value: str) -> str:
 
 
 def plain_address(address: str) -> str:
-    """`address` in lower case if it is one of the plain kind, else nothing: no quotes, no routes, ASCII only."""
+    """Returns `address` in lower case if it is of the plain kind, else "": no quotes, no routes, ASCII only."""
     lowered = address.strip().lower()
     plain = _ADDRESS.fullmatch(lowered) and ".." not in lowered and not lowered.startswith(".") and ".@" not in lowered
     return lowered if plain else ""
@@ -93,15 +93,18 @@ def plain_address(address: str) -> str:
 
 @dataclass(frozen=True)
 class Mailboxes:
-    """The addresses of one field, and what is written around them. `odd`: groups, or what does not balance."""
+    """The addresses of one field."""
 
     addresses: tuple[str, ...]
+    """The addresses."""
     around: str
+    """The text around them."""
     odd: bool
+    """Whether there are groups, or quotes that do not balance."""
 
 
 def mailboxes(value: str) -> Mailboxes:
-    """Read an address list. Names, comments and quoted strings are never taken for addresses."""
+    """Parses an address list. Names, comments and quoted strings are never taken for addresses."""
     addresses: list[str] = []
     around: list[str] = []
     bare: list[str] = []
@@ -143,7 +146,7 @@ def mailboxes(value: str) -> Mailboxes:
 
 
 def only_sender(header: Header) -> tuple[str, str]:
-    """The one address of the one From; else nothing, and why it is not clear who it is."""
+    """Returns the one address of the one From; else "", and why it is not clear who it is."""
     values = header.all("from")
     if len(values) != 1:
         return "", "not exactly one From"
@@ -158,7 +161,7 @@ def only_sender(header: Header) -> tuple[str, str]:
 
 
 def message_ids(value: str) -> list[str]:
-    """The ids in `<>`, the last 100 of them."""
+    """Returns the ids in `<>`, the last 100 of them."""
     found: list[str] = []
     at = value.find("<")
     while at >= 0:
@@ -173,7 +176,7 @@ def message_ids(value: str) -> list[str]:
 
 
 def without_comments(value: str) -> str:
-    """A structured field's value without what stands in parentheses; nothing where those do not balance."""
+    """Removes parentheses from a structured field's value; "" where they do not balance."""
     kept: list[str] = []
     depth, at, quoted = 0, 0, False
     while at < len(value):

@@ -1,4 +1,4 @@
-"""A mail's HTML as lines of text, quotes marked with `>` as in plain text.
+"""Converts a mail's HTML to lines of text, quotes marked with `>` as in plain text.
 
 Written by hand since the standard library's parser takes 17 s for 40 kB of `<a `: here each character is looked at a
 fixed number of times.
@@ -215,7 +215,7 @@ _NEAR: Final = 100
 
 
 def html_lines(document: str) -> list[str]:
-    """The lines that a reader would see, quoted ones begun with `> `."""
+    """Returns the lines that a reader would see, quoted ones begun with `> `."""
     reader = _Reader()
     # Not `lower()`, which makes some letters two: places found in one text would not fit the other.
     lower = document.translate(_ASCII_LOWER)
@@ -234,7 +234,7 @@ _ASCII_LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)
 
 
 def _after_markup(document: str, lower: str, start: int, reader: _Reader) -> int:
-    """Reads what begins with `<` at `start`; where it never ends, nothing after it is read."""
+    """Skips what begins with `<` at `start`; where it never ends, nothing after it is read."""
     following = document[start + 1 : start + 2]
     if document.startswith("<!--", start):
         end = document.find("-->", start + 4)
@@ -273,7 +273,7 @@ def _attributes(text: str) -> dict[str, str]:
 
 
 def _is_outlook_rule(tag: str, style: str) -> bool:
-    """Outlook's line above the header of what it quotes."""
+    """Returns whether this is Outlook's line above the header of what it quotes."""
     compact = style.replace(" ", "").lower()
     return tag == "div" and "border-top:solid#" in compact and "padding:3.0pt0" in compact
 

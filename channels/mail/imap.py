@@ -1,4 +1,4 @@
-"""Answers that lie in a mailbox: what is unread is taken, and then marked as read; IDLE says at once what is new.
+"""Fetches answers from a mailbox: unread mail is taken, and then marked as read; IDLE reports at once what is new.
 
 The mailbox is for answers alone: what somebody reads in it before us is not taken.
 """
@@ -40,7 +40,7 @@ _UID: Final = re.compile(rb"\bUID (\d+)")
 
 
 async def fetch(options: ImapOptions, room: int, take: Take, first: Callable[[str], bool]) -> None:
-    """Take mail of at most `room` bytes until cancelled. What is refused is not offered again; what cannot be kept is.
+    """Takes mail of at most `room` bytes until cancelled. Refused mail is not offered again; what cannot be kept is.
 
     Mails of several senders' domains are taken at the same time, those of one in their order, and domains that are
     `first` before others. Raises `Unavailable` when the mailbox cannot be reached.
@@ -67,7 +67,7 @@ async def fetch(options: ImapOptions, room: int, take: Take, first: Callable[[st
 
 
 def try_mailbox(options: ImapOptions) -> str:
-    """Sign in and open the folder; nothing where that works, else why not. Blocks."""
+    """Signs in and opens the folder; returns the problem, or "". Blocks."""
     try:
         with _opened(options):
             return ""
@@ -94,7 +94,7 @@ def _work(options: ImapOptions, room: int, hand: _Hand, first: Callable[[str], b
 
 
 def _sorted(box: BaseMailBox, uids: list[str], first: Callable[[str], bool]) -> list[tuple[str, str]]:
-    """The mails, by UID, with the domain that each claims to be from; of domains that are `first` before others."""
+    """Returns the mails, by UID, with the domain that each claims to be from; `first` domains before others."""
     if not uids:
         return []
     # By UID: the numbers that IMAP gives by position shift when somebody takes a mail away.
@@ -110,7 +110,7 @@ def _sorted(box: BaseMailBox, uids: list[str], first: Callable[[str], bool]) -> 
 
 @dataclass
 class _Look:
-    """One look into the mailbox: mails that are taken at the same time, one of a sender's domain."""
+    """Looks into the mailbox once: mails that are taken at the same time, one of a sender's domain."""
 
     box: BaseMailBox
     room: int
@@ -121,7 +121,7 @@ class _Look:
     """What is being taken: its UID, its sender's domain, and until when it is waited for."""
 
     def take(self, mails: list[tuple[str, str]]) -> bool:
-        """Take the first of them; whether there are more than that."""
+        """Takes the first of them; returns whether there are more than that."""
         now, more = mails[: 4 * MAIL_FETCHED_AT_ONCE], mails[4 * MAIL_FETCHED_AT_ONCE :]
         while (now or self.busy) and not self.over.is_set():
             busy = {domain for _, domain, _ in self.busy.values()}
@@ -146,7 +146,7 @@ class _Look:
             self.busy[self.hand(raw)] = (uid, domain, time.monotonic() + _HAND_SECONDS)
 
     def _settle(self) -> None:
-        """Wait for one that is taken, or for the end of the time of one that is not. What cannot be kept raises."""
+        """Waits for one that is taken, or for the end of the time of one that is not. What cannot be kept raises."""
         until = min(until for _, _, until in self.busy.values())
         seconds = min(_POLL_SECONDS, max(0.0, until - time.monotonic()))
         done, _ = wait(self.busy, timeout=seconds, return_when=FIRST_COMPLETED)
@@ -163,7 +163,7 @@ class _Look:
                 self._give_up(uid)
 
     def _give_up(self, uid: str) -> None:
-        """One that takes too long holds up no other: it is tried once more at the next look."""
+        """Leaves one that takes too long: it holds up no other, and is tried once more at the next look."""
         if uid not in self.late:
             self.late.add(uid)
             return
@@ -173,14 +173,16 @@ class _Look:
 
 
 def _size(box: BaseMailBox, uid: str) -> int | None:
-    """Bytes of a mail; None if it is gone."""
+    """Returns the bytes of a mail; None if it is gone."""
     _, sized = box.client.uid("FETCH", uid, "(RFC822.SIZE)")
     told = next((line for line in sized if isinstance(line, bytes)), b"").partition(b"RFC822.SIZE ")[2]
     return int(told.split(b")")[0].split()[0]) if told else None
 
 
 def _mail(box: BaseMailBox, uid: str) -> bytes | None:
-    """The mail as it lies there; None if it is gone. The package's own reader takes minutes for what one can send.
+    """Returns the mail as it lies there; None if it is gone.
+
+    The package's own reader takes minutes for what one can send.
 
     Nothing is marked by that.
     """
@@ -189,7 +191,7 @@ def _mail(box: BaseMailBox, uid: str) -> bytes | None:
 
 
 def _wait(box: BaseMailBox, over: threading.Event) -> None:
-    """Until something is new, it is time to look anyway, or all is over."""
+    """Waits until something is new, it is time to look anyway, or all is over."""
     # Asked for after signing in: what was told before may differ (RFC 3501).
     _, told = box.client.capability()
     if b"IDLE" not in told[-1].upper().split():
@@ -207,7 +209,7 @@ def _wait(box: BaseMailBox, over: threading.Event) -> None:
 
 @contextlib.contextmanager
 def _opened(options: ImapOptions) -> Iterator[BaseMailBox]:
-    """The folder, signed in to. Raises `Unavailable`."""
+    """Opens the folder, signed in. Raises `Unavailable`."""
     box: BaseMailBox | None = None
     try:
         try:

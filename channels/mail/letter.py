@@ -1,4 +1,4 @@
-"""Our mail: cards, how they ended, and answers, each as text and as HTML that say the same.
+"""Writes mail: cards, how they ended, and answers, each as text and as HTML that say the same.
 
 Every header is made here from what is ours or was checked, so that nothing anybody wrote can begin a field.
 """
@@ -38,14 +38,16 @@ _REPLIES: Final = ("re:", "aw:", "sv:", "antw:", "rif:", "res:")
 
 
 class _Ids(UnstructuredHeader, BaseHeader):
-    """Message ids, one a line: the standard library makes encoded words of long ones, which then name nothing."""
+    """Writes message ids, one a line: the standard library makes encoded words of long ones, which then name
+    nothing.
+    """
 
     def fold(self, *, policy: Policy) -> str:
         return f"{self.name}: {f'{policy.linesep} '.join(str(self).split())}{policy.linesep}"
 
 
 class _Line(UnstructuredHeader, BaseHeader):
-    """A line of text: the standard library's newer writer loses blanks between words that are not ASCII."""
+    """Writes a line of text: the standard library's newer writer loses blanks between words that are not ASCII."""
 
     def fold(self, *, policy: Policy) -> str:
         charset = "us-ascii" if self.isascii() else "utf-8"
@@ -73,30 +75,37 @@ _TEMPLATES: Final = Environment(
 
 @dataclass(frozen=True)
 class Letter:
-    """One mail that is ready to go: `sender` and `to` are those of its envelope."""
+    """One mail that is ready to go."""
 
     sender: str
+    """The sender of its envelope."""
     to: str
+    """The recipient of its envelope."""
     message_id: str
+    """Its message id."""
     subject: str
+    """Its subject."""
     content: bytes
+    """Its bytes."""
 
 
 @dataclass(frozen=True)
 class Stationery:
-    """Whose mail it is. `answers`: mail comes back to `replies`; otherwise cards are answered from their links.
-
-    `bounces`: mail that cannot be delivered comes back there too.
-    """
+    """The sender of our mail."""
 
     address: str
+    """The address that mail is from."""
     name: str
+    """The name beside it."""
     replies: ReplyAddresses
+    """The addresses that replies come to."""
     answers: bool
+    """Whether mail comes back to `replies`; otherwise cards are answered from their links."""
     bounces: bool
+    """Whether mail that cannot be delivered comes back there too."""
 
     def card(self, notice: OutboundCard, before: SentCard | None, now: datetime) -> Letter:
-        """A card, or a reminder in its thread. Raises `NotDelivered` for an address that is none."""
+        """Writes a card, or a reminder in its thread. Raises `NotDelivered` for an address that is none."""
         formatter = formatter_for(notice.person, now)
         words = card_words(notice, formatter, how="reply" if self.answers else "link")
         what = {"ask": "", "remind": f"remind{notice.request.reminded}", "digest": "digest"}[notice.kind]
@@ -110,7 +119,7 @@ class Stationery:
         return self._letter(draft, notice.token, formatter.language, words.text, page)
 
     def closing(self, sent: SentCard, closed: ClosedCard, address: str, now: datetime) -> Letter:
-        """How it ended, in the thread of its card. Raises `NotDelivered`."""
+        """Writes how a request ended, in the thread of its card. Raises `NotDelivered`."""
         formatter = formatter_for(closed.person, now)
         told = closing_text(closed, formatter)
         page = self._page("mail_text.html", formatter.language, told=told)
@@ -120,7 +129,7 @@ class Stationery:
         return self._letter(draft, closed.token, formatter.language, told, page)
 
     def answer(self, where: Mapping[str, Any], reply: Reply, now: datetime) -> Letter:
-        """An answer to a mail, in its thread. Raises `NotDelivered`."""
+        """Writes an answer to a mail, in its thread. Raises `NotDelivered`."""
         token = str(where.get("token", ""))
         thread = _ids([*where.get("references", ()), where.get("message_id", "")])
         # Not random: an answer that is sent again is the same mail.
@@ -167,11 +176,11 @@ class Stationery:
         return _page(template, language, above=self._above(language), end=self._end(), **context)
 
     def _end(self) -> str:
-        """Our last line: what stands below it is not ours."""
+        """Returns our last line: what stands below it is not ours."""
         return END if self.answers else ""
 
     def _above(self, language: str) -> str:
-        """The line that ends what is read of a reply: what stands below it is ours, however it is quoted."""
+        """Returns the line that ends what is read of a reply: what stands below it is ours, however it is quoted."""
         return f"{MARK} {text('mail.above', language)} {MARK[::-1]}" if self.answers else ""
 
 
@@ -189,7 +198,7 @@ def _page(template: str, language: str, **context: Any) -> str:
 
 
 def _ids(written: Sequence[Any]) -> tuple[str, ...]:
-    """Those of `written` that are message ids as we may write them, the last twenty."""
+    """Returns those of `written` that are valid message ids, the last twenty."""
     good = [each for each in written if isinstance(each, str) and _ID.fullmatch(each)]
     return tuple(dict.fromkeys(good))[-_REFERENCES:]
 

@@ -1,4 +1,4 @@
-"""A port on which our own mail server hands answers in, each acknowledged once it is kept."""
+"""Listens on a port where our own mail server hands answers in, each acknowledged once it is kept."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 async def serve(options: LmtpOptions, room: int, ours: Callable[[str], bool], take: Take) -> None:
-    """Take mail for addresses that are `ours`, of at most `room` bytes, until cancelled. Raises `Unavailable`."""
+    """Takes mail for addresses that are `ours`, of at most `room` bytes, until cancelled. Raises `Unavailable`."""
     loop = asyncio.get_running_loop()
     spoken: type[SMTP] = LMTP if options.protocol == "lmtp" else SMTP
 

@@ -1,4 +1,4 @@
-"""Addresses that say of themselves that nobody reads what is sent there. Mail from them is never answered."""
+"""Recognises addresses that nobody reads. Mail from them is never answered."""
 
 import re
 from typing import Final
@@ -15,12 +15,12 @@ _MAX_SHOWN: Final = 2_000
 
 
 def reads_nothing(address: str) -> bool:
-    """Whether nobody reads `address`, such as `no-reply@example.com`, in the languages that cards are written in."""
+    """Returns whether nobody reads `address`, such as `no-reply@example.com`, in the languages of cards."""
     local = address.rpartition("@")[0].lower()
     return _NOBODY.search(re.sub(r"[-_.+=0-9]+", " ", local)) is not None
 
 
 def answers_go_nowhere(header: Header) -> bool:
-    """Whether a mail asks for its answers to go to an address that nobody reads."""
+    """Returns whether a mail asks for its answers to go to an address that nobody reads."""
     named = [address for value in header.all("reply-to") for address in mailboxes(value[:_MAX_SHOWN]).addresses]
     return any(map(reads_nothing, named))

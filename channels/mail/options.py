@@ -1,4 +1,6 @@
-"""The options of the e-mail channel: how mail goes out, how answers come in, and who vouches for their senders."""
+"""Defines the options of the e-mail channel: how mail goes out, how answers come in, and who vouches for their
+senders.
+"""
 
 from email.utils import parseaddr
 from ipaddress import ip_address
@@ -36,7 +38,7 @@ class SmtpOptions(Options):
 
     @property
     def keeps_ids(self) -> bool:
-        """Whether people's replies name our mail by the ids that we gave it."""
+        """Returns whether people's replies name our mail by the ids that we gave it."""
         return not self.rewrites_ids and not self.host.lower().endswith(_REWRITING)
 
 
@@ -144,17 +146,17 @@ class EmailOptions(Options):
 
     @property
     def address(self) -> str:
-        """The bare address of the sender, in lower case."""
+        """Returns the bare address of the sender, in lower case."""
         return mailboxes(self.sender).addresses[0]
 
     @property
     def sender_name(self) -> str:
-        """The name beside it, or nothing."""
+        """Returns the name beside it, or ""."""
         return parseaddr(self.sender)[0]
 
     @property
     def answered_at(self) -> str:
-        """The address for answers, before a token is put into it."""
+        """Returns the address for answers, before a token is put into it."""
         return self.reply_to or self.address
 
 
@@ -164,7 +166,7 @@ def _keep_secret(tls: str, password: str, host: str) -> None:
 
 
 def is_here(host: str) -> bool:
-    """Whether only this machine is reached by `host`."""
+    """Returns whether `host` reaches only this machine."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

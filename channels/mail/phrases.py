@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 (other alphabets look alike)
-"""The words by which mail clients, in their languages, begin a quote, a signature or an automatic answer.
+"""Lists the words by which mail clients, in their languages, begin a quote, a signature or an automatic answer.
 
 A phrase that is missing costs a question back, never a decision: what a client writes is no decision word.
 """
@@ -8,7 +8,7 @@ from typing import Final
 
 
 def _phrases(text: str) -> tuple[str, ...]:
-    """Those between `|`, folded as the lines are in which they are looked for."""
+    """Returns those between `|`, folded as the lines are in which they are looked for."""
     return tuple(phrase.strip().casefold() for phrase in text.split("|"))
 
 

@@ -1,4 +1,4 @@
-"""Mail that is brought by HTTP: what proves who brings it, and where in the request the mail is.
+"""Takes mail that providers bring by HTTP: verifies who brings it, and extracts the mail.
 
 Every shape ends in the bare mail, since only that can be checked for its sender; of what a provider read out of it
 nothing is taken. Postmark has to be set to include raw content, and a route of Mailgun to end in `mime`.
@@ -26,7 +26,7 @@ _SIGNED: Final = ("timestamp", "token", "signature")
 
 
 class MailShape(ABC):
-    """One way of bringing mail."""
+    """One form in which a provider brings mail."""
 
     @abstractmethod
     def verify(self, raw: InboundRequest, now: datetime) -> None:
@@ -34,11 +34,11 @@ class MailShape(ABC):
 
     @abstractmethod
     def mail(self, raw: InboundRequest) -> Arrived | None:
-        """The mail in a verified request; None where there is none. Raises `Malformed`."""
+        """Extracts the mail of a verified request; None where there is none. Raises `Malformed`."""
 
 
 def mail_shape(options: MailWebhookOptions, fetch: Fetch = fetched) -> MailShape:
-    """The shape that the options name. Raises `ConfigError`."""
+    """Returns the form that the options name. Raises `ConfigError`."""
     secrets = tuple(each for each in (options.secret, options.previous_secret) if each)
     makers: Mapping[str, Callable[[], MailShape]] = {
         "raw": lambda: RawShape(secrets),
@@ -50,7 +50,7 @@ def mail_shape(options: MailWebhookOptions, fetch: Fetch = fetched) -> MailShape
 
 
 class RawShape(MailShape):
-    """The bare mail as `message/rfc822`, signed as Standard Webhooks."""
+    """Takes the bare mail as `message/rfc822`, signed as Standard Webhooks."""
 
     def __init__(self, secrets: tuple[str, ...]) -> None:
         self._secrets = [read_secret(each) for each in secrets]
@@ -67,7 +67,7 @@ class RawShape(MailShape):
 
 
 class PostmarkShape(MailShape):
-    """Postmark's JSON; it signs nothing, so the address that it is given holds a user and a password."""
+    """Takes Postmark's JSON, which is not signed: the address that Postmark is given holds a user and a password."""
 
     def __init__(self, user: str, secrets: tuple[str, ...]) -> None:
         self._wanted = [b"Basic " + base64.b64encode(f"{user}:{each}".encode()) for each in secrets]
@@ -87,7 +87,7 @@ class PostmarkShape(MailShape):
 
 
 class MailgunShape(MailShape):
-    """A route of Mailgun. Its signature leaves the mail open, which therefore has to prove itself."""
+    """Takes mail of a Mailgun route. Its signature does not cover the mail, which therefore has to prove itself."""
 
     def __init__(self, secrets: tuple[str, ...]) -> None:
         self._keys = [each.encode() for each in secrets]
@@ -113,7 +113,7 @@ class MailgunShape(MailShape):
 
 
 class SesShape(MailShape):
-    """What SES receives, by an SNS topic with the mail in it: SES vouches for the sender, SNS signs all of it."""
+    """Takes what SES receives, by an SNS topic with the mail in it: SES vouches for the sender, SNS signs all of it."""
 
     def __init__(self, topic: SnsTopic) -> None:
         self._topic = topic

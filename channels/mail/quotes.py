@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 (other alphabets look alike)
-"""What is new in the text of a reply, and whether it stands above the quote or below.
+"""Finds what is new in the text of a reply, and whether it stands above the quote or below.
 
 A scanner over lines: each is looked at a fixed number of times, and no pattern is tried on more than a thousand
 characters. Published reply readers take seconds for 9 kB of `On `. Where this one errs, it takes more for quoted than
@@ -36,14 +36,14 @@ _SPAN: Final = 4
 
 @dataclass(frozen=True)
 class Written:
-    """What somebody wrote anew: `above` the quote and `below` it, line by line, signatures and all.
-
-    `unclear` says why none of it may decide: `nothing` written, or `too_long`.
-    """
+    """What somebody wrote anew, line by line, signatures and all."""
 
     above: tuple[str, ...] = ()
+    """The lines above the quote."""
     below: tuple[str, ...] = ()
+    """The lines below the quote."""
     unclear: str = ""
+    """Why none of it may decide: `nothing` written, or `too_long`."""
 
 
 @dataclass
@@ -53,7 +53,7 @@ class _Found:
 
 
 def newly_written(lines: Sequence[str], *, flowed: bool = False) -> Written:
-    """What of `lines` is not quoted. The lines of a signature that a client marks follow a line `--`."""
+    """Returns what of `lines` is not quoted. The lines of a signature that a client marks follow a line `--`."""
     few = lines[:_MAX_LINES]
     found = _scan([_clean(line) for line in (_unflowed(few) if flowed else few)])
     above, under = _marked(_trimmed(found.above)), _marked(_trimmed(found.under))
@@ -64,7 +64,7 @@ def newly_written(lines: Sequence[str], *, flowed: bool = False) -> Written:
 
 
 def is_rule(line: str) -> bool:
-    """Whether a line is nothing but a drawn one."""
+    """Returns whether a line is nothing but a drawn one."""
     return len(line) >= 5 and set(line) <= _RULE
 
 
@@ -147,7 +147,7 @@ def _quote_follows(lines: list[str], at: int) -> bool:
 
 
 def _cuts(lines: list[str], at: int) -> bool:
-    """Whether all from here on is quoted, in a way that marks no single line."""
+    """Returns whether all from here on is quoted, in a way that marks no single line."""
     line = lines[at]
     if line.startswith((MARK, CUT)):
         return True
@@ -165,7 +165,7 @@ def _header_name(line: str) -> str:
 
 
 def _header_block(lines: list[str], at: int) -> bool:
-    """Whether a quoted header begins here, as Outlook writes one: the sender's line, and two more of its lines."""
+    """Returns whether a quoted header begins here, as Outlook writes one: the sender's line, and two more."""
     first = _header_name(lines[at])
     if first not in FROM and first not in HEADERS:
         return False

@@ -1,4 +1,4 @@
-"""A mail as it came in, by whatever way, and what a provider that brought it says of it."""
+"""Holds a mail as it came in, by whatever way, with the verdict of the provider that brought it."""
 
 from dataclasses import dataclass
 
@@ -8,15 +8,18 @@ from signoff.channels.mail.authenticity import ProviderVerdict
 
 @dataclass(frozen=True)
 class Fetched(InboundRequest):
-    """A mail that we fetched, or that our own mail server handed in: no door makes one."""
+    """A mail that we fetched, or that our own mail server handed in; no HTTP route makes one."""
 
     recipients: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """One mail, byte for byte. `recipients` are those of its envelope, if they are known."""
+    """One mail, byte for byte."""
 
     raw: bytes
+    """Its bytes."""
     recipients: tuple[str, ...] = ()
+    """The recipients of its envelope, if they are known."""
     verdict: ProviderVerdict | None = None
+    """The provider's verdict."""

@@ -1,4 +1,5 @@
-"""Addresses and message ids that name a delivery, and prove that we made them: `approvals+<token>.<proof>@domain`.
+"""Makes and reads addresses and message ids that name a delivery and prove their origin:
+`approvals+<token>.<proof>@domain`.
 
 They say which card is answered, never who answers: whoever forwards a mail gives them away.
 """
@@ -17,7 +18,7 @@ _SEPARATOR: Final = "+"
 
 
 class ReplyAddresses:
-    """Makes and reads them. All are in lower case, and a local part has at most 64 octets."""
+    """Makes and reads reply addresses. All are in lower case, and a local part has at most 64 octets."""
 
     def __init__(self, answered_at: str, secret: bytes) -> None:
         self._bare = answered_at
@@ -29,33 +30,33 @@ class ReplyAddresses:
 
     @property
     def bare(self) -> str:
-        """The address itself, which names no delivery."""
+        """Returns the address itself, which names no delivery."""
         return self._bare
 
     @property
     def domain(self) -> str:
-        """The domain of all of them."""
+        """Returns the domain of all of them."""
         return self._domain
 
     def address(self, token: str) -> str:
-        """Where answers about a delivery go."""
+        """Makes the address for answers about a delivery."""
         return f"{self._local}{_SEPARATOR}{self._proved(token)}@{self._domain}"
 
     def message_id(self, token: str, what: str = "") -> str:
-        """The id of a mail about a delivery: of its card, or of `what` (letters, digits and dots) follows it."""
+        """Makes the id of a mail about a delivery: of its card, or of `what` (letters, digits and dots) follows it."""
         return f"<{self._proved(token)}{'.' if what else ''}{what}@{self._domain}>"
 
     def is_ours(self, address: str) -> bool:
-        """Whether mail to it is for us, whether or not it names a delivery."""
+        """Returns whether mail to it is for us, whether or not it names a delivery."""
         local, _, domain = address.lower().rpartition("@")
         return domain == self._domain and local.partition(_SEPARATOR)[0] == self._local
 
     def tokens(self, addresses: Iterable[str]) -> tuple[str, ...]:
-        """The deliveries that addresses name, each once."""
+        """Returns the deliveries that addresses name, each once."""
         return self._read(self._address, (address.lower() for address in addresses))
 
     def tokens_of_ids(self, ids: Iterable[str]) -> tuple[str, ...]:
-        """The deliveries that message ids name, each once, in their order."""
+        """Returns the deliveries that message ids name, each once, in their order."""
         return self._read(self._id, ids)
 
     def _read(self, pattern: re.Pattern[str], texts: Iterable[str]) -> tuple[str, ...]:

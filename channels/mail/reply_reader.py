@@ -1,4 +1,4 @@
-"""What a mail says: all that its writer wrote anew, above the quote and below it, and whether a person wrote it.
+"""Reads a mail: all that its writer wrote anew, above the quote and below it, and whether a person wrote it.
 
 Mail comes from anybody, so all work here grows with the length of the mail and no faster, and any bytes at all are
 either read or `Malformed`. Whether the mail comes from whom it claims is `mail_authenticity.py`'s to say.
@@ -47,7 +47,7 @@ class MailSaid:
 
 
 def read_mail(raw: bytes) -> MailSaid:
-    """Read a mail as it came, headers and all. Raises `Malformed`, and nothing else."""
+    """Reads a mail as it came, headers and all. Raises `Malformed`, and nothing else."""
     if len(raw) > MAX_MAIL:
         raise Malformed("the mail is too long")
     header, body = split_mail(raw)

@@ -1,7 +1,7 @@
-"""Words by which a line below somebody's sign-off could take an answer back, or limit it: it is asked about.
+"""Lists words by which a line below somebody's sign-off could take an answer back, or limit it: it is asked about.
 
-Each language's own list, and all are used together: people write in more languages than the one they are known by.
-What stands here and in somebody's address costs one question back; what is missing may cost a false yes.
+Each language's own list, and all are used together: people write in more languages than the one they are known by. What
+stands here and in somebody's address costs one question back; what is missing may cost a false yes.
 """
 
 from collections.abc import Mapping

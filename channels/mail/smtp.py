@@ -1,4 +1,4 @@
-"""Mail goes out by one server, a connection a mail; what it refuses for good is told from what it cannot do now."""
+"""Sends mail by one server, a connection a mail; permanent refusals are told apart from temporary ones."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ _TOLD_CHARS: Final = 200
 
 
 async def send(options: SmtpOptions, letter: Letter, helo: str) -> str:
-    """Hand a mail in; what the server said. Raises `NotDelivered`."""
+    """Hands a mail in; returns the server's answer. Raises `NotDelivered`."""
     try:
         async with _client(options, helo) as client:
             _, told = await client.sendmail(letter.sender, [letter.to], letter.content)
@@ -44,7 +44,7 @@ async def send(options: SmtpOptions, letter: Letter, helo: str) -> str:
 
 
 async def knock(options: SmtpOptions, helo: str) -> str:
-    """Connect and sign in, and send nothing; nothing where that works, else why not."""
+    """Connects and signs in, and sends nothing; returns the problem, or ""."""
     try:
         async with _client(options, helo) as client:
             await client.noop()

@@ -1,4 +1,4 @@
-"""Mail from Amazon SES by an SNS topic: the signature of SNS, the topic's subscription, and the mail in a notice.
+"""Takes mail from Amazon SES by an SNS topic: verifies its signature, confirms the subscription, extracts the mail.
 
 Any customer of Amazon can have SNS sign something, so that only our own topic counts.
 """
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 def fetched(url: str) -> bytes:
-    """What stands at `url`; redirects are not followed. Raises `OSError`."""
+    """Fetches `url`; redirects are not followed. Raises `OSError`."""
     try:
         answer = httpx.get(url, timeout=5.0, follow_redirects=False)
     except httpx.HTTPError as error:
@@ -56,7 +56,7 @@ def fetched(url: str) -> bytes:
 
 
 class SnsTopic:
-    """One topic, named by its ARN."""
+    """Takes the notices of one topic, named by its ARN."""
 
     def __init__(self, arn: str, fetch: Fetch) -> None:
         self._arn = arn
@@ -86,7 +86,7 @@ class SnsTopic:
             raise Forged("the signature is not by SNS") from None
 
     def mail(self, body: bytes) -> Arrived | None:
-        """The mail in a verified notice; a subscription is confirmed. Raises `Malformed`."""
+        """Extracts the mail of a verified notice; confirms a subscription. Raises `Malformed`."""
         notice = _object(body)
         kind = _text(notice, "Type")
         if kind == "SubscriptionConfirmation":
@@ -125,7 +125,7 @@ class SnsTopic:
 
 
 def _mail(message: dict[str, Any]) -> Arrived | None:
-    """The mail that SES received; None for its other events. Raises `Malformed`."""
+    """Extracts the mail that SES received; None for its other events. Raises `Malformed`."""
     if message.get("notificationType") != "Received":
         return None
     content, receipt, mail = message.get("content"), message.get("receipt"), message.get("mail")

@@ -1,8 +1,8 @@
-"""The order in which mails have their senders proved: one of each domain at a time, domains that proved mail first.
+"""Orders the proofs of mails' senders: one of each domain at a time, domains that proved mail first.
 
-How long a look into the DNS takes is up to the domain that a mail claims to be from. A stranger's, slow on purpose,
-so holds up that domain's mail alone. Who may approve is never asked here: mail from an approver and from anybody else
-of a domain takes the same time.
+How long a look into the DNS takes is up to the domain that a mail claims to be from. A stranger's, slow on purpose, so
+holds up that domain's mail alone. Who may approve is never asked here: mail from an approver and from anybody else of a
+domain takes the same time.
 """
 
 import asyncio
@@ -39,7 +39,10 @@ class MailQueue:
 
     @asynccontextmanager
     async def turn(self, domain: str, size: int) -> AsyncIterator[None]:
-        """A turn for one mail of `size` bytes from `domain`. Raises `Unavailable` where too much waits already."""
+        """Waits for the turn of one mail of `size` bytes from `domain`.
+
+        Raises `Unavailable` where too much waits already.
+        """
         # Twice as much of those that have proved something: a stranger's flood leaves them as much room again.
         room = MAIL_WAITING_BYTES * (2 if domain in self._proved else 1)
         if self._bytes[domain] + size > MAIL_DOMAIN_BYTES or self._bytes.total() + size > room:
@@ -63,7 +66,7 @@ class MailQueue:
             self._go_on()
 
     def note(self, domain: str, *, proved: bool, silent: bool) -> None:
-        """What came of a mail from `domain`: a proof is remembered, until its name servers do not answer."""
+        """Records the result for a mail from `domain`: a proof is remembered, until its name servers do not answer."""
         if silent:
             self._proved.pop(domain, None)
         elif proved:
@@ -73,7 +76,7 @@ class MailQueue:
                 self._proved.popitem(last=False)
 
     def proved(self, domain: str) -> bool:
-        """Whether a mail from `domain` was proved here not long ago."""
+        """Returns whether a mail from `domain` was proved here not long ago."""
         return domain in self._proved
 
     def _go_on(self) -> None:
@@ -83,7 +86,7 @@ class MailQueue:
             following.turn.set_result(None)
 
     def _following(self) -> _Waiting | None:
-        """Who is next: the first that waits, of domains that have proved mail if there are any."""
+        """Returns the next one: the first that waits, of domains that have proved mail if there are any."""
         if len(self._busy) >= MAIL_PROVED_AT_ONCE:
             return None
         strangers = sum(domain not in self._proved for domain in self._busy)

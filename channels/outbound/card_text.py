@@ -1,4 +1,4 @@
-"""A card in words, for channels of text: whole sentences in the language of the person.
+"""Writes a card in words, for channels of text: whole sentences in the language of the person.
 
 Nothing here knows a channel. What comes from a model or a person is untrusted: it stands on one line, invisible
 characters are marks, and each value is cut on its own. Markup is the channel's: escape all that is said here.
@@ -51,15 +51,18 @@ class Limits:
 
 @dataclass(frozen=True)
 class Line:
-    """One argument: its label and its value; `note` says that it is cut, and how long it is. Remarks have no label."""
+    """One argument of a card."""
 
     label: str
+    """Its label; "" for remarks."""
     value: str
+    """Its value."""
     note: str = ""
+    """That it is cut, and how long it is."""
 
     @property
     def text(self) -> str:
-        """All of it on one line."""
+        """Returns all of it on one line."""
         told = f"{self.label}: {self.value}" if self.label else self.value
         return f"{told} ({self.note})" if self.note else told
 
@@ -98,7 +101,7 @@ class CardWords:
 
     @property
     def text(self) -> str:
-        """The card as plain text, in short paragraphs."""
+        """Returns the card as plain text, in short paragraphs."""
         rows = "\n".join(f"- {row.text}" for row in self.rows)
         says = f"{self.says_lead}\n“{self.says}”" if self.says else ""
         facts = "\n".join(filter(None, (self.note, self.asked, self.rule)))
@@ -116,7 +119,7 @@ def card_words(
     assurance: Assurance = "channel",
     limits: Limits | None = None,
 ) -> CardWords:
-    """What a card says; its `text` is at most `limits.whole` characters.
+    """Writes a card; its `text` is at most `limits.whole` characters.
 
     `how` is how the channel takes answers, and `assurance` the channel's: what it cannot decide says so. Where there is
     no room, values are cut shorter, then the agent's words and the rule go, then the last arguments; `whole` is then
@@ -131,13 +134,13 @@ def card_words(
 
 
 def link_only(request: ApprovalRequest, assurance: Assurance) -> bool:
-    """Whether a channel of that assurance cannot decide a request, so that only the link can."""
+    """Returns whether a channel of that assurance cannot decide a request, so that only the link can."""
     elsewhere = needs_typing(request) or request.kind == "in_doubt"
     return elsewhere or not at_least(assurance, request.min_assurance)
 
 
 def how_words(how: How, request: ApprovalRequest, formatter: Formatter, link: str) -> str:
-    """How a request is answered."""
+    """Writes how a request is answered."""
     language = formatter.language
     words = {"approve": text("word.approve", language), "deny": text("word.deny", language)}
     return text(f"card.how.{how}", language, **words, code=show_code(request.code), link=link)
@@ -153,7 +156,7 @@ class _Writer:
         self.how = how
 
     def attempts(self, limits: Limits) -> Iterator[CardWords]:
-        """The card in full, then in less and less room."""
+        """Yields the card in full, then in less and less room."""
         rows = min(len(self.request.card.rows), limits.rows)
         for value in (limits.value, *(each for each in _TIGHTER if each < limits.value)):
             yield self.words(value, limits.says, rows)
@@ -164,7 +167,7 @@ class _Writer:
             yield replace(self.words(least, 0, kept), rule="")
 
     def least(self, room: int) -> CardWords:
-        """What is left where even no argument fits: what it is, and that there is more to read."""
+        """Writes what is left where even no argument fits: what it is, and that there is more to read."""
         short = text("card.incomplete_short", self.formatter.language)
         told = short if self.how == "link" else text("card.incomplete", self.formatter.language, link=self.notice.link)
         bare = replace(self.words(0, 0, 0), rows=(), note="", asked="", rule="", counted="", more="", effect=ELLIPSIS)
@@ -178,7 +181,9 @@ class _Writer:
         return replace(words, effect=shown_again(self.request.card.effect, room - len(words.text)))
 
     def words(self, value: int, says: int, rows: int) -> CardWords:
-        """The card with `rows` arguments of `value` characters each, and `says` characters of the agent's words."""
+        """Writes the card with `rows` arguments of `value` characters each, and `says` characters of the agent's
+        words.
+        """
         notice, request, formatter, language = self.notice, self.request, self.formatter, self.formatter.language
         digest = notice.kind == "digest"
         lines = () if digest else self.lines(value, rows)

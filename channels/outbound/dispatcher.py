@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class EventSource(Protocol):
-    """Tells what happens to requests: `RequestEvents`, or a test's."""
+    """Reports what happens to requests: `RequestEvents`, or a test's."""
 
     async def poll(self) -> Sequence[RequestEvent]:
         """Returns what has happened since the last look."""

@@ -1,4 +1,6 @@
-"""What channels say beside cards: how a request ended, that an answer held no decision, which request one meant."""
+"""Writes what channels say beside cards: how a request ended, that an answer held no decision, which request one
+meant.
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -17,7 +19,7 @@ UNREAD_CHARS: Final = 200
 
 
 def closing_text(closed: ClosedCard, formatter: Formatter) -> str:
-    """What a card says once it is over: the ending and the reason, what it was about, and the link."""
+    """Writes a closed card: the ending and the reason, what it was about, and the link."""
     request = closed.request
     first = [f"{closing_words(request, formatter)}."]
     if request.reason:
@@ -36,7 +38,7 @@ def not_understood(
     unread: str = "",
     footer: bool = False,
 ) -> str:
-    """That an answer held no decision, and how to give one.
+    """Writes that an answer held no decision, and how to give one.
 
     `unread` is the line that could have been anything; `footer` says that it will be known after a clear answer.
     """
@@ -53,7 +55,7 @@ def not_understood(
 
 
 def which_one(requests: Sequence[ApprovalRequest], formatter: Formatter) -> str:
-    """Asks which of several requests an answer meant: each with its code, and how to name one."""
+    """Writes the question which of several requests an answer meant: each with its code, and how to name one."""
     each = [f"- {show_code(request.code)}: {shown_again(request.card.effect, EFFECT_CHARS)}" for request in requests]
     language = formatter.language
     # The word for a code stands where one would: a real one, as the example, is what people would copy.

@@ -1,4 +1,4 @@
-"""What happens to requests, read from the store: the dispatcher's only source, so that no turn can tell it anything."""
+"""Reads from the store what happens to requests: the dispatcher's only source, so that no turn can tell it anything."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -16,7 +16,7 @@ OVERLAP: Final = timedelta(seconds=10)
 
 
 class RequestEvents:
-    """Follows the requests of one store. Several of these over one store tell the same, each by itself."""
+    """Follows the requests of one store. Several of these over one store report the same, each by itself."""
 
     def __init__(self, questions: Questions, requests: RequestReader, clock: Clock) -> None:
         self._questions = questions
@@ -27,7 +27,7 @@ class RequestEvents:
         self._open: dict[str, ApprovalRequest] = {}
 
     async def poll(self) -> list[RequestEvent]:
-        """What has happened since the last look; at the first, that everything that waits was opened.
+        """Returns what has happened since the last look; at the first, that everything that waits was opened.
 
         Raises `StoreUnavailable`.
         """
@@ -50,7 +50,7 @@ class RequestEvents:
         return found
 
     async def ending(self, request: ApprovalRequest) -> ApprovalRequest | None:
-        """`request` as it ended, if it is over or was asked again since; else None. Raises `StoreUnavailable`."""
+        """Returns `request` as it ended, if it has or was asked again since; else None. Raises `StoreUnavailable`."""
         now = await self._now(request.id)
         if now is None:
             return None
@@ -58,7 +58,7 @@ class RequestEvents:
         return None if over is None else over.request
 
     async def _now(self, approval: str) -> ApprovalRequest | None:
-        """A request as it stands; None where it is not proved."""
+        """Returns a request in its present state; None where it is not proved."""
         try:
             return (await self._requests.load(approval)).request
         except NotFound:

@@ -1,4 +1,4 @@
-"""Who is told of a request, on which channel, and when: decided from what is known, nothing sent here."""
+"""Plans who is told of a request, on which channel, and when. Sends nothing."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,25 +17,34 @@ SPARE: Final = timedelta(minutes=1)
 
 
 class Planned(NamedTuple):
-    """One card to come: for whom, where, and from when on (UTC). `rank` is its place among the person's channels."""
+    """One card to come."""
 
     person: Person
+    """For whom."""
     channel: str
+    """On which channel."""
     address: str
+    """At which address."""
     rank: int
+    """Its place among the person's channels."""
     due_at: datetime
+    """From when on, in UTC."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be sent, in order, and whom no channel reaches: they find the request in the inbox only."""
+    """The cards of a request."""
 
     cards: tuple[Planned, ...]
+    """What is to be sent, in order."""
     unreached: tuple[Person, ...]
+    """People whom no channel reaches: they find the request in the inbox only."""
 
 
 def asked(request: ApprovalRequest, people: Directory, now: datetime) -> tuple[Person, ...]:
-    """Everybody who may answer `request` now, for themselves or for somebody else, in order of the directory."""
+    """Returns everybody who may answer `request` now, for themselves or for somebody else, in order of the
+    directory.
+    """
     table = table_of(request)
     return tuple(person for person in people.all(request.tenant) if not seat_of(person, people, table, now).code)
 
@@ -47,10 +56,10 @@ def plan(
     rules: RoutingRules,
     now: datetime,
 ) -> Plan:
-    """How `people` are told of `request`. `identities` gives for each channel the kind of identity it reaches.
+    """Plans how `people` are told of `request`. `identities` gives for each channel the kind of identity it reaches.
 
-    The first channel at once, or when the person's rest ends; each next one only if the one before was not read
-    within `rules.fallback_after`. With `rules.all` they are told on all of them at once.
+    The first channel at once, or when the person's rest ends; each next one only if the one before was not read within
+    `rules.fallback_after`. With `rules.all` they are told on all of them at once.
     """
     cards: list[Planned] = []
     unreached: list[Person] = []
@@ -71,7 +80,7 @@ def plan(
 
 
 def due(reach: Reach | None, now: datetime, deadline: datetime | None) -> datetime:
-    """When somebody may be told: now, or as their rest ends, unless that would be too late to answer."""
+    """Returns when somebody may be told: now, or as their quiet hours end, unless that would be too late to answer."""
     if reach is None:
         return now
     ends = rest_ends(reach, now)
@@ -81,10 +90,10 @@ def due(reach: Reach | None, now: datetime, deadline: datetime | None) -> dateti
 
 
 def rest_ends(reach: Reach, now: datetime) -> datetime | None:
-    """The end of the rest that `now` (UTC) falls in, in UTC; None outside of one.
+    """Returns the end of the quiet hours that `now` (UTC) falls in, in UTC; None outside of them.
 
-    A rest is from `quiet_from` to `quiet_to` on the wall clock of the person's zone, over midnight where the second
-    is the earlier one. The whole of each of `quiet_days` is one too. Rests that touch are one.
+    A rest is from `quiet_from` to `quiet_to` on the wall clock of the person's zone, over midnight where the second is
+    the earlier one. The whole of each of `quiet_days` is one too. Rests that touch are one.
     """
     zone = ZoneInfo(reach.timezone)
     moment = now
@@ -117,12 +126,12 @@ def _rest_at(reach: Reach, local: datetime) -> datetime | None:
 
 
 def _at(local: datetime, clock: time, days: int) -> datetime:
-    """A time on the wall clock of that zone: on the night when clocks change, it is the clock that counts."""
+    """Returns a time on the wall clock of that zone: on the night when clocks change, it is the clock that counts."""
     return datetime.combine(local.date() + timedelta(days=days), clock, tzinfo=local.tzinfo)
 
 
 def _in_order(notify: Sequence[str], reach: Reach | None) -> tuple[str, ...]:
-    """The channels of a request, in the order of the person where they have one; only those of both."""
+    """Returns the channels of a request, in the order of the person where they have one; only those of both."""
     if reach is None or not reach.channels:
         return tuple(dict.fromkeys(notify))
     return tuple(name for name in dict.fromkeys(reach.channels) if name in notify)

@@ -1,4 +1,4 @@
-"""How Slack shows a card, its end and the question for a reason: Block Kit, in plain text wherever a model spoke."""
+"""Writes cards, their ends and the question for a reason for Slack: Block Kit, in plain text wherever a model spoke."""
 
 import json
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ LIMITS: Final = Limits(whole=9_000, value=400, says=800, rows=40)
 
 
 def card_blocks(notice: OutboundCard, formatter: Formatter, public_url: str) -> tuple[str, list[Block]]:
-    """The text and the blocks of a card. A reminder and a list have no buttons that decide: cards have.
+    """Writes the text and the blocks of a card. A reminder and a list have no buttons that decide: cards have.
 
     What may be changed is changed in the inbox, at `public_url`, after a sign-in.
     """
@@ -58,7 +58,7 @@ def card_blocks(notice: OutboundCard, formatter: Formatter, public_url: str) -> 
 
 
 def closed_blocks(closed: ClosedCard, formatter: Formatter) -> tuple[str, list[Block]]:
-    """The text and the blocks of a card that is over: who, when and where, and no button but the link."""
+    """Writes the text and the blocks of a closed card: who, when and where, and no button but the link."""
     told = closing_text(closed, formatter)
     # Without the address: that has a button here.
     said = closing_text(closed.model_copy(update={"link": ""}), formatter)
@@ -71,7 +71,7 @@ def closed_blocks(closed: ClosedCard, formatter: Formatter) -> tuple[str, list[B
 
 
 def reason_view(token: str, where: dict[str, Any], language: str) -> Block:
-    """The window that asks why somebody denies. It comes back with what it was opened for."""
+    """Makes the window that asks why somebody denies. It comes back with what it was opened for."""
     element = {"type": "plain_text_input", "action_id": REASON, "multiline": True, "max_length": REASON_CHARS}
     return {
         "type": "modal",
@@ -93,7 +93,7 @@ def reason_view(token: str, where: dict[str, Any], language: str) -> Block:
 
 
 def escaped(words: str) -> str:
-    """Words that mean nothing but themselves where Slack reads marks."""
+    """Escapes words so that they mean nothing but themselves where Slack reads marks."""
     # `<!channel>` in an argument would call everybody, and `<https://...|here>` hide where it leads.
     return words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 

@@ -1,4 +1,4 @@
-"""What Slack sends: presses, submitted windows, messages to the app. Nothing in it is believed but who sent it.
+"""Parses what Slack sends: presses, submitted windows, messages to the app. Nothing in it is believed but the sender.
 
 Slack's own description of the payloads: docs.slack.dev, Interactivity and Events API.
 """
@@ -18,7 +18,7 @@ _TOKEN_CHARS: Final = 32
 
 
 def read_payload(raw: InboundRequest) -> InboundBatch:
-    """What a verified message says. Raises `Malformed`; what is new to us says nothing."""
+    """Parses a verified message. Raises `Malformed`; unknown contents are left out."""
     kind = raw.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == _FORM:
         return interaction(_object(_field(raw.body)))
@@ -28,7 +28,7 @@ def read_payload(raw: InboundRequest) -> InboundBatch:
 
 
 def interaction(payload: Mapping[str, Any]) -> InboundBatch:
-    """A press of a button, or a window that was submitted."""
+    """Parses a press of a button, or a window that was submitted."""
     if payload.get("type") == "block_actions":
         heard = [_pressed(payload, each) for each in _list(payload, "actions")]
         return InboundBatch(heard=tuple(each for each in heard if each is not None))
@@ -38,7 +38,7 @@ def interaction(payload: Mapping[str, Any]) -> InboundBatch:
 
 
 def event(body: Mapping[str, Any]) -> InboundBatch:
-    """Something that happened: of all of it, what people write to the app."""
+    """Parses an event: of all events, what people write to the app."""
     if body.get("type") == "url_verification":
         return InboundBatch(body=_text(body, "challenge").encode())
     inner = _map(body, "event")
@@ -63,7 +63,9 @@ def event(body: Mapping[str, Any]) -> InboundBatch:
 
 
 def _pressed(payload: Mapping[str, Any], action: Any) -> InboundAction | None:
-    """A press that decides, or asks for the window in which a reason is given; a link is opened by the browser."""
+    """Returns a press that decides, or asks for the window in which a reason is given; a link is opened by the
+    browser.
+    """
     if not isinstance(action, Mapping) or action.get("action_id") not in (APPROVE, DENY):
         return None
     container, user = _map(payload, "container"), _map(payload, "user")
@@ -103,7 +105,7 @@ def _submitted(payload: Mapping[str, Any]) -> InboundBatch:
 
 
 def _team(payload: Mapping[str, Any]) -> str:
-    """The workspace of whoever did it. A guest of another one has that one's name, and is nobody of ours."""
+    """Returns the workspace of whoever did it. A guest of another one has that one's name, and is nobody of ours."""
     return _text(_map(payload, "user"), "team_id") or _text(_map(payload, "team"), "id")
 
 

@@ -1,4 +1,4 @@
-"""Slack: cards as messages of an app, answered by buttons, by a window for the reason, or in words.
+"""Sends and receives cards by Slack: messages of an app, answered by buttons, by a window for the reason, or in words.
 
 Over HTTP, Slack brings what people do to `/channels/<name>`. With an `app_token` it is fetched by Socket Mode instead,
 which needs no address that Slack can reach.
@@ -168,7 +168,9 @@ class Slack(Channel):
             await socket.send(json.dumps({"envelope_id": name}))
 
     async def _responded(self, url: str, told: Mapping[str, Any]) -> bool:
-        """Whether it was said at the address that a press brought, which serves a few times and not for long."""
+        """Returns whether it was said at the address that a press brought, which serves a few times and not for
+        long.
+        """
         if not self._is_slacks(url):
             return False
         try:
@@ -182,7 +184,7 @@ class Slack(Channel):
         return True
 
     async def _asked_why(self, where: Mapping[str, Any]) -> bool:
-        """Whether the window is open; too late, it is said in words how to deny."""
+        """Returns whether the window is open; too late, it is said in words how to deny."""
         opened_for = {"channel": where.get("channel", "")}
         view = reason_view(str(where["token"]), opened_for, ENGLISH)
         try:
@@ -198,7 +200,7 @@ class Slack(Channel):
         return await self._http.call("POST", f"{self._options.api_url}/{method}", body=body, headers=headers)
 
     def _is_slacks(self, url: str) -> bool:
-        """Whether an address to answer at is one of Slack's own."""
+        """Returns whether an address to answer at is one of Slack's own."""
         # It comes out of a message: nobody has us call an address of theirs, or one of our own network, by that.
         parts, api = urlsplit(url), urlsplit(self._options.api_url)
         host = parts.hostname or ""
@@ -206,7 +208,7 @@ class Slack(Channel):
 
 
 def _enveloped(body: bytes) -> InboundBatch:
-    """What an envelope of Socket Mode holds, which is what Slack would have sent over HTTP."""
+    """Returns what an envelope of Socket Mode holds, which is what Slack would have sent over HTTP."""
     envelope = json.loads(body)
     payload = envelope.get("payload")
     if not isinstance(payload, dict):

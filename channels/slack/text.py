@@ -1,5 +1,5 @@
-"""What somebody wrote in Slack, as plain text: its escapes undone, its shortcodes as pictures, its struck and quoted
-parts still marked.
+"""Reads what somebody wrote in Slack as plain text: escapes undone, shortcodes as pictures, struck and quoted parts
+marked.
 
 Slack escapes three characters in every text (docs.slack.dev, Formatting message text), and marks up the rest.
 """
@@ -44,14 +44,14 @@ _DEEPEST: Final = 20
 
 
 def unescaped(text: str) -> str:
-    """A text of Slack's with its three escapes undone."""
+    """Undoes Slack's three escapes in a text."""
     for escaped, plain in _ESCAPES:
         text = text.replace(escaped, plain)
     return text
 
 
 def written_text(message: Mapping[str, Any]) -> str:
-    """What the event of a message says somebody wrote.
+    """Returns what somebody wrote, from the event of a message.
 
     A client may send what is struck out or quoted as such in `blocks` alone: it is then marked here.
     """
@@ -67,7 +67,7 @@ def written_text(message: Mapping[str, Any]) -> str:
 
 
 def _marks(part: Any, depth: int) -> Iterator[str]:
-    """The marks that a rich text should show: `~` for what is struck out, `>` for quotes, `` ` `` for code."""
+    """Yields the marks that a rich text should show: `~` for what is struck out, `>` for quotes, `` ` `` for code."""
     if depth > _DEEPEST:
         yield "~"
     elif isinstance(part, list):

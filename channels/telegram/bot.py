@@ -1,4 +1,4 @@
-"""Telegram's Bot API: one call each, and what comes of it. The bot's token is in every address, and in nothing else."""
+"""Calls Telegram's Bot API. The bot's token is in every address, and in nothing else."""
 
 from collections.abc import Mapping
 from typing import Any, Final

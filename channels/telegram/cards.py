@@ -1,4 +1,4 @@
-"""What is sent on Telegram: cards with two buttons, ends and answers, all of it plain text.
+"""Writes what is sent on Telegram: cards with two buttons, ends and answers, all of it plain text.
 
 Telegram makes links, names and commands of plain text by itself; nothing else in it means anything.
 """
@@ -24,7 +24,7 @@ _PRESSED: Final = re.compile(r"([ad]):([a-z0-9]{1,32})\Z")
 
 
 def card_message(notice: OutboundCard, formatter: Formatter, assurance: Assurance) -> Message:
-    """A card. A reminder and a list have no buttons, which nobody would take away: cards have."""
+    """Writes a card. A reminder and a list have no buttons, which nobody would take away: cards have."""
     words = fitting_words(notice, formatter, assurance)
     message = text_message(words.text)
     if words.decides and notice.kind == "ask":
@@ -35,29 +35,29 @@ def card_message(notice: OutboundCard, formatter: Formatter, assurance: Assuranc
 
 
 def closed_message(closed: ClosedCard, formatter: Formatter) -> Message:
-    """What a card says once it is over. Without a keyboard of its own the message loses the one that it had."""
+    """Writes a closed card. Without a keyboard of its own the message loses the one that it had."""
     return text_message(closing_text(closed, formatter))
 
 
 def text_message(words: str) -> Message:
-    """Words, cut where they are longer than a message may be."""
+    """Writes words, cut where they are longer than a message may be."""
     # Else Telegram fetches the card's link, and shows whatever it finds there.
     return {"text": cut(words, TEXT_UNITS), "link_preview_options": {"is_disabled": True}}
 
 
 def below(message: int) -> Message:
-    """Where a message stands that is about another one, as long as that is there."""
+    """Places a message below the one that it is about, as long as that is there."""
     return {"reply_parameters": {"message_id": message, "allow_sending_without_reply": True}}
 
 
 def pressed(data: str) -> tuple[Verdict, str] | None:
-    """What a button of ours says, and of which delivery; None for anybody else's."""
+    """Returns the verdict and delivery of one of our buttons; None for anybody else's."""
     found = _PRESSED.match(data)
     return (_VERDICTS[found[1]], found[2]) if found else None
 
 
 def cut(words: str, limit: int) -> str:
-    """Words, cut to `limit` where they are longer, counted in UTF-16, which no other way of counting exceeds."""
+    """Cuts words to `limit`, counted in UTF-16, which no other way of counting exceeds."""
     shown = words
     while _units(shown) > limit:
         over = _units(shown) - limit
@@ -67,7 +67,7 @@ def cut(words: str, limit: int) -> str:
 
 
 def fitting_words(notice: OutboundCard, formatter: Formatter, assurance: Assurance) -> CardWords:
-    """The card's words, few enough to fit."""
+    """Writes the card's words, few enough to fit."""
     # Limits count characters, of which one has at most two units: half of the room always fits.
     for whole in (TEXT_UNITS, TEXT_UNITS * 3 // 4, TEXT_UNITS // 2):
         limits = Limits(whole=whole, value=400, says=600, rows=60)

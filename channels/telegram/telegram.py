@@ -1,4 +1,4 @@
-"""Telegram: cards as messages of a bot, answered by two buttons or in words.
+"""Sends and receives cards by Telegram: messages of a bot, answered by two buttons or in words.
 
 With a `webhook_secret` Telegram brings what people do to `/channels/<name>`, which it is told at start. Without one it
 is fetched by long polling, which needs no address that Telegram can reach.
@@ -165,7 +165,7 @@ class Telegram(Channel):
         return findings
 
     async def _alerted(self, query: str, words: str) -> bool:
-        """Whether a press is answered with all of `words`. It waits for an answer only for a while."""
+        """Returns whether a press is answered with all of `words`. It waits for an answer only for a while."""
         shown = cut(words, ALERT_UNITS)
         try:
             await self._bot.call("answerCallbackQuery", {"callback_query_id": query, "text": shown, "show_alert": True})
@@ -176,7 +176,7 @@ class Telegram(Channel):
         return shown == words
 
     async def _take(self, update: Any, take: Receive) -> None:
-        """Hand in one update. Raises `StoreUnavailable`, and then it is fetched again."""
+        """Hands in one update. Raises `StoreUnavailable`, and then it is fetched again."""
         try:
             await take(self.fetched(json.dumps(update).encode()))
         except (Forged, Malformed) as error:

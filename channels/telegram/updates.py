@@ -1,4 +1,4 @@
-"""What Telegram brings: presses of buttons, and what people write to the bot. Only who did it is believed."""
+"""Parses what Telegram brings: presses of buttons, and what people write to the bot. Only the sender is believed."""
 
 import json
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _MARKS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def read_update(raw: InboundRequest) -> InboundBatch:
-    """What a verified update says. Raises `Malformed`; what is new to us says nothing."""
+    """Parses a verified update. Raises `Malformed`; unknown contents are left out."""
     if raw.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Malformed("the content type is not JSON")
     try:
@@ -42,7 +42,7 @@ def read_update(raw: InboundRequest) -> InboundBatch:
 
 
 def vendor_id(chat: int, message: int) -> str:
-    """How a message is named here: Telegram numbers them in each chat."""
+    """Names a message: Telegram numbers them in each chat."""
     return f"{chat}:{message}"
 
 
@@ -84,7 +84,7 @@ def _written(message: Mapping[str, Any]) -> InboundBatch:
 
 
 def _about(message: Mapping[str, Any], chat: int) -> tuple[str, ...]:
-    """The message that this one replies to."""
+    """Returns the message that this one replies to."""
     if "external_reply" in message:
         # To something in another chat, which is none of our cards.
         return (_ELSEWHERE,)
@@ -93,7 +93,9 @@ def _about(message: Mapping[str, Any], chat: int) -> tuple[str, ...]:
 
 
 def _marked(words: str, entities: Any) -> str:
-    """What somebody wrote, with marks where it is struck out, quoted or hidden: Telegram tells these beside it."""
+    """Returns what somebody wrote, with marks where it is struck out, quoted or hidden: Telegram tells these beside
+    it.
+    """
     # Offsets count units of UTF-16.
     units = words.encode("utf-16-le", "surrogatepass")
     found = [each for each in entities if isinstance(each, dict)] if isinstance(entities, list) else []

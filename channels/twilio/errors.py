@@ -1,4 +1,4 @@
-"""What Twilio's error codes mean for a message of ours: whether trying again can help, and what somebody has to do.
+"""Explains Twilio's error codes: whether trying again can help, and what somebody has to do.
 
 They come in the answer to a message, or later in what Twilio tells of it. Twilio lists them under `Error and warning
 dictionary`; codes are told apart, never messages.

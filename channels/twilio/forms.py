@@ -1,4 +1,4 @@
-"""What Twilio brings: forms, each with one message or with what became of one of ours, and how they are signed.
+"""Parses what Twilio brings: forms, each with one message or with a status of one of ours, and their signatures.
 
 Fields come and go without notice, so whatever comes is signed over; what is new in it means nothing.
 """
@@ -39,14 +39,14 @@ _CODE_CHARS: Final = 80
 
 
 def signature(token: str, url: str, fields: Sequence[tuple[str, str]]) -> str:
-    """What Twilio puts beside a form that it posts to `url`: fields by name, those of one name by value, each once."""
+    """Computes Twilio's signature of a form posted to `url`: fields by name, those of one name by value, each once."""
     signed = url + "".join(name + value for name, value in sorted(set(fields)))
     # SHA-1 is Twilio's choice. That others find collisions of it forges no HMAC.
     return hmac_base64(token.encode(), signed.encode(), "sha1")
 
 
 def spelled(url: str) -> tuple[str, ...]:
-    """An address as Twilio may sign it: as it is, and with the port or without it."""
+    """Returns an address as Twilio may sign it: as it is, and with the port or without it."""
     parts = urlsplit(url)
     host = parts.netloc.removesuffix(f":{parts.port}")
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -55,13 +55,13 @@ def spelled(url: str) -> tuple[str, ...]:
 
 
 def form_fields(body: bytes) -> list[tuple[str, str]]:
-    """The fields of a form, as they are signed. Raises `ValueError`."""
+    """Parses the fields of a form, as they are signed. Raises `ValueError`."""
     # Strict: else any bytes that are no UTF-8 read as the same character, and share a signature.
     return parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS)
 
 
 def read_form(raw: InboundRequest, sender: str, via: Via) -> InboundBatch:
-    """What a verified form holds for our number `sender`, or for any of ours where it is a Messaging Service.
+    """Parses a verified form for our number `sender`, or for any of ours where it is a Messaging Service.
 
     Raises `Malformed`; what is new to us becomes an unknown status, and no more.
     """
@@ -108,8 +108,9 @@ def _message(form: Mapping[str, str], key: str, sender: str, via: Via) -> Inboun
 
 
 def _says(form: Mapping[str, str], kind: str, opted: str) -> bool:
-    """Whether the words are an answer: not below a picture, not somebody else's passed on, and not YES to being sent
-    messages at all."""
+    """Returns whether the words are an answer: not below a picture, not somebody else's passed on, and not YES to being
+    sent messages at all.
+    """
     passed_on = "true" in (form.get("Forwarded", ""), form.get("FrequentlyForwarded", ""))
     return kind in _TYPES and form.get("NumMedia", "0") in ("", "0") and not opted and not passed_on
 

@@ -1,4 +1,4 @@
-"""What is sent through Twilio: cards and answers as text, and cards as a template with two buttons.
+"""Writes what is sent through Twilio: cards and answers as text, and cards as a template with two buttons.
 
 Twilio cuts a text off at 1,600 characters. How it counts them it does not say: what fits here fits as UTF-16 too.
 """
@@ -27,22 +27,22 @@ _WHATSAPP: Final = re.compile(r"whatsapp:(?:\+[1-9][0-9]{4,17}|[A-Z]{2}\.(?:ENT\
 
 
 def is_address(address: str, via: Via) -> bool:
-    """Whether it is how somebody is reached and known there: `+351...`, `whatsapp:+351...`, `whatsapp:PT.1349...`."""
+    """Returns whether it is an address there: `+351...`, `whatsapp:+351...`, `whatsapp:PT.1349...`."""
     return bool((_WHATSAPP if via == "whatsapp" else _NUMBER).match(address))
 
 
 def card_fields(notice: OutboundCard, formatter: Formatter, assurance: Assurance, via: Via) -> Fields:
-    """A card as text, which says how to answer with its code."""
+    """Writes a card as text, which says how to answer with its code."""
     return text_fields(_fitting(notice, formatter, assurance).text, via)
 
 
 def fields_draw_whole(notice: OutboundCard, formatter: Formatter, assurance: Assurance) -> bool:
-    """Whether a card gives every value, in whichever form it is sent."""
+    """Returns whether a card gives every value, in whichever form it is sent."""
     return _fitting(notice, formatter, assurance).whole and template_words(notice, formatter, assurance).whole
 
 
 def _fitting(notice: OutboundCard, formatter: Formatter, assurance: Assurance) -> CardWords:
-    """The card's words, few enough to fit."""
+    """Returns the card's words, few enough to fit."""
     for whole in (BODY_UNITS, BODY_UNITS * 3 // 4, BODY_UNITS // 2):
         limits = Limits(whole=whole, value=300, says=300, rows=40)
         words = card_words(notice, formatter, how="text", assurance=assurance, limits=limits)
@@ -52,7 +52,9 @@ def _fitting(notice: OutboundCard, formatter: Formatter, assurance: Assurance) -
 
 
 def template_fields(notice: OutboundCard, formatter: Formatter, assurance: Assurance, content: str) -> Fields:
-    """The card as a template: four variables as in the one for Meta itself, and the token, which its buttons send."""
+    """Writes the card as a template: four variables as in the one for Meta itself, and the token, which its buttons
+    send.
+    """
     message = template_message(notice, formatter, assurance, "", "")
     values = [each["text"] for each in message["template"]["components"][0]["parameters"]]
     # The fifth is the token, which the buttons' ids hold: see `ACTIONS` in `twilio_templates.py`.
@@ -61,12 +63,12 @@ def template_fields(notice: OutboundCard, formatter: Formatter, assurance: Assur
 
 
 def closed_fields(closed: ClosedCard, formatter: Formatter, via: Via) -> Fields:
-    """That a card is over, as a text of its own."""
+    """Writes that a request ended, as a text of its own."""
     return text_fields(closing_text(closed, formatter), via)
 
 
 def text_fields(words: str, via: Via) -> Fields:
-    """Words, cut where they are longer than a message may be."""
+    """Writes words, cut where they are longer than a message may be."""
     shown = plain(words) if via == "whatsapp" else words
     while units(shown) > BODY_UNITS:
         over = units(shown) - BODY_UNITS

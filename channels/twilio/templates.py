@@ -1,4 +1,4 @@
-"""The templates of Twilio's Content API: whether each is there, fits, and is approved by WhatsApp."""
+"""Checks the templates of Twilio's Content API: whether each exists, fits, and is approved by WhatsApp."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _SHOWN: Final = 60
 
 
 def judged(content: str, template: Mapping[str, Any], approval: Mapping[str, Any]) -> CheckFinding:
-    """Whether a template can carry a card; `template` and `approval` are Twilio's two answers about it."""
+    """Returns whether a template can carry a card; `template` and `approval` are Twilio's two answers about it."""
     what = f"the template {content}"
     reply = _map(_map(template, "types"), "twilio/quick-reply")
     actions = reply.get("actions")

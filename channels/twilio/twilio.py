@@ -1,4 +1,5 @@
-"""WhatsApp or SMS through Twilio: cards as text that is answered with a code, or as a template with two buttons.
+"""Sends and receives WhatsApp or SMS through Twilio: cards as text answered with a code, or as a template with two
+buttons.
 
 One channel speaks one of the two: who writes by SMS is nobody's WhatsApp, though the number be the same. Nothing that
 is sent can be edited: that a request is over is a message of its own.
@@ -173,7 +174,7 @@ class Twilio(Channel):
         return [account, await self._called(), *await self._templates()]
 
     async def _called(self) -> CheckFinding:
-        """Whether Twilio calls us; of WhatsApp and of services it is not asked."""
+        """Returns whether Twilio calls us; of WhatsApp and of services it is not asked."""
         sender, remedy = self._options.sender, f"set {self._address} (POST) as what is called when a message comes in"
         if self._options.via != "sms" or not sender.startswith("+"):
             return CheckFinding(True, f"Twilio is to call {self._address} (POST) when a message comes in")

@@ -48,7 +48,7 @@ def recipient(address: str) -> Message | None:
 
 
 def card_message(notice: OutboundCard, formatter: Formatter, assurance: Assurance) -> Message:
-    """A card with its two buttons; as a text with the link where it cannot be decided here."""
+    """Returns a card with its two buttons; as a text with the link where it cannot be decided here."""
     if not _decides(notice, assurance):
         words = _fitting(notice, formatter, assurance, TEXT_UNITS, _whole)
         return text_message(words.text)
@@ -62,8 +62,11 @@ def card_message(notice: OutboundCard, formatter: Formatter, assurance: Assuranc
 def template_message(
     notice: OutboundCard, formatter: Formatter, assurance: Assurance, name: str, language: str
 ) -> Message:
-    """The card as an approved template, on one line a parameter. Its buttons are there even where only the link
-    decides, or where it is not whole; whoever presses one that does not count is told so."""
+    """Returns the card as an approved template, on one line a parameter.
+
+    Its buttons are there even where only the link decides, or where it is not whole; whoever presses one that does not
+    count is told so.
+    """
     words = template_words(notice, formatter, assurance)
     body = {"type": "body", "parameters": [{"type": "text", "text": _parameter(each)} for each in _values(words)]}
     payloads = (_APPROVE + notice.token, _DENY + notice.token)
@@ -81,12 +84,12 @@ def template_message(
 
 
 def template_words(notice: OutboundCard, formatter: Formatter, assurance: Assurance) -> CardWords:
-    """What a card says that is sent as a template."""
+    """Returns what a card says that is sent as a template."""
     return _fitting(notice, formatter, assurance, BODY_UNITS - _FIXED_UNITS, lambda words: "".join(_values(words)))
 
 
 def draws_whole(notice: OutboundCard, formatter: Formatter, assurance: Assurance) -> bool:
-    """Whether a card gives every value, in whichever form it is sent."""
+    """Returns whether a card gives every value, in whichever form it is sent."""
     free = _fitting(notice, formatter, assurance, BODY_UNITS, _whole)
     return free.whole and template_words(notice, formatter, assurance).whole
 
@@ -106,7 +109,7 @@ def text_message(words: str) -> Message:
 
 
 def pressed(payload: str) -> tuple[Verdict, str] | None:
-    """What a button of ours says, and of which delivery; None for anybody else's."""
+    """Returns what a button of ours says, and of which delivery; None for anybody else's."""
     for prefix, verdict in _VERDICTS.items():
         token = payload.removeprefix(prefix)
         if token != payload and _TOKEN.match(token):
@@ -121,7 +124,7 @@ def plain(words: str) -> str:
 
 
 def units(words: str) -> int:
-    """How long words are in UTF-16, which no other way of counting exceeds."""
+    """Returns how long words are in UTF-16, which no other way of counting exceeds."""
     return len(words.encode("utf-16-le", "surrogatepass")) // 2
 
 
@@ -132,7 +135,7 @@ def _decides(notice: OutboundCard, assurance: Assurance) -> bool:
 def _fitting(
     notice: OutboundCard, formatter: Formatter, assurance: Assurance, room: int, said: Callable[[CardWords], str]
 ) -> CardWords:
-    """The card's words, narrow enough for what is `said` of them to fit in `room`."""
+    """Returns the card's words, narrow enough for what is `said` of them to fit in `room`."""
     for whole in (room, room * 3 // 4, room // 2):
         limits = Limits(whole=max(whole, LEAST_CHARS), value=300, says=300, rows=40)
         words = card_words(notice, formatter, how="buttons", assurance=assurance, limits=limits)
@@ -146,7 +149,7 @@ def _whole(words: CardWords) -> str:
 
 
 def _values(words: CardWords) -> tuple[str, str, str, str]:
-    """A card in the parameters of the template, each of which must say something."""
+    """Returns a card in the parameters of the template, each of which must say something."""
     says = f"{words.says_lead} “{words.says}”" if words.says else ""
     how = "" if words.approves else words.how
     rows = (row.text for row in words.rows)
@@ -158,7 +161,7 @@ def _values(words: CardWords) -> tuple[str, str, str, str]:
 
 
 def _parameter(words: str) -> str:
-    """A value as Meta takes it in a template: no line ends, no tabs, no more than a few spaces on end."""
+    """Returns a value as Meta takes it in a template: no line ends, no tabs, no more than a few spaces on end."""
     return _MANY_SPACES.sub("   ", plain(words).replace("\n", " ").replace("\t", " "))
 
 

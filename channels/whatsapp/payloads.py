@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 def read_payload(raw: InboundRequest, number: str, window: ServiceWindow) -> InboundBatch:
-    """What a verified message holds for the number with the id `number`; who wrote is remembered in `window`.
+    """Returns what a verified message holds for the number with the id `number`; who wrote is remembered in `window`.
 
     Raises `Malformed`; what is new to us becomes an unknown status, and no more.
     """
@@ -73,7 +73,7 @@ def _values(body: Mapping[str, Any], number: str) -> Iterator[Mapping[str, Any]]
 def _message(
     message: Mapping[str, Any], sender: tuple[str, str], window: ServiceWindow
 ) -> InboundAction | DeliveryStatus | None:
-    """One message: something said, or something that is only written down."""
+    """Returns one message: something said, or something that is only written down."""
     key, kind, (scoped, phone) = _text(message, "id"), _text(message, "type"), sender
     # The scoped id first: a number may be hidden, and one that was given up becomes somebody else's.
     identity = scoped or phone
@@ -104,7 +104,7 @@ def _message(
 
 
 def _said(message: Mapping[str, Any], kind: str) -> tuple[Verdict | None, str, str] | None:
-    """The verdict, the token and the words of a message; None for what says nothing to us."""
+    """Returns the verdict, the token and the words of a message; None for what says nothing to us."""
     if kind == "text":
         return None, "", _text(_map(message, "text"), "body")
     if kind in _WORDLESS:
@@ -120,7 +120,7 @@ def _said(message: Mapping[str, Any], kind: str) -> tuple[Verdict | None, str, s
 
 
 def _unknown_code(message: Mapping[str, Any], kind: str) -> str:
-    """What is written down of a message that is new to us, such as `system user_id_update` or `reaction`."""
+    """Returns what is written down of a message that is new to us, such as `system user_id_update` or `reaction`."""
     more = _text(_map(message, "system"), "type")
     return one_line(f"{kind or 'message'} {more}".strip(), _CODE_CHARS).text
 
@@ -128,7 +128,7 @@ def _unknown_code(message: Mapping[str, Any], kind: str) -> str:
 def _sender(
     message: Mapping[str, Any], contacts: Mapping[str, Mapping[str, Any]], lone: Mapping[str, Any]
 ) -> tuple[str, str]:
-    """The business-scoped id and the number of who sent it; either may be missing.
+    """Returns the business-scoped id and the number of who sent it; either may be missing.
 
     `contacts` are by their numbers; the only one beside the only message is its sender unless they name two.
     """
@@ -169,13 +169,13 @@ def _maps(of: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
 
 
 def _text(of: Mapping[str, Any], name: str) -> str:
-    """A string, in which half a character is none."""
+    """Returns a string, in which half a character is none."""
     found = of.get(name)
     return found.encode("utf-8", "replace").decode() if isinstance(found, str) else ""
 
 
 def _number(of: Mapping[str, Any], name: str) -> int:
-    """A whole number, also as digits; 0 for anything else."""
+    """Returns a whole number, also as digits; 0 for anything else."""
     found = of.get(name)
     if isinstance(found, str) and found.isascii() and found.isdigit() and len(found) < 12:
         return int(found)

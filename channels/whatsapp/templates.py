@@ -23,7 +23,7 @@ def template_language(languages: Mapping[str, str], locale: str) -> str:
 
 
 def judged(name: str, languages: Sequence[str], answer: Mapping[str, Any]) -> list[CheckFinding]:
-    """Whether the template is there and fits, language by language; `answer` is Meta's list of templates."""
+    """Returns whether the template is there and fits, language by language; `answer` is Meta's list of templates."""
     listed = answer.get("data")
     found = {
         each.get("language"): each

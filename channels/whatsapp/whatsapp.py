@@ -154,7 +154,7 @@ class WhatsApp(Channel):
         return findings + await self._templates()
 
     async def _free(self, address: str, message: Message, about: str, template: str) -> SentCard | None:
-        """Send what only an open window lets pass; None where it is closed and there is a template instead."""
+        """Sends what only an open window lets pass; None where it is closed and there is a template instead."""
         try:
             return await self._send(address, message, about)
         except NotDelivered as error:

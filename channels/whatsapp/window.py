@@ -24,7 +24,7 @@ class ServiceWindow:
             self._last.popitem(last=False)
 
     def is_open(self, name: str, now: float) -> bool:
-        """Whether it is known that they wrote recently enough."""
+        """Returns whether it is known that they wrote recently enough."""
         return now - self._last.get(name, 0.0) < WINDOW_SECONDS - _MARGIN_SECONDS
 
     def shut(self, name: str) -> None:

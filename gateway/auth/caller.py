@@ -30,7 +30,7 @@ class AuthenticatedCaller:
 
 
 class SignInNeeded(Refused):
-    """Nobody signed in. Pages lead to the sign-in, everything else is answered 401."""
+    """Raised where nobody signed in. Pages lead to the sign-in, everything else is answered 401."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, code="unauthenticated")

@@ -27,7 +27,7 @@ class SignInAttempt:
 
 
 async def check_secret(settings: Settings, secrets: SecretProvider) -> None:
-    """Raises `ConfigError` where the gateway's secret at the provider is not where the settings say."""
+    """Raises `ConfigError` where the gateway's secret at the provider is not where the settings name it."""
     if settings.oidc_issuer is None or settings.oidc_client_secret is None:
         return
     try:

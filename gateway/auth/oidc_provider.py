@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Published:
-    """What the provider says of itself, and its keys, at a moment."""
+    """The provider's published endpoints and keys, at a moment."""
 
     endpoints: Mapping[str, Any]
     keys: KeySet
@@ -51,7 +51,7 @@ class _Published:
 
 
 class Provider:
-    """One provider, as the settings name it. `clock` gives the time by which tokens are judged.
+    """Talks to one provider, as the settings name it. `clock` gives the time by which tokens are judged.
 
     `secrets` reads the gateway's secret there for each sign-in: a new one needs no new gateway.
     """
@@ -67,7 +67,7 @@ class Provider:
 
     @property
     def name(self) -> str:
-        """What people know it by: its host."""
+        """Returns the provider's name for people: its host."""
         return urlsplit(self.issuer).hostname or self.issuer
 
     async def begin(self) -> tuple[str, SignInAttempt]:

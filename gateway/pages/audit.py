@@ -1,4 +1,6 @@
-"""The page of the record: what happened in a turn, or in the tenant beside its turns, and whether it still stands."""
+"""Serves the page of the record: what happened in a turn, or in the tenant beside its turns, and whether it still
+holds.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Several requests decided together: each is read first, each answer is its own, and each gets its receipt."""
+"""Serves the decision of several requests together: each is read first, and each answer gets its own receipt."""
 
 import asyncio
 import secrets
@@ -34,22 +34,30 @@ _AT_ONCE: Final = 5
 
 @dataclass(frozen=True)
 class BatchCard:
-    """One request of a batch. `alone` is why it is not decided with the others; `number` is its place."""
+    """One request of a batch."""
 
     number: int
+    """Its place."""
     card: CardPage
+    """Its card."""
     alone: str
+    """Why it is not decided with the others, or ""."""
 
 
 @dataclass(frozen=True)
 class BatchReceipt:
-    """What became of one answer. `state` names a colour, `told` says it, `note` why it did not count."""
+    """The effect of one answer."""
 
     card: CardPage | None
+    """The request's card."""
     approval: str
+    """The request."""
     state: str
+    """Names a colour."""
     told: str
+    """The effect in words."""
     note: str
+    """Why it did not count."""
 
 
 router = APIRouter(include_in_schema=False)

@@ -1,4 +1,4 @@
-"""One call as a line: what it is, and what became of it."""
+"""Makes the line of one call: what it is, and its outcome."""
 
 import json
 from dataclasses import dataclass
@@ -40,20 +40,26 @@ _ENDED: Final = {"denied": "human", "timed_out": "timeout", "cancelled": "cancel
 
 @dataclass(frozen=True)
 class CallLine:
-    """`what` would happen or happened; `state` for machines; `told` for people; `tone` its colour.
-
-    `detail` is why (a reason, an error, a rule); `result` what the tool gave; `approval` a request's id.
-    """
+    """One call as a line."""
 
     call: str
+    """The call's id."""
     what: str
+    """What would happen or happened."""
     state: str
+    """Its state for machines."""
     tone: str
+    """Its colour."""
     told: str
+    """Its state for people."""
     detail: str = ""
+    """Why: a reason, an error, a rule."""
     result: str = ""
+    """What the tool gave."""
     approval: str = ""
+    """The request's id."""
     doubt: bool = False
+    """Whether it is in doubt."""
 
 
 def call_line(
@@ -80,7 +86,7 @@ def call_line(
 
 
 def _became(view: CallView, catalog: Catalog, people: Directory, language: str, stood: str) -> tuple[str, str, str]:
-    """State, words, and the detail beside them."""
+    """Returns state, words, and the detail beside them."""
     if view.outcome is None and stood:
         return "execution_failed", text("call.execution_failed", language), text("call.stands_in", language, tool=stood)
     if view.outcome is not None and view.outcome.fallback:

@@ -1,4 +1,4 @@
-"""A request as its page shows it: every word and number ready, nothing left to decide for the template."""
+"""Makes a request's page: every word and number ready, nothing left to decide for the template."""
 
 import json
 from dataclasses import dataclass
@@ -40,26 +40,38 @@ _ABSENT: Final = object()
 
 @dataclass(frozen=True)
 class VoteLine:
-    """Who has answered what, in words and for machines, and why."""
+    """One answer so far."""
 
     who: str
+    """Whose it is."""
     verdict: str
+    """The verdict for machines."""
     told: str
+    """The verdict in words."""
     when: Moment
+    """When it was given."""
     reason: str
+    """Why."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How it ended: the sentence, when and where, the reason, and what happened to the call then."""
+    """How a request ended."""
 
     state: str
+    """Its state."""
     sentence: str
+    """The sentence."""
     when: Moment | None
+    """When."""
     where: str
+    """Where the answer came from."""
     reason: str
+    """Why."""
     result: str
+    """What the call came to, by a person's word."""
     then: CallLine | None
+    """The call's line afterwards."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +182,7 @@ def _unseen(request: ApprovalRequest, unopened: int, language: str) -> str:
 
 
 def version_of(request: ApprovalRequest, line: CallLine | None) -> str:
-    """Changes when a card on a screen is no longer the truth."""
+    """Computes a text that changes when a card on a screen is no longer the truth."""
     votes = "".join(f"{vote.subject}{vote.verdict}" for vote in request.votes)
     course = f"{request.reminded}{request.escalated:d}{request.extended:d}"
     return f"{request.revision}-{request.state}-{votes}-{course}-{line.state if line is not None else ''}"

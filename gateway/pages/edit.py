@@ -1,4 +1,4 @@
-"""The page to change a call's arguments before approving it: write, look at old and new, approve."""
+"""Serves the page to change a call's arguments before approving it: write, compare old and new, approve."""
 
 import secrets
 from collections.abc import Mapping

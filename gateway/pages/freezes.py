@@ -1,4 +1,4 @@
-"""The page of the kill switch: whether the tenant is frozen, by whom and why, and freezing and thawing it."""
+"""Serves the page of the kill switch: whether the tenant is frozen, by whom and why, and freezing and thawing it."""
 
 from typing import Final
 

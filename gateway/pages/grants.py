@@ -1,4 +1,4 @@
-"""The page of remembered answers: what is given without asking, and taking it back."""
+"""Serves the page of remembered answers: what runs without asking, and revoking it."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The approver's pages: what waits, the card, and the decision."""
+"""Serves the approver's pages: what waits, the card, and the decision."""
 
 import asyncio
 import secrets
@@ -41,14 +41,20 @@ LOOK_SECONDS: Final = 2.0
 
 @dataclass(frozen=True)
 class WaitingRow:
-    """One request of the list. `together`: it may be decided with others."""
+    """One request of the list."""
 
     card: WaitingCard
+    """The request in short."""
     requester: str
+    """The requester's name."""
     due: Moment | None
+    """Its deadline."""
     due_in: str
+    """Its deadline in words."""
     soon: bool
+    """Whether less than an hour is left."""
     together: bool
+    """Whether it may be decided with others."""
 
 
 @dataclass(frozen=True)

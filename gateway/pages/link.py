@@ -1,4 +1,4 @@
-"""The page behind an approval link: looking shows the request, and only a form of that page decides."""
+"""Serves the page behind an approval link: looking shows the request, and only a form of that page decides."""
 
 import dataclasses
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A session as its page shows it: one conversation, made of the turns that answer its messages."""
+"""Makes a session's page: one conversation, made of the turns that answer its messages."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""Pages of sessions: say something, follow a whole conversation live, say more in it."""
+"""Serves pages of sessions: say something, follow a whole conversation live, say more in it."""
 
 import asyncio
 from collections.abc import AsyncGenerator

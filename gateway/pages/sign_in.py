@@ -1,4 +1,4 @@
-"""Signing in, with a personal token or by OpenID Connect, and signing out."""
+"""Signs people in, with a personal token or by OpenID Connect, and out."""
 
 from typing import Any, Final
 from urllib.parse import quote
@@ -143,7 +143,7 @@ def _form(site: Site, browser: Browser, then: str, *, note: str = "", detail: st
 
 
 def to_login(request: Request) -> Response:
-    """To the sign-in, and from there to the page that was wanted, or whose form was sent and is lost."""
+    """Leads to the sign-in, and from there to the page that was wanted, or whose form was sent and is lost."""
     url = request.url
     if request.method in READING:
         wanted = f"{url.path}?{url.query}" if url.query else url.path

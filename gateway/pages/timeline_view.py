@@ -1,4 +1,4 @@
-"""The course of a request in words: who may answer, what time brings, what was changed on the way."""
+"""Writes the course of a request: who may answer, what time brings, what was changed on the way."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -34,10 +34,12 @@ class DiffLine:
 
 @dataclass(frozen=True)
 class Diff:
-    """What somebody changed. Without lines, what they changed is hidden."""
+    """What somebody changed."""
 
     who: str
+    """Who changed it."""
     lines: tuple[DiffLine, ...]
+    """The changed arguments; none where they are hidden."""
 
 
 def state_words(request: ApprovalRequest, language: str) -> str:

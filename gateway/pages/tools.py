@@ -1,4 +1,4 @@
-"""Pages of tools: the gate inventory, and what would happen to a call."""
+"""Serves pages of tools: the gate inventory, and what would happen to a call."""
 
 import json
 from dataclasses import dataclass

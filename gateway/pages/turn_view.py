@@ -1,4 +1,4 @@
-"""A conversation as its page shows it: what was said, and each call as a line where it was made."""
+"""Makes a conversation's page: what was said, and each call as a line where it was made."""
 
 import hashlib
 from collections.abc import Mapping, Sequence

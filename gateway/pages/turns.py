@@ -1,4 +1,4 @@
-"""Pages of turns: follow one live, find an earlier one."""
+"""Serves pages of turns: follow one live, find an earlier one."""
 
 from collections.abc import AsyncGenerator, Sequence
 from datetime import timedelta

@@ -70,7 +70,7 @@ class Visitor(Browser):
 
     @property
     def browser(self) -> Browser:
-        """The browser alone."""
+        """Returns the browser alone."""
         return Browser(self.session, self.fresh, self.key, self.formatter, self.path)
 
     def _who(self) -> tuple[str, str]:

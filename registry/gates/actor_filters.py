@@ -1,4 +1,4 @@
-"""An actor's filters (gates 4 and 6): which tools exist on a surface, and which of a toolset, plugin or MCP server.
+"""Applies an actor's filters: which tools exist on a surface, and which of a toolset, plugin or MCP server.
 
 None is no filter, an empty one lets nothing through (X08). Tools of MCP servers are named `mcp__<server>__<tool>`.
 """
@@ -18,13 +18,13 @@ _MCP: Final = "mcp__"
 
 
 def excluded(actor: Actor, tool: Tool, channel: str) -> bool:
-    """Whether the tool does not exist on the surface that the turn came by (E12). Nothing is stronger."""
+    """Returns whether the tool does not exist on the surface that the turn came by (E12). Nothing is stronger."""
     surface = actor.surfaces.get(channel)
     return surface is not None and tool.name in surface.exclude
 
 
 def permitted(actor: Actor, tool: Tool) -> bool:
-    """Whether the actor's own list and filters let the tool through.
+    """Returns whether the actor's own list and filters let the tool through.
 
     The list is the boundary (B45). Tools of MCP servers and plugins pass it also where the actor has filters for what
     they come from (E13), and pass those filters in any case. What the framework itself brings needs no list (X25).
@@ -42,28 +42,28 @@ def permitted(actor: Actor, tool: Tool) -> bool:
 
 
 def is_built_in(tool: Tool) -> bool:
-    """Whether a tool is the installation's own: neither of an MCP server nor of a plugin."""
+    """Returns whether a tool is the installation's own: neither of an MCP server nor of a plugin."""
     return not (is_mcp(tool.name) or tool.plugin)
 
 
 def needs_no_list(tool: Tool) -> bool:
-    """Whether some actor may see the tool without listing it."""
+    """Returns whether some actor may see the tool without listing it."""
     return tool.always_include or not is_built_in(tool)
 
 
 def is_mcp(name: str) -> bool:
-    """Whether a name says that its tool is an MCP server's."""
+    """Returns whether a name is that of an MCP server's tool."""
     return name.startswith(_MCP)
 
 
 def mcp_parts(name: str) -> tuple[str, str]:
-    """Server and bare name of an MCP tool; the bare name may hold `__` itself (E36)."""
+    """Splits the name of an MCP tool into server and bare name; the bare name may hold `__` itself (E36)."""
     server, _, bare = name.removeprefix(_MCP).partition("__")
     return server, bare
 
 
 def check_filters(actor: Actor, registry: ToolRegistry) -> None:
-    """Raise `ConfigError` for a filter that is of the wrong kind, or names what no tool has."""
+    """Raises `ConfigError` for a filter that is of the wrong kind, or names what no tool has."""
     # Most actors have none of these, and a catalog may have thousands of tools: not all are gone through for each.
     if (actor.toolset, actor.allowed_plugins, actor.allowed_mcp_servers, actor.allowed_mcp_tools) == (None,) * 4:
         tools = []
@@ -109,7 +109,9 @@ def _plugin_passes(actor: Actor, tool: Tool) -> bool:
 
 
 def _has_filters_for(actor: Actor, tool: Tool) -> bool:
-    """Whether the actor has a filter for everything the tool comes from; that it passes them was seen before."""
+    """Returns whether the actor has a filter for everything that the tool comes from; passing them was checked
+    before.
+    """
     server = mcp_parts(tool.name)[0]
     by_server = actor.allowed_mcp_servers is not None or server in (actor.allowed_mcp_tools or {})
     by_plugin = actor.allowed_plugins is not None

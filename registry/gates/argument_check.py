@@ -1,4 +1,6 @@
-"""The arguments of a call: their shape, the tool's schema, then the tool's own check, which may correct them once."""
+"""Checks the arguments of a call: their shape, the tool's schema, then the tool's own check, which may correct them
+once.
+"""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -24,15 +26,18 @@ _NAMES_TOLD: Final = 10
 
 @dataclass(frozen=True)
 class Checked:
-    """What is wrong with arguments, what is let through all the same, and what they are corrected to."""
+    """The result of checking a call's arguments."""
 
     problems: tuple[SchemaProblem, ...] = ()
+    """Problems that refuse the call."""
     misfits: tuple[SchemaProblem, ...] = ()
+    """Problems that are let through."""
     corrected: Correction | None = None
+    """The arguments in place of those given, if the tool's own check corrected them."""
 
 
 def misshapen(call: CallPart, args: Any) -> str:
-    """Why these are no arguments of any call, for the model; "" if they may be."""
+    """Returns why these are no arguments of any call, for the model; "" if they may be."""
     if call.malformed:
         return call.malformed
     if not isinstance(args, dict):
@@ -51,7 +56,10 @@ def misshapen(call: CallPart, args: Any) -> str:
 
 
 def check_arguments(tool: Tool, args: Any) -> Checked:
-    """What the schema, as far as the tool's `validation` has it, and the tool's own check say. Never raises."""
+    """Checks arguments by the schema, as far as the tool's `validation` applies it, and by the tool's own check.
+
+    Never raises.
+    """
     misfits = () if tool.validation == "off" else tuple(tool.schema.check(args))
     # The tool's own check is not even called: it may rely on what the schema says.
     if misfits and tool.validation == "strict":
@@ -71,7 +79,9 @@ def check_arguments(tool: Tool, args: Any) -> Checked:
 
 
 def corrected(proposed: Mapping[str, Any], found: Correction) -> tuple[dict[str, Any], str]:
-    """The corrected arguments, and what is told of them: which changed, and why, but no value, as it may be secret."""
+    """Returns the corrected arguments, and a note that names what changed and why, without values: they may be
+    secret.
+    """
     args = dict(found.args)
     names = sorted(name for name in {*proposed, *args} if _differ(name, proposed, args))
     more = f" and {len(names) - _NAMES_TOLD} more" if len(names) > _NAMES_TOLD else ""
@@ -80,7 +90,7 @@ def corrected(proposed: Mapping[str, Any], found: Correction) -> tuple[dict[str,
 
 
 def check_corrected(tool: Tool, args: Any) -> Checked:
-    """The same of arguments that were corrected: once is enough, so they must be right now."""
+    """Checks corrected arguments the same way: once is enough, so they must be right now."""
     checked = check_arguments(tool, args)
     # Corrected to themselves they are settled. Otherwise what runs would hang on how often it was checked, and the
     # digest that people approve would not be the one computed where the tool runs.
@@ -90,7 +100,7 @@ def check_corrected(tool: Tool, args: Any) -> Checked:
 
 
 def as_run(tool: Tool, args: Any) -> Any:
-    """The arguments with which a call is judged, bound and run: those given, or those they are corrected to."""
+    """Returns the arguments with which a call is judged, bound and run: those given, or the corrected ones."""
     if tool.validate_input is None:
         return args
     # Worked out anew from what was proposed, also where the call runs: there is no second copy to be trusted.
@@ -99,7 +109,7 @@ def as_run(tool: Tool, args: Any) -> Any:
 
 
 def told_problems(problems: Sequence[SchemaProblem]) -> str:
-    """What is wrong, for the model: the first few, and how many more there are.
+    """Writes the problems for the model: the first few, and how many more there are.
 
     At most some 1,500 characters: paths, and the words of a tool's own check, may repeat what the model sent.
     """

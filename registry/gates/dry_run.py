@@ -1,4 +1,4 @@
-"""What a dry run says instead of running a tool (E17)."""
+"""Writes what a dry run answers instead of running a tool (E17)."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _ALL_CHARS: Final = 1_500
 
 
 def would_be_called(tool: Tool, args: Mapping[str, Any]) -> str:
-    """The sentence for the model: the tool and its arguments, secret ones hidden and long ones cut."""
+    """Writes the sentence for the model: the tool and its arguments, secret ones hidden and long ones cut."""
     # Hidden before cut: the first 500 characters of a secret are the secret.
     shown = hide(args, tool.masked_arguments, lambda _: HIDDEN)
     # Not as `\u` escapes: the limits count characters, and text that is not English would be cut six times as soon.

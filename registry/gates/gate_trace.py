@@ -1,4 +1,4 @@
-"""What each gate says of a call, in their order: made of one judgement, so that a new gate is in it by itself."""
+"""Explains a call gate by gate, from one judgement, so that a new gate is in it by itself."""
 
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
@@ -14,18 +14,18 @@ _WORDS: Final = {"run": "it runs, nobody is asked", "ask": "people are asked"}
 
 @dataclass(frozen=True)
 class GateSays:
-    """One gate: `passes`, or `decides` what becomes of the call. `open` without arguments; after a decision `unasked`.
-
-    `words` is why, where there is more to say.
-    """
+    """What one gate decides about a call."""
 
     gate: GateName
+    """The gate."""
     answer: Literal["passes", "decides", "open", "unasked"]
+    """`passes`, or `decides` the call; `open` without arguments; `unasked` after a decision."""
     words: str = ""
+    """Why, where there is more to say."""
 
 
 def gate_trace(found: Judgement, *, with_arguments: bool, needs: str = "") -> tuple[GateSays, ...]:
-    """Every gate in order. `found` is the judgement of the call, or of one without arguments.
+    """Returns every gate in order. `found` is the judgement of the call, or of one without arguments.
 
     `needs` is what the tool's policy says for itself, told of the last gate where no arguments are given.
     """

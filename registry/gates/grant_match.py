@@ -1,4 +1,4 @@
-"""Remembered answers against the catalog: which wishes can be kept, and to which calls a grant applies. Pure."""
+"""Matches remembered answers with calls, and checks which wishes can be kept. Pure."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final
@@ -23,14 +23,14 @@ _PREDICATES_KEPT: Final = 1_000
 
 
 class Remembering:
-    """The rules of remembered answers for one catalog; keeps the predicates it compiled last."""
+    """Matches grants with the calls of one catalog; keeps the predicates it compiled last."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._predicates: dict[tuple[str, str, tuple[str, ...]], Predicate | ConfigError] = {}
 
     def problem(self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any]) -> str:
-        """Why `decision` cannot be remembered, in words for its author; "" when it can or need not be.
+        """Returns why `decision` cannot be remembered, in words for its author; "" when it can or need not be.
 
         `args` are the request's arguments.
         """
@@ -53,7 +53,7 @@ class Remembering:
         return wish_problem(wish) or self._unfit(request, wish.where, args)
 
     def applies(self, grant: Grant, ctx: Pinned, found: Judgement, args: Mapping[str, Any], people: Directory) -> bool:
-        """Whether `grant` answers for a call about which people would be asked.
+        """Returns whether `grant` answers for a call about which people would be asked.
 
         Not whether it has a use left: that is known only where it is spent.
         """
@@ -71,7 +71,7 @@ class Remembering:
         return self._like(grant, tool, args)
 
     def steps(self, grant: Grant, found: Judgement, args: Mapping[str, Any]) -> int:
-        """How many steps the predicate of `grant` takes at most over these arguments; 0 where it has none."""
+        """Returns how many steps the predicate of `grant` takes at most over these arguments; 0 where it has none."""
         if found.tool is None or not grant.like.where:
             return 0
         try:
@@ -104,7 +104,7 @@ class Remembering:
         return "`remember.where`: it is not true of the arguments of this very call"
 
     def _predicate(self, tool: Tool, where: str, asked_secrets: Collection[str] = ()) -> Predicate:
-        """Raises `ConfigError`. `asked_secrets` are hidden beside the tool's own, as they were when this was asked."""
+        """Compiles the predicate of a grant. Raises `ConfigError`."""
         hidden = tuple(sorted({*tool.masked_arguments, *asked_secrets}))
         key = (definition_hash(tool), where.strip(), hidden)
         found = self._predicates.get(key)
@@ -125,7 +125,7 @@ class Remembering:
 
 
 def _serves(grant: Grant, ctx: Pinned, people: Directory) -> bool:
-    """Whether a call of `ctx` is one of the session and the human that the answer was for, or it was for everybody."""
+    """Returns whether the grant is for the session and the human of `ctx`, or for everybody."""
     if not grant.like.session:
         return True
     # A session's name is anybody's to name: what was given for one person in it is nobody else's.
@@ -134,7 +134,7 @@ def _serves(grant: Grant, ctx: Pinned, people: Directory) -> bool:
 
 
 def _still_given(grant: Grant, ctx: Pinned, found: Judgement, policy: ApprovalPolicy, people: Directory) -> bool:
-    """Whether those who approved would be asked the same question today, and may still answer it for this requester.
+    """Returns whether the approvers would be asked the same question today, and may still answer it for this requester.
 
     Another policy or another reason to ask is another question; so is a requester of whom nobody is sure.
     """

@@ -1,4 +1,4 @@
-"""The gate inventory: of every tool whether it runs by itself, asks, is denied or hidden, and by whom."""
+"""Lists for every tool whether it runs by itself, asks, is denied or hidden, and by whom it may be used."""
 
 import re
 from collections.abc import Iterable
@@ -23,27 +23,32 @@ _ABOUT_CTX: Final = re.compile(r"\bctx\b(?!\s*\.)|\bhas\s*\(")
 
 @dataclass(frozen=True)
 class InventoryRow:
-    """One tool for people to read.
-
-    `tool` is its activity, which for all but an actor's own is its name.
-    `needs`: auto, asks, maybe asks, handler decides, denied or hidden, with `, may be denied` or `, may be hidden`
-    where a rule can. `rules` are the policy's expressions and handler as `field: what it says`, then the global rules
-    that reach the tool; `actors` who may use it, hide rules aside.
-    """
+    """One tool for people to read."""
 
     tool: str
+    """Its activity, which for all but an actor's own is its name."""
     title: str
+    """Its title."""
     scope: str
+    """Its scope."""
     routing: str
+    """How its calls are dispatched."""
     needs: str
+    """`auto`, `asks`, `maybe asks`, `handler decides`, `denied` or `hidden`, with `, may be denied` or `, may be
+    hidden` where a rule can.
+    """
     rules: tuple[str, ...]
+    """The policy's expressions and handler as `field: expression`, then the global rules that reach the tool."""
     approvers: tuple[str, ...]
+    """Who is asked."""
     actors: tuple[str, ...]
+    """Who may use it, hide rules aside."""
     tags: tuple[str, ...]
+    """Its tags."""
 
 
 def inventory(catalog: Catalog, tenant: str | None = None) -> tuple[InventoryRow, ...]:
-    """One row a tool, sorted by name; then those that actors have as their own, by activity.
+    """Returns one row a tool, sorted by name; then those that actors have as their own, by activity.
 
     With a `tenant` only those that exist for it: of the others nobody there may learn.
     """
@@ -52,7 +57,7 @@ def inventory(catalog: Catalog, tenant: str | None = None) -> tuple[InventoryRow
 
 
 def exists_for(catalog: Catalog, tool: Tool, tenant: str) -> bool:
-    """Whether the tool exists for a tenant, by its own word and that of the tools which it shadows (V07)."""
+    """Returns whether the tool exists for a tenant, by its own declaration and those of the tools it shadows (V07)."""
     scopes = catalog.scopes.get(home(tool)[0])
     obeyed = () if scopes is None else scopes.over.get(tool.activity, ())
     return all(each.tenants is None or tenant in each.tenants for each in (tool, *obeyed))
@@ -97,7 +102,7 @@ def _needs(person: Reach, compiled: CompiledPolicy, rules: Iterable[tuple[Effect
 
 
 def _reach(expression: Expression, tool: Tool, users: Iterable[Actor]) -> Reach:
-    """Whether a global rule reaches the tool in the hands of those who may use it, whatever the context is."""
+    """Returns whether a global rule reaches the tool in the hands of those who may use it, whatever the context is."""
     # Actors are facts of a rule too: for one it may hide what another sees.
     found = {_reach_of(expression, tool, actor) for actor in users} or {"never"}
     return found.pop() if len(found) == 1 else "maybe"

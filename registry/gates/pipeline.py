@@ -1,4 +1,6 @@
-"""The one order of gates for every proposed call. Pure: the same call, context and catalog, the same judgement."""
+"""Judges every proposed call by the gates in one order. Pure: the same call, context and catalog, the same
+judgement.
+"""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -129,7 +131,7 @@ def judge(
     dry_run: bool = False,
     known: Known = NOTHING_KNOWN,
 ) -> Judgement:
-    """Send one call through the gates; the first that objects decides. `args` are the call's loaded arguments."""
+    """Judges one call by the gates; the first that objects decides. `args` are the call's loaded arguments."""
     sight = catalog.sight_at(ctx, known.at).without(known.unavailable)
     proposal = _Proposal(catalog, sight, call, args, tally, dry_run, known)
     for early in _EARLY:
@@ -149,7 +151,7 @@ def judge(
 
 
 def _judged(proposal: _Proposal, tool: Tool) -> Judgement:
-    """What the gates after the schema say of valid arguments."""
+    """Judges a call with valid arguments by the gates after the schema."""
     for late in _LATE:
         if (found := late(proposal, tool)) is not None:
             return found
@@ -157,7 +159,7 @@ def _judged(proposal: _Proposal, tool: Tool) -> Judgement:
 
 
 def next_tally(tally: Tally, call: CallPart, args: Any, judgement: Judgement) -> Tally:
-    """The tally with this call counted, whatever became of it. Denials are counted where decisions arrive."""
+    """Returns the tally with this call counted, whatever became of it. Denials are counted where decisions arrive."""
     key = _tally_key(call)
     mark = action_hash(call, args, judgement)[:_MARK_CHARS]
     return tally.model_copy(
@@ -365,7 +367,9 @@ _LATE: Final[tuple[_Late, ...]] = (permission, capabilities, usage, dry_run)
 
 
 def _override(proposal: _Proposal, tool: Tool) -> str:
-    """Why the permission check would deny the call, where people may let it pass; "" where they need not or cannot."""
+    """Returns why the permission check would deny the call, where people may let it pass; "" where they need not or
+    cannot.
+    """
     answer = proposal.known.permission
     if tool.check_permissions is None or answer is None or answer.allowed or not answer.can_override:
         return ""

@@ -1,4 +1,4 @@
-"""Gates 3 to 8: which tools exist for an actor, one answer for the list a model is shown and for its calls (N02)."""
+"""Decides which tools exist for an actor, by one answer for the list a model is shown and for its calls (N02)."""
 
 import dataclasses
 import hashlib
@@ -50,22 +50,26 @@ class Sight:
 
     @property
     def actor_facts(self) -> dict[str, Any]:
-        """The actor as rules and filters see it."""
+        """Returns the actor as rules and filters see it."""
         return {"name": self.actor_name, "tags": list(self.actor.tags) if self.actor is not None else []}
 
     def resolution(self, name: str) -> Resolution:
-        """Gates 3 and 7: what the name means where the actor stands, whether it is seen there, and the trace."""
+        """Resolves a name where the actor stands, by gates 3 and 7: its tool, whether it is seen there, and the
+        trace.
+        """
         if self.position is None:
             # A deploy can take away the step at which a turn waits: nothing is seen from there, rather than everything.
             return Resolution(name, (), 0, self.registry.resolve(name), "the actor stands nowhere that is known")
         return self.position.resolve(name, self.moment, self.filtered)
 
     def tool(self, name: str) -> Tool | None:
-        """The tool that the name means, whether or not the gates let it be seen."""
+        """Returns the tool that the name means, whether or not the gates let it be seen."""
         return self.resolution(name).tool
 
     def sees(self, tool: Tool) -> bool:
-        """Gate 7: whether where the actor stands the tool's name means this very tool, and it is not kept back."""
+        """Returns whether the tool's name means this very tool where the actor stands, and it is not kept back (gate
+        7).
+        """
         found = self.resolution(tool.name).seen
         return found is not None and found.activity == tool.activity
 
@@ -81,11 +85,11 @@ class Sight:
         return {**self.ctx, **({} if self.now is None else {"now": dict(self.now)})}
 
     def without(self, unavailable: frozenset[str]) -> "Sight":
-        """The same sight where the tools of these names are not available now."""
+        """Returns the same view without the tools of these names, as they are not available now."""
         return dataclasses.replace(self, unavailable=unavailable) if unavailable != self.unavailable else self
 
     def ruling(self, tool: Tool) -> RulesVerdict:
-        """What the global rules say of this tool for this actor in this context; evaluated once.
+        """Returns the verdict of the global rules on this tool for this actor in this context; evaluated once.
 
         What they say of a tool that it shadows counts as well.
         """
@@ -103,7 +107,8 @@ class Sight:
         return found
 
     def verdict(self, policy: CompiledPolicy, args: Mapping[str, Any]) -> PolicyVerdict:
-        """What the policy says of a call with valid `args` in this context; evaluated once for the same arguments.
+        """Returns the policy's verdict on a call with valid `args` in this context; evaluated once for the same
+        arguments.
 
         A call is judged where it is proposed and again where it runs, often by the same process.
         """
@@ -119,17 +124,18 @@ class Sight:
         return found
 
     def excludes(self, tool: Tool) -> bool:
-        """Gate 4: whether the tool does not exist on the surface by which the turn came."""
+        """Returns whether the tool does not exist on the surface by which the turn came (gate 4)."""
         return self.actor is not None and excluded(self.actor, tool, self.ctx["channel"])
 
     def hides(self, tool: Tool) -> bool:
-        """Gate 5: whether a global rule hides this tool: it must read as if it did not exist."""
+        """Returns whether a global rule hides this tool: it must read as if it did not exist (gate 5)."""
         return self.ruling(tool).effect == "hide"
 
     def permits(self, tool: Tool) -> bool:
-        """Gate 6: whether the actor's own list and filters let the tool through; no list means every tool.
+        """Returns whether the actor's own list and filters let the tool through (gate 6); no list means every tool.
 
-        And whether it exists for the tenant of the turn, by its own word and that of the tools which it shadows (V07).
+        And whether it exists for the tenant of the turn, by its own word and that of the tools which it shadows
+        (V07).
         """
         tools = (tool, *self.over.get(tool.activity, ()))
         tenant = self.ctx.get("tenant")
@@ -137,18 +143,19 @@ class Sight:
         return here and self.actor is not None and permitted(self.actor, tool)
 
     def offers(self, tool: Tool) -> bool:
-        """Whether the actor could see the tool if it was available."""
+        """Returns whether the actor could see the tool if it was available."""
         return self.sees(tool) and self._passes(tool)
 
     def _passes(self, tool: Tool) -> bool:
         return self.permits(tool) and not self.excludes(tool) and not self.hides(tool)
 
     def is_available(self, tool: Tool) -> bool:
-        """Gate 8: whether the tool is not known to be away."""
+        """Returns whether the tool is not known to be away (gate 8)."""
         return tool.name not in self.unavailable
 
     def visible(self) -> tuple[Tool, ...]:
-        """The tools the model is told of: nearest layers first, then in the actor's order, unlisted ones last.
+        """Returns the tools that the model is offered: nearest layers first, then in the actor's order, unlisted ones
+        last.
 
         Worked out once: every call of an unknown name asks for them, to offer a near one.
         """

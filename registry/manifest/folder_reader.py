@@ -34,7 +34,7 @@ def read_manifest(path: Path, name: str) -> tuple[YamlFile, Path]:
 
 
 def _with_named(file: YamlFile, folder: Path, section: str, name: str) -> YamlFile:
-    """`file` with one entry of `section` for each file of `folder`."""
+    """Adds to `file` one entry of `section` for each file of `folder`."""
     known = file.data.get(section, {})
     if not isinstance(known, Mapping):
         return file
@@ -51,7 +51,9 @@ def _with_named(file: YamlFile, folder: Path, section: str, name: str) -> YamlFi
 
 
 def _yaml_files(file: YamlFile, folder: Path, name: str) -> list[Path]:
-    """The YAML files of a folder, sorted by name. One that would not be read is an error: it may hold a policy."""
+    """Returns the YAML files of a folder, sorted by name. One that would not be read is an error: it may hold a
+    policy.
+    """
     found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in (".yaml", ".yml"))
     for path in found:
         if path.suffix != ".yaml" or path.parent != folder:
@@ -61,7 +63,7 @@ def _yaml_files(file: YamlFile, folder: Path, name: str) -> list[Path]:
 
 
 def _with_policies(file: YamlFile, path: Path, name: str) -> YamlFile:
-    """`file` with the rules of another file behind its own."""
+    """Adds to `file` the rules of another file, after its own."""
     part = _optional(file, path, name)
     own = file.data.get("policies", [])
     if part is None or not isinstance(own, list):
@@ -82,7 +84,7 @@ def _with_policies(file: YamlFile, path: Path, name: str) -> YamlFile:
 
 
 def _with_people(file: YamlFile, path: Path, name: str) -> YamlFile:
-    """`file` with the people's own file named, unless it names that very file itself."""
+    """Names the people's own file in `file`, unless it names that very file itself."""
     part = _optional(file, path, name)
     if part is None or file.data.get("people") == PEOPLE:
         return file

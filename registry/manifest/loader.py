@@ -194,7 +194,7 @@ def _loaded(file: YamlFile, place: Place, name: str, key: str, reference: str) -
 
 
 def _where_to_look(reference: str, why: BaseException | None) -> str:
-    """The remedy where the package itself is not found."""
+    """Returns the remedy where the package itself is not found."""
     package = reference.partition(":")[0].partition(".")[0]
     lost = isinstance(why, ModuleNotFoundError) and why.name == package
     return "; add the folder it lies in to `path`" if lost else ""
@@ -242,7 +242,7 @@ def _overridden(target: Tool, name: str, input_schema: Mapping[str, Any] | None,
 
 
 def _is_raw(function: Callable[..., Any]) -> bool:
-    """Whether a function looks like `(args, context)` rather than one parameter an argument."""
+    """Returns whether a function looks like `(args, context)` rather than one parameter an argument."""
     try:
         names = list(inspect.signature(function).parameters)
         hints = get_type_hints(function)
@@ -257,7 +257,7 @@ def _given(section: Section) -> dict[str, Any]:
 
 
 def _located(file: YamlFile, error: ConfigError) -> ConfigError:
-    """The error with the file and line it is about, unless it has them."""
+    """Adds to the error the file and line it is about, unless it has them."""
     if "file" in error.context:
         return error
     return file.error(_place(file.data, error), _without_site(error), **error.context)

@@ -115,7 +115,7 @@ _KIND: Final = {
 
 
 class _Untitled(GenerateJsonSchema):
-    """pydantic's schemas without the titles that it makes up from names."""
+    """Makes pydantic's schemas without the titles that it derives from names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -145,7 +145,7 @@ def manifest_schema(part: ManifestPart = "manifest") -> dict[str, Any]:
 
 
 def _join(known: dict[str, Any]) -> None:
-    """Say what lies in the sections that the loader reads one by one."""
+    """Adds the sections that the loader reads one by one."""
     top, actor, tool = (known[name]["properties"] for name in ("ManifestSection", "ActorSection", "ToolSection"))
     person, policy = known["PersonSection"]["properties"], known["ApprovalPolicy"]["properties"]
     top["defaults"] |= _ref("Defaults")
@@ -189,7 +189,7 @@ def _join(known: dict[str, Any]) -> None:
 
 
 def _asked(approver: dict[str, Any]) -> dict[str, Any]:
-    """One of a policy's `approvers`: a name, or a group of them."""
+    """Returns the schema of one of a policy's `approvers`: a name, or a group of them."""
     of = {"anyOf": [approver, {"type": "array", "items": approver, "minItems": 1}]}
     quorum = {"type": "integer", "minimum": 1, "maximum": MAX_QUORUM, "default": 1}
     group = {"type": "object", "properties": {"of": of, "quorum": quorum}, "required": ["of"]}
@@ -197,7 +197,7 @@ def _asked(approver: dict[str, Any]) -> dict[str, Any]:
 
 
 def _spell(name: str, definition: dict[str, Any]) -> None:
-    """Describe each key, and take it in every spelling that the loader takes."""
+    """Describes each key, and takes it in every spelling that the loader takes."""
     definition.pop("title", None)
     definition["description"] = str(definition.get("description", "")).partition("\n\n")[0]
     fields = definition["properties"]

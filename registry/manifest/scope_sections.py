@@ -102,7 +102,7 @@ def _own(file: YamlFile, place: Place, given: Mapping[str, Any], tool: ReadTool)
 
 
 def _own_tool(file: YamlFile, place: Place, name: str, data: Any, tool: ReadTool) -> ToolUse:
-    """One own tool: a tool's section, and beside it what a `ToolUse` says of it."""
+    """Returns one own tool: a tool's section, and beside it what a `ToolUse` says of it."""
     if not isinstance(data, Mapping):
         raise file.error(place, f"tool `{name}` must be a mapping of keys and values")
     # Reducers are kept by the name of a registered tool: it would shorten another tool's results, or nobody's.

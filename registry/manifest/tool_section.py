@@ -59,7 +59,7 @@ def _key_type(field: ToolField) -> Any:
 
 
 def _written(annotation: Any) -> Any:
-    """The type of a value in YAML: what stands in a file has lists, mappings and sections."""
+    """Returns the type of a value in YAML: what stands in a file has lists, mappings and sections."""
     origin = get_origin(annotation)
     if origin in (Union, types.UnionType):
         [annotation] = [each for each in get_args(annotation) if each is not type(None)]

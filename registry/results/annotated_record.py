@@ -46,7 +46,7 @@ class AnnotatedRecord:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The values by name, as plain JSON data."""
+        """Returns the values by name, as plain JSON data."""
         return {name: jsonable(each.value) for name, each in self.fields.items()}
 
     def only(self, names: Collection[str]) -> "AnnotatedRecord":

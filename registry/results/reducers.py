@@ -42,7 +42,7 @@ class Registration:
 
 
 class ReducerRegistry:
-    """Reducers by the exact name of their tool, filled before a catalog is built of it; the catalog keeps a copy."""
+    """Holds reducers by the exact name of their tool, filled before a catalog is built; the catalog keeps a copy."""
 
     def __init__(self) -> None:
         self._entries: dict[str, Registration] = {}

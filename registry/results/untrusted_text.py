@@ -25,7 +25,10 @@ _ASKS: Final = re.compile(
 
 
 def asks_for_actions(text: str) -> bool:
-    """Whether `text` reads as if it told the model what to do. A mark for the model, never a filter: it can err."""
+    """Returns whether `text` reads as if it told the model what to do.
+
+    A mark for the model, never a filter: it can err.
+    """
     shown = text if text.isascii() else _UNSEEN.sub("", unicodedata.normalize("NFKC", cut_mark_runs(text)))
     return _ASKS.search(shown.casefold()) is not None
 

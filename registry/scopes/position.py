@@ -172,12 +172,12 @@ class Resolution:
 
     @property
     def seen(self) -> Tool | None:
-        """The tool, if it may be seen as far as layers go."""
+        """Returns the tool, if it may be seen as far as layers go."""
         return None if self.why else self.tool
 
     @cached_property
     def trace(self) -> tuple[LayerTrace, ...]:
-        """Every layer's part, nearest first."""
+        """Returns every layer's part, nearest first."""
         return tuple(self._traced(index, layer) for index, layer in enumerate(self.layers))
 
     def _traced(self, index: int, layer: Layer) -> LayerTrace:
@@ -193,7 +193,7 @@ class Resolution:
 
 
 class RegistryTools(Mapping[str, Tool]):
-    """A registry as the mapping that a layer holds, without a copy of it."""
+    """Presents a registry as the mapping that a layer holds, without a copy of it."""
 
     __slots__ = ("_registry",)
 

@@ -35,7 +35,7 @@ def build_scopes(actor: Actor, registry: ToolRegistry, fields: ContextFields) ->
 
 
 class _Build:
-    """One actor's scopes while they are being made."""
+    """Collects one actor's scopes while they are being made."""
 
     def __init__(self, actor: Actor, registry: ToolRegistry, fields: ContextFields) -> None:
         self._actor, self._registry, self._fields = actor, registry, fields
@@ -157,7 +157,7 @@ class _Build:
     def _resolved(
         self, where: str, use: ToolUse, place: str, enclosing: Sequence[Mapping[str, Tool]], beaten: bool = False
     ) -> Tool | None:
-        """The tool of one entry at `place`: inline, or what a reference resolves to (X06).
+        """Returns the tool of one entry at `place`: inline, or the one that a reference resolves to (X06).
 
         `enclosing` are the tools that those around the place have of their own, nearest first. A reference that is
         `beaten` by an inline tool of the same place never runs there, so it is not placed: the name is that tool's.
@@ -188,7 +188,7 @@ class _Build:
         return self._place(where, use, registered, place, around)
 
     def _place(self, where: str, use: ToolUse, tool: Tool, place: str, behind: Sequence[Tool | None]) -> Tool:
-        """`tool` as the actor's own at `place`, which shadows those `behind` it."""
+        """Places `tool` as the actor's own at `place`, where it shadows those `behind` it."""
         if not isinstance(use.tool, str):
             try:
                 check_declaration(tool)
@@ -333,7 +333,7 @@ class _Build:
             raise self._wrong(where, use.min_step, f"has a `min_step` in `{where}`; only a route's tools have one")
 
     def _once(self, where: str, listed: Iterable[ListedTool], *, per_kind: bool = False) -> tuple[ToolUse, ...]:
-        """`listed`, none of them twice; a step may list a name and a tool of that name (F27)."""
+        """Returns `listed`, none of them twice; a step may list a name and a tool of that name (F27)."""
         told: set[tuple[str, bool]] = set()
         found = tool_uses(tuple(listed))
         for use in found:
@@ -358,7 +358,9 @@ class _Build:
 
 
 def _masking(tool: Tool, over: Sequence[Tool]) -> Tool:
-    """`tool`, which masks also what those that it obeys mask (X03), though its schema need not name all it takes."""
+    """Returns `tool`, masking also what those that it obeys mask (X03), though its schema need not name all it
+    takes.
+    """
     known = tool.schema.schema.get("properties", {})
     other = {name for each in over for name in each.masked_arguments}.difference(tool.masked_arguments)
     # What is masked within an argument may lie elsewhere in one of the same name here: that is masked whole.
