@@ -24,8 +24,14 @@ from signoff.contracts.limits import (
     POLICY_PROCESSES,
     POLICY_WAIT_SECONDS,
 )
-from signoff.policy.answer import Outcome
-from signoff.policy.bounded_expression import BoundedTask, NoEvaluator, current_evaluator, failed, set_evaluator
+from signoff.policy.answer import EngineOutcome
+from signoff.policy.bounded_expression import (
+    BoundedTask,
+    NoEvaluator,
+    current_evaluator,
+    failed_outcomes,
+    set_evaluator,
+)
 from signoff.policyprocess import READY, receive, send
 
 T = TypeVar("T")
@@ -52,12 +58,12 @@ class PolicyPool:
             self._places.put(None)
         self._end = weakref.finalize(self, _end, self._started)
 
-    def evaluate(self, task: BoundedTask) -> tuple[Outcome, Outcome]:
+    def evaluate(self, task: BoundedTask) -> tuple[EngineOutcome, EngineOutcome]:
         """See `policy.bounded.Evaluator`."""
         try:
             process = self._places.get(timeout=POLICY_WAIT_SECONDS)
         except queue.Empty:
-            return failed("all processes that could evaluate it are busy")
+            return failed_outcomes("all processes that could evaluate it are busy")
         try:
             if process is None:
                 process = _Process()
@@ -69,7 +75,7 @@ class PolicyPool:
                 self._started.remove(process)
                 process.end()
                 process = None
-            return failed(_why(error))
+            return failed_outcomes(_why(error))
         finally:
             self._places.put(process)
 
@@ -101,7 +107,7 @@ class _Process:
             self.end()
             raise
 
-    def evaluate(self, task: BoundedTask) -> tuple[Outcome, Outcome]:
+    def evaluate(self, task: BoundedTask) -> tuple[EngineOutcome, EngineOutcome]:
         """Returns both engines' outcomes."""
         asked = {"text": task.text, "variables": task.variables, "data": task.data}
         self._peer.settimeout(POLICY_PROCESS_SECONDS)
@@ -149,12 +155,12 @@ def _environment() -> dict[str, str]:
     return kept | {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
 
 
-def _outcome(said: Any) -> Outcome:
+def _outcome(said: Any) -> EngineOutcome:
     """Parses an outcome. Raises `ValueError` or `TypeError` for anything else."""
     kind, note, value = said["kind"], str(said["note"])[:_NOTE_CHARS], said["value"]
     if kind not in _KINDS or not (value is None or isinstance(value, list)):
         raise ValueError("no outcome")
-    return Outcome(kind, note, value)
+    return EngineOutcome(kind, note, value)
 
 
 def _why(error: Exception) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from signoff.contracts.limits import POLICY_PROCESS_BYTES, POLICY_PROCESS_SECONDS
-from signoff.policy.answer import Outcome
+from signoff.policy.answer import EngineOutcome
 from signoff.policy.expression import Expression, facts
 from signoff.policy.first_engine import first_program
 from signoff.policy.second_engine import second_program
@@ -100,7 +100,7 @@ def _expression(text: str, variables: tuple[str, ...]) -> Expression:
     return Expression("", text, first_program(text, variables), second_program(text))
 
 
-def _plain(outcome: Outcome) -> dict[str, Any]:
+def _plain(outcome: EngineOutcome) -> dict[str, Any]:
     # Of all values only a list of texts is ever read, by `route_to`.
     value = outcome.value
     texts = value if isinstance(value, list) and all(isinstance(each, str) for each in value) else None

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from signoff.formats.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from signoff.policy.handler_verdict import Answer as Answer
-    from signoff.policy.handler_verdict import ProposedCall as ProposedCall
+    from signoff.policy.handler_verdict import HandlerCall as HandlerCall
+    from signoff.policy.handler_verdict import HandlerVerdict as HandlerVerdict
     from signoff.registry.function import from_function as from_function
     from signoff.registry.handler_adapters import context_first as context_first
     from signoff.registry.handler_adapters import ok_results as ok_results
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from signoff.registry.results.annotated_record import Annotations as Annotations
     from signoff.registry.results.annotated_record import RecordField as RecordField
     from signoff.registry.results.destinations import Delivery as Delivery
-    from signoff.registry.results.destinations import Undelivered as Undelivered
+    from signoff.registry.results.destinations import DeliveryFailure as DeliveryFailure
     from signoff.registry.results.reducers import BUILT_IN as BUILT_IN
     from signoff.registry.results.reducers import ReducerRegistry as ReducerRegistry
     from signoff.registry.results.tool_result import ReducerInput as ReducerInput
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "AnnotatedRecord": "signoff.registry.results.annotated_record",
     "Annotations": "signoff.registry.results.annotated_record",
-    "Answer": "signoff.policy.handler_verdict",
+    "HandlerVerdict": "signoff.policy.handler_verdict",
     "BUILT_IN": "signoff.registry.results.reducers",
     "CannotTell": "signoff.registry.hooks",
     "Correction": "signoff.registry.hooks",
@@ -42,13 +42,13 @@ _MODULES = {
     "HookContext": "signoff.registry.hooks",
     "Permission": "signoff.registry.hooks",
     "ProbeAnswer": "signoff.registry.hooks",
-    "ProposedCall": "signoff.policy.handler_verdict",
+    "HandlerCall": "signoff.policy.handler_verdict",
     "RecordField": "signoff.registry.results.annotated_record",
     "ReducerInput": "signoff.registry.results.tool_result",
     "ReducerRegistry": "signoff.registry.results.reducers",
     "Result": "signoff.registry.results.tool_result",
     "ToolRegistry": "signoff.registry.registry",
-    "Undelivered": "signoff.registry.results.destinations",
+    "DeliveryFailure": "signoff.registry.results.destinations",
     "context_first": "signoff.registry.handler_adapters",
     "from_function": "signoff.registry.function",
     "ok_results": "signoff.registry.handler_adapters",

@@ -34,8 +34,8 @@ from signoff.activities.outcome_activity import OutcomeActivity
 from signoff.activities.reply_sweep import ReplySweep
 from signoff.activities.store_identity import StoreInterceptor
 from signoff.activities.tool_activity import tool_activities
-from signoff.activities.worker_deps import Profile, Room
-from signoff.audit.config_snapshots import note_catalog, people_followed
+from signoff.activities.worker_deps import Profile, WorkerDeps
+from signoff.audit.config_snapshots import follow_people, note_catalog
 from signoff.contracts import names
 from signoff.contracts.errors import ConfigError, SignoffError
 from signoff.keys.key_files import FileVerifier
@@ -51,8 +51,8 @@ from signoff.store.installed_store import working_store
 from signoff.store.store import Store
 from signoff.temporal.converter import DATA_CONVERTER
 from signoff.temporal.embedded_server import connect
-from signoff.temporal.query_fence import Looks, LooksInterceptor
-from signoff.temporal.workflow_runner import WatchedBridge, WatchedRunner
+from signoff.temporal.query_fence import QueryFence, QueryFenceInterceptor
+from signoff.temporal.workflow_runner import FencedBridge, FencedRunner
 from signoff.workflows.actor_turn import ActorTurn
 from signoff.workflows.session import Session
 
@@ -66,7 +66,7 @@ nothing of `workflows/` shared, so that the sandbox still sees what a workflow m
 _MARK_KEY = "card-mark"
 
 
-async def furnish(
+async def build_deps(
     catalog: Catalog,
     store: Store,
     *,
@@ -76,7 +76,7 @@ async def furnish(
     verifier: Verifier | None = None,
     backends: Mapping[str, Backend] | None = None,
     secrets: SecretProvider | None = None,
-) -> Room:
+) -> WorkerDeps:
     """Returns what the activities of a worker share; `model` answers for scripted models instead of their scripts.
 
     `verifier` checks what the gateway signed; without one no signature is believed. `backends` are for the capabilities
@@ -95,7 +95,7 @@ async def furnish(
     if backends and "secrets" in backends:
         # A second way would be one whose secrets nobody hides.
         raise ConfigError("secrets come from the provider: give `secrets` in place of a backend", field="backends")
-    return Room(
+    return WorkerDeps(
         catalog=catalog,
         store=store,
         people=people or catalog.people,
@@ -109,7 +109,7 @@ async def furnish(
     )
 
 
-async def prepared_deps(installation: Installation, store: Store, where: str) -> Room:
+async def prepared_deps(installation: Installation, store: Store, where: str) -> WorkerDeps:
     """Makes what the activities of an installation's worker share, its policies recorded as of the worker `where`.
 
     Raises `ConfigError` for a model without a driver, a tool that nobody could ever approve, or a production profile
@@ -120,7 +120,7 @@ async def prepared_deps(installation: Installation, store: Store, where: str) ->
     verifier = FileVerifier(settings.public_keys)
     require_ready(settings, people=installation.peopled, public_keys=bool(verifier.key_ids))
     check_approver_coverage(installation.catalog, installation.people, by_login=login_roles(settings))
-    room = await furnish(
+    room = await build_deps(
         installation.catalog,
         store,
         people=installation.people,
@@ -145,7 +145,7 @@ async def installed_worker(
     """
     where = f"worker {task_queue}"
     room = await prepared_deps(installation, store, where)
-    async with people_followed(store, installation.people, where, clock=room.clock):
+    async with follow_people(store, installation.people, where, clock=room.clock):
         yield build_worker(client, room, task_queue=task_queue)
 
 
@@ -182,11 +182,11 @@ class SignoffPlugin(SimplePlugin):
         where = f"worker {installation.settings.task_queue}"
         async with working_store(installation.settings) as store:
             room = await prepared_deps(installation, store, where)
-            async with people_followed(store, installation.people, where, clock=room.clock):
+            async with follow_people(store, installation.people, where, clock=room.clock):
                 yield cls(room)
 
-    def __init__(self, room: Room) -> None:
-        self._looks = Looks()
+    def __init__(self, room: WorkerDeps) -> None:
+        self._looks = QueryFence()
         self._sweep = ReplySweep(room.store)
         super().__init__(
             "signoff.SignoffPlugin",
@@ -202,7 +202,7 @@ class SignoffPlugin(SimplePlugin):
                 *tool_activities(room),
             ],
             workflow_runner=_share,
-            interceptors=[LooksInterceptor(self._looks), CallerInterceptor(), StoreInterceptor(room.store.id)],
+            interceptors=[QueryFenceInterceptor(self._looks), CallerInterceptor(), StoreInterceptor(room.store.id)],
         )
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
@@ -212,12 +212,12 @@ class SignoffPlugin(SimplePlugin):
         if runner is not None and client is not None:
             # The very class: of somebody else's runner nobody here knows what its contexts are good for.
             plain = type(runner) is SandboxedWorkflowRunner and not _wants_contexts(client)
-            config["workflow_runner"] = WatchedRunner(runner, self._looks, contextless=plain)
+            config["workflow_runner"] = FencedRunner(runner, self._looks, contextless=plain)
         return config
 
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:
         """See `SimplePlugin`; stands between the worker and the SDK's core, and drops old replies meanwhile."""
-        worker._bridge_worker = WatchedBridge(worker._bridge_worker, self._looks)
+        worker._bridge_worker = FencedBridge(worker._bridge_worker, self._looks)
         sweeping = asyncio.create_task(self._sweep.run())
         try:
             await super().run_worker(worker, next)
@@ -261,7 +261,7 @@ def worker_options(max_cached_workflows: int = 5_000) -> WorkerOptions:
     )
 
 
-def quicken() -> None:
+def freeze_gc() -> None:
     """Sets this process up for running a worker; call it once everything is imported.
 
     What was imported stays, so no collection need look at it again.
@@ -272,7 +272,7 @@ def quicken() -> None:
 
 
 def build_worker(
-    client: Client, room: Room, *, task_queue: str = names.DEFAULT_TASK_QUEUE, max_cached_workflows: int = 5_000
+    client: Client, room: WorkerDeps, *, task_queue: str = names.DEFAULT_TASK_QUEUE, max_cached_workflows: int = 5_000
 ) -> Worker:
     """Returns a worker for one catalog; run it with `async with` or `run()`."""
     plugins = [SignoffPlugin(room)]
@@ -300,7 +300,7 @@ async def run_worker() -> None:
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)
     async with create_worker() as worker:
-        quicken()
+        freeze_gc()
         async with worker:
             print(f"a worker of the task queue {worker.task_queue}; Ctrl-C stops it", flush=True)
             await stop.wait()

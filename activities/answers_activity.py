@@ -2,7 +2,7 @@
 
 from temporalio import activity
 
-from signoff.activities.worker_deps import Room
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts import names
 from signoff.contracts.activity_messages import AnswersTask, StoredAnswers
 from signoff.store.questions import Questions
@@ -11,7 +11,7 @@ from signoff.store.questions import Questions
 class AnswersActivity:
     """Reads the answers to one question. Raises `StoreUnavailable`, and is tried again."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: WorkerDeps) -> None:
         self._rows = Questions(room.store)
 
     @activity.defn(name=names.ANSWERS)

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from signoff.activities.permit_check import voter_set
-from signoff.activities.worker_deps import Room
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.approval import ApprovalRequest, Question
-from signoff.contracts.call import Permit, Pinned
+from signoff.contracts.call import CallContext, Permit
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.people.voter_set import VoterSet
@@ -17,7 +17,7 @@ from signoff.store.questions import ApprovalRows, Questions
 class ApprovalReader:
     """Reads questions and answers by the call that a permit names, never by what the permit says of them."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: WorkerDeps) -> None:
         self._room = room
         self._rows = Questions(room.store)
 
@@ -26,7 +26,7 @@ class ApprovalReader:
         turn = TurnKey(permit.ctx.tenant, permit.ctx.session, permit.ctx.turn)
         return await self._rows.read(ApprovalKey(turn, permit.call).id)
 
-    async def of_turn(self, ctx: Pinned) -> Sequence[ApprovalRequest]:
+    async def of_turn(self, ctx: CallContext) -> Sequence[ApprovalRequest]:
         """Returns everything that a turn asked, every revision as it is now, the oldest first.
 
         Raises `StoreUnavailable`.
@@ -45,7 +45,7 @@ class ApprovalReader:
         """Returns who may answer for the call of `permit`, on these terms, here and now. Raises `StoreUnavailable`."""
         # Nobody is looked up where nobody answered; else the asker as well, who may be one of them by another entry.
         named = [permit.ctx.user.user, *(each.subject for each in decisions)] if decisions else []
-        people = await self._room.knowing(permit.ctx.tenant, *named)
+        people = await self._room.directory_for(permit.ctx.tenant, *named)
         return voter_set(self._room.catalog, people, permit.ctx, tool, terms, self._room.clock(), questions)
 
     def takes_unsigned(self, policy: CompiledPolicy) -> bool:

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection
 from temporalio import activity
 
-from signoff.activities.worker_deps import Room
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals import audit_events
-from signoff.audit.log import TURNS_KEYS, AuditLog, writing
+from signoff.audit.log import TURNS_KEYS, AuditLog, entry_writer
 from signoff.contracts import names
 from signoff.contracts.activity_messages import RecordTask
 from signoff.contracts.audit import AuditEntry
@@ -29,7 +29,7 @@ from signoff.store.questions import ApprovalRows, end_by_word
 from signoff.store.store import Also
 
 
-async def hand_over(room: Room, seen: Sequence[AuditEntry]) -> None:
+async def hand_over(room: WorkerDeps, seen: Sequence[AuditEntry]) -> None:
     """Records a turn's own entries, and those of no other stream. Raises `StoreUnavailable`.
 
     Whoever may start workflows may start this activity from one of theirs: entries of such a caller are not
@@ -37,7 +37,7 @@ async def hand_over(room: Room, seen: Sequence[AuditEntry]) -> None:
     """
     own = _own(seen)
     if own:
-        await room.store.run(_ending(own, writing(own)))
+        await room.store.run(_ending(own, entry_writer(own)))
 
 
 def _ending(own: Sequence[AuditEntry], also: Also, rows: ApprovalRows | None = None) -> Also:
@@ -61,7 +61,7 @@ def _ending(own: Sequence[AuditEntry], also: Also, rows: ApprovalRows | None = N
     return write if ended else also
 
 
-async def write(room: Room, entries: Sequence[AuditEntry]) -> None:
+async def write(room: WorkerDeps, entries: Sequence[AuditEntry]) -> None:
     """Records entries of this activity about its turn. Raises `StoreUnavailable`."""
     await AuditLog(room.store).append(entries)
 
@@ -98,7 +98,7 @@ def _is_own(approval: object) -> bool:
     return named is not None and named.turn == turn
 
 
-class Ran(NamedTuple):
+class CallContent(NamedTuple):
     """What the record may hold of a call that ran."""
 
     args: Mapping[str, Any]
@@ -110,7 +110,7 @@ class Ran(NamedTuple):
 class RecordActivity:
     """Records the last entries of a turn."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: WorkerDeps) -> None:
         self._room = room
 
     @activity.defn(name=names.RECORD)
@@ -125,7 +125,7 @@ class Journal:
     Else an entry that cannot be recorded raises `StoreUnavailable`, and the activity is tried again.
     """
 
-    def __init__(self, room: Room, tool: Tool) -> None:
+    def __init__(self, room: WorkerDeps, tool: Tool) -> None:
         self._room = room
         self._tool = tool
         self._required = is_required(room.catalog.policies.get(tool.activity))
@@ -157,21 +157,25 @@ class Journal:
 
     async def refused(self, permit: Permit, why: str, *, vouched: bool = True) -> None:
         """Records that a turn wanted to run the tool without the right to; unvouched, all of that is its word."""
-        seen = [audit_events.refused_to_run(permit, self._tool.name, why, self._room.clock())]
+        seen = [audit_events.refused_run_entry(permit, self._tool.name, why, self._room.clock())]
         await self._keep(seen if vouched else mark_claims(seen))
 
     def beginning(self, permit: Permit, found: Judgement, ticket: str) -> list[AuditEntry]:
         """Makes the entries for the start of the handler; by a rule or a grant, if nobody was asked."""
         event = dispatch_event(self._tool, permit)
         attempt = "" if ticket else _attempt()
-        begins = audit_events.started(permit, self._tool.name, ticket, self._room.clock(), found.note, event, attempt)
+        begins = audit_events.started_entry(
+            permit, self._tool.name, ticket, self._room.clock(), found.note, event, attempt
+        )
         if permit.kind == "approved":
             return [begins]
         engines = found.verdict.evaluators if found.verdict is not None else ""
         definition = definition_hash(self._tool)
-        return [audit_events.allowed(permit, self._tool.name, definition, engines, begins.at), begins]
+        return [audit_events.allowed_entry(permit, self._tool.name, definition, engines, begins.at), begins]
 
-    async def end(self, permit: Permit, outcome: CallOutcome, ticket: str, ran: Ran | None = None) -> list[AuditEntry]:
+    async def end(
+        self, permit: Permit, outcome: CallOutcome, ticket: str, ran: CallContent | None = None
+    ) -> list[AuditEntry]:
         """Makes the entries for the end of the call, and where it ran for its dispatch; of a specialist all of it
         (B39).
 
@@ -186,9 +190,9 @@ class Journal:
             }
         )
         attempt = "" if ticket or ran is None else _attempt()
-        return [audit_events.finished(permit, outcome, ticket, self._room.clock(), facts, attempt)]
+        return [audit_events.finished_entry(permit, outcome, ticket, self._room.clock(), facts, attempt)]
 
-    async def _kept(self, ran: Ran, place: SessionKey) -> dict[str, Any]:
+    async def _kept(self, ran: CallContent, place: SessionKey) -> dict[str, Any]:
         own: dict[str, Any] = {}
         if self._tool.scope == "specialist":
             own = await self._arguments(mask_arguments(self._tool, ran.args), place)
@@ -236,7 +240,7 @@ class Journal:
             activity.logger.warning("%s goes on without its record: %s", self._tool.name, error.message)
 
     def _written(self, seen: Sequence[AuditEntry], rows: ApprovalRows | None = None) -> Also:
-        return _ending(self._owed, writing([*self._owed, *seen]), rows)
+        return _ending(self._owed, entry_writer([*self._owed, *seen]), rows)
 
 
 def _attempt() -> str:

@@ -11,7 +11,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from signoff.activities.permit_check import Caller, turn_problem
+from signoff.activities.permit_check import ActivityCaller, turn_problem
 from signoff.contracts.activity_messages import AnswersTask, GateTask, IdentifyTask, ModelTask, RecordTask
 from signoff.contracts.ids import TurnKey, parse_approval_id, parse_workflow_id
 from signoff.contracts.names import OUTCOME
@@ -38,13 +38,13 @@ class _Checked(ActivityInboundInterceptor):
         return await super().execute_activity(input)
 
 
-def current_caller() -> Caller:
+def current_caller() -> ActivityCaller:
     """Returns who scheduled the activity that runs, as the server says."""
     info = activity.info()
-    return Caller(info.workflow_type or "", info.workflow_id or "", info.activity_type, info.activity_id)
+    return ActivityCaller(info.workflow_type or "", info.workflow_id or "", info.activity_type, info.activity_id)
 
 
-def own_problem(caller: Caller, args: Sequence[Any]) -> str:
+def own_problem(caller: ActivityCaller, args: Sequence[Any]) -> str:
     """Returns why this caller may not have one of Signoff's own activities run with these arguments; "" when it may."""
     # These two check their caller themselves, against the permit, and answer in words that a model can read.
     if not caller.activity_type.startswith(OWN) or caller.activity_type == OUTCOME:
@@ -53,7 +53,7 @@ def own_problem(caller: Caller, args: Sequence[Any]) -> str:
     return next(filter(None, (turn_problem(caller, turn, "this activity", "its task") for turn in turns)), "")
 
 
-def _turns(task: Any, caller: Caller) -> list[TurnKey | None]:
+def _turns(task: Any, caller: ActivityCaller) -> list[TurnKey | None]:
     """Returns the turns that a task is about; None in place of what is no turn."""
     match task:
         case ModelTask() | GateTask():

@@ -176,7 +176,9 @@ def built_in_backends(storage: Path | None = None) -> dict[str, Backend]:
     return backends if storage is None else {**backends, "storage": TenantStorage(storage)}
 
 
-def granted(backends: Mapping[str, Backend], secrets: SecretProvider, tool: Tool, tenant: str) -> GrantedCapabilities:
+def grant_capabilities(
+    backends: Mapping[str, Backend], secrets: SecretProvider, tool: Tool, tenant: str
+) -> GrantedCapabilities:
     """Returns the capabilities for the handler of `tool`: those it declares, as far as there are backends (gate 12
     checks first).
 
@@ -194,7 +196,7 @@ def granted(backends: Mapping[str, Backend], secrets: SecretProvider, tool: Tool
     return GrantedCapabilities(found)
 
 
-def handed_out(given: GrantedCapabilities, secrets: SecretProvider) -> frozenset[str]:
+def handed_out_secrets(given: GrantedCapabilities, secrets: SecretProvider) -> frozenset[str]:
     """Returns the secrets that the handler got, and all that its worker read: none of them may stand in an output."""
     used = given.by_kind.get("secrets")
     return secrets.handed_out.union(used.used if isinstance(used, GrantedSecrets) else ())

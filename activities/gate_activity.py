@@ -10,19 +10,19 @@ from temporalio import activity
 
 from signoff.activities.approval_reader import ApprovalReader
 from signoff.activities.call_journal import write
-from signoff.activities.grant_use import Remembered, frozen
-from signoff.activities.permit_check import doubted, expired
+from signoff.activities.grant_use import GrantUse, frozen_decision
+from signoff.activities.permit_check import is_expired, judge_doubt
 from signoff.activities.question_writer import QuestionWriter, Subject, edit_problem
-from signoff.activities.run_state import ended
+from signoff.activities.run_state import check_ended
 from signoff.activities.secret_values import secrets_of
-from signoff.activities.tool_hooks import answered, past, unavailable
-from signoff.activities.usage_check import spent
-from signoff.activities.worker_deps import Room
+from signoff.activities.tool_hooks import apply_hooks, past_call_facts, unavailable_tools
+from signoff.activities.usage_check import exhausted_calls
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals import audit_events
 from signoff.approvals.card_notes import of_fallback, why_again
 from signoff.approvals.denial_outcome import denial_from_request, denied_again
 from signoff.approvals.digest import call_digest, doubt_digest
-from signoff.approvals.doubt_report import happened as told_happened
+from signoff.approvals.doubt_report import happened_outcome as told_happened
 from signoff.approvals.earlier_questions import (
     denial_of,
     ending_of,
@@ -32,23 +32,23 @@ from signoff.approvals.earlier_questions import (
     last_asked,
 )
 from signoff.approvals.question_reference import reference_from_request
-from signoff.approvals.redaction import without
+from signoff.approvals.redaction import redact_secrets
 from signoff.contracts import names
-from signoff.contracts.activity_messages import GateReply, GateTask, Ruling, RunOptions, Tally
+from signoff.contracts.activity_messages import GateDecision, GateReply, GateTask, RunOptions, Tally
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, Permit, Pinned, ToolDenied
+from signoff.contracts.call import IN_DOUBT_TEXT, CallContext, CallOutcome, Permit, ToolDenied
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.content import Content
 from signoff.contracts.grant import Freeze
 from signoff.contracts.ids import SessionKey, TurnKey, is_stand_in
 from signoff.contracts.limits import MAX_TOOLS_AT_ONCE, RESULT_CHARS_PER_BATCH, TURN_RESTS_SECONDS
 from signoff.contracts.message import CallPart
-from signoff.formats.nearest_name import cut
+from signoff.formats.nearest_name import cut_text
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policypool import ask_rules
-from signoff.registry.gates.argument_check import as_run
-from signoff.registry.gates.pipeline import Judgement, Known, action_hash, judge, next_tally
+from signoff.registry.gates.argument_check import final_arguments
+from signoff.registry.gates.pipeline import GateFacts, Judgement, action_hash, judge, next_tally
 from signoff.registry.hooks import override_hash
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
@@ -77,19 +77,19 @@ class _Judged(NamedTuple):
 class GateActivity:
     """Judges calls with the worker's catalog. Pure rules, plus loading arguments from the store."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: WorkerDeps) -> None:
         self._room = room
         self._freezes = Freezes(room.store)
-        self._remembered = Remembered(room)
+        self._remembered = GrantUse(room)
         self._questions = QuestionWriter(room)
         self._approvals = ApprovalReader(room)
 
     @activity.defn(name=names.GATE)
     async def gate(self, task: GateTask) -> GateReply:
         """One ruling a call, in input order. Never fails for what a model wrote."""
-        rulings: list[Ruling] = []
+        rulings: list[GateDecision] = []
         doubt = await self._room.doubt(task.ctx)
-        forged = self._room.witness.requester_problem(task.ctx)
+        forged = self._room.signature_policy.requester_problem(task.ctx)
         # Once for the batch: a freeze that comes later is found again where the call is run.
         freeze = await self._freezes.look(task.ctx.tenant)
         budget = RESULT_CHARS_PER_BATCH // max(len(task.calls), 1)
@@ -101,10 +101,10 @@ class GateActivity:
         # At once: a local activity has no time for the functions of a whole batch one after the other.
         judged = await asyncio.gather(*(self._answered(task, each, known) for each in batch))
         secrets = secrets_of(self._room, ((each.call.tool, each.args) for each in batch))
-        task = task.model_copy(update={"agent_says": without(task.agent_says, secrets)})
+        task = task.model_copy(update={"agent_says": redact_secrets(task.agent_says, secrets)})
         asked = () if forged else await self._approvals.of_turn(task.ctx)
         for (call, proposed, _, _, action), found in zip(batch, judged, strict=True):
-            found = _quiet(doubted(found, doubt), secrets)
+            found = _quiet(judge_doubt(found, doubt), secrets)
             args = found.args(proposed)
             if task.doubt:
                 rulings.append(await self._doubt(task, call, proposed, found, freeze, asked))
@@ -116,23 +116,23 @@ class GateActivity:
         await write(self._room, _told(task, rulings, self._room.clock()))
         return GateReply(rulings=tuple(rulings), tally=tally)
 
-    async def _known(self, task: GateTask, forged: str) -> Known:
+    async def _known(self, task: GateTask, forged: str) -> GateFacts:
         """Returns what the gates are told beside the calls; nobody's functions are asked about a requester that is made
         up.
         """
         if task.doubt:
-            return past(self._room.catalog, task.ctx, task.calls, self._room.clock())
+            return past_call_facts(self._room.catalog, task.ctx, task.calls, self._room.clock())
         names = () if forged else tuple(call.tool for call in task.calls if call.tool not in task.withheld)
         room = self._room
-        away = await unavailable(room.catalog, task.ctx, names, at=room.clock())
-        used = {} if forged else await spent(room.store, room.catalog, task.ctx, task.calls)
-        return Known(unavailable=away.union(task.withheld), backends=room.kinds, spent=used, at=room.clock())
+        away = await unavailable_tools(room.catalog, task.ctx, names, at=room.clock())
+        used = {} if forged else await exhausted_calls(room.store, room.catalog, task.ctx, task.calls)
+        return GateFacts(unavailable=away.union(task.withheld), backends=room.kinds, spent=used, at=room.clock())
 
-    async def _answered(self, task: GateTask, each: _Judged, known: Known) -> Judgement:
+    async def _answered(self, task: GateTask, each: _Judged, known: GateFacts) -> Judgement:
         """Returns what the gates say once everything but people has been asked."""
         call, args, found, tally, _ = each
         catalog, dry_run = self._room.catalog, task.dry_run
-        found = await answered(catalog, task.ctx, call, args, tally, found, known, dry_run=dry_run)
+        found = await apply_hooks(catalog, task.ctx, call, args, tally, found, known, dry_run=dry_run)
         if task.edit is not None and found.corrected is not None:
             # What a person wrote and signed is never run as something else.
             message = f"the tool would not take these arguments as they are. {found.note}"
@@ -145,7 +145,7 @@ class GateActivity:
             return dataclasses.replace(found, message=found.message.removesuffix(_TO_A_MODEL))
         return found
 
-    async def _judged(self, task: GateTask, known: Known) -> tuple[list[_Judged], Tally]:
+    async def _judged(self, task: GateTask, known: GateFacts) -> tuple[list[_Judged], Tally]:
         """Returns what the rules say of each call, and the tally after them."""
         catalog, batch, tally = self._room.catalog, [], task.tally
         for call in task.calls:
@@ -174,7 +174,7 @@ class GateActivity:
         """
         # Before remembered answers: no approval in advance holds in a frozen tenant, and no use of one is spent there.
         if freeze is not None:
-            return frozen(found, freeze.reason, call)
+            return frozen_decision(found, freeze.reason, call)
         if found.kind in ("run", "ask"):
             request = denial_of(asked, task.ctx, call.tool, args)
             # Of its session, and of what nobody signed, only the turn knows; its word can but deny.
@@ -203,10 +203,10 @@ class GateActivity:
         found: Judgement,
         budget: int,
         asked: Sequence[ApprovalRequest],
-    ) -> Ruling:
+    ) -> GateDecision:
         tool, verdict = found.tool, found.verdict
         if found.kind not in ("run", "ask") or tool is None or verdict is None:
-            settled = Ruling(call=call.call, verdict="settled", outcome=settled_outcome(found, call))
+            settled = GateDecision(call=call.call, verdict="settled", outcome=settled_outcome(found, call))
             if found.gate != "available" or tool is None or not tool.fallbacks:
                 return settled
             # What is not there now may be stood in for like what failed.
@@ -214,7 +214,7 @@ class GateActivity:
         digest = digest_of(task.ctx, call.call, tool, args)
         # What a person wrote into a call is never run by rule alone, nor corrected unseen where it is judged again.
         ask = found.kind == "ask" or task.edit is not None or task.changed_by != ""
-        ruling = Ruling(
+        ruling = GateDecision(
             call=call.call,
             verdict="ask" if ask else "run",
             digest=digest,
@@ -237,15 +237,15 @@ class GateActivity:
         about = Subject(call, args, tool, verdict, digest, note, ruling.override, found.at)
         request = await self._asked(task, about)
         if isinstance(request, CallOutcome):
-            return Ruling(call=call.call, verdict="settled", outcome=request)
+            return GateDecision(call=call.call, verdict="settled", outcome=request)
         return ruling.model_copy(update={"request": request, "question": reference_from_request(request, call)})
 
-    async def _is_over(self, ctx: Pinned, asked: Sequence[ApprovalRequest]) -> bool:
+    async def _is_over(self, ctx: CallContext, asked: Sequence[ApprovalRequest]) -> bool:
         """Returns whether a turn was asked for, and last heard of, so long ago that nobody is asked in its requester's
         name.
         """
         now = self._room.clock()
-        if ctx.user.expires_at is None or not expired(ctx.user, now):
+        if ctx.user.expires_at is None or not is_expired(ctx.user, now):
             return False
         turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
         tickets = await self._room.store.tickets_of_turn(turn.workflow_id)
@@ -279,7 +279,7 @@ class GateActivity:
         found: Judgement,
         freeze: Freeze | None,
         asked: Sequence[ApprovalRequest],
-    ) -> Ruling:
+    ) -> GateDecision:
         """Returns the question to people what became of a call.
 
         Asked whatever the policy says now: it is about the past.
@@ -287,16 +287,16 @@ class GateActivity:
         It is asked only of what the store says was begun, ended without a word and was not told by people already.
         """
         tool, verdict = self._room.catalog.sight(task.ctx).tool(call.tool), found.verdict
-        nobody = Ruling(call=call.call, verdict="settled", outcome=in_doubt(call))
+        nobody = GateDecision(call=call.call, verdict="settled", outcome=in_doubt(call))
         if tool is None or not self._room.catalog.approvers(tool.activity, verdict):
             return nobody
         # What may have happened was done with the arguments as the tool's own check corrects them.
-        args = as_run(tool, proposed)
+        args = final_arguments(tool, proposed)
         ticket = await self._begun(task, call, tool, args, asked)
         if ticket is None:
             return _refused(call, "nobody has begun this")
         if ticket.outcome is not None and ticket.outcome.code != "in_doubt":
-            return Ruling(call=call.call, verdict="settled", outcome=ticket.outcome)
+            return GateDecision(call=call.call, verdict="settled", outcome=ticket.outcome)
         digest = doubt_digest(task.doubt_of, task.doubt)
         told = ending_of([each for each in asked if each.call == call.call], digest)
         if told is not None and told.state == "happened":
@@ -304,14 +304,14 @@ class GateActivity:
         if told is not None or freeze is not None:
             return nobody
         # People who look at what goes on cannot know how it ends.
-        await ended(self._room.store, ticket.key)
+        await check_ended(self._room.store, ticket.key)
         # To run it again takes whom it took to run it, whatever day it is by now.
         ran_on = [each.applied for each in asked if each.call == call.call and each.kind == "approval"][-1:]
         stricter = ran_on[0] if ran_on else ()
         about = Subject(call, args, tool, verdict, digest, _DOUBT_NOTE, judged_at=found.at, stricter=stricter)
         request = await self._questions.ask(task, about)
         question = reference_from_request(request, call)
-        return Ruling(
+        return GateDecision(
             call=call.call, verdict="ask", digest=digest, rule=request.rule, question=question, request=request
         )
 
@@ -352,7 +352,7 @@ class GateActivity:
             return ""
         return of_fallback([each.name for each in self._room.catalog.every_tool if call.tool in each.fallbacks])
 
-    def _options(self, ctx: Pinned, tool: Tool, budget: int, *, ask: bool) -> RunOptions:
+    def _options(self, ctx: CallContext, tool: Tool, budget: int, *, ask: bool) -> RunOptions:
         actor = self._room.catalog.actors.get(ctx.actor)
         aborts = actor is not None and actor.on_failure == "abort_siblings"
         sequential = actor is not None and actor.mode == "sequential"
@@ -381,7 +381,7 @@ class GateActivity:
         )
 
 
-def _told(task: GateTask, rulings: Sequence[Ruling], at: datetime) -> list[AuditEntry]:
+def _told(task: GateTask, rulings: Sequence[GateDecision], at: datetime) -> list[AuditEntry]:
     """Returns what is written down of a batch: what is settled.
 
     What is asked was written with its row; what runs tells it.
@@ -389,7 +389,7 @@ def _told(task: GateTask, rulings: Sequence[Ruling], at: datetime) -> list[Audit
     told = []
     for call, ruling in zip(task.calls, rulings, strict=True):
         if ruling.outcome is not None:
-            told.append(audit_events.settled(task.ctx, call.tool, ruling, ruling.outcome, at))
+            told.append(audit_events.settled_entry(task.ctx, call.tool, ruling, ruling.outcome, at))
     return told
 
 
@@ -400,7 +400,7 @@ def in_doubt(call: CallPart) -> CallOutcome:
     )
 
 
-def digest_of(ctx: Pinned, call: str, tool: Tool, args: Any) -> str:
+def digest_of(ctx: CallContext, call: str, tool: Tool, args: Any) -> str:
     """Returns the call digest as this worker's catalog makes it."""
     return call_digest(
         tenant=ctx.tenant,
@@ -421,21 +421,21 @@ def is_of(permit: Permit, tool: Tool, proposed: Any) -> bool:
     """
     try:
         # What cannot be written in RFC 8785 has no digest, so no permit is for it.
-        return digest_of(permit.ctx, permit.call, tool, as_run(tool, proposed)) == permit.digest
+        return digest_of(permit.ctx, permit.call, tool, final_arguments(tool, proposed)) == permit.digest
     except NotCanonical:
         return False
 
 
-def _refused(call: CallPart, why: str) -> Ruling:
+def _refused(call: CallPart, why: str) -> GateDecision:
     text = f"Not executed: {why}."
     outcome = CallOutcome(call=call.call, tool=call.tool, code="refused", gate="approval", value=Content(inline=text))
-    return Ruling(call=call.call, verdict="settled", outcome=outcome)
+    return GateDecision(call=call.call, verdict="settled", outcome=outcome)
 
 
 def settled_outcome(found: Judgement, call: CallPart) -> CallOutcome:
     """Returns the outcome of a call that no gate let through (or that a dry run stopped)."""
     denied = None
-    value: Any = cut(found.message, _TOLD_CHARS)
+    value: Any = cut_text(found.message, _TOLD_CHARS)
     if found.code == "denied":
         by_policy = ToolDenied(source="policy", tool=call.tool, call_id=call.call, reason=found.denied_reason)
         denied = found.denied or by_policy
@@ -448,7 +448,7 @@ def settled_outcome(found: Judgement, call: CallPart) -> CallOutcome:
         value=Content(inline=value),
         rule=found.verdict.rule if found.verdict else "",
         denied=denied,
-        note=cut(found.note, _TOLD_CHARS),
+        note=cut_text(found.note, _TOLD_CHARS),
     )
 
 
@@ -460,4 +460,6 @@ def _quiet(found: Judgement, secrets: Collection[str]) -> Judgement:
     """Returns `found` without the secrets of the batch in its words: a schema's error quotes the value it is about."""
     if not secrets:
         return found
-    return dataclasses.replace(found, message=without(found.message, secrets), note=without(found.note, secrets))
+    return dataclasses.replace(
+        found, message=redact_secrets(found.message, secrets), note=redact_secrets(found.note, secrets)
+    )

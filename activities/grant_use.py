@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from signoff.activities.permit_check import voter_set
-from signoff.activities.worker_deps import Room
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.binding import names
 from signoff.approvals.digest import question_hash
-from signoff.approvals.grant_rules import borne_out, grant_rule, question_of
+from signoff.approvals.grant_rules import check_grant, grant_rule, question_of
 from signoff.contracts.approval import JUDGED_SECONDS, Question
-from signoff.contracts.call import Pinned, ToolDenied
+from signoff.contracts.call import CallContext, ToolDenied
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.decision import Decision
 from signoff.contracts.grant import Grant
@@ -22,23 +22,23 @@ from signoff.contracts.limits import PREDICATES_STEPS
 from signoff.contracts.message import CallPart
 from signoff.people.directory import Directory
 from signoff.policypool import ask_rules
-from signoff.registry.gates.grant_match import Remembering
+from signoff.registry.gates.grant_match import GrantMatcher
 from signoff.registry.gates.pipeline import Judgement
 from signoff.store.content_store import load
 from signoff.store.grants import Grants
 from signoff.store.questions import Questions
 
 
-class Remembered:
+class GrantUse:
     """The remembered answers of one room."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: WorkerDeps) -> None:
         self._room = room
-        self._rules = Remembering(room.catalog)
+        self._rules = GrantMatcher(room.catalog)
         self._rows = Grants(room.store)
         self._questions = Questions(room.store)
 
-    async def consulted(self, ctx: Pinned, call: CallPart, args: Any, found: Judgement) -> Judgement:
+    async def consulted(self, ctx: CallContext, call: CallPart, args: Any, found: Judgement) -> Judgement:
         """Returns `found`, or what a remembered answer makes of a call about which people would be asked: run, or
         denied.
 
@@ -56,7 +56,7 @@ class Remembered:
                 return _denied(found, grant, call)
         return found
 
-    async def holds(self, name: str, ctx: Pinned, call: CallPart, args: Any, found: Judgement) -> Judgement:
+    async def holds(self, name: str, ctx: CallContext, call: CallPart, args: Any, found: Judgement) -> Judgement:
         """Returns `found`, or the call as the grant `name` lets it run, or as a denial ends it that is remembered
         beside it.
 
@@ -75,7 +75,7 @@ class Remembered:
                 return _denied(found, other, call)
         return by_grant(found, grant)
 
-    async def _applying(self, ctx: Pinned, found: Judgement, args: Any) -> AsyncIterator[Grant | None]:
+    async def _applying(self, ctx: CallContext, found: Judgement, args: Any) -> AsyncIterator[Grant | None]:
         """Returns the remembered answers that apply to a call, denials first; None where the rest may not be asked
         about.
         """
@@ -90,14 +90,14 @@ class Remembered:
             if await self._applies(grant, ctx, found, args):
                 yield grant
 
-    async def _repeats(self, denial: Grant, ctx: Pinned, call: CallPart) -> bool:
+    async def _repeats(self, denial: Grant, ctx: CallContext, call: CallPart) -> bool:
         # It ends a call without a ticket, so its use is spent here, once a call; an approval's goes with the claim.
         return await self._rows.use(denial.id, sha256_hex([ctx.tenant, ctx.session, ctx.turn, call.call]))
 
-    async def _applies(self, grant: Grant, ctx: Pinned, found: Judgement, args: Any) -> bool:
+    async def _applies(self, grant: Grant, ctx: CallContext, found: Judgement, args: Any) -> bool:
         # Nobody is sure who asks: as with rules, no approval in advance lets that pass.
         sure = grant.verdict == "denied" or not await self._room.doubt(ctx)
-        people = await self._room.knowing(ctx.tenant, *grant.people, grant.requester, ctx.user.user)
+        people = await self._room.directory_for(ctx.tenant, *grant.people, grant.requester, ctx.user.user)
         may_block = grant.like.where != ""
         if not sure or not await ask_rules(may_block, self._rules.applies, grant, ctx, found, args, people):
             return False
@@ -110,11 +110,11 @@ class Remembered:
         question = None if rows is None else question_of(grant, rows.questions)
         if rows is None or question is None or not self._vouched(question):
             return None
-        found = borne_out(grant, question, rows.answers, rows.now, await load(self._room.store, question.args))
+        found = check_grant(grant, question, rows.answers, rows.now, await load(self._room.store, question.args))
         if found is None:
             return None
         asked, decisions = question_hash(question), [vote.decision for vote in found.votes]
-        problem = self._room.witness.decision_problem
+        problem = self._room.signature_policy.decision_problem
         signed = all(names(each, question, asked) and not problem(each, accept_unsigned=False) for each in decisions)
         return (question, decisions) if signed else None
 
@@ -128,7 +128,7 @@ class Remembered:
         return self._room.verifier.check_asker(question)
 
     def _seated(
-        self, question: Question, decisions: Sequence[Decision], ctx: Pinned, found: Judgement, people: Directory
+        self, question: Question, decisions: Sequence[Decision], ctx: CallContext, found: Judgement, people: Directory
     ) -> bool:
         """Returns whether enough of those who approved may decide such a call today, and might decide the one they
         did.
@@ -157,7 +157,7 @@ def by_grant(found: Judgement, grant: Grant) -> Judgement:
     return dataclasses.replace(found, kind="run", verdict=verdict, grant=grant.id)
 
 
-def frozen(found: Judgement, reason: str, call: CallPart) -> Judgement:
+def frozen_decision(found: Judgement, reason: str, call: CallPart) -> Judgement:
     """Returns `found` in a tenant that is frozen: what would run or be asked is denied."""
     if found.kind == "settled":
         return found

@@ -15,7 +15,7 @@ class HandlerEnded(Exception):
     """A handler tried to end more than its own call: it left the process, or cancelled itself."""
 
 
-async def contained(tool: Tool, args: dict[str, Any], context: ToolContext) -> Any:
+async def run_handler(tool: Tool, args: dict[str, Any], context: ToolContext) -> Any:
     """Returns what the handler returns or raises; an attempt to end the process is raised as `HandlerEnded`."""
     try:
         return await tool.handler(args, context)
@@ -24,7 +24,7 @@ async def contained(tool: Tool, args: dict[str, Any], context: ToolContext) -> A
         raise HandlerEnded(f"the tool tried to end the process ({type(error).__name__})") from None
 
 
-def context_of(
+def tool_context_of(
     permit: Permit,
     key: str,
     budget_chars: int,

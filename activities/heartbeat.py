@@ -11,7 +11,7 @@ SECONDS = 5.0
 
 
 @contextlib.asynccontextmanager
-async def pulse(seconds: float = SECONDS) -> AsyncIterator[None]:
+async def send_heartbeats(seconds: float = SECONDS) -> AsyncIterator[None]:
     """Sends a heartbeat every `seconds` while the block runs, first after as many; does nothing in a local activity."""
     if activity.info().is_local:
         yield

@@ -26,7 +26,7 @@ async def ask(hook: Hook[T], function: Callable[..., Any], *given: Any, seconds:
     try:
         # Copies: what a hook is shown is not what runs.
         copies = [copy.deepcopy(dict(each)) if isinstance(each, Mapping) else each for each in given]
-        returned: object = await bounded(called(function, *copies), limit)
+        returned: object = await await_within(call_function(function, *copies), limit)
         answer = hook.parse(returned)
     except TimeoutError:
         raise NoAnswer(f"gave no answer within {limit:g} s") from None
@@ -38,7 +38,7 @@ async def ask(hook: Hook[T], function: Callable[..., Any], *given: Any, seconds:
     return answer
 
 
-async def bounded(asked: Awaitable[T], seconds: float) -> T:
+async def await_within(asked: Awaitable[T], seconds: float) -> T:
     """Awaits `asked`; raises `TimeoutError` when it takes longer, `HandlerEnded` when it ends more than itself.
 
     It is not waited for any longer than that, also where it ignores its cancellation.
@@ -57,7 +57,7 @@ async def bounded(asked: Awaitable[T], seconds: float) -> T:
     return task.result()
 
 
-async def called(function: Callable[..., Any], *given: Any) -> Any:
+async def call_function(function: Callable[..., Any], *given: Any) -> Any:
     """Calls `function`: awaits it if it is async, else runs it in a thread."""
     if is_async(function):
         return await function(*given)

@@ -6,12 +6,12 @@ from typing import Final
 
 from temporalio import activity
 
-from signoff.activities.worker_deps import Room
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts import names
 from signoff.contracts.activity_messages import Authority, IdentifyTask
 from signoff.contracts.decision import Decision
 from signoff.keys.signatures import Verifier
-from signoff.people.authority import Evidence, authority
+from signoff.people.authority import SignatureEvidence, check_authority
 from signoff.store.questions import Questions
 
 _UNKEPT: Final = "`remember`: only an answer given through the gateway is remembered"
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 class IdentifyActivity:
     """Looks the author up in the directory at the moment of the decision; never fails."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: WorkerDeps) -> None:
         self._room = room
         self._rows = Questions(room.store)
 
@@ -33,20 +33,20 @@ class IdentifyActivity:
             development = self._room.profile == "development"
             # Nobody is looked up on the word of a forger.
             named = () if evidence.kind == "forged" else (task.decision.subject, task.requester)
-            people = await self._room.knowing(task.tenant, *named)
+            people = await self._room.directory_for(task.tenant, *named)
             found = await self._stored(task.decision, evidence)
             if found is not None:
                 return found
             if development:
-                return _unkept(task.decision, authority(task, evidence, people, development=True))
+                return _unkept(task.decision, check_authority(task, evidence, people, development=True))
             asked = await self._as_asked(task)
-            return _discreet(_unkept(task.decision, authority(asked, evidence, people, development=False)))
+            return _discreet(_unkept(task.decision, check_authority(asked, evidence, people, development=False)))
         except Exception as error:
             # A directory can be anybody's code, and whatever escapes from here would leave the answer without receipt.
             _log.warning("who answered %s cannot be known now: %s", task.decision.approval_id, type(error).__name__)
             return Authority(allowed=False, code="unavailable")
 
-    async def _stored(self, decision: Decision, evidence: Evidence) -> Authority | None:
+    async def _stored(self, decision: Decision, evidence: SignatureEvidence) -> Authority | None:
         """Returns the gateway's finding on the author of a stored answer; None of one that never came by the gateway.
 
         The gateway decided who was first, and nothing signed leaves it that does not lie in the store.
@@ -114,13 +114,13 @@ def _is_one(stored: Decision, given: Decision) -> bool:
     return stored.model_copy(update={"subject": given.subject}) == given
 
 
-def evidence_of(decision: Decision, verifier: Verifier, now: datetime) -> Evidence:
+def evidence_of(decision: Decision, verifier: Verifier, now: datetime) -> SignatureEvidence:
     """Checks the signature of a decision. A key id or a signature alone claims one, too."""
     if not decision.signature and not decision.key_id:
-        return Evidence("unsigned", now)
+        return SignatureEvidence("unsigned", now)
     if not verifier.check_decision(decision):
-        return Evidence("forged", now)
+        return SignatureEvidence("forged", now)
     received = decision.received_at
     if received is None or received.tzinfo is None:
-        return Evidence("signed", now)
-    return Evidence("signed", received, received)
+        return SignatureEvidence("signed", now)
+    return SignatureEvidence("signed", received, received)

@@ -13,12 +13,12 @@ from temporalio.exceptions import ApplicationError
 
 from signoff.activities.call_journal import hand_over
 from signoff.activities.gate_activity import GateActivity
-from signoff.activities.heartbeat import pulse
+from signoff.activities.heartbeat import send_heartbeats
 from signoff.activities.models.model_settings import model_settings
 from signoff.activities.secret_values import secrets_of
-from signoff.activities.tool_hooks import withheld
-from signoff.activities.worker_deps import Room
-from signoff.approvals.redaction import value_without, without
+from signoff.activities.tool_hooks import withheld_tools
+from signoff.activities.worker_deps import WorkerDeps
+from signoff.approvals.redaction import redact_secrets, redact_value
 from signoff.contracts import names
 from signoff.contracts.activity_messages import GateReply, GateTask, ModelReply, ModelTask, Response, TurnLimits
 from signoff.contracts.completion import Completion, CompletionRequest, Driver, ProposedCall
@@ -36,10 +36,10 @@ from signoff.contracts.message import CallPart, Message, Part, TextPart, content
 from signoff.contracts.turn import ResponsePart
 from signoff.formats.bounds import out_of_bounds
 from signoff.registry.actor import Actor
-from signoff.registry.respond_form import Payload
+from signoff.registry.respond_form import RespondPayload
 from signoff.registry.results.tool_result import render_value
 from signoff.store.completions import Completions, KeptReply
-from signoff.store.content_store import fetch_in, load_in, sealed, to_content
+from signoff.store.content_store import fetch_in, load_in, seal_ref, to_content
 from signoff.store.store import Blob
 
 GATES_SECONDS: Final = 30.0
@@ -59,7 +59,7 @@ class ModelActivity:
     pays for a second, and no question is asked about calls that another reply would not have.
     """
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: WorkerDeps) -> None:
         self._room = room
         self._gates = GateActivity(room)
         self._completions = Completions(room.store)
@@ -69,7 +69,7 @@ class ModelActivity:
         """One completion. Fails with `ConfigError`, `ModelRefused` (final) or `ModelUnavailable` (retried)."""
         begun = asyncio.get_running_loop().time()
         try:
-            async with pulse():
+            async with send_heartbeats():
                 # Together, as the model takes its time; nothing comes of its answer before this is written.
                 replying = asyncio.ensure_future(self._complete(task))
                 try:
@@ -138,7 +138,7 @@ class ModelActivity:
         room = self._room
         actor = room.catalog.actor(task.ctx.actor)
         messages = tuple([await self._inline(message, _place(task)) for message in task.messages])
-        left_out = await withheld(room.catalog, task.ctx, at=room.clock())
+        left_out = await withheld_tools(room.catalog, task.ctx, at=room.clock())
         request = CompletionRequest(
             model=actor.model,
             instructions=actor.instructions,
@@ -172,7 +172,7 @@ class ModelActivity:
         dropped = len(completion.calls) - len(kept)
         # The provider's own message cannot be cut, so one with dropped calls is rebuilt from the parts.
         own = Blob.of(completion.provider) if completion.provider and not dropped else None
-        provider = None if own is None else await sealed(room.store, own.ref, place)
+        provider = None if own is None else await seal_ref(room.store, own.ref, place)
         response, respond_call, error = await self._response(task, completion, kept)
         reply = ModelReply(
             message=Message(role="assistant", parts=tuple(parts), provider=provider),
@@ -198,10 +198,10 @@ class ModelActivity:
         if not secrets:
             return completion
         calls = tuple(
-            dataclasses.replace(each, args=value_without(each.args, secrets)) if each.tool == names.RESPOND else each
+            dataclasses.replace(each, args=redact_value(each.args, secrets)) if each.tool == names.RESPOND else each
             for each in completion.calls
         )
-        return dataclasses.replace(completion, text=without(completion.text, secrets), calls=calls)
+        return dataclasses.replace(completion, text=redact_secrets(completion.text, secrets), calls=calls)
 
     async def _call(
         self, call: str, proposed: ProposedCall, index: int, budget: int, place: SessionKey
@@ -238,7 +238,7 @@ class ModelActivity:
             return None, "", ""
         return Response(text=await self._text(completion.text, _place(task))), "", ""
 
-    async def _parsed(self, payload: Payload, place: SessionKey) -> Response:
+    async def _parsed(self, payload: RespondPayload, place: SessionKey) -> Response:
         parts = [
             ResponsePart(type=kind, content=await to_content(self._room.store, content, place))
             for kind, content in payload.parts

@@ -4,19 +4,19 @@ from temporalio import activity
 
 from signoff.activities.approval_reader import ApprovalReader, doubts_of
 from signoff.activities.call_journal import hand_over, mark_claims, write
-from signoff.activities.capability_backends import granted
+from signoff.activities.capability_backends import grant_capabilities
 from signoff.activities.gate_activity import is_of
-from signoff.activities.handler_runner import context_of
-from signoff.activities.permit_check import Caller, approval_of, caller_problem, happened, words_on
+from signoff.activities.handler_runner import tool_context_of
+from signoff.activities.permit_check import ActivityCaller, approval_of, caller_problem, has_happened, words_on
 from signoff.activities.policy_handlers import terms_at
-from signoff.activities.probes import Probing, known
-from signoff.activities.result_processor import Results
-from signoff.activities.run_state import ended
-from signoff.activities.stored_permit import probed_by
-from signoff.activities.tool_hooks import judged_past
-from signoff.activities.worker_deps import Room
-from signoff.approvals.audit_events import finished
-from signoff.approvals.doubt_report import happened as told_by
+from signoff.activities.probes import ProbeRunner, recorded_reply
+from signoff.activities.result_processor import ResultProcessor
+from signoff.activities.run_state import check_ended
+from signoff.activities.stored_permit import prove_for_probe
+from signoff.activities.tool_hooks import judge_past_call
+from signoff.activities.worker_deps import WorkerDeps
+from signoff.approvals.audit_events import finished_entry
+from signoff.approvals.doubt_report import happened_outcome as told_by
 from signoff.contracts import names
 from signoff.contracts.activity_messages import OutcomeTask, ToolReply
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, Permit
@@ -25,7 +25,7 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import SessionKey
 from signoff.contracts.message import CallPart
-from signoff.registry.gates.argument_check import as_run
+from signoff.registry.gates.argument_check import final_arguments
 from signoff.registry.results.dispatch_record import execution_facts
 from signoff.registry.tool import Tool
 from signoff.store.content_store import load_in
@@ -39,7 +39,7 @@ class OutcomeActivity:
     written to it, so that nobody is asked again whatever becomes of the workflow.
     """
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: WorkerDeps) -> None:
         self._room = room
 
     @activity.defn(name=names.OUTCOME)
@@ -51,7 +51,7 @@ class OutcomeActivity:
         info = activity.info()
         permit = task.permit
         # This activity's own type and id say nothing of the call: it is the turn that is checked here.
-        caller = Caller(info.workflow_type or "", info.workflow_id or "", task.tool, permit.call)
+        caller = ActivityCaller(info.workflow_type or "", info.workflow_id or "", task.tool, permit.call)
         problem = caller_problem(caller, permit, task.tool)
         if problem:
             activity.logger.warning("refused to look up a ticket: %s", problem)
@@ -68,14 +68,14 @@ class OutcomeActivity:
             tool = self._room.catalog.sight(permit.ctx).tool(task.tool)
             # Not its arguments: nothing here has bound them to the permit.
             facts = {} if tool is None else execution_facts(tool, permit)
-            seen = [finished(permit, reply.outcome, key, self._room.clock(), facts)]
+            seen = [finished_entry(permit, reply.outcome, key, self._room.clock(), facts)]
             await write(self._room, seen if await self._is_known(task, workflow) else mark_claims(seen))
         return reply
 
     async def _is_known(self, task: OutcomeTask, workflow: str) -> bool:
         """Returns whether the store bears out that the call was begun, and the gateway in whose name."""
         permit = task.permit
-        if self._room.witness.requester_problem(permit.ctx):
+        if self._room.signature_policy.requester_problem(permit.ctx):
             return False
         found = await self._room.store.look(ticket_key(permit.digest, task.ticket))
         # A read has no ticket: that one was begun at all, and lost, nobody but the turn says here.
@@ -86,11 +86,11 @@ class OutcomeActivity:
         it.
         """
         permit, tool = task.permit, self._room.catalog.sight(task.permit.ctx).tool(task.tool)
-        if tool is None or task.args is None or self._room.witness.requester_problem(permit.ctx):
+        if tool is None or task.args is None or self._room.signature_policy.requester_problem(permit.ctx):
             return ToolReply()
         call = CallPart(call=permit.call, tool=task.tool, args=task.args)
         args = await load_in(self._room.store, task.args, _place(task))
-        found = await judged_past(self._room.catalog, permit.ctx, call, args, self._room.clock())
+        found = await judge_past_call(self._room.catalog, permit.ctx, call, args, self._room.clock())
         approvals, policy = ApprovalReader(self._room), self._room.catalog.policy(tool.activity)
         rows = await approvals.of(permit)
         told = permit.model_copy(update={"doubts": (*permit.doubts, word)})
@@ -101,7 +101,7 @@ class OutcomeActivity:
         # By the instant at which people were asked: who could answer then can, whatever day it is by now.
         asked = terms or self._room.catalog.terms(tool.activity, found.verdict)
         voters = await approvals.voters(permit, tool.activity, asked, words, doubts)
-        if not happened(word, words, policy, self._room.witness, voters):
+        if not has_happened(word, words, policy, self._room.signature_policy, voters):
             activity.logger.warning("nobody who may say so says that %s happened", tool.name)
             return ToolReply()
         key = ticket_key(permit.digest, task.ticket)
@@ -122,10 +122,10 @@ class OutcomeActivity:
         found = await self._room.store.void_unclaimed(
             key, workflow=workflow, call=permit.call, tool=task.tool, nonce=permit.ctx.user.nonce
         )
-        told = known(found)
+        told = recorded_reply(found)
         if told is None and found.kind == "open":
             # Looked up while it still runs, it would be said not to have happened, and run again.
-            await ended(self._room.store, key)
+            await check_ended(self._room.store, key)
         told = told or (None if tool is None else await self._looked_up(task, tool, key))
         return told or ToolReply(outcome=_settled(task, "in_doubt", IN_DOUBT_TEXT))
 
@@ -150,17 +150,17 @@ class OutcomeActivity:
     async def _looked_up(self, task: OutcomeTask, tool: Tool, key: str) -> ToolReply | None:
         """Returns what the tool's probe finds of the very call that the permit is about."""
         permit = task.permit
-        if tool.probe is None or task.args is None or self._room.witness.requester_problem(permit.ctx):
+        if tool.probe is None or task.args is None or self._room.signature_policy.requester_problem(permit.ctx):
             return None
         proposed = await load_in(self._room.store, task.args, _place(task))
         if not is_of(permit, tool, proposed):
             return None
-        args = as_run(tool, proposed)
-        probing = Probing(self._room, tool, Results(self._room, tool))
-        given = granted(self._room.backends, self._room.secrets, tool, permit.ctx.tenant)
+        args = final_arguments(tool, proposed)
+        probing = ProbeRunner(self._room, tool, ResultProcessor(self._room, tool))
+        given = grant_capabilities(self._room.backends, self._room.secrets, tool, permit.ctx.tenant)
         people = self._room.people
         known_of = await self._proved(permit, tool)
-        context = context_of(known_of, key, task.budget_chars, people=people, capabilities=given)
+        context = tool_context_of(known_of, key, task.budget_chars, people=people, capabilities=given)
         return await probing.reply(known_of, args, context)
 
     async def _proved(self, permit: Permit, tool: Tool) -> Permit:
@@ -168,7 +168,7 @@ class OutcomeActivity:
         approvals, policy = ApprovalReader(self._room), self._room.catalog.policy(tool.activity)
         rows = await approvals.of(permit) if permit.kind == "approved" else None
         approval = approval_of(permit, rows, accept_unsigned=approvals.takes_unsigned(policy))
-        return probed_by(permit, approval, policy, self._room.witness)
+        return prove_for_probe(permit, approval, policy, self._room.signature_policy)
 
 
 def _settled(task: OutcomeTask, code: str, text: str) -> CallOutcome:

@@ -12,14 +12,14 @@ from signoff.approvals.binding import names
 from signoff.approvals.digest import doubt_digest, question_hash
 from signoff.approvals.earlier_questions import ending_of
 from signoff.contracts.approval import JUDGED_SECONDS, Question
-from signoff.contracts.call import Permit, Pinned
+from signoff.contracts.call import CallContext, Permit
 from signoff.contracts.decision import Decision, Verdict, at_least
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.names import ACTOR_TURN
 from signoff.contracts.person import Person, Principal
 from signoff.keys.signatures import Verifier
 from signoff.people.directory import Directory
-from signoff.people.eligibility import Table, table_of
+from signoff.people.eligibility import ApproverSpec, approver_spec_of
 from signoff.people.voter_set import Escalation, VoterSet
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.compiled_policy import CompiledPolicy
@@ -30,7 +30,7 @@ from signoff.store.questions import ApprovalRows
 
 
 @dataclass(frozen=True)
-class Caller:
+class ActivityCaller:
     """Who scheduled the activity, as the server says."""
 
     workflow_type: str
@@ -40,7 +40,7 @@ class Caller:
 
 
 @dataclass(frozen=True)
-class Standing:
+class PermitCheck:
     """What the permit is worth: run; judge anew (`again`); or refuse, with why."""
 
     kind: Literal["run", "again", "refuse"]
@@ -48,10 +48,10 @@ class Standing:
     again: Literal["", "stale", "policy"] = ""
 
 
-RUN = Standing("run")
+RUN = PermitCheck("run")
 
 
-def turn_problem(caller: Caller, turn: TurnKey | None, what: str, by: str) -> str:
+def turn_problem(caller: ActivityCaller, turn: TurnKey | None, what: str, by: str) -> str:
     """Returns why `what` was not scheduled by `turn`, which `by` names and None is none; "" when it was."""
     # Temporal lets any holder of a credential start any activity, by itself or from a workflow of their own.
     if caller.workflow_type != ACTOR_TURN:
@@ -61,7 +61,7 @@ def turn_problem(caller: Caller, turn: TurnKey | None, what: str, by: str) -> st
     return ""
 
 
-def caller_problem(caller: Caller, permit: Permit, tool: str) -> str:
+def caller_problem(caller: ActivityCaller, permit: Permit, tool: str) -> str:
     """Returns why this activity was not scheduled by the turn its permit names; "" when it was."""
     problem = turn_problem(caller, _turn(permit), "this tool", "the permit")
     if problem:
@@ -72,13 +72,13 @@ def caller_problem(caller: Caller, permit: Permit, tool: str) -> str:
 
 
 @dataclass(frozen=True)
-class Witness:
+class SignaturePolicy:
     """By what a signature is checked. Only the development profile takes what nobody signed."""
 
     verifier: Verifier
     development: bool
 
-    def requester_problem(self, ctx: Pinned) -> str:
+    def requester_problem(self, ctx: CallContext) -> str:
         """Returns why the gateway does not vouch for who asked for the turn of `ctx`; "" when it does."""
         user = ctx.user
         # A key id alone claims a signature: else leaving that out would make of what is forged what is merely unsigned.
@@ -103,7 +103,7 @@ class Witness:
 def voter_set(
     catalog: Catalog,
     people: Directory,
-    ctx: Pinned,
+    ctx: CallContext,
     tool: str,
     terms: Terms,
     now: datetime,
@@ -113,7 +113,7 @@ def voter_set(
     asked.
     """
     policy = catalog.policy(tool).policy or ApprovalPolicy()
-    present = Table(
+    present = ApproverSpec(
         ctx.tenant,
         terms.approvers,
         ctx.user.user,
@@ -121,7 +121,7 @@ def voter_set(
         quorum=terms.quorum,
         groups=terms.groups,
     )
-    asked = [table_of(each) for each in questions]
+    asked = [approver_spec_of(each) for each in questions]
     escalations = [each for question in questions if (each := _escalation(question, terms)) is not None]
     return VoterSet(people, (present, *dict.fromkeys(asked)), now, tuple(escalations))
 
@@ -139,7 +139,7 @@ def _escalation(question: Question, terms: Terms) -> Escalation | None:
     return Escalation(question.opened_at + timedelta(seconds=min(spans)), to)
 
 
-def believed(ctx: Pinned, person: Person | None, *, development: bool) -> bool:
+def is_believed(ctx: CallContext, person: Person | None, *, development: bool) -> bool:
     """Returns whether the directory bears out what a turn says of who asked: tier, roles and attributes.
 
     Whom it does not know, only development believes.
@@ -156,7 +156,7 @@ def _said_of_user(extra: Mapping[str, Any]) -> dict[str, Any]:
     return {name.removeprefix("user."): value for name, value in extra.items() if name.startswith("user.")}
 
 
-def expired(user: Principal, now: datetime) -> bool:
+def is_expired(user: Principal, now: datetime) -> bool:
     """Returns whether a turn was asked for so long ago that no rule runs its calls any more."""
     ends = user.expires_at
     if ends is None:
@@ -165,7 +165,7 @@ def expired(user: Principal, now: datetime) -> bool:
     return ends.tzinfo is None or ends <= now
 
 
-def doubted(found: Judgement, why: str) -> Judgement:
+def judge_doubt(found: Judgement, why: str) -> Judgement:
     """Returns `found` for a requester in whose name no rule runs a call, for this reason: what would run by rule is
     asked.
     """
@@ -176,7 +176,7 @@ def doubted(found: Judgement, why: str) -> Judgement:
 
 
 @dataclass(frozen=True)
-class Approval:
+class StoredApproval:
     """What the store has of the approval of one call: its question, and who said yes to that and when (UTC).
 
     `problem` is why no yes counts; `stale` that it must be asked again. `edited` is the hash of the question whose
@@ -192,7 +192,7 @@ class Approval:
     stale: str = ""
 
 
-def approval_of(permit: Permit, rows: ApprovalRows | None, *, accept_unsigned: bool) -> Approval | None:
+def approval_of(permit: Permit, rows: ApprovalRows | None, *, accept_unsigned: bool) -> StoredApproval | None:
     """Returns the approval that a permit claims, from the rows alone; None where nobody was ever asked.
 
     Of the permit's own decisions only those count that claim no signature, and only where such are taken: whatever is
@@ -211,9 +211,9 @@ def approval_of(permit: Permit, rows: ApprovalRows | None, *, accept_unsigned: b
         stale = "this was judged at another moment than it was asked"
     request = rows.request(question)
     if any(each.revision < question.revision for each in denied_questions(rows, question.digest)):
-        return Approval(question, request.question_hash, (), problem=_NOT_APPROVED["denied"], stale=stale)
+        return StoredApproval(question, request.question_hash, (), problem=_NOT_APPROVED["denied"], stale=stale)
     if request.state in ("denied", "cancelled", "timed_out") and question.ended_as != "unsigned":
-        return Approval(question, request.question_hash, (), problem=_NOT_APPROVED[request.state], stale=stale)
+        return StoredApproval(question, request.question_hash, (), problem=_NOT_APPROVED[request.state], stale=stale)
     stored = tuple(vote.decision for vote in request.votes if vote.verdict == "approved")
     times = [each.answered_at for each in rows.answers if any(each.vote.decision is one for one in stored)]
     raw = tuple(each for each in permit.decisions if not (each.signature or each.key_id)) if accept_unsigned else ()
@@ -222,7 +222,7 @@ def approval_of(permit: Permit, rows: ApprovalRows | None, *, accept_unsigned: b
     old = rows.revision(question.edit_of) if question.edit_of else None
     edited = "" if old is None else question_hash(old)
     decisions, completed_at = (*stored, *added), max(times, default=None)
-    return Approval(question, request.question_hash, decisions, completed_at, edited, stale=stale)
+    return StoredApproval(question, request.question_hash, decisions, completed_at, edited, stale=stale)
 
 
 def denied_questions(rows: ApprovalRows | None, digest: str) -> list[Question]:
@@ -241,18 +241,18 @@ _NOT_APPROVED = {
 }
 
 
-def standing(
+def check_permit(
     permit: Permit,
     digest: str,
     found: Judgement,
     policy: CompiledPolicy,
     terms: Terms,
     *,
-    witness: Witness,
+    witness: SignaturePolicy,
     voters: VoterSet,
-    approval: Approval | None,
+    approval: StoredApproval | None,
     now: datetime,
-) -> Standing:
+) -> PermitCheck:
     """Returns whether the call may run under the present catalog; `digest` and `found` were computed here and now.
 
     `terms` are those on which the present policy asks about it, `approval` is what the store has of it, `now` the
@@ -260,50 +260,50 @@ def standing(
     """
     # Not refused: a deploy can change a tool under an honest turn, which then asks anew.
     if permit.digest != digest:
-        return Standing("again", _TOOL_CHANGED, "stale")
+        return PermitCheck("again", _TOOL_CHANGED, "stale")
     if permit.kind == "auto":
         if found.kind == "run":
             return RUN
-        return Standing("again", "the policy changed before this ran", "policy")
+        return PermitCheck("again", "the policy changed before this ran", "policy")
     if approval is None:
-        return Standing("refuse", "nobody was asked about this")
+        return PermitCheck("refuse", "nobody was asked about this")
     if approval.problem:
-        return Standing("refuse", approval.problem)
+        return PermitCheck("refuse", approval.problem)
     question, rules = approval.question, policy.policy or ApprovalPolicy()
     if approval.stale or question.digest != digest:
-        return Standing("again", approval.stale or _TOOL_CHANGED, "stale")
+        return PermitCheck("again", approval.stale or _TOOL_CHANGED, "stale")
     tool = found.tool
     if tool is None or question.secrets != tool.masked_arguments or question.show != rules.show.only:
-        return Standing("again", "what the card shows of this has changed", "stale")
+        return PermitCheck("again", "what the card shows of this has changed", "stale")
     mode = rules.edit_mode(read_only=tool.read_only)
     if question.edit_of and (mode == "off" or (mode == "propose" and not question.proposers)):
         # Its author's change counts as a yes here, which the policy allows nobody by now.
-        return Standing("again", "the policy on changed arguments is stricter now", "policy")
+        return PermitCheck("again", "the policy on changed arguments is stricter now", "policy")
     for decision in approval.decisions:
         problem = "" if _answers(decision, approval) else "a decision is about something else"
         problem = problem or witness.decision_problem(decision, accept_unsigned=rules.accept_unsigned)
         if problem:
-            return Standing("refuse", problem)
+            return PermitCheck("refuse", problem)
     # By the question's own count first: whatever the policy is by now, fewer than that have never approved it.
     if len(_people(approval)) < question.quorum:
-        return Standing("refuse", _FEW.refused)
+        return PermitCheck("refuse", _FEW.refused)
     lacking = _lacking(approval, permit.ctx, rules, terms)
     if lacking is None:
         # People leave, roles and delegations end after an answer was counted: those who may answer now are asked.
         # By the question and by the present policy, each with its own quorum and groups: what was loosened meanwhile
         # releases nothing.
         if not voters.suffices(approval.decisions):
-            return Standing("again", "not everybody who approved this may decide it now", "policy")
+            return PermitCheck("again", "not everybody who approved this may decide it now", "policy")
         if _is_late(approval, terms):
-            return Standing("again", "it has to be approved sooner now", "policy")
+            return PermitCheck("again", "it has to be approved sooner now", "policy")
         return _in_time(approval, rules, now)
     # Under this very policy nobody would have been let answer so, unless its function wants more by now.
     if question.policy_hash == policy.hash and not terms.applied:
-        return Standing("refuse", lacking.refused)
-    return Standing("again", lacking.now, "policy")
+        return PermitCheck("refuse", lacking.refused)
+    return PermitCheck("again", lacking.now, "policy")
 
 
-def _answers(decision: Decision, approval: Approval) -> bool:
+def _answers(decision: Decision, approval: StoredApproval) -> bool:
     """Returns whether a decision is somebody's yes to this very question."""
     question = approval.question
     if decision.approval_id != question.id or decision.verdict != "approved" or not decision.subject:
@@ -314,7 +314,7 @@ def _answers(decision: Decision, approval: Approval) -> bool:
     return names(decision, question, approval.question_hash)
 
 
-def _is_late(approval: Approval, terms: Terms) -> bool:
+def _is_late(approval: StoredApproval, terms: Terms) -> bool:
     """Returns whether a signed answer came later than these terms leave time for."""
     opened = approval.question.opened_at
     if opened is None or terms.timeout >= approval.question.timeout:
@@ -323,14 +323,14 @@ def _is_late(approval: Approval, terms: Terms) -> bool:
     return any(each.signature and each.received_at and each.received_at > last for each in approval.decisions)
 
 
-def _in_time(approval: Approval, rules: ApprovalPolicy, now: datetime) -> Standing:
+def _in_time(approval: StoredApproval, rules: ApprovalPolicy, now: datetime) -> PermitCheck:
     """Returns whether the approval may still be used: by the store's clock, from the answer that completed it."""
     span = min(approval.question.grant_ttl, rules.grant_ttl)
     done = approval.completed_at
     # Of what nobody signed the store knows no time; the server's own limit holds for it.
     if done is None or now - done <= timedelta(seconds=span):
         return RUN
-    return Standing("again", f"it was approved more than {span:g} seconds ago and not begun", "policy")
+    return PermitCheck("again", f"it was approved more than {span:g} seconds ago and not begun", "policy")
 
 
 def words_on(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[Decision, ...]:
@@ -374,8 +374,8 @@ def _words(permit: Permit, rows: ApprovalRows | None, question: Question) -> lis
     return [each for each in (*stored, *raw) if names(each, question, asked) and each.approval_id == question.id]
 
 
-def given_up(
-    words: Sequence[Decision], quorum: int, policy: CompiledPolicy, witness: Witness, voters: VoterSet
+def is_given_up(
+    words: Sequence[Decision], quorum: int, policy: CompiledPolicy, witness: SignaturePolicy, voters: VoterSet
 ) -> bool:
     """Returns whether people said of a try, which nobody knows the end of, that it did not happen.
 
@@ -388,8 +388,8 @@ def given_up(
     return voters.suffices(told, quorum)
 
 
-def happened(
-    word: Decision, words: Sequence[Decision], policy: CompiledPolicy, witness: Witness, voters: VoterSet
+def has_happened(
+    word: Decision, words: Sequence[Decision], policy: CompiledPolicy, witness: SignaturePolicy, voters: VoterSet
 ) -> bool:
     """Returns whether somebody who may answer says in `word`, one of `words` on that try, that it happened; one is
     enough.
@@ -397,7 +397,7 @@ def happened(
     return word in words and _says(word, "happened", policy, witness) and voters.count((word,)) == 1
 
 
-def _says(word: Decision, verdict: Verdict, policy: CompiledPolicy, witness: Witness) -> bool:
+def _says(word: Decision, verdict: Verdict, policy: CompiledPolicy, witness: SignaturePolicy) -> bool:
     rules = policy.policy or ApprovalPolicy()
     said = word.verdict == verdict and word.subject != ""
     return said and not witness.decision_problem(word, accept_unsigned=rules.accept_unsigned)
@@ -415,7 +415,7 @@ _OWN = _Lack("who asked for this has approved it", "somebody else than who asked
 _WEAK = _Lack("who approved this was not identified strongly enough", "this needs a stronger sign-in now")
 
 
-def _lacking(approval: Approval, ctx: Pinned, rules: ApprovalPolicy, terms: Terms) -> _Lack | None:
+def _lacking(approval: StoredApproval, ctx: CallContext, rules: ApprovalPolicy, terms: Terms) -> _Lack | None:
     """Returns what the present policy, or the question, asks for beyond what the decisions prove."""
     question, people = approval.question, _people(approval)
     if len(people) < terms.quorum:
@@ -434,7 +434,7 @@ def _lacking(approval: Approval, ctx: Pinned, rules: ApprovalPolicy, terms: Term
     return None
 
 
-def _people(approval: Approval) -> set[str]:
+def _people(approval: StoredApproval) -> set[str]:
     return {decision.subject for decision in approval.decisions}
 
 

@@ -8,13 +8,13 @@ from datetime import datetime
 from typing import Any, Final
 
 from signoff.activities.hook_timeout import NoAnswer, ask
-from signoff.approvals.redaction import secret_values, without
-from signoff.contracts.call import Pinned
+from signoff.approvals.redaction import redact_secrets, secret_values
+from signoff.contracts.call import CallContext
 from signoff.contracts.message import CallPart
 from signoff.policy.approval_policy import Term
 from signoff.policy.compiled_policy import PolicyVerdict
-from signoff.policy.handler_verdict import Answer, ProposedCall, handler_rule
-from signoff.policy.handler_verdict import heard as verdict_heard
+from signoff.policy.handler_verdict import HandlerCall, HandlerVerdict, handler_rule
+from signoff.policy.handler_verdict import apply_handler_verdict as verdict_heard
 from signoff.policy.terms import Terms
 from signoff.policypool import ask_rules
 from signoff.registry.catalog import Catalog
@@ -27,7 +27,9 @@ _REASON_CHARS: Final = 500
 logger = logging.getLogger("signoff.activities")
 
 
-async def heard(catalog: Catalog, ctx: Pinned, call: CallPart, args: Any, found: Judgement) -> Judgement:
+async def apply_policy_handler(
+    catalog: Catalog, ctx: CallContext, call: CallPart, args: Any, found: Judgement
+) -> Judgement:
     """Adds to `found` the answer of its policy's handler, if that is still missing. Never raises."""
     if found.unheard is None or found.tool is None:
         return found
@@ -38,7 +40,7 @@ async def heard(catalog: Catalog, ctx: Pinned, call: CallPart, args: Any, found:
 
 
 async def terms_at(
-    catalog: Catalog, ctx: Pinned, args: Any, found: Judgement, tool: Tool, at: datetime | None
+    catalog: Catalog, ctx: CallContext, args: Any, found: Judgement, tool: Tool, at: datetime | None
 ) -> Terms | None:
     """Works out on which terms a call judged as `found` would be asked about `at` an instant, by the policy of now.
 
@@ -68,13 +70,13 @@ async def verdict_of(
     if handler is None or verdict.verdict == "deny":
         return verdict
     try:
-        call = ProposedCall(tool.facts, copy.deepcopy(dict(args)))
+        call = HandlerCall(tool.facts, copy.deepcopy(dict(args)))
         answer = await ask(POLICY_HANDLER, handler, call, ctx, seconds=seconds)
     except NoAnswer as none:
-        answer = Answer("ask", reason=f"`handler` {none}, so a person is asked", failed=True)
+        answer = HandlerVerdict("ask", reason=f"`handler` {none}, so a person is asked", failed=True)
         logger.warning("%s of tool %s: %s", handler_rule(policy), tool.name, answer.reason)
     # Hidden before it is cut: half of a secret would not be found.
-    reason = without(answer.reason, secret_values(args, tool.masked_arguments))[:_REASON_CHARS]
+    reason = redact_secrets(answer.reason, secret_values(args, tool.masked_arguments))[:_REASON_CHARS]
     told = dataclasses.replace(answer, reason=reason, stricter=_quiet(answer.stricter, args, tool))
     return verdict_heard(policy, verdict, told)
 
@@ -82,5 +84,5 @@ async def verdict_of(
 def _quiet(stricter: Term | None, args: Mapping[str, Any], tool: Tool) -> Term | None:
     if stricter is None:
         return None
-    reason = without(stricter.reason, secret_values(args, tool.masked_arguments))[:_REASON_CHARS]
+    reason = redact_secrets(stricter.reason, secret_values(args, tool.masked_arguments))[:_REASON_CHARS]
     return stricter.model_copy(update={"reason": reason})

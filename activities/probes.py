@@ -4,11 +4,11 @@ from typing import Any, Final
 
 from temporalio import activity
 
-from signoff.activities.call_journal import Journal, Ran
-from signoff.activities.capability_backends import handed_out
+from signoff.activities.call_journal import CallContent, Journal
+from signoff.activities.capability_backends import handed_out_secrets
 from signoff.activities.hook_timeout import NoAnswer, ask
-from signoff.activities.result_processor import Results
-from signoff.activities.worker_deps import Room
+from signoff.activities.result_processor import ResultProcessor
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals import audit_events
 from signoff.contracts.activity_messages import ToolReply
 from signoff.contracts.call import Permit
@@ -21,10 +21,10 @@ HAPPENED_NOTE: Final = "The tool did not answer; it was looked up, and this happ
 UNDONE_NOTE: Final = "it was looked up, and did not happen"
 
 
-class Probing:
+class ProbeRunner:
     """Runs the probe of one tool."""
 
-    def __init__(self, room: Room, tool: Tool, results: Results, seconds: float | None = None) -> None:
+    def __init__(self, room: WorkerDeps, tool: Tool, results: ResultProcessor, seconds: float | None = None) -> None:
         self._store = room.store
         self._secrets = room.secrets
         self._clock = room.clock
@@ -42,14 +42,14 @@ class Probing:
             return None
         answer = await self._answer(args, context)
         key = context.idempotency_key
-        said = audit_events.probed(permit, self._tool.name, key, _word(answer), self._clock())
+        said = audit_events.probe_entry(permit, self._tool.name, key, _word(answer), self._clock())
         if isinstance(answer, Happened):
             budget = context.result_budget_chars
-            secrets = handed_out(context.capabilities, self._secrets)
+            secrets = handed_out_secrets(context.capabilities, self._secrets)
             made = await self._results.of(permit, args, answer.result, budget, key, secrets)
             note = " ".join(filter(None, (HAPPENED_NOTE, made.outcome.note)))
             outcome = made.outcome.model_copy(update={"note": note})
-            seen = [said, *await self._journal.end(permit, outcome, key, Ran(args, made.kept))]
+            seen = [said, *await self._journal.end(permit, outcome, key, CallContent(args, made.kept))]
             stands = await self._store.record(key, outcome, also=self._journal.together(seen))
             await self._journal.apart(seen)
             return ToolReply(outcome=stands)
@@ -57,7 +57,7 @@ class Probing:
             found = await self._store.void_claimed(key, also=self._journal.together([said]))
             await self._journal.apart([said])
             # Not `undone` for sure: a worker that was only slow may have told its outcome meanwhile, and that stands.
-            return known(found)
+            return recorded_reply(found)
         await self._journal.alone([said])
         return None
 
@@ -72,7 +72,7 @@ class Probing:
             return CannotTell()
 
 
-def known(found: Claim) -> ToolReply | None:
+def recorded_reply(found: Claim) -> ToolReply | None:
     """Returns a ticket's finding on its call: its outcome, or that the next ticket may be claimed; None when
     neither.
     """

@@ -5,17 +5,17 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from signoff.activities.identify_activity import evidence_of
-from signoff.activities.worker_deps import Room
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals import audit_events, binding
 from signoff.approvals.card import draw_card
 from signoff.approvals.card_notes import of_edit
 from signoff.approvals.deadlines import with_escalated
 from signoff.approvals.digest import digest_mark, question_hash
 from signoff.approvals.request_state import request_of
-from signoff.audit.log import writing
+from signoff.audit.log import entry_writer
 from signoff.contracts.activity_messages import GateTask
 from signoff.contracts.approval import AppliedTerm, ApprovalRequest, CardRow, Question
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
@@ -23,7 +23,7 @@ from signoff.contracts.message import CallPart
 from signoff.keys.signature_form import context_digest
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.compiled_policy import PolicyVerdict
-from signoff.policy.terms import tightened
+from signoff.policy.terms import tighten_terms
 from signoff.registry.gates.pipeline import UNREMEMBERED_RULES
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
@@ -65,7 +65,7 @@ class Subject(NamedTuple):
 class QuestionWriter:
     """Writes the questions of one worker; every row goes in with its entry in the record."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: WorkerDeps) -> None:
         self._room = room
         self._rows = Questions(room.store)
 
@@ -95,14 +95,14 @@ class QuestionWriter:
 
         def also(asked: Question) -> Also:
             new[:] = [shown(asked)]
-            return writing([audit_events.asked(new[0], asked.opened_at or self._room.clock())])
+            return entry_writer([audit_events.question_entry(new[0], asked.opened_at or self._room.clock())])
 
         body = canonical_json(declaration)
         asked = await self._rows.ask(question, body, also, spent=task.spent, since=task.asked_since)
         # Its hash takes a while: once a question is enough.
         return new[0] if new else None if asked is None else shown(asked)
 
-    async def rows(self, ctx: Pinned, call: str) -> ApprovalRows | None:
+    async def rows(self, ctx: CallContext, call: str) -> ApprovalRows | None:
         """Returns everything that people were asked about a call, and what they answered."""
         return await self._rows.read(ApprovalKey(TurnKey(ctx.tenant, ctx.session, ctx.turn), call).id)
 
@@ -136,7 +136,7 @@ class QuestionWriter:
         taken = [each for each in rows.answers if each.revision == old.revision and not each.void]
         if signed and not any(each.vote.decision.delivery_id == delivery for each in taken):
             return _NOT_ANY_MORE
-        people = await self._room.knowing(task.ctx.tenant, decision.subject)
+        people = await self._room.directory_for(task.ctx.tenant, decision.subject)
         person = people.find(decision.subject, task.ctx.tenant)
         name = "" if person is None else person.name
         before = await self._shown(old, tool)
@@ -150,7 +150,7 @@ class QuestionWriter:
         catalog, ctx = self._room.catalog, task.ctx
         policy, terms = catalog.policy(tool.activity).policy or ApprovalPolicy(), catalog.terms(tool.activity, verdict)
         for more in stricter:
-            terms = terms if more in terms.applied else tightened(terms, policy, more)
+            terms = terms if more in terms.applied else tighten_terms(terms, policy, more)
         doubt = task.doubt > 0
         return Question(
             id=ApprovalKey(TurnKey(ctx.tenant, ctx.session, ctx.turn), call.call).id,

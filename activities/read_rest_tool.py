@@ -10,13 +10,13 @@ from signoff.registry.results.tool_result import ToolFailure
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
-from signoff.store.truncated_results import Rests
+from signoff.store.truncated_results import TruncatedResults
 
 _MOST: Final = RESULT_BYTES
 """No text has more characters than this."""
 
 
-def bound(tool: Tool, store: Store) -> Tool:
+def bind_to_store(tool: Tool, store: Store) -> Tool:
     """Returns `tool`, reading from this store where it is `read_rest`."""
     if tool.name != READ_REST:
         return tool
@@ -35,7 +35,7 @@ async def read_rest(store: Store, args: dict[str, Any], context: ToolContext) ->
     turn, start = TurnKey(context.tenant_id, context.session_id, context.turn_id), int(args["start"])
     # Words around the piece count as well, or the end of each piece would be cut off once more.
     chars = context.result_budget_chars - len(_words("", start, _MOST, _MOST, _MOST))
-    piece = await Rests(store).read(turn, args["handle"], start, chars)
+    piece = await TruncatedResults(store).read(turn, args["handle"], start, chars)
     if piece is None:
         return ToolFailure("there is no such handle in this turn; use it exactly as it was told", "input_invalid")
     if start >= piece.total:

@@ -8,12 +8,12 @@ from typing import Any, Final, NamedTuple
 
 from temporalio import activity
 
-from signoff.activities.hook_timeout import bounded, called
-from signoff.activities.worker_deps import Room
+from signoff.activities.hook_timeout import await_within, call_function
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.redaction import HIDDEN
 from signoff.contracts.call import Permit
 from signoff.registry.results.annotated_record import AnnotatedRecord, Filter, RecordField, copy_record, select_slots
-from signoff.registry.results.destinations import AUDIT, LLM_SESSION, Delivery, Destination, Undelivered
+from signoff.registry.results.destinations import AUDIT, LLM_SESSION, Delivery, DeliveryFailure, Destination
 from signoff.registry.tool import Tool
 
 SECONDS: Final = 5.0
@@ -23,7 +23,7 @@ GATE: Final = "distribute"
 _TOLD_SECONDS: Final = 1.0
 
 
-class Views(NamedTuple):
+class RecordViews(NamedTuple):
     """The views of a distributed record that stay here, as plain data."""
 
     model: dict[str, Any] | None
@@ -32,25 +32,25 @@ class Views(NamedTuple):
     """The view that is recorded."""
 
 
-class Distributing:
+class RecordDistributor:
     """Distributes the records of one tool."""
 
-    def __init__(self, room: Room, tool: Tool) -> None:
+    def __init__(self, room: WorkerDeps, tool: Tool) -> None:
         self._distribution = room.catalog.distribution
         self._tool = tool
 
-    async def views(self, permit: Permit, record: AnnotatedRecord) -> Views:
+    async def views(self, permit: Permit, record: AnnotatedRecord) -> RecordViews:
         """Makes the model's view and the one that is recorded, without giving the record to anybody else."""
         model, audit = await asyncio.gather(self._ours(LLM_SESSION, permit, record), self._ours(AUDIT, permit, record))
-        return Views(model, _names(record) if audit is None else audit)
+        return RecordViews(model, _names(record) if audit is None else audit)
 
-    async def distribute(self, permit: Permit, record: AnnotatedRecord, key: str) -> Views:
+    async def distribute(self, permit: Permit, record: AnnotatedRecord, key: str) -> RecordViews:
         """Makes the same views, and gives every sink its own, within its time.
 
         A worker that is lost before this returns has not recorded the call: whoever runs it again delivers again.
         """
         sinks = [self._delivered(each, permit, record, key) for each in self._distribution.sinks(self._tool)]
-        views: Views
+        views: RecordViews
         views, _ = await asyncio.gather(self.views(permit, record), asyncio.gather(*sinks))
         return views
 
@@ -85,7 +85,7 @@ class Distributing:
     async def _guarded(self, name: str, permit: Permit, work: Awaitable[Any]) -> Any:
         """Awaits `work` within its time; logs and returns None when it fails."""
         try:
-            return await bounded(work, SECONDS)
+            return await await_within(work, SECONDS)
         except Exception as error:
             # By its class alone: its words may hold what the destination was not to get, or the log.
             why = f"no answer within {SECONDS:g} s" if isinstance(error, TimeoutError) else type(error).__name__
@@ -97,16 +97,16 @@ class Distributing:
         activity.logger.warning("the record of %s did not reach %s: %s", self._tool.name, name, why)
         if observer is None:
             return
-        told = Undelivered(name, self._tool.name, permit.call, permit.ctx.tenant, permit.ctx.turn, why)
+        told = DeliveryFailure(name, self._tool.name, permit.call, permit.ctx.tenant, permit.ctx.turn, why)
         try:
-            await bounded(called(observer, told), _TOLD_SECONDS)
+            await await_within(call_function(observer, told), _TOLD_SECONDS)
         except Exception as error:
             activity.logger.warning("the observer of deliveries failed: %s", type(error).__name__)
 
 
 async def _viewed(view: Filter, record: AnnotatedRecord) -> AnnotatedRecord:
     """Applies a filter to a copy of the record, so that nobody can change what others get. Raises what goes wrong."""
-    found: object = await called(view, copy_record(record))
+    found: object = await call_function(view, copy_record(record))
     if not isinstance(found, AnnotatedRecord):
         raise TypeError("a filter gives a record")
     # A filter may keep what it returned, and change it later.

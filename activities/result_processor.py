@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 from temporalio import activity
 
 from signoff.activities.read_rest_tool import how_to_read_on
-from signoff.activities.record_distribution import GATE, Distributing, Views
-from signoff.activities.worker_deps import Room
-from signoff.approvals.redaction import secret_values, value_without, without
+from signoff.activities.record_distribution import GATE, RecordDistributor, RecordViews
+from signoff.activities.worker_deps import WorkerDeps
+from signoff.approvals.redaction import redact_secrets, redact_value, secret_values
 from signoff.contracts.call import CallCode, CallOutcome, Permit
 from signoff.contracts.canonical_json import nesting
 from signoff.contracts.content import Content
@@ -37,7 +37,7 @@ from signoff.registry.results.untrusted_text import fence_text
 from signoff.registry.results.update_check import accept_updates
 from signoff.registry.tool import Tool
 from signoff.store.content_store import json_bytes, to_content
-from signoff.store.truncated_results import Rests
+from signoff.store.truncated_results import TruncatedResults
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ UNTOLD: Final = (
 )
 
 
-class Made(NamedTuple):
+class ProcessedResult(NamedTuple):
     """An outcome with its text for the record."""
 
     outcome: CallOutcome
@@ -62,15 +62,15 @@ class Made(NamedTuple):
     """The text of the result as the record may hold it; None where it holds none."""
 
 
-class Results:
+class ResultProcessor:
     """Makes the outcomes of one tool. It waits `pause` seconds before it asks a store again that did not answer."""
 
-    def __init__(self, room: Room, tool: Tool, pause: float = STORE_PAUSE) -> None:
+    def __init__(self, room: WorkerDeps, tool: Tool, pause: float = STORE_PAUSE) -> None:
         self._room = room
         self._store = room.store
-        self._rests = Rests(room.store)
+        self._rests = TruncatedResults(room.store)
         self._tool = tool
-        self._distributing = Distributing(room, tool)
+        self._distributing = RecordDistributor(room, tool)
         self._pause = pause
 
     async def of(
@@ -81,7 +81,7 @@ class Results:
         budget_chars: int,
         key: str = "",
         secrets: Collection[str] = (),
-    ) -> Made:
+    ) -> ProcessedResult:
         """Makes the outcome of the permitted call, which returned `value`; `key` is that of its ticket, if it has one.
 
         `secrets` are those that a provider gave to its handler; neither these nor secret arguments are in the
@@ -93,22 +93,22 @@ class Results:
             # Not what its output schema is about: that comes later.
             result = hand_off_result(value, self._tool.name)
             outcome = await self._shown(permit, args, result, "", budget_chars)
-            return Made(outcome.model_copy(update={"handed": True}), self._kept(result.value))
+            return ProcessedResult(outcome.model_copy(update={"handed": True}), self._kept(result.value))
         if isinstance(result, ToolFailure):
-            failure = replace(result, message=without(render_value(result.message), hushed))
-            return Made(await self._told(permit, args, failure, budget_chars), self._kept(failure.message))
+            failure = replace(result, message=redact_secrets(render_value(result.message), hushed))
+            return ProcessedResult(await self._told(permit, args, failure, budget_chars), self._kept(failure.message))
         if isinstance(result.value, AnnotatedRecord):
             return await self._of_record(permit, args, result, budget_chars, key or permit.digest, hushed)
         # Against the schema as it was returned: `[hidden]` may not fit it.
-        problem = without(output_problem(self._tool, result), hushed)
+        problem = redact_secrets(output_problem(self._tool, result), hushed)
         result = _quiet(result, hushed)
         whole = result.value if problem and result.structured is None else result.structured
         outcome = await self._shown(permit, args, replace(result, structured=whole), problem, budget_chars)
-        return Made(outcome, self._kept(result.value))
+        return ProcessedResult(outcome, self._kept(result.value))
 
     async def failed(
         self, permit: Permit, args: Mapping[str, Any], text: str, budget_chars: int, secrets: Collection[str] = ()
-    ) -> Made:
+    ) -> ProcessedResult:
         """Makes the outcome of a call that failed with these words, without its secrets, as in `of`."""
         return await self.of(permit, args, ToolFailure(text), budget_chars, secrets=secrets)
 
@@ -120,24 +120,24 @@ class Results:
         budget_chars: int,
         key: str,
         hushed: Collection[str],
-    ) -> Made:
+    ) -> ProcessedResult:
         """Makes the outcome of a call that returned a record: of the model's view alone, once every sink has its
         own.
         """
         problem, views = await self._distributed(permit, result, result.value, key)
-        problem, model = without(problem, hushed), _hidden(views.model, hushed)
+        problem, model = redact_secrets(problem, hushed), _hidden(views.model, hushed)
         kept = render_value(_hidden(views.audit, hushed))
         result = _quiet(replace(result, value=None), hushed)
         if model is None and not problem:
             failure = await self._told(permit, args, ToolFailure(UNTOLD.format(self._tool.name)), budget_chars)
-            return Made(failure.model_copy(update={"gate": GATE, "cost": _usd(result.cost)}), kept)
+            return ProcessedResult(failure.model_copy(update={"gate": GATE, "cost": _usd(result.cost)}), kept)
         structured = model if result.structured is None else result.structured
         shown = replace(result, value=model, structured=structured)
-        return Made(await self._shown(permit, args, shown, problem, budget_chars), kept)
+        return ProcessedResult(await self._shown(permit, args, shown, problem, budget_chars), kept)
 
     async def _distributed(
         self, permit: Permit, result: ToolResult, record: AnnotatedRecord, key: str
-    ) -> tuple[str, Views]:
+    ) -> tuple[str, RecordViews]:
         """Returns the record's problem by its schema, and the views; only where there is no problem do others get
         theirs.
         """
@@ -145,7 +145,7 @@ class Results:
             record = copy_record(record)
         except Exception as error:
             activity.logger.warning("%s returned no right record: %s", self._tool.name, type(error).__name__)
-            return "", Views(None, {})
+            return "", RecordViews(None, {})
         problem = output_problem(self._tool, replace(result, value=record))
         if problem:
             return problem, await self._distributing.views(permit, record)
@@ -195,7 +195,7 @@ class Results:
             return failed.model_copy(update={"gate": UPDATE})
         return outcome.model_copy(update=wished | {"updates": found.updates if found.updates.names else None})
 
-    async def patiently(self, keep: Callable[[], Awaitable[T]]) -> T:
+    async def retry_store(self, keep: Callable[[], Awaitable[T]]) -> T:
         """Returns what `keep` returns, trying again until the store answers."""
         # The effect has happened; giving up here would leave it in doubt, so this waits for the store.
         while True:
@@ -241,12 +241,12 @@ class Results:
         ctx = permit.ctx
         turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
         # Waited for: else the model would be told of a handle that leads nowhere.
-        handle = await self.patiently(lambda: self._rests.keep(turn, self._tool.name, text))
+        handle = await self.retry_store(lambda: self._rests.keep(turn, self._tool.name, text))
         actor = self._room.catalog.actors.get(ctx.actor)
         return handle, how_to_read_on(handle, start) if actor is not None and actor.read_rest else ""
 
     async def _content(self, value: Any, place: SessionKey) -> Content:
-        return await self.patiently(lambda: to_content(self._store, value, place))
+        return await self.retry_store(lambda: to_content(self._store, value, place))
 
     async def _wish(self, value: dict[str, Any] | None, place: SessionKey) -> Content | None:
         return None if value is None else await self._content(value, place)
@@ -288,7 +288,7 @@ def _quiet(result: ToolResult, secrets: Collection[str]) -> ToolResult:
 
 
 def _hidden(value: Any, secrets: Collection[str]) -> Any:
-    return value if value is None or not secrets else value_without(_plain(value), secrets)
+    return value if value is None or not secrets else redact_value(_plain(value), secrets)
 
 
 def plain_outcome(call: str, tool: str, code: CallCode, text: str) -> CallOutcome:

@@ -18,7 +18,7 @@ from signoff.store.store import Store
 
 
 @contextlib.asynccontextmanager
-async def running(store: Store, key: str, seconds: float = SECONDS) -> AsyncIterator[None]:
+async def report_running(store: Store, key: str, seconds: float = SECONDS) -> AsyncIterator[None]:
     """Records every `seconds` that the ticket `key` runs, while the block does; first after as many."""
     task = asyncio.create_task(_tell(store, key, seconds))
     try:
@@ -38,7 +38,7 @@ async def _tell(store: Store, key: str, seconds: float) -> None:
             activity.logger.warning("that a tool still runs cannot be written: %s", error)
 
 
-async def ended(store: Store, key: str) -> None:
+async def check_ended(store: Store, key: str) -> None:
     """Returns where nobody runs the ticket `key`; else raises an error that makes Temporal retry once nobody may."""
     left = await store.runs_for(key)
     if left > 0:

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from signoff.activities.worker_deps import Room
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.redaction import secret_values
 
 
-def secrets_of(room: Room, calls: Iterable[tuple[str, Any]]) -> frozenset[str]:
+def secrets_of(room: WorkerDeps, calls: Iterable[tuple[str, Any]]) -> frozenset[str]:
     """Returns what this worker read of secrets, and the texts within the secret arguments of `calls`.
 
     `calls` are tools' names and their arguments; of tools that nobody knows there are no secret arguments.

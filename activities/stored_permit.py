@@ -1,6 +1,6 @@
 """The permit of a call as the gates and the store bear it out: by nothing else go its record and its handler."""
 
-from signoff.activities.permit_check import Approval, Witness, words_on
+from signoff.activities.permit_check import SignaturePolicy, StoredApproval, words_on
 from signoff.contracts.call import Permit
 from signoff.contracts.decision import Decision
 from signoff.policy.approval_policy import ApprovalPolicy
@@ -9,7 +9,7 @@ from signoff.registry.gates.pipeline import Judgement
 from signoff.store.questions import ApprovalRows
 
 
-def proved(permit: Permit, found: Judgement, approval: Approval | None) -> Permit:
+def prove_permit(permit: Permit, found: Judgement, approval: StoredApproval | None) -> Permit:
     """Returns `permit` with the rule and the answers by which its call may run here and now.
 
     What it claims itself of who decided, and by which rule, is whatever the caller wrote there.
@@ -21,7 +21,9 @@ def proved(permit: Permit, found: Judgement, approval: Approval | None) -> Permi
     return _bare(permit).model_copy(update={**said, "grant": found.grant})
 
 
-def probed_by(permit: Permit, approval: Approval | None, policy: CompiledPolicy, witness: Witness) -> Permit:
+def prove_for_probe(
+    permit: Permit, approval: StoredApproval | None, policy: CompiledPolicy, witness: SignaturePolicy
+) -> Permit:
     """Returns `permit` with the answers to its call that are vouched for, where nobody derives its right to run any
     more.
     """
@@ -32,7 +34,7 @@ def probed_by(permit: Permit, approval: Approval | None, policy: CompiledPolicy,
 
 
 def undone(
-    permit: Permit, rows: ApprovalRows | None, ticket: int, policy: CompiledPolicy, witness: Witness
+    permit: Permit, rows: ApprovalRows | None, ticket: int, policy: CompiledPolicy, witness: SignaturePolicy
 ) -> tuple[Decision, ...]:
     """Returns the answers, vouched for, that tries of a call before the one with number `ticket` did not happen."""
     asked = () if rows is None else rows.questions
@@ -41,7 +43,7 @@ def undone(
     return tuple(each for each in said if each.verdict == "approved" and _vouched(each, policy, witness))
 
 
-def _answered(permit: Permit, approval: Approval | None) -> Permit:
+def _answered(permit: Permit, approval: StoredApproval | None) -> Permit:
     bare = _bare(permit)
     if approval is None:
         return bare
@@ -63,6 +65,6 @@ def _bare(permit: Permit) -> Permit:
     return Permit(kind=permit.kind, call=permit.call, digest=permit.digest, ctx=permit.ctx)
 
 
-def _vouched(decision: Decision, policy: CompiledPolicy, witness: Witness) -> bool:
+def _vouched(decision: Decision, policy: CompiledPolicy, witness: SignaturePolicy) -> bool:
     accepts = (policy.policy or ApprovalPolicy()).accept_unsigned
     return decision.subject != "" and not witness.decision_problem(decision, accept_unsigned=accepts)

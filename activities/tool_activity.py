@@ -15,23 +15,30 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from signoff.activities.approval_reader import ApprovalReader, doubts_of
-from signoff.activities.call_journal import Journal, Ran, hand_over
+from signoff.activities.call_journal import CallContent, Journal, hand_over
 from signoff.activities.caller_check import current_caller
-from signoff.activities.capability_backends import granted, handed_out
+from signoff.activities.capability_backends import grant_capabilities, handed_out_secrets
 from signoff.activities.gate_activity import digest_of, is_of, settled_outcome
-from signoff.activities.grant_use import Remembered, frozen
-from signoff.activities.handler_runner import HandlerEnded, contained, context_of
-from signoff.activities.heartbeat import pulse
-from signoff.activities.permit_check import approval_of, caller_problem, doubted, given_up, standing, undone_by
+from signoff.activities.grant_use import GrantUse, frozen_decision
+from signoff.activities.handler_runner import HandlerEnded, run_handler, tool_context_of
+from signoff.activities.heartbeat import send_heartbeats
+from signoff.activities.permit_check import (
+    approval_of,
+    caller_problem,
+    check_permit,
+    is_given_up,
+    judge_doubt,
+    undone_by,
+)
 from signoff.activities.policy_handlers import terms_at
-from signoff.activities.probes import Probing, known
-from signoff.activities.read_rest_tool import bound
-from signoff.activities.result_processor import STORE_PAUSE, Made, Results, plain_outcome
-from signoff.activities.run_state import ended, running
-from signoff.activities.stored_permit import proved, undone
-from signoff.activities.tool_hooks import judged
+from signoff.activities.probes import ProbeRunner, recorded_reply
+from signoff.activities.read_rest_tool import bind_to_store
+from signoff.activities.result_processor import STORE_PAUSE, ProcessedResult, ResultProcessor, plain_outcome
+from signoff.activities.run_state import check_ended, report_running
+from signoff.activities.stored_permit import prove_permit, undone
+from signoff.activities.tool_hooks import judge_call
 from signoff.activities.usage_check import use_of
-from signoff.activities.worker_deps import Room
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.earlier_questions import denial_of, is_barred
 from signoff.contracts.activity_messages import ToolReply, ToolTask
 from signoff.contracts.approval import Question
@@ -41,7 +48,7 @@ from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
 from signoff.contracts.message import CallPart
-from signoff.contracts.usage import used_up
+from signoff.contracts.usage import exhausted_message
 from signoff.policy.terms import Terms
 from signoff.registry.gates.pipeline import Judgement
 from signoff.registry.hooks import PERMISSION_RULE, override_hash
@@ -84,19 +91,19 @@ class ToolActivity:
     `pause` is how many seconds it waits before it asks a store again that did not answer.
     """
 
-    def __init__(self, room: Room, tool: Tool, *, pause: float = STORE_PAUSE) -> None:
+    def __init__(self, room: WorkerDeps, tool: Tool, *, pause: float = STORE_PAUSE) -> None:
         self._room = room
         self._freezes = Freezes(room.store)
-        self._remembered = Remembered(room)
+        self._remembered = GrantUse(room)
         self._approvals = ApprovalReader(room)
         self._journal = Journal(room, tool)
         self._tool = tool
-        self._results = Results(room, tool, pause)
-        self._probing = Probing(room, tool, self._results)
+        self._results = ResultProcessor(room, tool, pause)
+        self._probing = ProbeRunner(room, tool, self._results)
 
     async def run(self, task: ToolTask) -> ToolReply:
         """Derives the right to run, then run at most once. Refusals are outcomes, not errors."""
-        async with pulse():
+        async with send_heartbeats():
             another = "" if task.tool == self._tool.name else "the permit names another tool"
             problem = another or caller_problem(current_caller(), task.permit, self._tool.activity)
             if problem:
@@ -122,11 +129,13 @@ class ToolActivity:
         if task.ticket <= 1:
             return ()
         policy = self._room.catalog.policy(self._tool.activity)
-        return undone(task.permit, await self._approvals.of(task.permit), task.ticket, policy, self._room.witness)
+        return undone(
+            task.permit, await self._approvals.of(task.permit), task.ticket, policy, self._room.signature_policy
+        )
 
     async def _judged(self, task: ToolTask, args: Any) -> "ToolReply | _Right":
         """Gates again with the present catalog, digest, decisions or policy; what may run, by what the store has."""
-        permit, witness = task.permit, self._room.witness
+        permit, witness = task.permit, self._room.signature_policy
         # First of all: everything below judges by who asks, and a permit can name anybody.
         problem = witness.requester_problem(permit.ctx)
         if problem:
@@ -138,7 +147,7 @@ class ToolActivity:
         call = _call(task)
         # Together, as each takes a while; what changes in the rows meanwhile is seen where the ticket is claimed.
         found, rows = await asyncio.gather(
-            judged(self._room.catalog, permit.ctx, call, args, self._room.kinds, at=self._room.clock()),
+            judge_call(self._room.catalog, permit.ctx, call, args, self._room.kinds, at=self._room.clock()),
             self._rows(permit),
         )
         if found.kind not in ("run", "ask"):
@@ -146,7 +155,7 @@ class ToolActivity:
         args = found.args(args)
         # The directory may have changed since the gates: no rule runs a call for a tier that its requester has lost.
         if found.kind == "run":
-            found = doubted(found, await self._room.doubt(permit.ctx))
+            found = judge_doubt(found, await self._room.doubt(permit.ctx))
         if permit.kind == "auto":
             found = await self._remembered.holds(permit.grant, permit.ctx, call, args, found)
             if found.kind not in ("run", "ask"):
@@ -164,7 +173,7 @@ class ToolActivity:
         terms = await self._terms(permit, args, found, None if approval is None else approval.question)
         if terms is None:
             return ToolReply(again="policy", note="by the policy of now this would have been denied when it was asked")
-        worth = standing(
+        worth = check_permit(
             permit,
             digest,
             found,
@@ -179,7 +188,7 @@ class ToolActivity:
             # People agreed to the call, but nobody was asked to let pass what its permission check denies by now.
             return ToolReply(again="policy", note="this is not permitted by now, unless somebody overrides it")
         if worth.kind == "run":
-            return _Right(found, proved(permit, found, approval), rows)
+            return _Right(found, prove_permit(permit, found, approval), rows)
         refused = await self._refused(task, worth.why)
         return refused.model_copy(update={"again": worth.again, "note": worth.why})
 
@@ -222,7 +231,7 @@ class ToolActivity:
             # A claim looks for a freeze in its own transaction; what takes no ticket has to look by itself.
             freeze = await self._freezes.look(task.permit.ctx.tenant)
             if freeze is not None:
-                return await self._ended(task, frozen(found, freeze.reason, _call(task)))
+                return await self._ended(task, frozen_decision(found, freeze.reason, _call(task)))
             return ToolReply(outcome=await self._read(task, args, found))
         earlier = await self._earlier(task, args, found)
         if earlier is not None:
@@ -248,11 +257,11 @@ class ToolActivity:
             self._journal.settled()
         else:
             await self._journal.settle()
-        told = known(claim)
+        told = recorded_reply(claim)
         if told is not None:
             return told
         if claim.kind == "frozen":
-            return await self._ended(task, frozen(found, claim.frozen, _call(task)))
+            return await self._ended(task, frozen_decision(found, claim.frozen, _call(task)))
         if claim.kind == "other":
             return await self._refused(task, _OTHER_ACTION)
         if claim.kind == "superseded":
@@ -260,10 +269,10 @@ class ToolActivity:
         if claim.kind == "ungranted":
             return ToolReply(again="policy", note="what was approved in advance is used up, over or taken back")
         if claim.again is not None and tool.usage_limit is not None:
-            return await self._ended(task, _used_up(found, used_up(tool.name, tool.usage_limit, claim.again)))
+            return await self._ended(task, _used_up(found, exhausted_message(tool.name, tool.usage_limit, claim.again)))
         # An idempotent tool is begun again under its key, but in a frozen tenant nothing is begun.
         if claim.kind == "open" and (claim.frozen or not (tool.idempotent or tool.read_only)):
-            await ended(store, key)
+            await check_ended(store, key)
             looked_up = await self._probing.reply(task.permit, args, self._context(task, key))
             if looked_up is not None:
                 return looked_up
@@ -275,7 +284,7 @@ class ToolActivity:
             if claim.kind == "fresh":
                 await self._never_began(task, key)
             raise asyncio.CancelledError
-        async with running(store, key):
+        async with report_running(store, key):
             made = await self._execute(task, args, key)
             outcome = _noted(made.outcome, found)
             if outcome.code == "in_doubt":
@@ -283,8 +292,8 @@ class ToolActivity:
                 if looked_up is not None:
                     return looked_up
             # Before the transaction that records the outcome: a specialist's large arguments go to the store for it.
-            ends = await self._ends(task, outcome, key, Ran(args, made.kept))
-            await self._results.patiently(lambda: store.record(key, outcome, also=self._journal.together(ends)))
+            ends = await self._ends(task, outcome, key, CallContent(args, made.kept))
+            await self._results.retry_store(lambda: store.record(key, outcome, also=self._journal.together(ends)))
         await self._journal.apart(ends)
         return ToolReply(outcome=outcome)
 
@@ -329,7 +338,7 @@ class ToolActivity:
         """Gives back the ticket, and the use that it took, of a call that was stopped before its handler was called."""
         outcome = plain_outcome(task.permit.call, task.tool, "skipped", _STOPPED)
         ends = await self._ends(task, outcome, key, None)
-        await self._results.patiently(lambda: self._room.store.void_claimed(key, also=self._journal.together(ends)))
+        await self._results.retry_store(lambda: self._room.store.void_claimed(key, also=self._journal.together(ends)))
         await self._journal.apart(ends)
 
     async def _read(self, task: ToolTask, args: dict[str, Any], found: Judgement) -> CallOutcome:
@@ -337,12 +346,12 @@ class ToolActivity:
         await self._journal.alone(self._journal.beginning(task.permit, found, ""))
         made = await self._execute(task, args, "")
         outcome = _noted(made.outcome, found)
-        ends = await self._ends(task, outcome, "", Ran(args, made.kept))
-        await self._results.patiently(lambda: self._journal.alone(ends))
+        ends = await self._ends(task, outcome, "", CallContent(args, made.kept))
+        await self._results.retry_store(lambda: self._journal.alone(ends))
         return outcome
 
-    async def _ends(self, task: ToolTask, outcome: CallOutcome, key: str, ran: Ran | None) -> list[AuditEntry]:
-        return await self._results.patiently(lambda: self._journal.end(task.permit, outcome, key, ran))
+    async def _ends(self, task: ToolTask, outcome: CallOutcome, key: str, ran: CallContent | None) -> list[AuditEntry]:
+        return await self._results.retry_store(lambda: self._journal.end(task.permit, outcome, key, ran))
 
     async def _terms(self, permit: Permit, args: Any, found: Judgement, question: Question | None) -> Terms | None:
         """On which terms the policy of now asks about the call, at the instant at which people were asked about it.
@@ -356,7 +365,11 @@ class ToolActivity:
         """Returns what earlier tickets of the call leave to say; None when each is void, or people said it did not
         happen.
         """
-        permit, policy, witness = task.permit, self._room.catalog.policy(self._tool.activity), self._room.witness
+        permit, policy, witness = (
+            task.permit,
+            self._room.catalog.policy(self._tool.activity),
+            self._room.signature_policy,
+        )
         # `ticket_key` raises for numbers below 1, and what escapes from here is tried again without end.
         not_given_up = "an earlier ticket of this call was not given up"
         if task.ticket < 1:
@@ -382,37 +395,37 @@ class ToolActivity:
             # People are asked what became of a call also when the policy denies it.
             terms = terms or self._room.catalog.terms(self._tool.activity, found.verdict)
             voters = await self._approvals.voters(permit, self._tool.activity, terms, words, doubts)
-            if not given_up(words, quorum, policy, witness, voters):
+            if not is_given_up(words, quorum, policy, witness, voters):
                 doubt = "an earlier ticket of this call is in doubt and was not given up"
                 return await self._begun_before(task) or await self._refused(task, doubt, _EARLIER_IN_DOUBT)
         return None
 
-    async def _execute(self, task: ToolTask, args: dict[str, Any], key: str) -> Made:
+    async def _execute(self, task: ToolTask, args: dict[str, Any], key: str) -> ProcessedResult:
         began = time.monotonic()
         made = await self._guarded(task, args, key)
         took = {"duration_ms": int((time.monotonic() - began) * 1000)}
         return made._replace(outcome=made.outcome.model_copy(update=took))
 
-    async def _guarded(self, task: ToolTask, args: dict[str, Any], key: str) -> Made:
+    async def _guarded(self, task: ToolTask, args: dict[str, Any], key: str) -> ProcessedResult:
         tool, context = self._tool, self._context(task, key)
         given = deepcopy(args) if self._reads_args_after() else args
         limit = asyncio.timeout(tool.timeout)
         try:
             async with limit:
-                value = await self._shielded(contained(tool, given, context), limit)
+                value = await self._shielded(run_handler(tool, given, context), limit)
         except Exception as error:
             # Whatever escaped would fail the activity, and the server would run the tool again, without end.
             repeatable = tool.read_only or tool.idempotent
             if limit.expired() and not repeatable:
                 # The handler was stopped in the middle of its work: its effect may have happened.
-                return Made(plain_outcome(task.permit.call, task.tool, "in_doubt", IN_DOUBT_TEXT))
+                return ProcessedResult(plain_outcome(task.permit.call, task.tool, "in_doubt", IN_DOUBT_TEXT))
             if isinstance(error, TRANSIENT) and repeatable and activity.info().attempt < tool.tries:
                 # By its class alone, without its cause: Temporal keeps the words of failures in plain text.
                 raise ApplicationError(f"{tool.name}: {type(error).__name__}", type="Transient") from None
             text = f"no answer within {tool.timeout:g} s" if limit.expired() else _words(error)
-            secrets = handed_out(context.capabilities, self._room.secrets)
+            secrets = handed_out_secrets(context.capabilities, self._room.secrets)
             return await self._results.failed(task.permit, args, text, task.budget_chars, secrets)
-        secrets = handed_out(context.capabilities, self._room.secrets)
+        secrets = handed_out_secrets(context.capabilities, self._room.secrets)
         return await self._shielded(self._results.of(task.permit, args, value, task.budget_chars, key, secrets))
 
     async def _shielded(self, work: Coroutine[Any, Any, T], limit: asyncio.Timeout | None = None) -> T:
@@ -454,8 +467,8 @@ class ToolActivity:
         return seen or not tool.read_only or tool.scope == "specialist" or bool(tool.masked_arguments)
 
     def _context(self, task: ToolTask, key: str) -> ToolContext:
-        given = granted(self._room.backends, self._room.secrets, self._tool, task.permit.ctx.tenant)
-        return context_of(task.permit, key, task.budget_chars, people=self._room.people, capabilities=given)
+        given = grant_capabilities(self._room.backends, self._room.secrets, self._tool, task.permit.ctx.tenant)
+        return tool_context_of(task.permit, key, task.budget_chars, people=self._room.people, capabilities=given)
 
 
 def _not_executed(task: ToolTask, tool: Tool, why: str, told: str = "") -> ToolReply:
@@ -464,12 +477,12 @@ def _not_executed(task: ToolTask, tool: Tool, why: str, told: str = "") -> ToolR
     return ToolReply(outcome=plain_outcome(task.permit.call, task.tool, "refused", words))
 
 
-def tool_activities(room: Room) -> list[Any]:
+def tool_activities(room: WorkerDeps) -> list[Any]:
     """Returns one activity a tool of the catalog, each registered under its `activity`, and one for tools it lacks."""
-    return [*(_named(room, bound(tool, room.store)) for tool in room.catalog.every_tool), _absent(room)]
+    return [*(_named(room, bind_to_store(tool, room.store)) for tool in room.catalog.every_tool), _absent(room)]
 
 
-def _absent(room: Room) -> Any:
+def _absent(room: WorkerDeps) -> Any:
     @activity.defn(dynamic=True)
     async def absent_tool(args: Sequence[RawValue]) -> ToolReply:
         """A tool this worker does not have: another worker may, so it is tried elsewhere first, then judged anew.
@@ -491,7 +504,7 @@ def _absent(room: Room) -> Any:
     return absent_tool
 
 
-async def _left(room: Room, task: ToolTask) -> ToolReply | None:
+async def _left(room: WorkerDeps, task: ToolTask) -> ToolReply | None:
     """Returns what earlier attempts of the call left in its tickets; None where there were none. Raises `InDoubt`.
 
     An earlier ticket of which nobody knows says nothing here: people said that it did not happen.
@@ -500,7 +513,7 @@ async def _left(room: Room, task: ToolTask) -> ToolReply | None:
         return None
     own = await _ticket(room, task, task.ticket)
     if own is not None and own.state == "claimed":
-        await ended(room.store, own.key)
+        await check_ended(room.store, own.key)
         raise ApplicationError(IN_DOUBT_TEXT, type="InDoubt", non_retryable=True)
     if own is not None and own.outcome is not None:
         return ToolReply(outcome=own.outcome)
@@ -514,7 +527,7 @@ async def _left(room: Room, task: ToolTask) -> ToolReply | None:
     return None
 
 
-async def _ticket(room: Room, task: ToolTask, number: int) -> Ticket | None:
+async def _ticket(room: WorkerDeps, task: ToolTask, number: int) -> Ticket | None:
     """Returns the ticket of this number, if it is this call's."""
     found = await room.store.look(ticket_key(task.permit.digest, number))
     # The digest is the permit's word. A ticket of another call must not be told as the outcome of this one.
@@ -522,7 +535,7 @@ async def _ticket(room: Room, task: ToolTask, number: int) -> Ticket | None:
     return None if found is None or (found.workflow, found.call, found.tool) != here else found
 
 
-def _named(room: Room, tool: Tool) -> Any:
+def _named(room: WorkerDeps, tool: Tool) -> Any:
     async def run(task: ToolTask) -> ToolReply:
         return await ToolActivity(room, tool).run(task)
 

@@ -8,15 +8,15 @@ from datetime import datetime
 from typing import Any, Final
 
 from signoff.activities.hook_timeout import NoAnswer, ask
-from signoff.activities.policy_handlers import heard
-from signoff.approvals.redaction import secret_values, without
+from signoff.activities.policy_handlers import apply_policy_handler
+from signoff.approvals.redaction import redact_secrets, secret_values
 from signoff.contracts.activity_messages import Tally
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.message import CallPart
 from signoff.formats.hours import is_open
 from signoff.policypool import ask_rules
 from signoff.registry.catalog import Catalog
-from signoff.registry.gates.pipeline import Judgement, Known, judge
+from signoff.registry.gates.pipeline import GateFacts, Judgement, judge
 from signoff.registry.hooks import AVAILABLE, CHECK_PERMISSIONS, SELECT, HookContext, Permission, Select, hook_context
 from signoff.registry.tool import Tool
 
@@ -25,8 +25,8 @@ _REASON_CHARS: Final = 500
 logger = logging.getLogger("signoff.activities")
 
 
-async def unavailable(
-    catalog: Catalog, ctx: Pinned, names: Iterable[str], seconds: float | None = None, *, at: datetime
+async def unavailable_tools(
+    catalog: Catalog, ctx: CallContext, names: Iterable[str], seconds: float | None = None, *, at: datetime
 ) -> frozenset[str]:
     """Returns the names of those tools that are not there `at` a moment. Never raises.
 
@@ -46,16 +46,16 @@ async def unavailable(
     return closed.union(tool.name for tool, there in zip(asked, answers, strict=True) if not there)
 
 
-async def withheld(catalog: Catalog, ctx: Pinned, *, at: datetime) -> frozenset[str]:
+async def withheld_tools(catalog: Catalog, ctx: CallContext, *, at: datetime) -> frozenset[str]:
     """Returns the names of the tools that the model is not told of: not there now, or not chosen. Never raises."""
     seen = await ask_rules(catalog.may_block, catalog.sight(ctx).visible)
     away, others = await asyncio.gather(
-        unavailable(catalog, ctx, (tool.name for tool in seen), at=at), _not_selected(catalog, ctx, seen)
+        unavailable_tools(catalog, ctx, (tool.name for tool in seen), at=at), _not_selected(catalog, ctx, seen)
     )
     return away | others
 
 
-async def permission_of(tool: Tool, args: Any, ctx: Pinned, seconds: float | None = None) -> Permission:
+async def permission_of(tool: Tool, args: Any, ctx: CallContext, seconds: float | None = None) -> Permission:
     """Returns the answer of the tool's permission check to a call with these arguments. Never raises."""
     if tool.check_permissions is None:
         return Permission.allow()
@@ -65,18 +65,18 @@ async def permission_of(tool: Tool, args: Any, ctx: Pinned, seconds: float | Non
         logger.warning("tool %s: the permission check %s", tool.name, none)
         return Permission.deny(f"the permission check {none}")
     # Hidden before it is cut: half of a secret would not be found.
-    reason = without(answer.reason, secret_values(args, tool.masked_arguments))[:_REASON_CHARS]
+    reason = redact_secrets(answer.reason, secret_values(args, tool.masked_arguments))[:_REASON_CHARS]
     return dataclasses.replace(answer, reason=reason)
 
 
-async def answered(
+async def apply_hooks(
     catalog: Catalog,
-    ctx: Pinned,
+    ctx: CallContext,
     call: CallPart,
     args: Any,
     tally: Tally,
     found: Judgement,
-    known: Known,
+    known: GateFacts,
     *,
     dry_run: bool = False,
 ) -> Judgement:
@@ -88,12 +88,12 @@ async def answered(
         permission = await permission_of(found.tool, found.args(args), ctx)
         known = dataclasses.replace(known, permission=permission)
         found = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, tally, dry_run=dry_run, known=known)
-    return await heard(catalog, ctx, call, args, found)
+    return await apply_policy_handler(catalog, ctx, call, args, found)
 
 
-async def judged(
+async def judge_call(
     catalog: Catalog,
-    ctx: Pinned,
+    ctx: CallContext,
     call: CallPart,
     args: Any,
     backends: frozenset[str],
@@ -104,31 +104,33 @@ async def judged(
 
     How often its tool was used is not looked at: whether its ticket takes a use is what counts.
     """
-    away = await unavailable(catalog, ctx, (call.tool,), at=at)
-    known = Known(unavailable=away, backends=backends, spent={}, at=at)
+    away = await unavailable_tools(catalog, ctx, (call.tool,), at=at)
+    known = GateFacts(unavailable=away, backends=backends, spent={}, at=at)
     # With an empty tally: repeats were counted when the whole batch was judged.
     found = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
-    return await answered(catalog, ctx, call, args, Tally(), found, known)
+    return await apply_hooks(catalog, ctx, call, args, Tally(), found, known)
 
 
-def past(catalog: Catalog, ctx: Pinned, calls: Iterable[CallPart], at: datetime | None) -> Known:
+def past_call_facts(catalog: Catalog, ctx: CallContext, calls: Iterable[CallPart], at: datetime | None) -> GateFacts:
     """Returns what the gates are told of calls that may have happened: whether they could be made now is not the
     question.
     """
     sight = catalog.sight(ctx)
     tools = (sight.tool(call.tool) for call in calls)
     kinds = frozenset(kind for tool in tools if tool is not None for kind in tool.capabilities.kinds)
-    return Known(backends=kinds, permission=Permission.allow(), spent={}, at=at)
+    return GateFacts(backends=kinds, permission=Permission.allow(), spent={}, at=at)
 
 
-async def judged_past(catalog: Catalog, ctx: Pinned, call: CallPart, args: Any, at: datetime | None) -> Judgement:
+async def judge_past_call(
+    catalog: Catalog, ctx: CallContext, call: CallPart, args: Any, at: datetime | None
+) -> Judgement:
     """Returns what the rules say of a call that may have happened: whom it asks. Never raises."""
-    known = past(catalog, ctx, (call,), at)
+    known = past_call_facts(catalog, ctx, (call,), at)
     found = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
-    return await heard(catalog, ctx, call, args, found)
+    return await apply_policy_handler(catalog, ctx, call, args, found)
 
 
-async def _not_selected(catalog: Catalog, ctx: Pinned, seen: Sequence[Tool]) -> frozenset[str]:
+async def _not_selected(catalog: Catalog, ctx: CallContext, seen: Sequence[Tool]) -> frozenset[str]:
     """Returns the names of `seen` that a function of the actor, route or step does not choose, the framework's own
     aside.
     """
@@ -140,7 +142,7 @@ async def _not_selected(catalog: Catalog, ctx: Pinned, seen: Sequence[Tool]) -> 
     return frozenset(name for name in names if not all(name in each for each in chosen))
 
 
-async def _selected(select: Select, ctx: Pinned) -> frozenset[str]:
+async def _selected(select: Select, ctx: CallContext) -> frozenset[str]:
     data = ctx.extra.get("data")
     try:
         return await ask(SELECT, select, hook_context(ctx), data if isinstance(data, dict) else {})

@@ -3,24 +3,26 @@
 import dataclasses
 from collections.abc import Sequence
 
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.message import CallPart
-from signoff.contracts.usage import Use, used_up
+from signoff.contracts.usage import LimitedUse, exhausted_message
 from signoff.registry.catalog import Catalog
 from signoff.registry.scopes.position import home
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
-from signoff.store.usage_counts import Usage
+from signoff.store.usage_counts import UsageCounts
 
 
-def use_of(catalog: Catalog, tool: Tool, ctx: Pinned, call: str) -> Use | None:
+def use_of(catalog: Catalog, tool: Tool, ctx: CallContext, call: str) -> LimitedUse | None:
     """Returns the use that a call takes; None for a tool without a limit."""
     if tool.usage_limit is None:
         return None
-    return Use(tool.usage_limit, ctx.tenant, _counted(catalog, tool), ctx.user.user, ctx.session, ctx.turn, call)
+    return LimitedUse(tool.usage_limit, ctx.tenant, _counted(catalog, tool), ctx.user.user, ctx.session, ctx.turn, call)
 
 
-async def spent(store: Store, catalog: Catalog, ctx: Pinned, calls: Sequence[CallPart]) -> dict[str, str]:
+async def exhausted_calls(
+    store: Store, catalog: Catalog, ctx: CallContext, calls: Sequence[CallPart]
+) -> dict[str, str]:
     """Returns why calls cannot be made now, by their ids, as their tools were used too often.
 
     Raises `StoreUnavailable`.
@@ -32,9 +34,9 @@ async def spent(store: Store, catalog: Catalog, ctx: Pinned, calls: Sequence[Cal
     ]
     if not limited:
         return {}
-    times = await Usage(store).look([use for _, _, use in limited])
+    times = await UsageCounts(store).look([use for _, _, use in limited])
     return {
-        call: used_up(tool.name, use.limit, again)
+        call: exhausted_message(tool.name, use.limit, again)
         for (call, tool, use), again in zip(limited, times, strict=True)
         if again is not None
     }

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from signoff.activities.permit_check import Witness, believed, expired
-from signoff.contracts.call import Pinned
+from signoff.activities.permit_check import SignaturePolicy, is_believed, is_expired
+from signoff.contracts.call import CallContext
 from signoff.contracts.clock import Clock, system_clock
 from signoff.contracts.completion import Driver
 from signoff.contracts.errors import ConfigError
@@ -22,7 +22,7 @@ Profile = Literal["development", "production"]
 
 
 @dataclass(frozen=True)
-class Room:
+class WorkerDeps:
     """One catalog, one store, one directory; `mark_key` makes the short digest that cards show.
 
     `people` are those declared; `knowing` knows those as well for whom a login vouched. A room without a `verifier`
@@ -55,11 +55,11 @@ class Room:
         return frozenset({*self.backends, "secrets"})
 
     @property
-    def witness(self) -> Witness:
+    def signature_policy(self) -> SignaturePolicy:
         """By what signatures are checked here."""
-        return Witness(self.verifier, development=self.profile == "development")
+        return SignaturePolicy(self.verifier, development=self.profile == "development")
 
-    async def knowing(self, tenant: str, *ids: str) -> Directory:
+    async def directory_for(self, tenant: str, *ids: str) -> Directory:
         """Returns the directory as it is now for a question about the people `ids`.
 
         Whoever of them is not declared is looked up among those whom logins vouched for, whose signatures are checked.
@@ -72,13 +72,13 @@ class Room:
         known = vouched_people(rows, self.people, self.verifier, self.clock())
         return VouchedDirectory(self.people, known, joined_logins(rows, self.people, self.verifier))
 
-    async def doubt(self, ctx: Pinned) -> str:
+    async def doubt(self, ctx: CallContext) -> str:
         """Returns why no rule lets a call of `ctx` pass without a person; "" when rules may.
 
         Its requester is not who the directory says, or asked too long ago. Raises `StoreUnavailable`.
         """
-        people = await self.knowing(ctx.tenant, ctx.user.user)
+        people = await self.directory_for(ctx.tenant, ctx.user.user)
         person = people.find(ctx.user.user, ctx.tenant)
-        if not believed(ctx, person, development=self.profile == "development"):
+        if not is_believed(ctx, person, development=self.profile == "development"):
             return "who asked for this is not, or no longer, who the directory says"
-        return "it is too long ago that this was asked for" if expired(ctx.user, self.clock()) else ""
+        return "it is too long ago that this was asked for" if is_expired(ctx.user, self.clock()) else ""

@@ -12,7 +12,7 @@ from signoff.approvals import audit_events, deadlines, machine
 from signoff.approvals.audit_buffer import AuditBuffer
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.decision import Decision, Remember
+from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.limits import DECISION_BYTES, REASON_CHARS, REFUSALS_KEPT
 from signoff.contracts.receipt import Receipt
 
@@ -20,7 +20,7 @@ _FIELD_CHARS = 64
 """Characters of an unknown field's name that its author is told: names can be of any length."""
 
 
-def malformed(message: str, approval_id: str = "") -> Receipt:
+def malformed_receipt(message: str, approval_id: str = "") -> Receipt:
     """Returns the receipt for what is no decision at all."""
     return Receipt(status="refused", code="malformed", approval_id=approval_id, message=message)
 
@@ -40,7 +40,7 @@ def envelope_problem(envelopes: Sequence[Any]) -> str:
 def read_decision(envelopes: Sequence[Any]) -> Decision | Receipt:
     """Returns the decision in a message's arguments, or the receipt `malformed` naming the first bad field."""
     problem = envelope_problem(envelopes)
-    return malformed(problem) if problem else _read(envelopes[0])
+    return malformed_receipt(problem) if problem else _read(envelopes[0])
 
 
 def read_withdrawal(envelopes: Sequence[Any]) -> Decision | Receipt:
@@ -50,11 +50,11 @@ def read_withdrawal(envelopes: Sequence[Any]) -> Decision | Receipt:
     """
     problem = envelope_problem(envelopes)
     if problem:
-        return malformed(problem)
+        return malformed_receipt(problem)
     # Its own verdict stands: a yes that comes by this door is refused, not taken for a withdrawal.
     wish = _read({"verdict": "withdrawn"} | envelopes[0])
     if isinstance(wish, Decision) and wish.verdict != "withdrawn":
-        return malformed("`verdict`: must be `withdrawn`", wish.approval_id)
+        return malformed_receipt("`verdict`: must be `withdrawn`", wish.approval_id)
     return wish
 
 
@@ -63,20 +63,20 @@ def _read(body: dict[str, Any]) -> Decision | Receipt:
     approval_id = named if isinstance(named, str) else ""
     strange = _unknown_field(body)
     if strange:
-        return malformed(f"{strange!r}: a decision has no such field", approval_id)
+        return malformed_receipt(f"{strange!r}: a decision has no such field", approval_id)
     try:
         decision = Decision.model_validate(body)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
-        return malformed(f"`{field}`: {first['msg'].lower()}", approval_id)
+        return malformed_receipt(f"`{field}`: {first['msg'].lower()}", approval_id)
     except RecursionError:
-        return malformed("a decision is one JSON object", approval_id)
+        return malformed_receipt("a decision is one JSON object", approval_id)
     if len(decision.reason) > REASON_CHARS:
-        return malformed(f"`reason`: at most {REASON_CHARS} characters", approval_id)
+        return malformed_receipt(f"`reason`: at most {REASON_CHARS} characters", approval_id)
     # Compared with ours it would raise a TypeError, and a workflow task that raises is tried again for ever.
     if decision.received_at is not None and decision.received_at.tzinfo is None:
-        return malformed("`received_at`: needs a time zone", approval_id)
+        return malformed_receipt("`received_at`: needs a time zone", approval_id)
     return decision
 
 
@@ -87,7 +87,7 @@ def _unknown_field(body: dict[str, Any]) -> str:
     remember = body.get("remember")
     inner = remember if isinstance(remember, dict) else {}
     fields = [(str(name), name in Decision.model_fields) for name in body]
-    fields += [(f"remember.{name}", name in Remember.model_fields) for name in inner]
+    fields += [(f"remember.{name}", name in GrantRequest.model_fields) for name in inner]
     return next((name[:_FIELD_CHARS] or "(empty)" for name, known in fields if not known), "")
 
 
@@ -122,7 +122,7 @@ class ApprovalBook:
         request = self._requests.get(approval_id)
         return request is not None and request.state == "pending"
 
-    def glance(self, decision: Decision, now: datetime) -> Receipt | None:
+    def precheck(self, decision: Decision, now: datetime) -> Receipt | None:
         """Returns the answer to a decision that need not wait for its author to be identified; None if it must."""
         repeated = self._repeated(decision)
         if repeated is not None:
@@ -139,7 +139,7 @@ class ApprovalBook:
         receipt = self._repeated(decision)
         if receipt is not None or request is None:
             return self.told(decision, receipt or _unknown(decision.approval_id), now, authority)
-        receipt = machine.examined(request, decision, authority, now)
+        receipt = machine.examine(request, decision, authority, now)
         return None if receipt is None else self.told(decision, receipt, now, authority)
 
     def settle(
@@ -157,9 +157,9 @@ class ApprovalBook:
         if request is None:
             return self.told(decision, _unknown(decision.approval_id), now, authority)
         if asked is None:
-            changed, receipt = machine.decided(request, decision, authority, now)
+            changed, receipt = machine.decide(request, decision, authority, now)
         else:
-            changed, receipt = machine.edited(request, decision, authority, asked, now)
+            changed, receipt = machine.apply_edit(request, decision, authority, asked, now)
         self.told(decision, receipt, now, authority)
         self._put(changed, now)
         # A refusal is not kept: sent again once people can be looked up, the same answer has to get its chance.
@@ -167,33 +167,33 @@ class ApprovalBook:
             self._seen[_key(decision)] = receipt
         return receipt
 
-    def reach(self, approval_id: str, happening: deadlines.Due, now: datetime) -> ApprovalRequest:
+    def reach(self, approval_id: str, happening: deadlines.DueEvent, now: datetime) -> ApprovalRequest:
         """Returns the time of a reminder, an escalation or a deadline of a request has come."""
-        changed = deadlines.passed(self._requests[approval_id], happening, now)
+        changed = deadlines.apply_event(self._requests[approval_id], happening, now)
         if changed.state == "pending":
-            self.unwritten.add(audit_events.reached(changed, happening.what, now))
+            self.unwritten.add(audit_events.deadline_entry(changed, happening.what, now))
         return self._put(changed, now)
 
     def cancel(self, approval_id: str, by: str, reason: str, now: datetime) -> Receipt:
         """Withdraws a request. The receipt is `accepted` when this did it."""
         request = self._requests.get(approval_id)
         if request is None:
-            return self.turn_away(_unknown(approval_id))
+            return self.reject(_unknown(approval_id))
         if request.state != "pending":
-            return self.turn_away(machine.settled_receipt(request))
-        gone = self._put(machine.cancelled(request, by, reason, now), now)
+            return self.reject(machine.settled_receipt(request))
+        gone = self._put(machine.cancel(request, by, reason, now), now)
         return machine.settled_receipt(gone).model_copy(update={"status": "accepted", "code": ""})
 
     def lapse(self, approval_id: str, now: datetime) -> ApprovalRequest:
         """An approval was not used; the call is asked again or judged anew."""
-        return self._put(machine.lapsed(self._requests[approval_id]), now)
+        return self._put(machine.lapse(self._requests[approval_id]), now)
 
     def receipt(self, approval_id: str) -> Receipt:
         """Returns what became of a request, for someone who comes late."""
         request = self._requests.get(approval_id)
         return _unknown(approval_id) if request is None else machine.settled_receipt(request)
 
-    def turn_away(self, receipt: Receipt) -> Receipt:
+    def reject(self, receipt: Receipt) -> Receipt:
         """Remembers a refusal (the last 50, and how many there were) and hand it back."""
         self.refusals.append(receipt)
         self.refused += 1
@@ -203,13 +203,13 @@ class ApprovalBook:
         """Returns what somebody is told of their answer, which is to be written down; a refusal is remembered as
         well.
         """
-        self.unwritten.add(audit_events.attempt(decision, receipt, now, authority))
-        return self.turn_away(receipt) if receipt.status == "refused" else receipt
+        self.unwritten.add(audit_events.attempt_entry(decision, receipt, now, authority))
+        return self.reject(receipt) if receipt.status == "refused" else receipt
 
     def _put(self, request: ApprovalRequest, now: datetime) -> ApprovalRequest:
         before = self._requests.get(request.id)
         if request.state != "pending" and before is not None and before.state != request.state:
-            self.unwritten.add(audit_events.ended(request, now))
+            self.unwritten.add(audit_events.ended_entry(request, now))
         self._requests[request.id] = request
         return request
 

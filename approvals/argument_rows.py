@@ -19,7 +19,7 @@ _STEP = re.compile(r'"(?:[^"\\]|\\.)*"(?=\.|$)|[^.]*')
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-class Leaf(NamedTuple):
+class ArgumentLeaf(NamedTuple):
     """One value to show."""
 
     name: str
@@ -42,7 +42,7 @@ class Leaf(NamedTuple):
     """False where it is, or lies in, a key that the schema does not name."""
 
 
-def leaves(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str]) -> Iterator[Leaf]:
+def leaves(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str]) -> Iterator[ArgumentLeaf]:
     """Yields every value of `args` in order, nested ones by dotted names; secret values are not opened."""
     # No recursion: how deeply arguments are nested is up to whoever wrote them.
     stack = list(reversed(_children(None, args, SchemaNode.of(schema).resolved(), secrets)))
@@ -117,13 +117,15 @@ def humanise(name: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def format_of(leaf: Leaf) -> str:
+def format_of(leaf: ArgumentLeaf) -> str:
     """Returns the schema's `format`, else its `type`, else the value's own JSON type."""
     declared = leaf.schema.keywords.get("format") or next((each for each in leaf.schema.types if each != "null"), None)
     return declared[:NAME_CHARS] if isinstance(declared, str) else _json_type(leaf.value)
 
 
-def _children(parent: Leaf | None, value: Any, schema: SchemaNode, secrets: Collection[str]) -> list[Leaf]:
+def _children(
+    parent: ArgumentLeaf | None, value: Any, schema: SchemaNode, secrets: Collection[str]
+) -> list[ArgumentLeaf]:
     if parent is not None and not isinstance(value, Mapping):
         return [_item(parent, index, item, schema, secrets) for index, item in enumerate(value)]
     known, others, found = schema.fields, schema.values, []
@@ -140,14 +142,14 @@ def _children(parent: Leaf | None, value: Any, schema: SchemaNode, secrets: Coll
         # The end of a label tells values apart; kept whole, labels would grow with each level of nesting.
         label = label[-4 * NAME_CHARS :]
         secret = dotted in secrets or bare in secrets
-        found.append(Leaf(name, dotted, bare, top, label, item, below, secret, declared))
+        found.append(ArgumentLeaf(name, dotted, bare, top, label, item, below, secret, declared))
     return found
 
 
-def _item(parent: Leaf, index: int, item: Any, schema: SchemaNode, secrets: Collection[str]) -> Leaf:
+def _item(parent: ArgumentLeaf, index: int, item: Any, schema: SchemaNode, secrets: Collection[str]) -> ArgumentLeaf:
     dotted = f"{parent.dotted}.{index}"
     label = f"{parent.label} {index + 1}"
-    return Leaf(
+    return ArgumentLeaf(
         f"{parent.name}.{index}", dotted, parent.bare, parent.top, label, item, schema.item(index).resolved(),
         dotted in secrets, parent.declared,
     )  # fmt: skip

@@ -9,18 +9,18 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from signoff.approvals.edit_diff import changes
-from signoff.contracts.activity_messages import Authority, Ruling
+from signoff.approvals.edit_diff import row_changes
+from signoff.contracts.activity_messages import Authority, GateDecision
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry, AuditKind
-from signoff.contracts.call import CallOutcome, Permit, Pinned
+from signoff.contracts.call import CallContext, CallOutcome, Permit
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.turn import Heard
+from signoff.contracts.turn import SessionEvent
 
 UNWRITABLE: Final = "unwritable"
 _TOLD_CHARS: Final = 200
@@ -34,12 +34,12 @@ def admin_stream(tenant: str) -> str:
     return f"admin/{tenant}"
 
 
-def turn_stream(ctx: Pinned) -> str:
+def turn_stream(ctx: CallContext) -> str:
     """Returns the stream of a turn: its workflow id."""
     return TurnKey(ctx.tenant, ctx.session, ctx.turn).workflow_id
 
 
-def asked(request: ApprovalRequest, at: datetime) -> AuditEntry:
+def question_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
     """Records that people are asked, for the first time or anew; of an edit, who made it and which arguments
     changed.
     """
@@ -66,11 +66,11 @@ def asked(request: ApprovalRequest, at: datetime) -> AuditEntry:
         requester=request.requester.user,
         note=request.card.note,
         edited_by=request.edited_by,
-        changed=[each.name for each in changes(request.before, request.card.rows)] if request.edited_by else [],
+        changed=[each.name for each in row_changes(request.before, request.card.rows)] if request.edited_by else [],
     )
 
 
-def settled(ctx: Pinned, tool: str, ruling: Ruling, outcome: CallOutcome, at: datetime) -> AuditEntry:
+def settled_entry(ctx: CallContext, tool: str, ruling: GateDecision, outcome: CallOutcome, at: datetime) -> AuditEntry:
     """Records that the gates ended a call without asking anybody."""
     denied = outcome.denied
     return _of_turn(
@@ -88,7 +88,7 @@ def settled(ctx: Pinned, tool: str, ruling: Ruling, outcome: CallOutcome, at: da
     )
 
 
-def allowed(permit: Permit, tool: str, definition: str, engines: str, at: datetime) -> AuditEntry:
+def allowed_entry(permit: Permit, tool: str, definition: str, engines: str, at: datetime) -> AuditEntry:
     """Records that a rule or a remembered answer lets a call run without asking anybody."""
     return _of_turn(
         permit.ctx,
@@ -106,7 +106,7 @@ def allowed(permit: Permit, tool: str, definition: str, engines: str, at: dateti
     )
 
 
-def started(
+def started_entry(
     permit: Permit,
     tool: str,
     ticket: str,
@@ -141,7 +141,7 @@ def started(
     )
 
 
-def finished(
+def finished_entry(
     permit: Permit,
     outcome: CallOutcome,
     ticket: str,
@@ -176,7 +176,7 @@ def finished(
     )
 
 
-def untaken(ctx: Pinned, call: str, tool: str, names: Sequence[str], why: str, at: datetime) -> AuditEntry:
+def untaken_entry(ctx: CallContext, call: str, tool: str, names: Sequence[str], why: str, at: datetime) -> AuditEntry:
     """Records that changes of a call to the context were not taken: the caller gave the same (`given`), or too much
     (`full`).
 
@@ -185,7 +185,7 @@ def untaken(ctx: Pinned, call: str, tool: str, names: Sequence[str], why: str, a
     return _of_turn(ctx, "outcome", f"untaken/{call}", at, call=call, tool=tool, untaken=why, updates=list(names))
 
 
-def probed(permit: Permit, tool: str, ticket: str, said: str, at: datetime) -> AuditEntry:
+def probe_entry(permit: Permit, tool: str, ticket: str, said: str, at: datetime) -> AuditEntry:
     """Records the result of a tool's probe of a call: `happened`, `did_not_happen` or `unknown`."""
     return _of_turn(
         permit.ctx,
@@ -200,7 +200,7 @@ def probed(permit: Permit, tool: str, ticket: str, said: str, at: datetime) -> A
     )
 
 
-def refused_to_run(permit: Permit, tool: str, why: str, at: datetime) -> AuditEntry:
+def refused_run_entry(permit: Permit, tool: str, why: str, at: datetime) -> AuditEntry:
     """Records that a tool's activity refused a permit; once a call and reason.
 
     It names no approver and no digest: both are what the caller wrote into the permit.
@@ -218,7 +218,7 @@ def refused_to_run(permit: Permit, tool: str, why: str, at: datetime) -> AuditEn
     )
 
 
-def attempt(
+def attempt_entry(
     decision: Decision, receipt: Receipt, at: datetime, authority: Authority | None = None, *, witness: str = ""
 ) -> AuditEntry:
     """Records an attempt to decide and its receipt. `authority` is who its author turned out to be.
@@ -264,7 +264,7 @@ def attempt(
     )
 
 
-def turned_away(receipt: Receipt, at: datetime, *, subject: str, channel: str, body: Any, tenant: str) -> AuditEntry:
+def rejected_entry(receipt: Receipt, at: datetime, *, subject: str, channel: str, body: Any, tenant: str) -> AuditEntry:
     """Records input that was no decision at all, or named nothing; binds its `body` by hash."""
     seen = fingerprint(body)
     return _of_approval(
@@ -282,7 +282,7 @@ def turned_away(receipt: Receipt, at: datetime, *, subject: str, channel: str, b
     )
 
 
-def ended(request: ApprovalRequest, at: datetime) -> AuditEntry:
+def ended_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
     """Records the end of a request: approved, denied, happened, timed out, cancelled or lapsed."""
     return _of_request(
         request,
@@ -310,7 +310,7 @@ def ended(request: ApprovalRequest, at: datetime) -> AuditEntry:
     )
 
 
-def reached(request: ApprovalRequest, what: str, at: datetime) -> AuditEntry:
+def deadline_entry(request: ApprovalRequest, what: str, at: datetime) -> AuditEntry:
     """Records a reminder, an escalation, or a deadline that was put off."""
     return _of_request(
         request,
@@ -324,7 +324,9 @@ def reached(request: ApprovalRequest, what: str, at: datetime) -> AuditEntry:
     )
 
 
-def carried(request: ApprovalRequest, event: str, card: str, at: datetime, facts: Mapping[str, Any]) -> AuditEntry:
+def delivery_entry(
+    request: ApprovalRequest, event: str, card: str, at: datetime, facts: Mapping[str, Any]
+) -> AuditEntry:
     """Records an event of the card that one person was sent on a channel: `sent`, `failed`, `closed` and the like.
 
     `card` is its token; each event of it is recorded once, but for those that `facts` number by an `attempt`.
@@ -333,18 +335,18 @@ def carried(request: ApprovalRequest, event: str, card: str, at: datetime, facts
     return _of_request(request, "delivery", key, at, "", event=event, **facts)
 
 
-def opened(approval_id: str, subject: str, channel: str, at: datetime, *, link: str) -> AuditEntry:
+def link_entry(approval_id: str, subject: str, channel: str, at: datetime, *, link: str) -> AuditEntry:
     """Records that a link was opened, by whom or what ever; once for each link."""
     key = f"opened/{approval_id}/{link}"
     return _of_approval(approval_id, "delivery", key, at, subject, event="opened", channel=channel, link=link)
 
 
-def begun(tenant: str, session: str, turn: str, at: datetime, *, subject: str, **facts: Any) -> AuditEntry:
+def turn_entry(tenant: str, session: str, turn: str, at: datetime, *, subject: str, **facts: Any) -> AuditEntry:
     """Records that a turn was asked for."""
     return _of_life(tenant, session, turn, "begun", at, subject, facts)
 
 
-def heard(tenant: str, session: str, turn: str, event: Heard) -> AuditEntry:
+def session_entry(tenant: str, session: str, turn: str, event: SessionEvent) -> AuditEntry:
     """Records an event of a turn's session before the turn began. Nobody has checked the `subject` that it names."""
     moment = f"{event.at.isoformat()}/{event.body[:_SHORT]}"
     facts = event.model_dump(mode="json", include={"id", "status", "code", "body"})
@@ -359,18 +361,18 @@ def heard(tenant: str, session: str, turn: str, event: Heard) -> AuditEntry:
     )
 
 
-def stop(key: TurnKey, subject: str, at: datetime, *, refused: bool = False) -> AuditEntry:
+def stop_entry(key: TurnKey, subject: str, at: datetime, *, refused: bool = False) -> AuditEntry:
     """Records that somebody asked the gateway to stop a turn; whether they may, the gateway knows itself."""
     facts = {"stop": "refused" if refused else "asked", "channel": "gateway"}
     return _of_life(*key, f"stop/{at.isoformat()}", at, subject, facts)
 
 
-def over(tenant: str, session: str, turn: str, at: datetime, *, state: str, error: str = "") -> AuditEntry:
+def turn_end_entry(tenant: str, session: str, turn: str, at: datetime, *, state: str, error: str = "") -> AuditEntry:
     """Records that a turn has ended; `error` is the code of the error that ended it."""
     return _of_life(tenant, session, turn, "ended", at, "", {"ended": state, "error": error})
 
 
-def act(
+def admin_entry(
     tenant: str, name: str, subject: str, at: datetime, *, kind: AuditKind = "admin", key: str = "", **facts: Any
 ) -> AuditEntry:
     """Records an act that belongs to no turn: a freeze, a revoked grant, changed people or policies."""
@@ -462,7 +464,7 @@ def _of_life(
     )
 
 
-def _of_turn(ctx: Pinned, kind: AuditKind, key: str, at: datetime, *, call: str, **facts: Any) -> AuditEntry:
+def _of_turn(ctx: CallContext, kind: AuditKind, key: str, at: datetime, *, call: str, **facts: Any) -> AuditEntry:
     approval = ApprovalKey(TurnKey(ctx.tenant, ctx.session, ctx.turn), call).id
     return AuditEntry(
         stream=turn_stream(ctx),

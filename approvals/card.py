@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from signoff.approvals.argument_rows import (
     NAME_CHARS,
     UNDECLARED,
-    Leaf,
+    ArgumentLeaf,
     find,
     format_of,
     is_secret,
@@ -20,7 +20,7 @@ from signoff.approvals.argument_rows import (
     step,
     value_line,
 )
-from signoff.approvals.redaction import arguments_without, secret_values, without
+from signoff.approvals.redaction import redact_arguments, redact_secrets, secret_values
 from signoff.contracts.approval import Card, CardRow, Question
 from signoff.contracts.limits import CARD_VALUE_CHARS, EFFECT_CHARS, KIB
 from signoff.formats.visible_text import MISSING, one_line
@@ -72,11 +72,11 @@ def render_card(
     these, or its own. Never raises for arguments that are JSON.
     """
     values = secret_values(args, secrets).union(others)
-    proposed, args = args, arguments_without(args, secrets, values)
-    note = "; ".join(filter(None, (without(note, values), _repeated(proposed, args))))
+    proposed, args = args, redact_arguments(args, secrets, values)
+    note = "; ".join(filter(None, (redact_secrets(note, values), _repeated(proposed, args))))
     base = Card(
         effect=effect_sentence(effect, title=title, tool=tool, args=args, secrets=secrets),
-        agent_says=one_line(without(agent_says, values), AGENT_SAYS_CHARS).text,
+        agent_says=one_line(redact_secrets(agent_says, values), AGENT_SAYS_CHARS).text,
         note=one_line(note, NOTE_CHARS).text,
         mark=mark,
         tool_title=one_line(title or tool, TITLE_CHARS).text,
@@ -118,7 +118,7 @@ def effect_sentence(template: str, *, title: str, tool: str, args: Mapping[str, 
 
     A missing argument is an em dash, a secret one `hidden`. What an argument says is never read as a template.
     """
-    args = arguments_without(args, secrets, secret_values(args, secrets))
+    args = redact_arguments(args, secrets, secret_values(args, secrets))
     if not template.strip():
         return _plain_sentence(title or tool, args, secrets)
     parts = _PLACEHOLDER.split(template)
@@ -164,7 +164,7 @@ def _cut_sentence(pieces: Sequence[str]) -> str:
     return (cut[: cut.rindex("⟦")] if cut.rfind("⟦") > cut.rfind("⟧") else cut) + "…"
 
 
-def _is_shown(leaf: Leaf, show: Collection[str] | None) -> bool:
+def _is_shown(leaf: ArgumentLeaf, show: Collection[str] | None) -> bool:
     if show is None:
         return True
     # With the dot, or `to` would show `total` as well.
@@ -173,7 +173,7 @@ def _is_shown(leaf: Leaf, show: Collection[str] | None) -> bool:
     )
 
 
-def _entries(shown: Sequence[Leaf], limit: int) -> list[_Entry]:
+def _entries(shown: Sequence[ArgumentLeaf], limit: int) -> list[_Entry]:
     """Makes one row a value; for an argument of many values, one of the first and a row that counts the others.
 
     Rows that no card has room for are counted but not drawn: a hostile call has thousands.
@@ -192,7 +192,7 @@ def _entries(shown: Sequence[Leaf], limit: int) -> list[_Entry]:
     return entries
 
 
-def _row(leaf: Leaf, limit: int) -> CardRow:
+def _row(leaf: ArgumentLeaf, limit: int) -> CardRow:
     line = value_line(leaf.value, limit)
     text = _hidden_text(leaf.value) if leaf.secret else line.text
     label = one_line(leaf.label, NAME_CHARS).text

@@ -9,7 +9,7 @@ from signoff.contracts.approval import ApprovalRequest, ApproverGroup
 Happening: TypeAlias = Literal["remind", "escalate", "deadline"]
 
 
-class Due(NamedTuple):
+class DueEvent(NamedTuple):
     """The next event that time alone brings to a waiting request."""
 
     at: datetime
@@ -18,7 +18,7 @@ class Due(NamedTuple):
     """What happens."""
 
 
-def opened(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
+def open_request(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
     """Opens `request` at `now`, with the absolute times that follow from its spans."""
     return request.model_copy(
         update={
@@ -31,36 +31,36 @@ def opened(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
     )
 
 
-def advanced(request: ApprovalRequest, until: datetime) -> ApprovalRequest:
+def advance(request: ApprovalRequest, until: datetime) -> ApprovalRequest:
     """Applies to `request` everything that time alone brings up to `until`, deadline included."""
-    while (coming := due(request)) is not None and coming.at < until:
-        request = passed(request, coming, coming.at)
+    while (coming := next_event(request)) is not None and coming.at < until:
+        request = apply_event(request, coming, coming.at)
     return request
 
 
-def due(request: ApprovalRequest) -> Due | None:
+def next_event(request: ApprovalRequest) -> DueEvent | None:
     """Returns the next event that time alone brings; None for a request that does not wait. A deadline comes last."""
     if request.state != "pending" or request.expires_at is None:
         return None
-    coming = [Due(at, "remind") for at in request.remind_at[request.reminded :]]
+    coming = [DueEvent(at, "remind") for at in request.remind_at[request.reminded :]]
     if request.escalate_at is not None and not request.escalated:
-        coming.append(Due(request.escalate_at, "escalate"))
+        coming.append(DueEvent(request.escalate_at, "escalate"))
     # Of several at one moment the first stands: `min` keeps the order.
-    return min((*coming, Due(request.expires_at, "deadline")), key=lambda each: each.at)
+    return min((*coming, DueEvent(request.expires_at, "deadline")), key=lambda each: each.at)
 
 
-def passed(request: ApprovalRequest, happening: Due, now: datetime) -> ApprovalRequest:
+def apply_event(request: ApprovalRequest, happening: DueEvent, now: datetime) -> ApprovalRequest:
     """Applies `happening` to `request`, its time having come; unchanged when the request waits for it no longer."""
     # An answer or an edit may lie between the timer and now: what it was set for is then not due any more.
-    if due(request) != happening:
+    if next_event(request) != happening:
         return request
     match happening.what:
         case "remind":
             return request.model_copy(update={"reminded": request.reminded + 1})
         case "escalate":
-            return escalated(request)
+            return escalate(request)
         case "deadline":
-            return expired(request, now)
+            return expire(request, now)
 
 
 def first_approvers(request: ApprovalRequest) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ def first_approvers(request: ApprovalRequest) -> tuple[str, ...]:
     return tuple(each for each in request.approvers if each not in request.escalate_to)
 
 
-def escalated(request: ApprovalRequest) -> ApprovalRequest:
+def escalate(request: ApprovalRequest) -> ApprovalRequest:
     """Lets `escalate_to` decide a pending request too; any other is returned as it is."""
     if request.state != "pending" or request.escalated:
         return request
@@ -85,7 +85,7 @@ def with_escalated(groups: Sequence[ApproverGroup], to: Sequence[str]) -> tuple[
     return tuple(group.model_copy(update={"of": tuple(dict.fromkeys((*group.of, *to)))}) for group in groups)
 
 
-def expired(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
+def expire(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
     """Times out a pending request whose deadline passed, or escalates it and puts it off by `timeout`, once.
 
     Any other is returned as it is.
@@ -94,7 +94,7 @@ def expired(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
         return request
     if _may_be_put_off(request):
         # From the deadline, not from `now`: answers up to that moment count already, by `last_moment`.
-        return escalated(request).model_copy(update={"expires_at": last_moment(request), "extended": True})
+        return escalate(request).model_copy(update={"expires_at": last_moment(request), "extended": True})
     return request.model_copy(update={"state": "timed_out", "decided_at": now})
 
 

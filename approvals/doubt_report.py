@@ -10,7 +10,7 @@ HAPPENED_TEXT: Final = "It happened."
 HAPPENED_NOTE: Final = "The tool did not answer; a person says that this happened."
 
 
-def happened(call: str, tool: str, word: Decision) -> CallOutcome:
+def happened_outcome(call: str, tool: str, word: Decision) -> CallOutcome:
     """Makes the outcome of a call that `word` states to have happened; its words are the result, marked as a
     person's.
     """

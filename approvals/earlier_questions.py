@@ -6,12 +6,12 @@ from typing import Any
 
 from signoff.approvals.digest import call_digest
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.canonical_json import NotCanonical
 
 
 def denial_of(
-    requests: Iterable[ApprovalRequest], ctx: Pinned, tool: str, args: Mapping[str, Any]
+    requests: Iterable[ApprovalRequest], ctx: CallContext, tool: str, args: Mapping[str, Any]
 ) -> ApprovalRequest | None:
     """Returns the request in which somebody denied this very action, under whatever call of the turn; None without
     one.
@@ -61,7 +61,7 @@ def is_unheard(request: ApprovalRequest, since: datetime | None, spent: int = 0)
     )
 
 
-def is_bound_to(requests: Iterable[ApprovalRequest], ctx: Pinned, digest: str, args: Mapping[str, Any]) -> bool:
+def is_bound_to(requests: Iterable[ApprovalRequest], ctx: CallContext, digest: str, args: Mapping[str, Any]) -> bool:
     """Returns whether people were asked about the call with this digest, with these arguments."""
     return any(each.digest == digest and _is_about(each, ctx, args) for each in requests)
 
@@ -81,7 +81,7 @@ def last_asked(requests: Iterable[ApprovalRequest]) -> Iterable[datetime]:
     return (at for at in moments if at is not None)
 
 
-def _is_about(request: ApprovalRequest, ctx: Pinned, args: Mapping[str, Any]) -> bool:
+def _is_about(request: ApprovalRequest, ctx: CallContext, args: Mapping[str, Any]) -> bool:
     """Returns whether a request of this turn was about these arguments, by computing its digest with them."""
     try:
         digest = call_digest(

@@ -9,7 +9,7 @@ NOTE_CHANGES: Final = 10
 _ABSENT: Final = "nothing"
 
 
-class Change(NamedTuple):
+class RowChange(NamedTuple):
     """One argument before and after an edit."""
 
     name: str
@@ -22,7 +22,7 @@ class Change(NamedTuple):
     """The new value; "" where there is none."""
 
 
-def changes(before: Sequence[CardRow], after: Sequence[CardRow]) -> tuple[Change, ...]:
+def row_changes(before: Sequence[CardRow], after: Sequence[CardRow]) -> tuple[RowChange, ...]:
     """Returns the rows that differ, in the order of the new card, those that are gone last.
 
     A change within a hidden value, or beyond where a long one is cut, does not show.
@@ -30,15 +30,15 @@ def changes(before: Sequence[CardRow], after: Sequence[CardRow]) -> tuple[Change
     old, new = _named(before), _named(after)
     names = [*new, *(name for name in old if name not in new)]
     return tuple(
-        Change(name, (new.get(name) or old[name]).label, _value(old.get(name)), _value(new.get(name)))
+        RowChange(name, (new.get(name) or old[name]).label, _value(old.get(name)), _value(new.get(name)))
         for name in names
         if _value(old.get(name)) != _value(new.get(name))
     )
 
 
-def told_to_model(before: Sequence[CardRow], after: Sequence[CardRow]) -> str:
+def edit_note(before: Sequence[CardRow], after: Sequence[CardRow]) -> str:
     """Writes one paragraph for the model about what a person changed before its call ran."""
-    found = changes(before, after)
+    found = row_changes(before, after)
     if not found:
         return "A person changed arguments of this call before it ran; they are hidden."
     told = [f"{each.name} is {each.after or _ABSENT} (was {each.before or _ABSENT})" for each in found[:NOTE_CHANGES]]

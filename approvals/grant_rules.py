@@ -8,8 +8,8 @@ from typing import Any, Final, Literal
 from signoff.approvals.request_state import StoredAnswer, request_at
 from signoff.contracts.approval import ApprovalRequest, Question, Vote
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
-from signoff.contracts.decision import Decision, Remember, Verdict
-from signoff.contracts.grant import Grant, Like
+from signoff.contracts.decision import Decision, GrantRequest, Verdict
+from signoff.contracts.grant import Grant, GrantScope
 from signoff.contracts.limits import MAX_REMEMBERED_SECONDS, MAX_REMEMBERED_USES
 
 GRANT_RULE: Final = "grant:"
@@ -19,12 +19,12 @@ _ROUNDED: Final = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
-class Agreed:
+class AgreedGrant:
     """What the answers to one question want remembered."""
 
     verdict: Literal["approved", "denied"]
     """The answer."""
-    wish: Remember
+    wish: GrantRequest
     """For which calls, how long and how often."""
     votes: tuple[Vote, ...]
     """The votes of all whose answer it is, the last one last."""
@@ -40,32 +40,32 @@ class Agreed:
         return self.votes[-1].at
 
 
-def agreed(request: ApprovalRequest) -> Agreed | None:
+def agreed_grant(request: ApprovalRequest) -> AgreedGrant | None:
     """Returns what is to be remembered of a request that answers have settled; None where nothing is."""
     if not request.allow_remember or request.kind != "approval":
         return None
     if request.state == "approved":
         votes = tuple(vote for vote in request.votes if vote.verdict == "approved")
         wish = agreed_wish([vote.decision for vote in votes], request.quorum)
-        return None if wish is None else Agreed("approved", wish, votes)
+        return None if wish is None else AgreedGrant("approved", wish, votes)
     if request.state == "denied" and request.veto:
         # One no ends it, so it is one person's.
         votes = tuple(vote for vote in request.votes if vote.verdict == "denied")[-1:]
         wish = votes[0].decision.remember if votes and votes[0].decision.subject else None
-        return None if wish is None else Agreed("denied", wish, votes)
+        return None if wish is None else AgreedGrant("denied", wish, votes)
     return None
 
 
-def like_of(question: Question, wish: Remember, args: Mapping[str, Any]) -> Like:
+def scope_of_call(question: Question, wish: GrantRequest, args: Mapping[str, Any]) -> GrantScope:
     """Returns the selection of calls like that of `question`, whose arguments are `args`. Raises `NotCanonical`."""
     where = wish.where.strip()
-    return Like(
+    return GrantScope(
         tenant=question.tenant,
         session=question.session if wish.scope == "session" else "",
         tool=question.tool,
         definition=question.definition,
         where=where,
-        exact="" if where else likeness(question.tool, question.definition, args),
+        exact="" if where else exact_digest(question.tool, question.definition, args),
         rule=question.rule,
         policy_hash=question.policy_hash,
     )
@@ -76,20 +76,20 @@ def question_of(grant: Grant, questions: Iterable[Question]) -> Question | None:
     return next((each for each in questions if grant_id(each.id, each.revision, grant.verdict) == grant.id), None)
 
 
-def borne_out(
+def check_grant(
     grant: Grant, question: Question, answers: Iterable[StoredAnswer], now: datetime, args: Mapping[str, Any]
-) -> Agreed | None:
+) -> AgreedGrant | None:
     """Returns what the answers to `question`, whose arguments are `args`, want remembered; None where `grant` differs
     from it.
 
     The caller checks the signatures. Without this check, whoever can write grants could let any call run.
     """
     # How the question ended later takes no answer back that was given before.
-    found = agreed(request_at(question.model_copy(update={"ended_at": None, "ended_as": None}), answers, now))
+    found = agreed_grant(request_at(question.model_copy(update={"ended_at": None, "ended_as": None}), answers, now))
     if found is None or found.verdict != grant.verdict or grant.requester != question.requester.user:
         return None
     try:
-        like = like_of(question, found.wish, args)
+        like = scope_of_call(question, found.wish, args)
     except NotCanonical:
         return None
     ends = found.since + timedelta(seconds=found.wish.seconds) + _ROUNDED
@@ -97,7 +97,7 @@ def borne_out(
     return found if bounded and (grant.like, grant.people) == (like, found.people) else None
 
 
-def likeness(tool: str, definition: str, args: Mapping[str, Any]) -> str:
+def exact_digest(tool: str, definition: str, args: Mapping[str, Any]) -> str:
     """Computes the digest of a call without its turn and number: the meaning of `exactly these arguments`.
 
     Raises `NotCanonical` for arguments that RFC 8785 cannot write.
@@ -115,7 +115,7 @@ def grant_rule(grant: str) -> str:
     return f"{GRANT_RULE}{grant}"
 
 
-def wish_problem(wish: Remember) -> str:
+def wish_problem(wish: GrantRequest) -> str:
     """Returns why an answer cannot be remembered for so long or so often; "" when it can."""
     if not 0 < wish.seconds <= MAX_REMEMBERED_SECONDS:
         days = MAX_REMEMBERED_SECONDS / 86_400
@@ -125,7 +125,7 @@ def wish_problem(wish: Remember) -> str:
     return ""
 
 
-def agreed_wish(decisions: Sequence[Decision], quorum: int) -> Remember | None:
+def agreed_wish(decisions: Sequence[Decision], quorum: int) -> GrantRequest | None:
     """Returns what everybody who approved wants remembered; None unless that is one thing, wanted by all of a quorum.
 
     Of different lengths and counts the smallest hold. The caller has checked whose decisions these are.

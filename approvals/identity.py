@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from signoff.approvals.machine import seat
+from signoff.approvals.machine import voter_of
 from signoff.approvals.quorum import progress
 from signoff.contracts.activity_messages import IdentifyTask
 from signoff.contracts.approval import ApprovalRequest
@@ -22,7 +22,7 @@ def identify(decision: Decision, request: ApprovalRequest) -> IdentifyTask:
         min_assurance=request.min_assurance,
         accept_unsigned=request.accept_unsigned,
         proposers=request.proposers,
-        seats=tuple(dict.fromkeys(seat(vote) for vote in request.votes)),
+        seats=tuple(dict.fromkeys(voter_of(vote) for vote in request.votes)),
         groups=request.groups,
         wanted=tuple(dict.fromkeys(entry for group in progress(request).open for entry in group.of)),
     )

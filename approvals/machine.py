@@ -38,7 +38,7 @@ def objection(request: ApprovalRequest, decision: Decision, now: datetime) -> Re
     if problem := _unfitting(request, decision):
         return refusal(request, "malformed", problem)
     if not _names_this(request, decision):
-        return stale(request)
+        return stale_receipt(request)
     if request.state != "pending":
         return _too_late(request, decision)
     if not decision.signature and _is_over(request, now):
@@ -50,7 +50,7 @@ def objection(request: ApprovalRequest, decision: Decision, now: datetime) -> Re
     return None
 
 
-def examined(request: ApprovalRequest, decision: Decision, authority: Authority, now: datetime) -> Receipt | None:
+def examine(request: ApprovalRequest, decision: Decision, authority: Authority, now: datetime) -> Receipt | None:
     """Returns why `decision` by the person `authority` vouches for cannot count; None when it does."""
     receipt = objection(request, decision, now)
     if receipt is not None:
@@ -61,16 +61,16 @@ def examined(request: ApprovalRequest, decision: Decision, authority: Authority,
     return _expired(request) if _is_over(request, authority.received_at or now) else None
 
 
-def decided(
+def decide(
     request: ApprovalRequest, decision: Decision, authority: Authority, now: datetime
 ) -> tuple[ApprovalRequest, Receipt]:
     """Counts `decision` by the person `authority` vouches for.
 
     A refused one returns `request` unchanged. Quorum counts distinct people, each on a seat of their own or of whom
     they stand in for, and in one place of a group; one denial ends it when `veto`. One with `edited_args` is for
-    `edited`.
+    `apply_edit`.
     """
-    receipt = examined(request, decision, authority, now)
+    receipt = examine(request, decision, authority, now)
     if receipt is not None:
         return request, receipt
     if decision.edited_args is not None:
@@ -78,7 +78,7 @@ def decided(
     return _voted(request, decision, authority, now)
 
 
-def edited(
+def apply_edit(
     request: ApprovalRequest, decision: Decision, authority: Authority, asked: ApprovalRequest, now: datetime
 ) -> tuple[ApprovalRequest, Receipt]:
     """Returns the next revision, `asked` by the gates with the arguments of `decision`; the editor's answer is a vote
@@ -86,7 +86,7 @@ def edited(
 
     A refused one returns `request` unchanged.
     """
-    receipt = examined(request, decision, authority, now)
+    receipt = examine(request, decision, authority, now)
     if receipt is not None:
         return request, receipt
     revised = asked.model_copy(
@@ -106,24 +106,24 @@ def edited(
     return _voted(revised, decision, authority, now)
 
 
-def cancelled(request: ApprovalRequest, by: str, reason: str, now: datetime) -> ApprovalRequest:
+def cancel(request: ApprovalRequest, by: str, reason: str, now: datetime) -> ApprovalRequest:
     """Returns a pending request withdrawn by `by`; any other is returned as it is."""
     if request.state != "pending":
         return request
     return request.model_copy(update={"state": "cancelled", "decided_by": by, "decided_at": now, "reason": reason})
 
 
-def lapsed(request: ApprovalRequest) -> ApprovalRequest:
+def lapse(request: ApprovalRequest) -> ApprovalRequest:
     """Returns an approval that was not used: too late, or the tool changed; any other is returned as it is."""
     return request.model_copy(update={"state": "lapsed"}) if request.state == "approved" else request
 
 
-def approving(request: ApprovalRequest) -> tuple[Decision, ...]:
+def approving_decisions(request: ApprovalRequest) -> tuple[Decision, ...]:
     """Returns the decisions that approve this revision of `request`, each by another person."""
     return tuple(vote.decision for vote in request.votes if vote.verdict == "approved")
 
 
-def stale(request: ApprovalRequest) -> Receipt:
+def stale_receipt(request: ApprovalRequest) -> Receipt:
     """Returns the receipt for what answers another revision of `request`, or what was never asked."""
     return refusal(request, "stale")
 
@@ -211,14 +211,14 @@ def _too_late(request: ApprovalRequest, decision: Decision) -> Receipt:
     return receipt
 
 
-def counted(request: ApprovalRequest, vote: Vote) -> ApprovalRequest:
+def count_vote(request: ApprovalRequest, vote: Vote) -> ApprovalRequest:
     """Returns `request` with one more vote; unchanged where it no longer waits, or where the vote adds nothing."""
     if request.state != "pending":
         return request
     if vote.verdict == "withdrawn":
         return _decided(request, vote, "cancelled")
     # One vote a person and one a seat: by no second channel and through no delegate does one count twice.
-    others = tuple(v for v in request.votes if _human(v) != _human(vote) and seat(v) != seat(vote))
+    others = tuple(v for v in request.votes if _human(v) != _human(vote) and voter_of(v) != voter_of(vote))
     replaced = tuple(v for v in request.votes if v not in others)
     if any(_outweighs(earlier, vote) for earlier in replaced):
         return request
@@ -273,11 +273,11 @@ def _voted(
     if request.kind == "in_doubt" and not decision.signature:
         # The tool is run again only by answers that name the try in question; what is signed names it by itself.
         decision = decision.model_copy(update={"question_hash": request.question_hash})
-    after = counted(request, vote_of(decision, authority, now))
+    after = count_vote(request, vote_of(decision, authority, now))
     return after, receipt_after(request, after)
 
 
-def seat(vote: Vote) -> str:
+def voter_of(vote: Vote) -> str:
     """Returns the human on whose seat a vote counts."""
     return vote.on_behalf or _human(vote)
 
@@ -293,7 +293,7 @@ def _outweighs(earlier: Vote, vote: Vote) -> bool:
     """
     if earlier.verdict == vote.verdict:
         return True
-    return _human(earlier) != _human(vote) and seat(vote) != _human(vote) and vote.verdict != "denied"
+    return _human(earlier) != _human(vote) and voter_of(vote) != _human(vote) and vote.verdict != "denied"
 
 
 def _tallied(request: ApprovalRequest) -> str:

@@ -1,9 +1,9 @@
 """Converts a question between what the store holds of it and the little that its turn keeps."""
 
 from signoff.approvals import deadlines
-from signoff.contracts.activity_messages import QuestionReference, Ruling
+from signoff.contracts.activity_messages import GateDecision, QuestionReference
 from signoff.contracts.approval import ApprovalRequest, Card
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.message import CallPart
 
@@ -23,7 +23,7 @@ def reference_from_request(request: ApprovalRequest, call: CallPart) -> Question
 
 
 def request_from_reference(
-    reference: QuestionReference, ruling: Ruling, call: CallPart, ctx: Pinned
+    reference: QuestionReference, ruling: GateDecision, call: CallPart, ctx: CallContext
 ) -> ApprovalRequest:
     """Returns the request as it begins to wait, of `call` in the turn of `ctx`, without what only the store has.
 
@@ -48,7 +48,7 @@ def request_from_reference(
         args=reference.args or call.args,
         card=Card(effect=reference.effect, rows=reference.rows, note=reference.note),
     )
-    return request if request.opened_at is None else deadlines.opened(request, request.opened_at)
+    return request if request.opened_at is None else deadlines.open_request(request, request.opened_at)
 
 
 _MADE = ("effect", "note", "rows", "args", "definition")

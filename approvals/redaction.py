@@ -50,7 +50,7 @@ def texts_of(value: Any) -> Iterator[str]:
             yield str(item)
 
 
-def without(text: str, secrets: Collection[str]) -> str:
+def redact_secrets(text: str, secrets: Collection[str]) -> str:
     """Replaces each secret in `text` by `[hidden]`, also where quotes, backslashes or line ends are escaped.
 
     Where searching would take too long (`REDACTION_CHARS`), the whole text is replaced.
@@ -75,7 +75,7 @@ def _forms(secrets: frozenset[str]) -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda form: (-len(form), form)))
 
 
-def value_without(value: Any, secrets: Collection[str]) -> Any:
+def redact_value(value: Any, secrets: Collection[str]) -> Any:
     """Removes the secrets from a JSON value, from its texts and names; a number goes only where it is one as a whole.
 
     Not copied where there is no secret.
@@ -83,20 +83,20 @@ def value_without(value: Any, secrets: Collection[str]) -> Any:
     if not secrets:
         return value
     if isinstance(value, str):
-        return without(value, secrets)
+        return redact_secrets(value, secrets)
     if isinstance(value, Mapping):
-        return {_name_without(name, secrets): value_without(each, secrets) for name, each in value.items()}
+        return {_name_without(name, secrets): redact_value(each, secrets) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [value_without(each, secrets) for each in value]
+        return [redact_value(each, secrets) for each in value]
     hidden = not isinstance(value, bool | None) and str(value) in secrets
     return HIDDEN if hidden else value
 
 
 def _name_without(name: Any, secrets: Collection[str]) -> Any:
-    return without(name, secrets) if isinstance(name, str) else name
+    return redact_secrets(name, secrets) if isinstance(name, str) else name
 
 
-def arguments_without(args: Any, names: Collection[str], secrets: Collection[str], path: str = "") -> Any:
+def redact_arguments(args: Any, names: Collection[str], secrets: Collection[str], path: str = "") -> Any:
     """Removes secrets from the texts of `args`, or of what lies at `path` of them, that are no secret arguments
     themselves.
 
@@ -109,7 +109,7 @@ def arguments_without(args: Any, names: Collection[str], secrets: Collection[str
 
 def _shown(value: Any, names: Collection[str], secrets: Collection[str], path: str) -> Any:
     if isinstance(value, str):
-        return without(value, secrets)
+        return redact_secrets(value, secrets)
     if isinstance(value, Mapping):
         named = ((key, item, f"{path}.{key}" if path else str(key)) for key, item in value.items())
         return {key: item if at in names else _shown(item, names, secrets, at) for key, item, at in named}

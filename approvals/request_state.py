@@ -35,7 +35,7 @@ def request_of(question: Question, card: Card = NO_CARD) -> ApprovalRequest:
     """Makes the request of a question as it was opened, before anybody answered."""
     fields = dict(question) | {"question_hash": question_hash(question), "card": card}
     request = ApprovalRequest(**fields)
-    return request if question.opened_at is None else deadlines.opened(request, question.opened_at)
+    return request if question.opened_at is None else deadlines.open_request(request, question.opened_at)
 
 
 def request_at(
@@ -49,17 +49,17 @@ def request_at(
     for answer in taken:
         if not _counts(question, answer, taken):
             continue
-        request = deadlines.advanced(request, answer.vote.at)
+        request = deadlines.advance(request, answer.vote.at)
         if answer.revision != question.revision:
             edited = {"edited_by": answer.vote.subject, "edited_name": answer.vote.name}
             request = request.model_copy(update=edited)
-        request = machine.counted(request, answer.vote)
+        request = machine.count_vote(request, answer.vote)
     if question.ended_at is not None and question.ended_as == "unsigned":
         # What the raw message said only the turn knows; the answers taken before it stand as they are.
         return request
     if question.ended_at is not None and request.state in ("pending", "approved"):
         return _ended(request, question)
-    return deadlines.advanced(request, moment)
+    return deadlines.advance(request, moment)
 
 
 def edit_stands(answers: Iterable[StoredAnswer], revision: int, delivery: str) -> bool:

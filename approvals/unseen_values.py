@@ -8,8 +8,8 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from signoff.approvals.argument_rows import Leaf, leaves, value_line
-from signoff.approvals.redaction import arguments_without, secret_values
+from signoff.approvals.argument_rows import ArgumentLeaf, leaves, value_line
+from signoff.approvals.redaction import redact_arguments, secret_values
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.limits import ARGUMENTS_BYTES, VALUES_PER_PAGE
 from signoff.formats.visible_text import NEWLINE, one_line
@@ -23,7 +23,7 @@ SEEN_CHARS: Final = 12
 SEEN_NEEDED: Final = "its card does not draw every value: read all of them first"
 
 
-class Value(NamedTuple):
+class FullValue(NamedTuple):
     """One value in full."""
 
     name: str
@@ -42,16 +42,16 @@ class Value(NamedTuple):
 
 def every_value(
     args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str], texts: Collection[str] = ()
-) -> list[Value]:
+) -> list[FullValue]:
     """Returns every value of a call in its order, in full; of secret ones only that they exist.
 
     `texts` are values of secret arguments that no other value repeats, beside those of `args` themselves.
     """
-    shown = arguments_without(args, secrets, secret_values(args, secrets).union(texts))
+    shown = redact_arguments(args, secrets, secret_values(args, secrets).union(texts))
     return [_value(leaf) for leaf in leaves(shown, schema, secrets)]
 
 
-def pages_of(values: Sequence[Value]) -> list[Sequence[Value]]:
+def pages_of(values: Sequence[FullValue]) -> list[Sequence[FullValue]]:
     """Splits the values into pages of `VALUES_PER_PAGE`; one page at least."""
     return [values[at : at + VALUES_PER_PAGE] for at in range(0, len(values), VALUES_PER_PAGE)] or [()]
 
@@ -64,12 +64,12 @@ def seen_hash(question_hash: str, shown: Any) -> str:
     return sha256_hex([question_hash, shown])
 
 
-def _value(leaf: Leaf) -> Value:
+def _value(leaf: ArgumentLeaf) -> FullValue:
     name, label = one_line(leaf.name, _ROOM).text or "⟦empty⟧", one_line(leaf.label, _ROOM).text
     if leaf.secret:
-        return Value(name, label, "hidden", secret=True)
+        return FullValue(name, label, "hidden", secret=True)
     text = value_line(leaf.value, _ROOM).text.replace(NEWLINE, f"{NEWLINE}\n")
     if not isinstance(leaf.value, str) or len(leaf.value) < FILE_CHARS:
-        return Value(name, label, text)
+        return FullValue(name, label, text)
     raw = leaf.value.encode("utf-8", "surrogatepass")
-    return Value(name, label, text, size=len(raw), sha256=hashlib.sha256(raw).hexdigest())
+    return FullValue(name, label, text, size=len(raw), sha256=hashlib.sha256(raw).hexdigest())

@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 
 
-class PastCall(Shape):
+class PastCall(FrozenModel):
     """One call that was asked about or ran by rule."""
 
     stream: str

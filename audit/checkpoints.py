@@ -16,8 +16,8 @@ from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from signoff.audit.log import CHAIN, lock_head, move_head
 from signoff.contracts.canonical_json import canonical_json, sha256_hex
-from signoff.contracts.frozen_model import Shape
-from signoff.keys.signatures import Mark, Signer, Verifier
+from signoff.contracts.frozen_model import FrozenModel
+from signoff.keys.signatures import Signature, Signer, Verifier
 from signoff.store.store import Store
 from signoff.store.tables import AUDIT_CHECKPOINTS, AUDIT_HEADS
 
@@ -36,7 +36,7 @@ _LAST: Final = (
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Head(Shape):
+class StreamHead(FrozenModel):
     """The last record of one stream."""
 
     stream: str
@@ -47,7 +47,7 @@ class Head(Shape):
     """The record's hash."""
 
 
-class Statement(Shape):
+class Statement(FrozenModel):
     """The signed part of a checkpoint."""
 
     v: int = 1
@@ -58,7 +58,7 @@ class Statement(Shape):
     """When it was made: milliseconds since 1970 by the store's clock."""
     previous: str
     """The hash of the checkpoint before; zeros for the first."""
-    heads: tuple[Head, ...] = ()
+    heads: tuple[StreamHead, ...] = ()
     """The heads of the streams that grew since the checkpoint before."""
 
     @property
@@ -77,7 +77,7 @@ class Statement(Shape):
         return _EPOCH + timedelta(milliseconds=self.at)
 
 
-class Checkpoint(Shape):
+class Checkpoint(FrozenModel):
     """A statement with its signature."""
 
     statement: Statement
@@ -89,7 +89,7 @@ class Checkpoint(Shape):
 
     def holds(self, verifier: Verifier) -> bool:
         """Returns whether a key of the gateway's, not retired when this was made, signed exactly this. Never raises."""
-        mark = Mark(self.key_id, self.signature)
+        mark = Signature(self.key_id, self.signature)
         return verifier.check_bytes(PURPOSE, self.statement.body, mark, at=self.statement.made_at)
 
 
@@ -121,10 +121,12 @@ class Checkpoints:
                 if (found := _checkpoint(row)) is not None:
                     yield found
 
-    async def heads(self) -> list[Head]:
+    async def heads(self) -> list[StreamHead]:
         """Returns how far the streams have come by the store's own account; the chain of checkpoints is one of them."""
         query = select(AUDIT_HEADS.c.stream, AUDIT_HEADS.c.seq, AUDIT_HEADS.c.hash).order_by(AUDIT_HEADS.c.stream)
-        return await self._store.run(lambda connection: [Head(**row._mapping) for row in connection.execute(query)])
+        return await self._store.run(
+            lambda connection: [StreamHead(**row._mapping) for row in connection.execute(query)]
+        )
 
 
 def _take(connection: Connection, signer: Signer) -> Checkpoint | None:
@@ -133,7 +135,7 @@ def _take(connection: Connection, signer: Signer) -> Checkpoint | None:
     if not number and (last := connection.execute(_LAST).first()) is not None:
         # Somebody took the head of the chain away; it goes on all the same.
         number, previous = last
-    grown = tuple(Head(**row._mapping) for row in connection.execute(_GROWN))
+    grown = tuple(StreamHead(**row._mapping) for row in connection.execute(_GROWN))
     if not grown:
         return None
     statement = Statement(number=number + 1, at=now, previous=previous, heads=grown)

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 
 from sqlalchemy import Connection, select
 
-from signoff.approvals.audit_events import act, admin_stream, fingerprint
+from signoff.approvals.audit_events import admin_entry, admin_stream, fingerprint
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
 from signoff.contracts.canonical_json import canonical_json
@@ -67,7 +67,7 @@ async def note_people(store: Store, people: Directory, where: str, *, clock: Clo
 
 
 @asynccontextmanager
-async def people_followed(
+async def follow_people(
     store: Store, people: Directory, where: str, *, every: float = LOOK_SECONDS, clock: Clock = system_clock
 ) -> AsyncIterator[None]:
     """Records, until the block ends, the people whom this process knows and each change that it takes up.
@@ -125,7 +125,7 @@ async def _note(
         return False
     # Named after the record before it: processes that see the same change at once write it once.
     key = f"{kind}/{where}/{0 if last is None else last.seq}/{blob.sha256[:16]}"
-    told = act(
+    told = admin_entry(
         tenant,
         f"{kind} in force",
         "",

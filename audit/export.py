@@ -20,7 +20,7 @@ from signoff.store.store import Store
 FORMAT: Final = 1
 
 
-async def exported(
+async def export_lines(
     store: Store, *, tenant: str = "", stream: str = "", clock: Clock = system_clock
 ) -> AsyncIterator[str]:
     """Yields the lines of an export, each one JSON object, without line ends.
@@ -93,7 +93,7 @@ def write_checkpoint(checkpoint: Checkpoint) -> str:
     return _line({"type": "checkpoint", **checkpoint.model_dump(mode="json")})
 
 
-async def each(items: Iterable[Any]) -> AsyncIterator[Any]:
+async def iterate(items: Iterable[Any]) -> AsyncIterator[Any]:
     """Iterates over `items` asynchronously."""
     for item in items:
         yield item

@@ -8,7 +8,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, bindparam, insert, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from signoff.audit.record import FIRST, Record, bounded, first_form, placed
+from signoff.audit.record import FIRST, Record, bound_text, place_record, record_from_entry
 from signoff.contracts.audit import AuditEntry
 from signoff.store.store import Store
 from signoff.store.tables import AUDIT_HEADS, AUDIT_RECORDS, StoreClock
@@ -57,11 +57,11 @@ class AuditLog:
         given = tuple(entries)
         if not given:
             return 0
-        return await self._store.run(writing(given))
+        return await self._store.run(entry_writer(given))
 
     async def stream(self, stream: str) -> list[Record]:
         """Returns the records of one stream, oldest first; none where there is no such stream."""
-        query = select(*_COLUMNS).where(AUDIT_RECORDS.c.stream == bounded(stream)).order_by(AUDIT_RECORDS.c.seq)
+        query = select(*_COLUMNS).where(AUDIT_RECORDS.c.stream == bound_text(stream)).order_by(AUDIT_RECORDS.c.seq)
         return await self._store.run(lambda connection: [_record(row) for row in connection.execute(query)])
 
     async def streams(self) -> list[str]:
@@ -87,7 +87,7 @@ class AuditLog:
             page = wanted.where(place > (rows[-1].stream, rows[-1].seq))
 
 
-def writing(entries: Sequence[AuditEntry]) -> Callable[[Connection], int]:
+def entry_writer(entries: Sequence[AuditEntry]) -> Callable[[Connection], int]:
     """Returns a write of entries for the caller's transaction: they are kept together with what it writes, or not at
     all.
 
@@ -96,7 +96,7 @@ def writing(entries: Sequence[AuditEntry]) -> Callable[[Connection], int]:
     """
     by_stream: defaultdict[str, dict[str, Record]] = defaultdict(dict)
     for entry in entries:
-        record = first_form(entry)
+        record = record_from_entry(entry)
         # The first of a key stands, as it does in the store.
         by_stream[record.stream].setdefault(record.key, record)
 
@@ -146,7 +146,7 @@ def _append(connection: Connection, stream: str, wanted: dict[str, Record]) -> i
     for key, record in wanted.items():
         if known.isdisjoint((key, key.removeprefix(TURNS_KEYS))):
             seq += 1
-            there = placed(record, seq, last, now)
+            there = place_record(record, seq, last, now)
             last = there.hash
             rows.append(there.model_dump())
     if rows:

@@ -5,7 +5,7 @@ from datetime import datetime
 from signoff.contracts.limits import REFUSALS_A_MINUTE
 
 
-class Sparing:
+class RecordRateLimit:
     """Limits the records of refusals of one kind by one process, so that no flood of them fills a store."""
 
     def __init__(self, kept_a_minute: int = REFUSALS_A_MINUTE) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.canonical_json import NotCanonical, canonical_json, sha256_hex
 from signoff.contracts.errors import Refused
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 
 FIRST: Final = "0" * 64
 """What the first record of a stream has in the place of the hash before it."""
@@ -17,7 +17,7 @@ TEXT_CHARS: Final = 200
 _VERSION: Final = 1
 
 
-class Record(Shape):
+class Record(FrozenModel):
     """One record of a stream."""
 
     stream: str
@@ -66,23 +66,23 @@ class Record(Shape):
         return found
 
 
-def first_form(entry: AuditEntry) -> Record:
+def record_from_entry(entry: AuditEntry) -> Record:
     """Converts `entry` to a record without a place: bounded, and of JSON whatever its sender put into it."""
     return Record(
-        stream=bounded(entry.stream),
+        stream=bound_text(entry.stream),
         seq=0,
-        key=bounded(entry.key),
+        key=bound_text(entry.key),
         kind=entry.kind,
         at=moment_text(entry.at),
-        tenant=bounded(entry.tenant, 64),
-        subject=bounded(entry.subject),
+        tenant=bound_text(entry.tenant, 64),
+        subject=bound_text(entry.subject),
         data=_data_text(entry.data),
         prev="",
         written_at=0,
     )
 
 
-def placed(record: Record, seq: int, prev: str, written_at: int) -> Record:
+def place_record(record: Record, seq: int, prev: str, written_at: int) -> Record:
     """Returns `record` in its place, with its hash."""
     there = record.model_copy(update={"seq": seq, "prev": prev, "written_at": written_at})
     return there.model_copy(update={"hash": there.computed()})
@@ -94,7 +94,7 @@ def moment_text(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="microseconds")
 
 
-def bounded(text: str, limit: int = TEXT_CHARS) -> str:
+def bound_text(text: str, limit: int = TEXT_CHARS) -> str:
     """Removes from `text` what a database cannot hold; cuts a longer one to its beginning and its sha-256."""
     # PostgreSQL takes no NUL in a text, and half a surrogate pair has no UTF-8.
     plain = text.encode(errors="replace").decode().replace("\0", "�")

@@ -13,12 +13,12 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, delete, insert, select
 
 from signoff.audit.log import lock_head, move_head
-from signoff.audit.record import Record, first_form, placed
+from signoff.audit.record import Record, place_record, record_from_entry
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.canonical_json import NotCanonical, canonical_json
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import TurnKey, parse_workflow_id
-from signoff.keys.signatures import Mark, Signer, Verifier
+from signoff.keys.signatures import Signature, Signer, Verifier
 from signoff.store.store import Store
 from signoff.store.tables import AUDIT_HEADS, AUDIT_RECORDS
 from signoff.store.tokens import millis
@@ -27,7 +27,7 @@ RETIRED: Final = "retired"
 PURPOSE: Final = "audit retirement"
 
 
-class Retired(NamedTuple):
+class RetiredStream(NamedTuple):
     """One stream that was taken out."""
 
     turn: TurnKey
@@ -38,12 +38,12 @@ class Retired(NamedTuple):
 
 async def retire(
     store: Store, signer: Signer, before: datetime, *, at: datetime, is_over: Callable[[TurnKey], Awaitable[bool]]
-) -> list[Retired]:
+) -> list[RetiredStream]:
     """Takes out every turn whose last record was written before `before` and that has ended by `is_over`.
 
     Streams that belong to no turn stay. Raises `StoreUnavailable`; the streams taken out until then stay so.
     """
-    done: list[Retired] = []
+    done: list[RetiredStream] = []
     for stream in await _old(store, before):
         turn = parse_workflow_id(stream)
         # Asked outside the transaction: the answer comes from another server, and the stream would be locked meanwhile.
@@ -51,21 +51,21 @@ async def retire(
             continue
         count = await store.run(partial(_retire, stream=stream, signer=signer, before=before, at=at))
         if count:
-            done.append(Retired(turn, count))
+            done.append(RetiredStream(turn, count))
     return done
 
 
-def begins(record: Record) -> int:
+def first_number(record: Record) -> int:
     """Returns the number a stream begins with whose first record this is: its own where it replaces others, else 1."""
     return max(record.seq, 1) if record.kind == RETIRED else 1
 
 
-def stands_for(record: Record, verifier: Verifier) -> bool:
+def replaces_stream(record: Record, verifier: Verifier) -> bool:
     """Returns whether the gateway's key signed that this record replaces all of its stream before it. Never raises."""
     try:
         facts = record.facts
         at = datetime.fromisoformat(facts["at"])
-        mark = Mark(str(facts["key_id"]), str(facts["signature"]))
+        mark = Signature(str(facts["key_id"]), str(facts["signature"]))
         return verifier.check_bytes(PURPOSE, _body(record.stream, record.seq, record.prev, facts["at"]), mark, at=at)
     except (Refused, KeyError, TypeError, ValueError, NotCanonical):
         # Whatever is not what the gateway signs: who can write rows can put anything there.
@@ -98,7 +98,7 @@ def _retire(connection: Connection, *, stream: str, signer: Signer, before: date
     gone = connection.execute(delete(AUDIT_RECORDS).where(in_stream)).rowcount
     data: dict[str, Any] = {"at": when, "records": gone, "key_id": mark.key_id, "signature": mark.signature}
     entry = AuditEntry(stream=stream, key=f"{RETIRED}/{seq}", kind=RETIRED, at=at, tenant=newest.tenant, data=data)
-    there = placed(first_form(entry), seq + 1, last, now)
+    there = place_record(record_from_entry(entry), seq + 1, last, now)
     connection.execute(insert(AUDIT_RECORDS), there.model_dump())
     move_head(connection, stream, there.seq, there.hash)
     return gone

@@ -8,15 +8,15 @@ from signoff.audit.record import Record
 from signoff.audit.timeline import timeline
 from signoff.audit.verifier import Fault, verify_stream
 from signoff.contracts.errors import NotFound, Refused
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.ids import TurnKey, is_id, parse_workflow_id
 from signoff.contracts.names import DEFAULT_TENANT
-from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.keys.signatures import Verifier
 from signoff.store.store import Store
 
 
-class Line(Shape):
+class ReportLine(FrozenModel):
     """One record in words."""
 
     at: str
@@ -27,7 +27,7 @@ class Line(Shape):
     """What happened."""
 
 
-class Flaw(Shape):
+class ReportFinding(FrozenModel):
     """The first thing that is not as it was written."""
 
     fault: Fault
@@ -40,29 +40,29 @@ class Flaw(Shape):
     """The fault in words."""
 
 
-class Telling(Shape):
+class StreamReport(FrozenModel):
     """A stream in words."""
 
     stream: str
     """The stream's name."""
-    timeline: tuple[Line, ...]
+    timeline: tuple[ReportLine, ...]
     """Its records in words, oldest first."""
     records: tuple[Record, ...]
     """Its records, oldest first."""
-    finding: Flaw | None = None
+    finding: ReportFinding | None = None
     """What is wrong with them, if something is."""
 
 
-async def tell(store: Store, stream: str, verifier: Verifier) -> Telling:
+async def report_stream(store: Store, stream: str, verifier: Verifier) -> StreamReport:
     """Reports a stream. One that does not exist has no records. Raises `StoreUnavailable`."""
     records = await AuditLog(store).stream(stream)
     heads = {head.stream: head for head in await Checkpoints(store).heads()}
     finding = verify_stream(records, heads.get(stream), verifier)
-    return Telling(
+    return StreamReport(
         stream=stream,
-        timeline=tuple(Line(**moment._asdict()) for moment in timeline(records)),
+        timeline=tuple(ReportLine(**moment._asdict()) for moment in timeline(records)),
         records=tuple(records),
-        finding=None if finding is None else Flaw(**finding._asdict()),
+        finding=None if finding is None else ReportFinding(**finding._asdict()),
     )
 
 
@@ -82,8 +82,8 @@ def find_stream(known: Iterable[str], text: str) -> str:
     named = [stream for stream, turn in turns.items() if turn == text]
     named = named or [stream for stream, turn in turns.items() if text and turn.startswith(text)]
     if len(named) > 1:
-        raise Refused(f"{shown(text)} fits several turns, name one of them whole: {', '.join(sorted(named)[:5])}")
+        raise Refused(f"{quote_name(text)} fits several turns, name one of them whole: {', '.join(sorted(named)[:5])}")
     if not named:
         near = did_you_mean(text, [*turns.values(), f"admin/{DEFAULT_TENANT}"])
-        raise NotFound(f"nothing is recorded of {shown(text)}{near}")
+        raise NotFound(f"nothing is recorded of {quote_name(text)}{near}")
     return named[0]

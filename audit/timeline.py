@@ -9,7 +9,7 @@ from signoff.contracts.errors import Refused
 _SHORT: Final = 8
 
 
-class Moment(NamedTuple):
+class TimelineEntry(NamedTuple):
     """One record in words."""
 
     at: str
@@ -20,9 +20,9 @@ class Moment(NamedTuple):
     """What happened."""
 
 
-def timeline(records: list[Record]) -> list[Moment]:
+def timeline(records: list[Record]) -> list[TimelineEntry]:
     """Converts the records, in their order, to words. Never raises: a changed record is shown as changed."""
-    return [Moment(record.at[:19].replace("T", " "), record.subject, _words(record)) for record in records]
+    return [TimelineEntry(record.at[:19].replace("T", " "), record.subject, _words(record)) for record in records]
 
 
 def _words(record: Record) -> str:

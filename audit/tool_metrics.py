@@ -6,13 +6,13 @@ from collections.abc import AsyncIterable
 from pydantic import Field
 
 from signoff.audit.record import Record
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 
 ENDINGS = ("outcome", "in_doubt")
 """The kinds of records that tell what became of a run."""
 
 
-class ToolMetrics(Shape):
+class ToolMetrics(FrozenModel):
     """The figures of one tool. A call that never came to run, such as a denied one, is not counted."""
 
     tool: str

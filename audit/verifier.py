@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from signoff.audit.checkpoints import Checkpoint, Head
+from signoff.audit.checkpoints import Checkpoint, StreamHead
 from signoff.audit.log import CHAIN
 from signoff.audit.record import FIRST, Record
-from signoff.audit.retention import begins, stands_for
+from signoff.audit.retention import first_number, replaces_stream
 from signoff.keys.signatures import Verifier
 
 Fault = Literal["changed", "missing", "reordered", "truncated", "unsigned", "unreadable"]
@@ -30,7 +30,7 @@ class Finding(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Report:
+class VerificationReport:
     """The result of a verification."""
 
     finding: Finding | None
@@ -69,7 +69,7 @@ class _Ledger:
     at: datetime | None = None
     hashes: dict[int, str] = field(default_factory=dict)
 
-    def claim(self, head: Head, by: str) -> None:
+    def claim(self, head: StreamHead, by: str) -> None:
         # The first word stands: checkpoints are read before heads, and who can write rows can write heads.
         self.claims[head.stream].setdefault(head.seq, _Claim(head.hash, by))
 
@@ -79,9 +79,9 @@ async def verify(
     checkpoints: AsyncIterator[Checkpoint],
     verifier: Verifier,
     *,
-    heads: Iterable[Head] | None = None,
+    heads: Iterable[StreamHead] | None = None,
     kept: Checkpoint | None = None,
-) -> Report:
+) -> VerificationReport:
     """Checks records (by stream and number), the chain of checkpoints before them, and each against the other.
 
     `heads` is the store's own account, read before the records, or None for an export; `kept` a checkpoint that was
@@ -120,10 +120,10 @@ async def verify(
         finding = Finding("truncated", name, 1, f"all records of `{name}` are missing, which {by} knows of")
     there = seen | ({CHAIN} if ledger.number else set())
     headless = () if heads is None else tuple(sorted(there - headed))
-    return Report(finding, streams, count, ledger.number, ledger.at, uncovered, headless)
+    return VerificationReport(finding, streams, count, ledger.number, ledger.at, uncovered, headless)
 
 
-def with_heads(report: Report, heads: Iterable[Head]) -> Report:
+def with_heads(report: VerificationReport, heads: Iterable[StreamHead]) -> VerificationReport:
     """Returns `report` after comparing the streams without a head to the store's present account.
 
     A stream that began meanwhile has a head: it is written together with the first record.
@@ -136,7 +136,7 @@ def with_heads(report: Report, heads: Iterable[Head]) -> Report:
     return dataclasses.replace(report, finding=Finding("missing", lost, 0, words))
 
 
-def verify_stream(stream: list[Record], head: Head | None, verifier: Verifier) -> Finding | None:
+def verify_stream(stream: list[Record], head: StreamHead | None, verifier: Verifier) -> Finding | None:
     """Checks one stream by itself: its chain, and its end by the store's own account.
 
     `verifier` checks the record that replaces retired ones.
@@ -184,7 +184,7 @@ def _check_kept(ledger: _Ledger, kept: Checkpoint | None, verifier: Verifier) ->
     return None
 
 
-def _read_heads(ledger: _Ledger, heads: Iterable[Head]) -> Finding | None:
+def _read_heads(ledger: _Ledger, heads: Iterable[StreamHead]) -> Finding | None:
     given = {head.stream: head for head in heads}
     chain = given.pop(CHAIN, None)
     if chain is not None and chain.seq > ledger.number:
@@ -200,8 +200,8 @@ def _check_chain(stream: list[Record], verifier: Verifier) -> Finding | None:
     """Returns the first record that differs in place or content from how it was written."""
     name, prev = stream[0].stream, FIRST
     # Only signed: else whoever writes a record of that kind could cut off all that was before it.
-    if (start := begins(stream[0])) > 1:
-        if not stands_for(stream[0], verifier):
+    if (start := first_number(stream[0])) > 1:
+        if not replaces_stream(stream[0], verifier):
             words = f"record {start} of `{name}` stands for those before it, and no known key signed that"
             return Finding("unsigned", name, start, words)
         prev = stream[0].prev
@@ -224,7 +224,7 @@ def _check_chain(stream: list[Record], verifier: Verifier) -> Finding | None:
 
 def _displaced(stream: list[Record], record: Record) -> Finding:
     """Returns why a record's hash does not fit: it was written for another place, or something in it was changed."""
-    name, seq, start = record.stream, record.seq, begins(stream[0])
+    name, seq, start = record.stream, record.seq, first_number(stream[0])
     # Further than the end: of a stream with records taken out, the last ones have higher numbers than its length.
     places = range(start, start + len(stream) + 100)
     true = next((other for other in places if record.computed(other) == record.hash), None)

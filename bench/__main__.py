@@ -23,7 +23,7 @@ from bench.turns import measure_size, play_rounds
 from signoff.contracts.names import ENGINE
 from signoff.store.store import Store, open_store
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server
-from signoff.worker import quicken
+from signoff.worker import freeze_gc
 
 RESULTS = Path("bench/results")
 FULL = Settings(rounds=5, turns=150, latency_turns=100, concurrency=50, memory_turns=1_000)
@@ -44,7 +44,7 @@ async def measure(settings: Settings) -> Report:
 async def _measure(settings: Settings, server: ServerHandle, store: Store, url: str) -> Report:
     client = await server.connect()
     hand, ours = Baseline(client, "bench-hand-written"), await Gated.open(client, "bench-signoff", store)
-    quicken()
+    freeze_gc()
     async with hand.worker(), ours.worker():
         rounds = await play_rounds((hand, ours), settings, server.pid)
         sizes = await measure_size(client, hand), await measure_size(client, ours)

@@ -7,7 +7,7 @@ from bench.report import GateTime
 from bench.sides import catalog
 from bench.turns import percentile
 from signoff.contracts.activity_messages import Tally
-from signoff.contracts.call import CallOutcome, Pinned
+from signoff.contracts.call import CallContext, CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
@@ -21,7 +21,7 @@ async def measure_gates(store: Store, calls: int) -> GateTime:
     judged = []
     for number in range(calls):
         # Another turn each time: what one process remembers of a call within its turn must not help.
-        ctx = Pinned(actor="desk", session="s", turn=f"t{number}", tenant="main", user=Principal(user="guest"))
+        ctx = CallContext(actor="desk", session="s", turn=f"t{number}", tenant="main", user=Principal(user="guest"))
         args = {"amount": 420, "to": "Ana"}
         call = CallPart(call="c1.1", tool="pay", args=Content(inline=args))
         began = time.perf_counter()

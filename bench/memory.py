@@ -18,7 +18,7 @@ from bench.report import Memory
 from bench.sides import BASELINE, HUMAN, Baseline, Gated, Side
 from signoff.store.store import open_store
 from signoff.temporal.embedded_server import LOOPBACK, connect, free_port
-from signoff.worker import quicken
+from signoff.worker import freeze_gc
 
 _READY = b"ready\n"
 _SETTLE_SECONDS = 3.0
@@ -82,7 +82,7 @@ async def _serve(name: str, address: str, task_queue: str, port: str, store_url:
     client = await connect(address)
     async with open_store(store_url) as store:
         side = Baseline(client, task_queue) if name == BASELINE else await Gated.open(client, task_queue, store)
-        quicken()
+        freeze_gc()
         async with side.worker():
             sys.stdout.buffer.write(_READY)
             sys.stdout.buffer.flush()

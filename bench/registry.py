@@ -6,7 +6,7 @@ import time
 from bench.report import RegistryTime
 from bench.turns import percentile
 from signoff.contracts.activity_messages import Tally
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
@@ -72,7 +72,7 @@ async def _handler(args: dict[str, object], context: ToolContext) -> str:
 
 def _batch(known: Catalog, number: int) -> float:
     """Milliseconds for 20 calls of different tools in a turn that this process knows nothing of yet."""
-    ctx = Pinned(actor="desk", session="s", turn=f"t{number}", tenant="main", user=Principal(user="guest"))
+    ctx = CallContext(actor="desk", session="s", turn=f"t{number}", tenant="main", user=Principal(user="guest"))
     calls = [
         (
             CallPart(

@@ -15,15 +15,15 @@ from signoff.contracts.ids import ApprovalKey, TurnKey, parse_workflow_id
 from signoff.contracts.message import user_message
 from signoff.contracts.person import Principal
 from signoff.contracts.turn import TurnInput
-from signoff.engine.turn_client import Signoff
+from signoff.engine.turn_client import TurnClient
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
-from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results
-from signoff.worker import build_worker, furnish, worker_options
+from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
+from signoff.worker import build_deps, build_worker, worker_options
 
 BASELINE = "hand-written"
 SIGNOFF = "signoff"
@@ -113,7 +113,7 @@ class Gated:
 
     def __init__(self, client: Client, task_queue: str, worker: Worker) -> None:
         self._client = client
-        self._signoff = Signoff(client, task_queue=task_queue)
+        self._signoff = TurnClient(client, task_queue=task_queue)
         self._worker = worker
         self.as_signals = 0
         """How many decisions no worker took within 3 s, so that the client sent them as Signals."""
@@ -121,7 +121,7 @@ class Gated:
     @classmethod
     async def open(cls, client: Client, task_queue: str, store: Store) -> "Gated":
         """Signoff over `store`, wired as `signoff worker` wires it."""
-        room = await furnish(catalog(), store)
+        room = await build_deps(catalog(), store)
         return cls(client, task_queue, build_worker(client, room, task_queue=task_queue))
 
     def worker(self) -> Worker:

@@ -7,20 +7,20 @@ from signoff.formats.lazy_names import lazy_names
 if TYPE_CHECKING:
     from signoff.channels.base import Channel as Channel
     from signoff.channels.base import ChannelContext as ChannelContext
-    from signoff.channels.base import Options as Options
+    from signoff.channels.base import ChannelOptions as ChannelOptions
     from signoff.channels.channel_errors import Forged as Forged
     from signoff.channels.channel_errors import Malformed as Malformed
     from signoff.channels.channel_errors import NotDelivered as NotDelivered
+    from signoff.channels.envelopes import ChannelReply as ChannelReply
     from signoff.channels.envelopes import ClosedCard as ClosedCard
     from signoff.channels.envelopes import DeliveryStatus as DeliveryStatus
     from signoff.channels.envelopes import InboundAction as InboundAction
     from signoff.channels.envelopes import InboundBatch as InboundBatch
     from signoff.channels.envelopes import InboundRequest as InboundRequest
     from signoff.channels.envelopes import OutboundCard as OutboundCard
-    from signoff.channels.envelopes import Reply as Reply
     from signoff.channels.envelopes import SentCard as SentCard
+    from signoff.channels.outbound.card_text import CardLimits as CardLimits
     from signoff.channels.outbound.card_text import CardWords as CardWords
-    from signoff.channels.outbound.card_text import Limits as Limits
     from signoff.channels.outbound.card_text import card_words as card_words
     from signoff.channels.outbound.receipt_text import closing_text as closing_text
     from signoff.channels.signature_check import HmacSignature as HmacSignature
@@ -41,15 +41,15 @@ _MODULES = {
     "Forged": "signoff.channels.channel_errors",
     "InboundAction": "signoff.channels.envelopes",
     "HmacSignature": "signoff.channels.signature_check",
-    "Limits": "signoff.channels.outbound.card_text",
+    "CardLimits": "signoff.channels.outbound.card_text",
     "Malformed": "signoff.channels.channel_errors",
     "ChannelContext": "signoff.channels.base",
     "NotDelivered": "signoff.channels.channel_errors",
     "OutboundCard": "signoff.channels.envelopes",
-    "Options": "signoff.channels.base",
+    "ChannelOptions": "signoff.channels.base",
     "InboundRequest": "signoff.channels.envelopes",
     "InboundBatch": "signoff.channels.envelopes",
-    "Reply": "signoff.channels.envelopes",
+    "ChannelReply": "signoff.channels.envelopes",
     "SentCard": "signoff.channels.envelopes",
     "DeliveryStatus": "signoff.channels.envelopes",
     "VendorAnswer": "signoff.channels.vendor_http",

@@ -10,22 +10,22 @@ from urllib.parse import quote
 
 from pydantic import Field
 
-from signoff.channels.base import Channel, ChannelContext, Options
+from signoff.channels.base import Channel, ChannelContext, ChannelOptions
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.envelopes import (
+    ChannelReply,
     CheckFinding,
     ClosedCard,
     InboundBatch,
     InboundRequest,
     OutboundCard,
-    Reply,
     SentCard,
 )
-from signoff.channels.outbound.card_text import LEAST_CHARS, Limits, card_words
+from signoff.channels.outbound.card_text import LEAST_CHARS, CardLimits, card_words
 from signoff.channels.outbound.receipt_text import closing_text
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import show_code
-from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.formats.nearest_name import did_you_mean, quote_name
 
 IDENTITY: Final = "{identity}"
 """Stands in the address for the person's."""
@@ -37,7 +37,7 @@ _BETWEEN: Final = 2
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
-class AppriseOptions(Options):
+class AppriseOptions(ChannelOptions):
     """One service of apprise's. Each person is told at an address of their own."""
 
     url_secret: str = Field(
@@ -50,7 +50,7 @@ class Apprise(Channel):
 
     kind: ClassVar[str] = "apprise"
     identity: ClassVar[str] = "apprise"
-    options: ClassVar[type[Options]] = AppriseOptions
+    options: ClassVar[type[ChannelOptions]] = AppriseOptions
     answers: ClassVar[bool] = False
     per_second: ClassVar[float] = 5.0
 
@@ -72,14 +72,14 @@ class Apprise(Channel):
         self._service = scheme[1].lower()
         if self._service not in services:
             near = did_you_mean(self._service, services.schemas())
-            raise ConfigError(f"apprise has no service {shown(self._service)}{near}", field="url_secret")
+            raise ConfigError(f"apprise has no service {quote_name(self._service)}{near}", field="url_secret")
 
     async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
         """See `Channel`."""
         formatter = self.formatter(notice.person)
         place = self._place(notice.address)
         room = max(min(place.body_maxlen - _BETWEEN, _MOST_CHARS), LEAST_CHARS)
-        words = card_words(notice, formatter, how="link", limits=Limits(whole=room))
+        words = card_words(notice, formatter, how="link", limits=CardLimits(whole=room))
         # The first paragraph is the title, as it stands.
         title, _, body = words.text.partition("\n\n")
         await self._send(place, title, body)
@@ -90,7 +90,7 @@ class Apprise(Channel):
         words = closing_text(closed, self.formatter(closed.person))
         await self._send(self._place(str(sent.handle["address"])), show_code(closed.request.code), words)
 
-    async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:
+    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
         """See `Channel`."""
         raise NotDelivered("nobody answers by apprise", code="no_answers", again=False)
 

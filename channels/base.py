@@ -15,12 +15,12 @@ from typing import Any, ClassVar, Final, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from signoff.channels.envelopes import (
+    ChannelReply,
     CheckFinding,
     ClosedCard,
     InboundBatch,
     InboundRequest,
     OutboundCard,
-    Reply,
     SentCard,
 )
 from signoff.channels.outbound.card_text import card_words
@@ -46,7 +46,7 @@ class Connection(Protocol):
 Held = TypeVar("Held", bound=Connection)
 
 
-class Options(BaseModel):
+class ChannelOptions(BaseModel):
     """The options of a channel in the manifest. Secrets are references: `env:NAME`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -78,7 +78,7 @@ class Channel(ABC):
     kind: ClassVar[str]
     identity: ClassVar[str]
     """The name under which people's identities of this kind stand in the directory, such as `email`."""
-    options: ClassVar[type[Options]]
+    options: ClassVar[type[ChannelOptions]]
     assurance: Assurance = "channel"
     """How strongly the channel identifies who answers by it; one whose senders can be forged sets `link`."""
     answers: ClassVar[bool] = True
@@ -121,7 +121,7 @@ class Channel(ABC):
         """
 
     @abstractmethod
-    async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:
+    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
         """Answers what somebody did, where they did it. Raises `NotDelivered`."""
 
     @abstractmethod

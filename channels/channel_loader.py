@@ -12,7 +12,7 @@ from signoff import channels
 from signoff.channels.base import Channel, ChannelContext
 from signoff.contracts.clock import Clock
 from signoff.contracts.errors import ConfigError, SecretMissing, Unavailable
-from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.keys.secrets import SecretProvider
 from signoff.registry.manifest.channel_sections import DeclaredChannel
 from signoff.store.store import Store
@@ -126,7 +126,7 @@ def _sentence(options: type[BaseModel], error: ErrorDetails) -> str:
         return f"it lacks the option `{path}`"
     if error["type"] == "extra_forbidden":
         near = did_you_mean(path, options.model_fields) if len(error["loc"]) == 1 else ""
-        return f"there is no option {shown(path)}{near}"
+        return f"there is no option {quote_name(path)}{near}"
     return f"option `{path}`: {error['msg'].removeprefix('Value error, ')}" if path else error["msg"]
 
 
@@ -134,4 +134,4 @@ def _unknown(kind: str) -> ConfigError:
     known = known_kinds()
     near = did_you_mean(kind, known) or f"; known: {', '.join(f'`{each}`' for each in known)}"
     own = "; a channel of your own is named by its module, `package.module`"
-    return ConfigError(f"there is no kind of channel {shown(kind)}{near}{own}", field="kind", value=kind)
+    return ConfigError(f"there is no kind of channel {quote_name(kind)}{near}{own}", field="kind", value=kind)

@@ -9,12 +9,12 @@ from pydantic import Field
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Verdict
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 
 
-class OutboundCard(Shape):
+class OutboundCard(FrozenModel):
     """One card for one person on one channel."""
 
     token: str
@@ -33,7 +33,7 @@ class OutboundCard(Shape):
     """How many other requests a digest is about."""
 
 
-class SentCard(Shape):
+class SentCard(FrozenModel):
     """What a vendor said of a card that it took."""
 
     vendor_id: str = ""
@@ -46,7 +46,7 @@ PARTIAL: Final = "partial"
 """In the handle of a card that does not give every value, added for whoever hears the answers to it."""
 
 
-class ClosedCard(Shape):
+class ClosedCard(FrozenModel):
     """A card whose request is over: it is to say its end, who, when and by which channel."""
 
     request: ApprovalRequest
@@ -77,7 +77,7 @@ class InboundRequest:
     """When it came, by our clock, in UTC."""
 
 
-class InboundAction(Shape):
+class InboundAction(FrozenModel):
     """One thing that somebody did on a channel, once its origin is verified.
 
     What it is about: `token` of a delivery, else `vendor_ids`, else a code in `text`.
@@ -111,7 +111,7 @@ class InboundAction(Shape):
     """What an answer in the channel needs, as JSON."""
 
 
-class DeliveryStatus(Shape):
+class DeliveryStatus(FrozenModel):
     """What a vendor reports of a card that it took."""
 
     key: str
@@ -142,7 +142,7 @@ class InboundBatch:
     """The type of that body."""
 
 
-class Reply(Shape):
+class ChannelReply(FrozenModel):
     """The answer to what somebody did, in their language."""
 
     text: str

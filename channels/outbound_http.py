@@ -32,7 +32,7 @@ _UNICAST: Final = ip_network("2000::/3")
 _TRANSLATED: Final = ip_network("64:ff9b::/96")
 
 
-async def resolved(host: str, port: int) -> Sequence[str]:
+async def resolve_host(host: str, port: int) -> Sequence[str]:
     """Returns the addresses of a name, as the system gives them. Raises `OSError`."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
@@ -53,7 +53,7 @@ class GuardedHttp:
 
     allowed: Sequence[Network] = ()
     seconds: float = 10.0
-    resolve: Resolve = resolved
+    resolve: Resolve = resolve_host
     _client: httpx.AsyncClient | None = field(default=None, init=False)
 
     async def __aenter__(self) -> Self:

@@ -51,7 +51,7 @@ def signed_headers(secrets: Sequence[bytes], message: str, at: datetime, body: b
     return {ID_HEADER: message, TIME_HEADER: moment, SIGNATURE_HEADER: signatures}
 
 
-def verified_id(secrets: Sequence[bytes], headers: Mapping[str, str], body: bytes, now: datetime) -> str:
+def verify_id(secrets: Sequence[bytes], headers: Mapping[str, str], body: bytes, now: datetime) -> str:
     """Returns the id of a message whose signature is by one of `secrets` and not too old or too new.
 
     Header names are in lower case. Raises `Forged` and nothing else; without secrets everything is forged.

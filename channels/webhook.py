@@ -14,9 +14,10 @@ from urllib.parse import urlsplit
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from signoff.approvals.quorum import progress
-from signoff.channels.base import Channel, ChannelContext, Options
+from signoff.channels.base import Channel, ChannelContext, ChannelOptions
 from signoff.channels.channel_errors import Malformed, NotDelivered
 from signoff.channels.envelopes import (
+    ChannelReply,
     CheckFinding,
     ClosedCard,
     DeliveryStatus,
@@ -24,15 +25,14 @@ from signoff.channels.envelopes import (
     InboundBatch,
     InboundRequest,
     OutboundCard,
-    Reply,
     SentCard,
 )
 from signoff.channels.outbound.card_text import card_words
 from signoff.channels.outbound_http import GuardedHttp, ServerAnswer, read_networks
 from signoff.channels.signature_check import REPLAY_SECONDS
-from signoff.channels.standard_webhooks import read_secret, signed_headers, verified_id
+from signoff.channels.standard_webhooks import read_secret, signed_headers, verify_id
 from signoff.contracts.errors import ConfigError
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 from signoff.texts.endings import closing_words
 from signoff.texts.formatter import formatter_for
 
@@ -44,7 +44,7 @@ _KINDS: Final[Mapping[str, str]] = {
 }
 
 
-class WebhookOptions(Options):
+class WebhookOptions(ChannelOptions):
     """`url` is told; `secret` signs both ways, and `previous_secret` beside it while it is being replaced.
 
     `allow_networks` may be asked though they are private, and then without TLS too.
@@ -72,7 +72,7 @@ class WebhookOptions(Options):
         return written
 
 
-class _Decision(Shape):
+class _Decision(FrozenModel):
     """`data` of a `decision`. `token`, or `in_reply_to` (the id of our message), says which.
 
     Whatever else could say so is refused: read over, a decision that names one request would be about another.
@@ -87,7 +87,7 @@ class _Decision(Shape):
     in_reply_to: str = ""
 
 
-class _Message(Shape):
+class _Message(FrozenModel):
     """`data` of a `message`: what somebody wrote."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -98,7 +98,7 @@ class _Message(Shape):
     in_reply_to: str = ""
 
 
-class _Told(Shape):
+class _Told(FrozenModel):
     """`data` of a `status`: what became of our message `id`."""
 
     id: str = Field(min_length=1, max_length=200)
@@ -124,7 +124,7 @@ class Webhook(Channel):
 
     kind: ClassVar[str] = "webhook"
     identity: ClassVar[str] = "webhook"
-    options: ClassVar[type[Options]] = WebhookOptions
+    options: ClassVar[type[ChannelOptions]] = WebhookOptions
 
     def __init__(self, means: ChannelContext, outward: WebhookTransport | None = None) -> None:
         super().__init__(means)
@@ -163,7 +163,7 @@ class Webhook(Channel):
         }
         await self._post(f"{closed.token}.closed", "approval.closed", data)
 
-    async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:
+    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
         """See `Channel`."""
         receipt = reply.receipt
         data = {
@@ -181,7 +181,7 @@ class Webhook(Channel):
 
     def verify(self, raw: InboundRequest) -> None:
         """See `Channel`."""
-        verified_id(self._secrets, raw.headers, raw.body, self.means.clock())
+        verify_id(self._secrets, raw.headers, raw.body, self.means.clock())
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
         """See `Channel`."""

@@ -11,17 +11,17 @@ from signoff.client.address import find_gateway, find_token
 from signoff.client.transport import Transport
 from signoff.client.turn_handle import TurnHandle
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.decision import Remember
+from signoff.contracts.decision import GrantRequest
 from signoff.contracts.errors import NotFound, Refused
-from signoff.contracts.grant import Freeze, Frozen, Grant
+from signoff.contracts.grant import Freeze, FreezeResult, Grant
 from signoff.contracts.ids import TurnKey, parse_workflow_id
 from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionDraft
-from signoff.contracts.responses import EditPreview, Health, SessionSaid, TurnStarted
+from signoff.contracts.responses import EditPreview, Health, SessionMessageReply, TurnStarted
 from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import TurnView
-from signoff.formats.nearest_name import shown
+from signoff.formats.nearest_name import quote_name
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -130,17 +130,17 @@ class Client:
         user: str = "",
         id: str = "",
         context: Mapping[str, Any] | None = None,
-    ) -> SessionSaid:
+    ) -> SessionMessageReply:
         """Says something in a session, which begins with it if it is new. The same `id` again is the same message."""
         body = {"text": text, "actor": actor, "user": user, "id": id, "context": dict(context or {})}
         path = f"/v1/sessions/{_quoted(session)}/messages"
-        return await self._transport.call(SessionSaid, "POST", path, json=_given(body))
+        return await self._transport.call(SessionMessageReply, "POST", path, json=_given(body))
 
-    async def add_result(self, session: str, turn: str, text: str, *, id: str = "") -> SessionSaid:
+    async def add_result(self, session: str, turn: str, text: str, *, id: str = "") -> SessionMessageReply:
         """Hands a late result to a turn of a session, once for each `id`."""
         path = f"/v1/sessions/{_quoted(session)}/results"
         return await self._transport.call(
-            SessionSaid, "POST", path, json=_given({"turn": turn, "text": text, "id": id})
+            SessionMessageReply, "POST", path, json=_given({"turn": turn, "text": text, "id": id})
         )
 
     async def session(self, name: str) -> SessionView:
@@ -184,7 +184,7 @@ class Client:
         by: str = "",
         reason: str = "",
         edited_args: Mapping[str, Any] | None = None,
-        remember: Remember | None = None,
+        remember: GrantRequest | None = None,
         confirm: str = "",
         seen: str | None = None,
         delivery: str = "",
@@ -204,7 +204,7 @@ class Client:
         *,
         by: str = "",
         reason: str = "",
-        remember: Remember | None = None,
+        remember: GrantRequest | None = None,
         delivery: str = "",
     ) -> Receipt:
         """Denies a request; the agent reads the reason. Of a call in doubt: give it up."""
@@ -248,10 +248,10 @@ class Client:
         """Returns the freeze of the tenant, if there is one."""
         return await self._transport.listed(Freeze, "freezes", tenant=tenant)
 
-    async def freeze(self, reason: str, *, tenant: str = "", by: str = "") -> Frozen:
+    async def freeze(self, reason: str, *, tenant: str = "", by: str = "") -> FreezeResult:
         """Denies everything in a tenant until it is thawed, and withdraw what waits."""
         body = _given({"tenant": tenant, "reason": reason})
-        return await self._transport.call(Frozen, "POST", "/v1/freezes", json=body, params=_given({"as": by}))
+        return await self._transport.call(FreezeResult, "POST", "/v1/freezes", json=body, params=_given({"as": by}))
 
     async def thaw(self, tenant: str, *, by: str = "") -> Freeze:
         """Lifts a freeze; what was denied meanwhile stays denied."""
@@ -290,5 +290,5 @@ def _quoted(name: str) -> str:
     """Returns a name as a part of a path. Raises `NotFound` for what would be another path."""
     plain = name.strip()
     if plain in ("", ".", ".."):
-        raise NotFound(f"there is nothing of the name {shown(plain)}")
+        raise NotFound(f"there is nothing of the name {quote_name(plain)}")
     return quote(plain, safe="")

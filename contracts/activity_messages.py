@@ -7,17 +7,17 @@ from pydantic import Field
 
 from signoff.contracts.approval import ApprovalRequest, ApproverGroup, CardRow, EditMode
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.call import CallOutcome, Permit, Pinned
+from signoff.contracts.call import CallContext, CallOutcome, Permit
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Assurance, Decision
-from signoff.contracts.frozen_model import ActivityMessage, Shape
+from signoff.contracts.frozen_model import ActivityMessage, FrozenModel
 from signoff.contracts.limits import MAX_TOOLS_AT_ONCE
 from signoff.contracts.message import CallPart, Message
 from signoff.contracts.receipt import ReceiptCode
-from signoff.contracts.turn import Denial, ResponsePart, Usage
+from signoff.contracts.turn import Denial, ResponsePart, TokenUsage
 
 
-class TurnLimits(Shape):
+class TurnLimits(FrozenModel):
     """Caps of one turn, from the actor's declaration."""
 
     completions: int = 20
@@ -30,7 +30,7 @@ class TurnLimits(Shape):
     """How many seconds it may work, waiting for people not counted."""
 
 
-class Tally(Shape):
+class Tally(FrozenModel):
     """Counts a turn's calls so far, for the gate's loop caps."""
 
     calls: int = 0
@@ -45,7 +45,7 @@ class Tally(Shape):
 class ModelTask(ActivityMessage):
     """Input of `signoff.model`: asks for one completion and for the rulings on its calls."""
 
-    ctx: Pinned
+    ctx: CallContext
     """The context that policies see."""
     completion: int
     """The number of the completion in its turn, from 1."""
@@ -61,7 +61,7 @@ class ModelTask(ActivityMessage):
     """What people denied in this turn and earlier in its session: denied again without asking anybody."""
 
 
-class Response(Shape):
+class Response(FrozenModel):
     """A parsed `respond` payload."""
 
     state: Literal["complete", "clarifying", "awaiting", "delegated", "passed"] = "complete"
@@ -79,7 +79,7 @@ class ModelReply(ActivityMessage):
 
     message: Message
     """The model's message; its calls have their ids."""
-    usage: Usage = Usage()
+    usage: TokenUsage = TokenUsage()
     """The tokens that the completion took."""
     catalog: str = ""
     """The hash of the catalog; only with the first completion."""
@@ -109,7 +109,7 @@ class ModelReply(ActivityMessage):
 class GateTask(ActivityMessage):
     """Input of `signoff.gate`: asks for the rulings on one batch of calls, or again on one call."""
 
-    ctx: Pinned
+    ctx: CallContext
     """The context that policies see."""
     calls: tuple[CallPart, ...]
     """The calls to judge."""
@@ -141,7 +141,7 @@ class GateTask(ActivityMessage):
     """What people denied in this turn and earlier in its session: denied again without asking anybody."""
 
 
-class RunOptions(Shape):
+class RunOptions(FrozenModel):
     """How a tool's activity runs."""
 
     start_to_close: float = 315.0
@@ -176,7 +176,7 @@ class RunOptions(Shape):
     """The activity type of a tool that is an actor's own; "" for others, whose activity type is their name."""
 
 
-class QuestionReference(Shape):
+class QuestionReference(FrozenModel):
     """What a turn knows of a question that the gates have asked; all of it is the question's row in the store.
 
     Fields are named and mean as in `Question`.
@@ -218,7 +218,7 @@ class QuestionReference(Shape):
     opened_at: datetime | None = None
 
 
-class Ruling(Shape):
+class GateDecision(FrozenModel):
     """What the gates say of one call: run it, ask people first, or here is its outcome already."""
 
     call: str
@@ -241,7 +241,7 @@ class Ruling(Shape):
 class GateReply(ActivityMessage):
     """Result of `signoff.gate`: one ruling a call, in input order, and the tally after them."""
 
-    rulings: tuple[Ruling, ...]
+    rulings: tuple[GateDecision, ...]
     tally: Tally = Tally()
 
 
@@ -365,7 +365,7 @@ class Authority(ActivityMessage):
     """A sentence for the author beside `code`: why their answer cannot be remembered."""
 
 
-class Offered(Shape):
+class ModelTool(FrozenModel):
     """One tool as it is offered to the model."""
 
     name: str

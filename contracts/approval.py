@@ -5,14 +5,14 @@ from typing import Final, Literal
 
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Assurance, Decision, Verdict
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.person import Principal
 
 ApprovalState = Literal["pending", "approved", "denied", "timed_out", "cancelled", "lapsed", "happened"]
 """`happened` only where `kind` is `in_doubt`: somebody says that the call had its effect."""
 
 
-class CardRow(Shape):
+class CardRow(FrozenModel):
     """One argument as shown: one line, untrusted text made visible, cut on its own."""
 
     name: str
@@ -31,7 +31,7 @@ class CardRow(Shape):
     """The schema's `format` (or `type`); of a remark what it says of `length` values: `more`, `more_of`, `missing`."""
 
 
-class Card(Shape):
+class Card(FrozenModel):
     """What a person sees, made from the validated arguments that will run, never from the model's words."""
 
     effect: str
@@ -55,7 +55,7 @@ class Card(Shape):
         return not any(row.cut or not row.name for row in self.rows)
 
 
-class Vote(Shape):
+class Vote(FrozenModel):
     """One person's counted answer."""
 
     subject: str
@@ -84,7 +84,7 @@ class Vote(Shape):
     """The whole decision."""
 
 
-class ApproverGroup(Shape):
+class ApproverGroup(FrozenModel):
     """So many different people among those whom `of` names have to approve; one person fills one place."""
 
     of: tuple[str, ...]
@@ -92,7 +92,7 @@ class ApproverGroup(Shape):
     quorum: int = 1
 
 
-class AppliedTerm(Shape):
+class AppliedTerm(FrozenModel):
     """A stricter term that applied to one call, and why."""
 
     reason: str = ""
@@ -123,7 +123,7 @@ Ending = Literal["cancelled", "lapsed", "superseded", "not_asked", "unsigned"]
 """How a turn ended a question by its own word, always towards `does not run`; `unsigned`: answered by a raw message."""
 
 
-class Question(Shape):
+class Question(FrozenModel):
     """One question to people about one call, as its row in the store holds it: inserted once, never changed.
 
     What `question_hash` covers is everything but `code`, `judged_at`, `opened_at`, `ended_at` and `ended_as`.

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 
 AuditKind = Literal[
     "turn", "request", "delivery", "attempt", "verdict", "revision", "auto", "grant", "execution", "outcome",
@@ -13,7 +13,7 @@ AuditKind = Literal[
 ]  # fmt: skip
 
 
-class AuditEntry(Shape):
+class AuditEntry(FrozenModel):
     """Something that happened, as whoever reports it writes it."""
 
     stream: str = ""

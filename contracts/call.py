@@ -7,7 +7,7 @@ from pydantic import Field
 
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.person import Principal
 from signoff.contracts.updates import Updates
 
@@ -21,7 +21,7 @@ IN_DOUBT_TEXT = "It is not known whether this happened; do not repeat it."
 DEFAULT_DENIAL = "Denied by user."
 
 
-class Pinned(Shape):
+class CallContext(FrozenModel):
     """What policies see as `ctx`, as it stood when the call was proposed."""
 
     actor: str
@@ -37,13 +37,13 @@ class Pinned(Shape):
     """Names of tools that this turn alone has before all others."""
 
 
-class Permit(Shape):
+class Permit(FrozenModel):
     """What a tool activity is given and does not trust: it derives the right to run itself."""
 
     kind: Literal["auto", "approved"]
     call: str
     digest: str
-    ctx: Pinned
+    ctx: CallContext
     approval_id: str = ""
     revision: int = 1
     quorum: int = 1
@@ -58,7 +58,7 @@ class Permit(Shape):
     """sha-256 of what the tool objected to when people were asked to let it pass."""
 
 
-class ToolDenied(Shape):
+class ToolDenied(FrozenModel):
     """A denial in the form in which the model gets it: as the call's result, never as an exception."""
 
     code: Literal["denied"] = "denied"
@@ -80,7 +80,7 @@ class ToolDenied(Shape):
     """Who was asked."""
 
 
-class CallOutcome(Shape):
+class CallOutcome(FrozenModel):
     """The one result of one call. `value` is what the model reads; `cost` in USD; `gate` names who decided."""
 
     call: str

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from signoff.contracts.activity_messages import Offered
+from signoff.contracts.activity_messages import ModelTool
 from signoff.contracts.message import Message
-from signoff.contracts.turn import Usage
+from signoff.contracts.turn import TokenUsage
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class CompletionRequest:
     """The conversation so far."""
     provider: tuple[bytes | None, ...]
     """For each message, what the driver returned as `Completion.provider` for it, or None."""
-    tools: tuple[Offered, ...]
+    tools: tuple[ModelTool, ...]
     """The tools that the model may call."""
     settings: dict[str, Any] = field(default_factory=dict)
     """The actor's settings for the model."""
@@ -46,7 +46,7 @@ class Completion:
     """Its words."""
     calls: tuple[ProposedCall, ...] = ()
     """The calls that it proposes."""
-    usage: Usage = field(default_factory=Usage)
+    usage: TokenUsage = field(default_factory=TokenUsage)
     """The tokens that it took."""
     provider: bytes | None = None
     """The library's own serialised response, opaque to Signoff."""

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 
 
-class BlobRef(Shape):
+class BlobRef(FrozenModel):
     """Names bytes of JSON in the store by their hash."""
 
     sha256: str
@@ -18,7 +18,7 @@ class BlobRef(Shape):
     """Binds the reference to a session: a hash alone, which others may know, reads nothing."""
 
 
-class Content(Shape):
+class Content(FrozenModel):
     """A JSON value: up to 8 KiB of JSON inline, more as a blob. Exactly one is meant; `blob` wins."""
 
     inline: Any = None

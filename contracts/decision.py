@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 
 Verdict = Literal["approved", "denied", "happened", "withdrawn"]
 """`happened` answers only the question what became of a call that is in doubt; there `approved` says that it did not
@@ -15,7 +15,7 @@ UNSIGNED = "unsigned"
 """The subject recorded for an answer that names nobody."""
 
 
-class Remember(Shape):
+class GrantRequest(FrozenModel):
     """Asks for the same answer to the next calls like this one."""
 
     scope: Literal["session", "tenant"] = "session"
@@ -28,7 +28,7 @@ class Remember(Shape):
     """For how many calls."""
 
 
-class Decision(Shape):
+class Decision(FrozenModel):
     """One answer to one request. An unsigned one needs `approval_id` and `verdict` only."""
 
     v: int = 1
@@ -55,7 +55,7 @@ class Decision(Shape):
     """The id of this delivery: a second delivery is no second answer."""
     received_at: datetime | None = None
     """When the gateway received it, by the gateway's clock."""
-    remember: Remember | None = None
+    remember: GrantRequest | None = None
     """The wish that the answer be remembered."""
     result: str = ""
     """The outcome of a call in doubt, as the author states it."""

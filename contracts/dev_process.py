@@ -1,9 +1,9 @@
 """What `signoff dev` runs with, written down for programs in other terminals of the same folder."""
 
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 
 
-class DevProcess(Shape):
+class DevProcess(FrozenModel):
     """One running `signoff dev`."""
 
     pid: int

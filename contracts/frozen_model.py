@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 _NOTHING: Final[set[str]] = set()
 
 
-class Shape(BaseModel):
+class FrozenModel(BaseModel):
     """A frozen record. Records grow by fields with defaults only: histories of years ago must load."""
 
     # Unknown fields are passed over: while versions change, older workers replay what newer ones wrote.
@@ -20,7 +20,7 @@ class Shape(BaseModel):
         object.__setattr__(self, "__pydantic_fields_set__", _NOTHING)
 
 
-class ActivityMessage(Shape):
+class ActivityMessage(FrozenModel):
     """A message between a workflow and its activities. What holds its default is not written, at any depth.
 
     Histories are made of these, and half of each was nulls and empties. A default is so part of the wire:

@@ -3,10 +3,10 @@
 from datetime import datetime
 from typing import Literal
 
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 
 
-class Like(Shape):
+class GrantScope(FrozenModel):
     """Selects the calls that a remembered answer is for."""
 
     tenant: str
@@ -27,14 +27,14 @@ class Like(Shape):
     """The policy by which people were asked."""
 
 
-class Grant(Shape):
+class Grant(FrozenModel):
     """One remembered answer as it lies in the store. Times by the store's clock, in UTC."""
 
     id: str
     """The grant's id."""
     verdict: Literal["approved", "denied"]
     """The answer."""
-    like: Like
+    like: GrantScope
     """The calls that it is for."""
     people: tuple[str, ...]
     """The ids of all whose answer it is: as many as the quorum for an approval."""
@@ -58,7 +58,7 @@ class Grant(Shape):
     """When it was revoked."""
 
 
-class Freeze(Shape):
+class Freeze(FrozenModel):
     """A tenant whose tools do not run until it is thawed."""
 
     tenant: str
@@ -71,7 +71,7 @@ class Freeze(Shape):
     """When, by the store's clock, in UTC."""
 
 
-class Swept(Shape):
+class SweepResult(FrozenModel):
     """The result of a sweep. What still waits may be answered, but nothing of a frozen tenant runs."""
 
     withdrawn: int = 0
@@ -80,10 +80,10 @@ class Swept(Shape):
     """The ids of those that wait all the same."""
 
 
-class Frozen(Shape):
+class FreezeResult(FrozenModel):
     """The answer to a freeze."""
 
     freeze: Freeze
     """The freeze that stands."""
-    swept: Swept
+    swept: SweepResult
     """The result of the sweep."""

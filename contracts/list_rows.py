@@ -3,10 +3,10 @@
 from datetime import datetime
 from typing import Literal
 
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 
 
-class WaitingCard(Shape):
+class WaitingCard(FrozenModel):
     """One waiting request, in short."""
 
     id: str
@@ -45,7 +45,7 @@ class WaitingCard(Shape):
     """The turn."""
 
 
-class TurnRow(Shape):
+class TurnRow(FrozenModel):
     """One turn of a list."""
 
     tenant: str
@@ -78,7 +78,7 @@ class TurnRow(Shape):
     """When it ended, in UTC."""
 
 
-class SessionRow(Shape):
+class SessionRow(FrozenModel):
     """One session of a list."""
 
     tenant: str

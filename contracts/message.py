@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from signoff.contracts.content import BlobRef, Content, text_of
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 
 
-class _Part(Shape):
+class _Part(FrozenModel):
     """A part of a message, told from the others by its `kind`."""
 
     # Not annotated: a schema of what is written would else be that of any object.
@@ -68,7 +68,7 @@ class ResultPart(_Part):
 Part = Annotated[TextPart | CallPart | ResultPart, Field(discriminator="kind")]
 
 
-class Message(Shape):
+class Message(FrozenModel):
     """One message of a conversation."""
 
     role: Literal["user", "assistant", "tool"]

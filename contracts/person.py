@@ -5,11 +5,11 @@ from typing import Any
 
 from pydantic import Field
 
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.names import DEFAULT_TENANT
 
 
-class Delegation(Shape):
+class Delegation(FrozenModel):
     """Lets somebody decide in a person's place.
 
     One hop: what was delegated to a person is not passed on by their own delegations.
@@ -21,7 +21,7 @@ class Delegation(Shape):
     """Until when, in UTC."""
 
 
-class Reach(Shape):
+class ContactPreferences(FrozenModel):
     """How a person wants to be reached beside the inbox.
 
     From `quiet_from` to `quiet_to` (`HH:MM` by the clocks of `timezone`, over midnight where it ends before it begins)
@@ -40,7 +40,7 @@ class Reach(Shape):
     """Days that are quiet altogether, `mon` to `sun`."""
 
 
-class Person(Shape):
+class Person(FrozenModel):
     """One person of a directory."""
 
     id: str
@@ -73,11 +73,11 @@ class Person(Shape):
     """Who may decide in the person's place."""
     may_set: tuple[str, ...] = ()
     """What of a turn this person's requests may set: `route`, `step`, `context`, or `context.<name>` alone."""
-    reach: Reach | None = None
+    reach: ContactPreferences | None = None
     """How the person wants to be reached."""
 
 
-class Principal(Shape):
+class Principal(FrozenModel):
     """Who asked for a turn, filled in by the gateway from its directory, never from a request body."""
 
     user: str

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Literal
 
 from signoff.contracts.approval import ApproverGroup
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 
 ReceiptStatus = Literal["accepted", "counted", "refused", "pending"]
 ReceiptCode = Literal[
@@ -19,7 +19,7 @@ remembered, which this is not, or not by whom others passed it on to; it approve
 it is one too many; it takes back what is another's; it was given in time and read too late."""
 
 
-class Receipt(Shape):
+class Receipt(FrozenModel):
     """The result of one attempt to decide."""
 
     status: ReceiptStatus

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from signoff.contracts.decision import Assurance, Decision, Remember
+from signoff.contracts.decision import Assurance, Decision, GrantRequest
 from signoff.contracts.ids import Id
 from signoff.contracts.input_aliases import REQUEST_ALIASES, resolve_aliases
 from signoff.contracts.limits import BATCH_DECISIONS, DELIVERY_CHARS, REASON_CHARS
@@ -75,7 +75,7 @@ class DecisionDraft(RequestBody):
         default=None, description="All arguments as they shall be instead, with `approved`; a mask keeps what it hides."
     )
     result: str = Field(default="", max_length=REASON_CHARS, description="What came of it, with `happened`.")
-    remember: Remember | None = Field(
+    remember: GrantRequest | None = Field(
         default=None, description="Give the same answer to the next calls like this, where the policy allows it."
     )
     confirm: str = Field(
@@ -100,7 +100,7 @@ class DecisionDraft(RequestBody):
     @classmethod
     def _known_wishes_only(cls, given: Any) -> Any:
         # What lies in histories passes over unknown fields; beside a yes a mistyped one would be remembered for longer.
-        unknown = [name for name in given if name not in Remember.model_fields] if isinstance(given, dict) else []
+        unknown = [name for name in given if name not in GrantRequest.model_fields] if isinstance(given, dict) else []
         if unknown:
             raise ValueError(f"`{str(unknown[0])[:_WORD_CHARS]}` is not known here")
         return given

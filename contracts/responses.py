@@ -3,13 +3,13 @@
 from typing import Any, Literal
 
 from signoff.contracts.approval import Card
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.grant import Freeze, Grant
 from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.receipt import Receipt
 
 
-class Fault(Shape):
+class Fault(FrozenModel):
     """The body of every answer that is an error."""
 
     code: str
@@ -18,7 +18,7 @@ class Fault(Shape):
     """One sentence for the reader."""
 
 
-class TurnLinks(Shape):
+class TurnLinks(FrozenModel):
     """Where to follow a turn."""
 
     self: str
@@ -28,7 +28,7 @@ class TurnLinks(Shape):
     """Empty where no address of Temporal's UI is known."""
 
 
-class TurnStarted(Shape):
+class TurnStarted(FrozenModel):
     """The answer to a started turn."""
 
     id: str
@@ -39,7 +39,7 @@ class TurnStarted(Shape):
     links: TurnLinks
 
 
-class RestOfResult(Shape):
+class ResultRest(FrozenModel):
     """A piece of a result that was cut."""
 
     call: str
@@ -53,7 +53,7 @@ class RestOfResult(Shape):
     text: str
 
 
-class SessionLinks(Shape):
+class SessionLinks(FrozenModel):
     """Where to follow a session."""
 
     self: str
@@ -62,7 +62,7 @@ class SessionLinks(Shape):
     page: str
 
 
-class SessionSaid(Shape):
+class SessionMessageReply(FrozenModel):
     """The answer to a message or a late result."""
 
     id: str
@@ -77,7 +77,7 @@ class SessionSaid(Shape):
     links: SessionLinks
 
 
-class EditPreview(Shape):
+class EditPreview(FrozenModel):
     """A request as it would be asked with other arguments: nothing is changed by it."""
 
     args: dict[str, Any]
@@ -87,13 +87,13 @@ class EditPreview(Shape):
     """Whether they differ from what is asked."""
 
 
-class TurnList(Shape):
+class TurnList(FrozenModel):
     """Turns, newest first."""
 
     turns: tuple[TurnRow, ...]
 
 
-class TurnCancelled(Shape):
+class TurnCancelled(FrozenModel):
     """The answer to whoever asks a turn to stop."""
 
     id: str
@@ -102,43 +102,43 @@ class TurnCancelled(Shape):
     """`cancelling`, or that in which the turn was over already."""
 
 
-class SessionList(Shape):
+class SessionList(FrozenModel):
     """Sessions, newest first."""
 
     sessions: tuple[SessionRow, ...]
 
 
-class ApprovalList(Shape):
+class ApprovalList(FrozenModel):
     """What waits, soonest deadline first."""
 
     approvals: tuple[WaitingCard, ...]
 
 
-class BatchReceipts(Shape):
+class BatchReceipts(FrozenModel):
     """The receipts of several answers, in their order."""
 
     receipts: tuple[Receipt, ...]
 
 
-class GrantList(Shape):
+class GrantList(FrozenModel):
     """Remembered answers, newest first."""
 
     grants: tuple[Grant, ...]
 
 
-class FreezeList(Shape):
+class FreezeList(FrozenModel):
     """The freeze of a tenant, if there is one."""
 
     freezes: tuple[Freeze, ...]
 
 
-class Health(Shape):
+class Health(FrozenModel):
     """Says that the gateway itself is alive."""
 
     status: Literal["ok"] = "ok"
 
 
-class ReadinessReport(Shape):
+class ReadinessReport(FrozenModel):
     """Says whether turns can be started and decided."""
 
     status: Literal["ready", "not ready"]

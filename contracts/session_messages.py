@@ -5,13 +5,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.ids import Id
 from signoff.contracts.limits import SESSION_EVENTS, SESSION_PATIENCE_SECONDS
 from signoff.contracts.message import Message
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Principal
-from signoff.contracts.turn import Denial, FinalState, Heard, ResponsePart, TurnError
+from signoff.contracts.turn import Denial, FinalState, ResponsePart, SessionEvent, TurnError
 from signoff.contracts.updates import NO_UPDATES, Updates
 
 SessionTurnState = Literal["working", "waiting"] | FinalState
@@ -23,7 +23,7 @@ MessageId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,46}$")]
 """As an `Id`, with room for the number of a turn."""
 
 
-class MailboxMessage(Shape):
+class MailboxMessage(FrozenModel):
     """A message of somebody to a session."""
 
     engine: int
@@ -58,7 +58,7 @@ class MailboxMessage(Shape):
     """Whether tools are only simulated."""
 
 
-class Injection(Shape):
+class LateResult(FrozenModel):
     """A late result for one turn; it is never left to the next message of the session."""
 
     id: Id
@@ -69,7 +69,7 @@ class Injection(Shape):
     """The result in words."""
 
 
-class SessionTurn(Shape):
+class SessionTurn(FrozenModel):
     """One turn of a session."""
 
     turn: str
@@ -96,7 +96,7 @@ class SessionTurn(Shape):
     """When it was started, in UTC."""
 
 
-class FollowUp(Shape):
+class FollowUp(FrozenModel):
     """A turn to be started at once."""
 
     turn: str
@@ -107,7 +107,7 @@ class FollowUp(Shape):
     """The messages that were added, if any."""
 
 
-class SessionInput(Shape):
+class SessionInput(FrozenModel):
     """The whole state of a session, which one run hands to the next."""
 
     engine: int
@@ -128,7 +128,7 @@ class SessionInput(Shape):
     """Messages that no turn answers yet."""
     due: tuple[FollowUp, ...] = ()
     """Turns to be started at once."""
-    injected: tuple[Injection, ...] = ()
+    injected: tuple[LateResult, ...] = ()
     """Late results that wait for turns to go on."""
     sent: tuple[str, ...] = ()
     """Ids of late results that were sent to their turns."""
@@ -136,7 +136,7 @@ class SessionInput(Shape):
     """Ids of messages and late results with a hash of their content, oldest first."""
     denied: tuple[Denial, ...] = ()
     """Calls that people denied in the session."""
-    heard: tuple[Heard, ...] = ()
+    heard: tuple[SessionEvent, ...] = ()
     """Events of the session that its next turn records."""
     refusals: int = 0
     """How many messages were refused."""
@@ -148,7 +148,7 @@ class SessionInput(Shape):
     """For how many seconds the next message waits for a turn at work."""
 
 
-class TurnReport(Shape):
+class TurnReport(FrozenModel):
     """A turn's report to its session: that it waits for people, or how it ended."""
 
     turn: str
@@ -169,7 +169,7 @@ class TurnReport(Shape):
     """What its tools changed of the context."""
 
 
-class SessionReceipt(Shape):
+class SessionReceipt(FrozenModel):
     """The answer to a message or a late result."""
 
     status: Literal["accepted", "refused", "pending"]
@@ -182,7 +182,7 @@ class SessionReceipt(Shape):
     """One sentence for the person."""
 
 
-class SessionTurnView(Shape):
+class SessionTurnView(FrozenModel):
     """One turn as an onlooker of the session sees it."""
 
     turn: str
@@ -207,7 +207,7 @@ class SessionTurnView(Shape):
     """When it was started, in UTC."""
 
 
-class QueuedView(Shape):
+class QueuedView(FrozenModel):
     """A message that no turn answers yet."""
 
     message_id: str
@@ -216,7 +216,7 @@ class QueuedView(Shape):
     """The words."""
 
 
-class SessionView(Shape):
+class SessionView(FrozenModel):
     """The answer to a session's `state` query."""
 
     tenant: str

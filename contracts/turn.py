@@ -8,7 +8,7 @@ from pydantic import Field
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content, text_of
-from signoff.contracts.frozen_model import ActivityMessage, Shape
+from signoff.contracts.frozen_model import ActivityMessage, FrozenModel
 from signoff.contracts.message import Message
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Principal
@@ -20,7 +20,7 @@ LiveState = Literal[
 ]
 
 
-class Denial(Shape):
+class Denial(FrozenModel):
     """A call that a person denied, without its id."""
 
     action: str
@@ -39,7 +39,7 @@ class Denial(Shape):
     """Who was asked."""
 
 
-class Heard(Shape):
+class SessionEvent(FrozenModel):
     """An event of a session that starts no turn: a refused message, a late result, or that a turn is gone."""
 
     at: datetime
@@ -95,13 +95,13 @@ class TurnInput(ActivityMessage):
     """Whether a session started it and gets its reports."""
     denied: tuple[Denial, ...] = ()
     """What people denied before in that session."""
-    heard: tuple[Heard, ...] = ()
+    heard: tuple[SessionEvent, ...] = ()
     """Events of the session since its last turn began, for the record."""
     updates: Updates = NO_UPDATES
     """What tools changed of the context in the session's earlier turns."""
 
 
-class Usage(Shape):
+class TokenUsage(FrozenModel):
     """Tokens, added up over a turn."""
 
     input_tokens: int = 0
@@ -111,15 +111,15 @@ class Usage(Shape):
     cost: float = 0.0
     """Their cost in USD."""
 
-    def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
+    def __add__(self, other: "TokenUsage") -> "TokenUsage":
+        return TokenUsage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             cost=self.cost + other.cost,
         )
 
 
-class ResponsePart(Shape):
+class ResponsePart(FrozenModel):
     """A part of a turn's answer."""
 
     type: str = "response"
@@ -128,7 +128,7 @@ class ResponsePart(Shape):
     """The part's content."""
 
 
-class TurnError(Shape):
+class TurnError(FrozenModel):
     """Why a turn ended in state `error`."""
 
     code: str
@@ -137,7 +137,7 @@ class TurnError(Shape):
     """One sentence."""
 
 
-class TurnResult(Shape):
+class TurnResult(FrozenModel):
     """What a turn completes with, whatever its state."""
 
     state: FinalState
@@ -146,7 +146,7 @@ class TurnResult(Shape):
     """Its answer."""
     calls: tuple[CallOutcome, ...] = ()
     """One outcome for each call that a model proposed, in that order."""
-    usage: Usage = Usage()
+    usage: TokenUsage = TokenUsage()
     """The tokens that its completions took."""
     completions: int = 0
     """How many completions were asked of the model."""
@@ -173,7 +173,7 @@ class TurnResult(Shape):
         return "\n".join(filter(None, (text_of(part.content) for part in self.parts)))
 
 
-class CallView(Shape):
+class CallView(FrozenModel):
     """One call as an onlooker sees it."""
 
     call: str
@@ -194,7 +194,7 @@ class CallView(Shape):
     """The call in whose place this one was tried, as its tool's fallback."""
 
 
-class ModelRetry(Shape):
+class ModelRetry(FrozenModel):
     """The model's answer that a running turn still waits for, after at least one try that failed."""
 
     attempt: int
@@ -205,7 +205,7 @@ class ModelRetry(Shape):
     """When the next try begins (UTC); None while one runs."""
 
 
-class TurnView(Shape):
+class TurnView(FrozenModel):
     """The answer to the `state` query: everything an onlooker may see of a turn, args of calls excluded."""
 
     tenant: str

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 
 DATA: Final = "data"
 """Where in the context collected data lies."""
@@ -19,7 +19,7 @@ UPDATE_FAILED: Final = (
 """What the model is told of such a call (F44); the second place says why."""
 
 
-class Updates(Shape):
+class Updates(FrozenModel):
     """Changes by top-level name."""
 
     data: dict[str, Any] = Field(default_factory=dict)
@@ -43,12 +43,12 @@ class Updates(Shape):
 NO_UPDATES: Final = Updates()
 
 
-def merged(before: Updates, new: Updates) -> Updates:
+def merge_updates(before: Updates, new: Updates) -> Updates:
     """Combines two updates by top-level name; `new` wins. Data come first, then the context (F44)."""
     return Updates(data={**before.data, **new.data}, context={**before.context, **new.context})
 
 
-def applied(updates: Updates, given: Mapping[str, Any]) -> dict[str, Any]:
+def apply_updates(updates: Updates, given: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the context of a turn: `updates`, overridden by what its caller has `given` (P18)."""
     extra = {**updates.context, **given}
     told = given.get(DATA, {})
@@ -58,7 +58,7 @@ def applied(updates: Updates, given: Mapping[str, Any]) -> dict[str, Any]:
     return extra
 
 
-def free(updates: Updates, given: Mapping[str, Any]) -> Updates:
+def free_updates(updates: Updates, given: Mapping[str, Any]) -> Updates:
     """Returns those of `updates` for which the caller has `given` nothing: the others change nothing."""
     told = given.get(DATA, {})
     data = {name: each for name, each in updates.data.items() if isinstance(told, Mapping) and name not in told}

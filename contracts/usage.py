@@ -43,7 +43,7 @@ class UsageLimit:
         return {"count": self.count, "per": self.per, "period": period}
 
 
-class Use(NamedTuple):
+class LimitedUse(NamedTuple):
     """One use of a limited tool."""
 
     limit: UsageLimit
@@ -62,7 +62,7 @@ class Use(NamedTuple):
     """The call."""
 
 
-def used_up(name: str, limit: UsageLimit, again: datetime) -> str:
+def exhausted_message(name: str, limit: UsageLimit, again: datetime) -> str:
     """Writes the sentence for the model about a tool without a use left; `again` is when there is one."""
     times = "once" if limit.count == 1 else f"{limit.count} times"
     # Never a moment too early: whoever comes back at that second finds a use.

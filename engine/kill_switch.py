@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
-from signoff.contracts.grant import Swept
+from signoff.contracts.grant import SweepResult
 from signoff.contracts.list_rows import WaitingCard
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
@@ -48,7 +48,7 @@ async def sweep(
     *,
     patience: float = 30.0,
     pause: float = 0.5,
-) -> Swept:
+) -> SweepResult:
     """Withdraws everything that waits in a tenant, in passes until one finds nothing or `patience` (seconds) is over.
 
     Requests that are left are named; the first ten of them were tried however short the patience. `waiting` lists the
@@ -81,7 +81,7 @@ async def sweep(
         left = [card.id for card in found if _name(card) not in over and card.id not in kept]
         # Asked after the pass, so that one is made however short the patience.
         if clean >= CLEAN_PASSES or time.monotonic() > end:
-            return Swept(withdrawn=withdrawn, waiting=(*kept, *left))
+            return SweepResult(withdrawn=withdrawn, waiting=(*kept, *left))
         await asyncio.sleep(pause)
 
 

@@ -8,7 +8,7 @@ from temporalio.client import WorkflowExecutionDescription
 
 from signoff.contracts import names
 from signoff.contracts.turn import ModelRetry
-from signoff.formats.nearest_name import cut
+from signoff.formats.nearest_name import cut_text
 
 _OURS: Final = ("ModelUnavailable", "StoreUnavailable")
 _ERROR_CHARS: Final = 200
@@ -28,7 +28,7 @@ def read_model_retry(described: WorkflowExecutionDescription) -> ModelRetry | No
         at = pending.next_attempt_schedule_time if waits and pending.HasField("next_attempt_schedule_time") else None
         return ModelRetry(
             attempt=pending.attempt,
-            error=cut(failure.message, _ERROR_CHARS) if ours else "the worker that asked it was lost",
+            error=cut_text(failure.message, _ERROR_CHARS) if ours else "the worker that asked it was lost",
             next_at=None if at is None else at.ToDatetime(UTC),
         )
     return None

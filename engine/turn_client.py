@@ -27,7 +27,7 @@ from temporalio.common import (
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from signoff.approvals.approval_book import malformed
+from signoff.approvals.approval_book import malformed_receipt
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.canonical_json import NotCanonical, canonical_json, nesting
@@ -38,7 +38,7 @@ from signoff.contracts.limits import INLINE_BYTES, MAX_NESTING, REQUEST_BODY_BYT
 from signoff.contracts.message import Message, TextPart, user_message
 from signoff.contracts.person import Principal
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.session_messages import Injection, MailboxMessage, SessionInput, SessionReceipt, SessionView
+from signoff.contracts.session_messages import LateResult, MailboxMessage, SessionInput, SessionReceipt, SessionView
 from signoff.contracts.turn import CallView, ModelRetry, TurnInput, TurnResult, TurnView
 from signoff.engine.model_retry import read_model_retry
 from signoff.engine.shared_query import SharedQueries
@@ -72,7 +72,7 @@ _NO_MORE_UPDATES = (
 )
 
 
-class Signoff:
+class TurnClient:
     """Talks to turns and sessions over one Temporal client.
 
     Keeps only running queries; safe to share within one event loop.
@@ -130,7 +130,7 @@ class Signoff:
             return view
         return view.model_copy(update={"model_retry": await self._model_retry(key)})
 
-    async def begun_with(self, key: TurnKey) -> TurnInput | None:
+    async def input_of(self, key: TurnKey) -> TurnInput | None:
         """Returns the input that a turn was started with, from its first event; None where that is no turn's input.
 
         No worker is needed. Raises `NotFound`, `ServerUnavailable`.
@@ -160,7 +160,7 @@ class Signoff:
             described = await handle.describe(rpc_timeout=self._patience)
             if described.status != WorkflowExecutionStatus.COMPLETED:
                 raise ServerUnavailable("no worker answered in time")
-            turn = await self.begun_with(key)
+            turn = await self.input_of(key)
             result = await handle.result()
         except RPCError as error:
             raise _missing(error, key.workflow_id) from None
@@ -243,7 +243,7 @@ class Signoff:
         """
         key = parse_approval_id(decision.approval_id)
         if key is None:
-            return malformed("`approval_id`: no such id", decision.approval_id)
+            return malformed_receipt("`approval_id`: no such id", decision.approval_id)
         # Made here, not in the turn: the Update and the Signal that may follow it must be one answer.
         if not decision.delivery_id:
             decision = decision.model_copy(update={"delivery_id": uuid.uuid4().hex})
@@ -265,7 +265,7 @@ class Signoff:
         approval_id = wish.approval_id
         key = parse_approval_id(approval_id)
         if key is None:
-            return malformed("`approval_id`: no such id", approval_id)
+            return malformed_receipt("`approval_id`: no such id", approval_id)
         if not wish.delivery_id:
             wish = wish.model_copy(update={"delivery_id": uuid.uuid4().hex})
         handle = self._handle(key.turn)
@@ -348,7 +348,7 @@ class Signoff:
             return await self._said(key, message, body, actor)
         return receipt
 
-    async def inject(self, key: SessionKey, injection: Injection) -> SessionReceipt:
+    async def inject(self, key: SessionKey, injection: LateResult) -> SessionReceipt:
         """Delivers a late result to a turn of a session, or to the turn that goes on in its place.
 
         Raises `NotFound` for a session that does not exist, `ServerUnavailable`.
@@ -378,7 +378,7 @@ class Signoff:
             raise _missing(error, key.workflow_id) from None
         return SessionReceipt(status="pending", message=_STORED)
 
-    async def bring(self, event_id: str, text: str) -> SessionReceipt:
+    async def deliver_result(self, event_id: str, text: str) -> SessionReceipt:
         """Delivers the result of work that a handler handed off under `event_id` (`ToolContext.hand_off`), once.
 
         It reaches the turn that handed it off, or the one that goes on in its place, as a message that names the id.
@@ -395,7 +395,7 @@ class Signoff:
         late = f"late-{hashlib.sha256(event_id.encode()).hexdigest()[:_LATE_HEX]}"
         said = user_message(f"Result of `{event_id}`: {text}")
         return await self.inject(
-            SessionKey(turn.tenant, turn.session), Injection(id=late, turn=turn.turn, message=said)
+            SessionKey(turn.tenant, turn.session), LateResult(id=late, turn=turn.turn, message=said)
         )
 
     async def session(self, key: SessionKey) -> SessionView:
@@ -503,7 +503,7 @@ class Signoff:
         cause = error.cause
         # By its type: a validator's refusal and an Update that the turn's end broke off are one error to the SDK.
         if isinstance(cause, ApplicationError) and cause.type == "ValueError":
-            return malformed(cause.message, decision.approval_id)
+            return malformed_receipt(cause.message, decision.approval_id)
         # Either the turn has closed, which the Signal learns, too, or a worker let the Update drop: the SDK's core does
         # that to a turn which is queried while several answers arrive. Then the turn goes on and has not heard it.
         return await self._as_signal(handle, body, decision)
@@ -606,7 +606,7 @@ def _checked(turn: TurnInput) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
-def _plain(item: MailboxMessage | Injection) -> dict[str, Any] | None:
+def _plain(item: MailboxMessage | LateResult) -> dict[str, Any] | None:
     """Converts `item` to the JSON that is sent, or None where JSON cannot carry it."""
     try:
         body = item.model_dump(mode="json")

@@ -13,7 +13,7 @@ from referencing.jsonschema import DRAFT202012
 
 from signoff.contracts.errors import RegistrationError
 from signoff.formats.linear_pattern import begin_check, pattern_problem, validator_of
-from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.formats.plain_schema import plainly_valid
 from signoff.formats.schema_node import SchemaNode
 
@@ -83,7 +83,7 @@ def compile_schema(
         if not plain:
             Draft202012Validator.check_schema(own)
     except SchemaError as error:
-        place = dotted(error.absolute_path)
+        place = dotted_path(error.absolute_path)
         raise refuse(f"is not valid JSON Schema 2020-12 at `{place or '(top)'}`: {error.message}", place) from None
     if of_object and own.get("type") != "object":
         raise refuse("must have `type: object` at the top: arguments are a JSON object", own.get("type"))
@@ -118,7 +118,7 @@ def _check_reference(own: dict[str, Any], reference: str, refuse: Callable[[str,
         raise refuse(f"has the `$ref` `{reference}`, which leads nowhere", reference) from None
 
 
-def dotted(path: Iterable[str | int]) -> str:
+def dotted_path(path: Iterable[str | int]) -> str:
     """Returns `["items", 0, "price"]` as `items[0].price`."""
     text = ""
     for part in path:
@@ -126,11 +126,11 @@ def dotted(path: Iterable[str | int]) -> str:
     return text
 
 
-def place_told(path: Iterable[str | int]) -> str:
-    """Returns the same for messages: each name is cut as `shown` cuts it, as it may be the model's own and of any
+def describe_place(path: Iterable[str | int]) -> str:
+    """Returns the same for messages: each name is cut as `quote_name` cuts it, as it may be the model's own and of any
     length.
     """
-    return dotted(part if isinstance(part, int) else shown(part)[1:-1] for part in path)
+    return dotted_path(part if isinstance(part, int) else quote_name(part)[1:-1] for part in path)
 
 
 def _problems(error: ValidationError) -> Iterator[SchemaProblem]:
@@ -141,14 +141,14 @@ def _problems(error: ValidationError) -> Iterator[SchemaProblem]:
     if keyword == "required":
         # jsonschema reports one missing name an error, and names it in its message only.
         missing = [name for name in expected if name not in given and repr(name) in error.message]
-        yield from (SchemaProblem(place_told((*path, name)), "is required") for name in missing[:1])
+        yield from (SchemaProblem(describe_place((*path, name)), "is required") for name in missing[:1])
     elif keyword in {"additionalProperties", "unevaluatedProperties"}:
         known = list(error.schema.get("properties", {})) if isinstance(error.schema, Mapping) else []
         # A model may send any number of names; three are enough to see what is wrong.
         unknown = [name for name in given if name not in known]
-        yield from (SchemaProblem(place_told((*path, name)), _unknown(name, known)) for name in unknown[:3])
+        yield from (SchemaProblem(describe_place((*path, name)), _unknown(name, known)) for name in unknown[:3])
     else:
-        yield SchemaProblem(place_told(path), _message(keyword, expected))
+        yield SchemaProblem(describe_place(path), _message(keyword, expected))
 
 
 def _unknown(name: str, known: list[str]) -> str:

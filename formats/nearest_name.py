@@ -15,12 +15,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(f'`{folded[match]}`' for match in near)}?" if near else ""
 
 
-def cut(text: str, chars: int) -> str:
+def cut_text(text: str, chars: int) -> str:
     """Returns `text`, of which no more than `chars` characters are told, and that it is cut."""
     return text if len(text) <= chars else f"{text[:chars]}..."
 
 
-def shown(name: str) -> str:
+def quote_name(name: str) -> str:
     """Returns a name somebody else chose, in backticks, cut to what a message can carry."""
     # A backtick or a line end would let a name leave its quotes and speak as if it were our own message.
     printable = "".join(char if char.isprintable() and char != "`" else "?" for char in name[:SHOWN_CHARS])

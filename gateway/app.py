@@ -17,14 +17,14 @@ from signoff.channels.inbound.receiver import InboundReceiver
 from signoff.contracts.errors import SignoffError
 from signoff.contracts.responses import Fault
 from signoff.contracts.version import VERSION
-from signoff.engine.turn_client import Signoff
+from signoff.engine.turn_client import TurnClient
 from signoff.gateway.api import approvals, audit, description, freezes, grants, health, previews, sessions, tools, turns
 from signoff.gateway.api.health import Readiness
 from signoff.gateway.auth.authenticator import Authenticator
 from signoff.gateway.auth.caller import SignInNeeded
 from signoff.gateway.auth.dependencies import VendorAccess
-from signoff.gateway.auth.middleware import Answer, Authentication
-from signoff.gateway.auth.provider_people import ProviderPeople, knowing_logins
+from signoff.gateway.auth.middleware import Answer, AuthenticationMiddleware
+from signoff.gateway.auth.provider_people import ProviderPeople, with_provider_people
 from signoff.gateway.auth.route_table import RouteTable
 from signoff.gateway.auth.sign_in import SignIn
 from signoff.gateway.auth.streams import Streams
@@ -104,10 +104,12 @@ def create_app(settings: Settings | None = None, *, temporal: Client | None = No
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         found = load_installation(settings)
         catalog, people, secrets = found.catalog, found.people, found.secrets
-        turns = Signoff(temporal or await connect(), task_queue=settings.task_queue)
+        turns = TurnClient(temporal or await connect(), task_queue=settings.task_queue)
         async with working_store(settings) as store:
             signer = await gateway_signer(settings, people, store)
-            deps = knowing_logins(GatewayDeps(turns, catalog, people, store, settings, signer=signer, secrets=secrets))
+            deps = with_provider_people(
+                GatewayDeps(turns, catalog, people, store, settings, signer=signer, secrets=secrets)
+            )
             async with gateway_tasks(deps, people) as intake:
                 _hold(app, deps, intake)
                 try:
@@ -125,7 +127,7 @@ def build_app(deps: GatewayDeps, intake: InboundReceiver | None = None) -> FastA
     that does not say who may use it.
     """
     app = _application(deps.settings)
-    _hold(app, knowing_logins(deps), intake)
+    _hold(app, with_provider_people(deps), intake)
     return app
 
 
@@ -215,7 +217,7 @@ def _answer_errors(app: FastAPI, routes: RouteTable) -> None:
         return response
 
     refusal: Answer = ours
-    app.add_middleware(Authentication, routes=routes, answer=refusal)
+    app.add_middleware(AuthenticationMiddleware, routes=routes, answer=refusal)
     app.add_middleware(ErrorMiddleware, answer=answer)
 
 

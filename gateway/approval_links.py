@@ -11,7 +11,7 @@ from typing import Final, Literal
 from pydantic import ValidationError
 
 from signoff.contracts.errors import Refused
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 from signoff.gateway.signed_state import seal, unseal
 
 LINK_KEY: Final = "approval-links"
@@ -20,7 +20,7 @@ _WHAT: Final = "approval link 1"
 _FIELDS: Final = ("approval", "revision", "person", "verb", "channel", "expires")
 
 
-class Link(Shape):
+class ApprovalLink(FrozenModel):
     """What a link is bound to."""
 
     approval: str
@@ -37,13 +37,13 @@ class Link(Shape):
     """When it expires, in UTC, to the second."""
 
 
-def make_link(key: bytes, link: Link) -> str:
+def make_link(key: bytes, link: ApprovalLink) -> str:
     """Returns the last part of the address, `/link/<this>`. `key` is the store's `LINK_KEY`."""
     expires = int(link.expires.timestamp())
     return seal(key, _WHAT, [link.approval, link.revision, link.person, link.verb, link.channel, expires])
 
 
-def read_link(key: bytes, written: str, now: datetime) -> Link:
+def read_link(key: bytes, written: str, now: datetime) -> ApprovalLink:
     """Returns the link behind an address. Raises `Refused`: `malformed` if it is none of ours, `expired`."""
     values = unseal(key, _WHAT, written)
     if values is None:
@@ -51,7 +51,7 @@ def read_link(key: bytes, written: str, now: datetime) -> Link:
     try:
         *first, expires = values
         given = dict(zip(_FIELDS, (*first, datetime.fromtimestamp(expires, UTC)), strict=True))
-        link = Link.model_validate(given)
+        link = ApprovalLink.model_validate(given)
     except (ValidationError, ValueError, TypeError):
         raise Refused("this link was made by another version of the gateway", code="malformed") from None
     if now >= link.expires:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from signoff.approvals.argument_rows import label_of
-from signoff.approvals.redaction import arguments_without, secret_values
-from signoff.formats.json_schema import dotted
+from signoff.approvals.redaction import redact_arguments, secret_values
+from signoff.formats.json_schema import dotted_path
 from signoff.formats.schema_node import SchemaNode
 from signoff.formats.visible_text import number, one_line
-from signoff.gateway.secret_masks import hidden, masked_args
+from signoff.gateway.secret_masks import mask_text, masked_args
 
 FIELDS: Final = 60
 """With more of them than this the arguments are one field of JSON."""
@@ -85,7 +85,7 @@ class ArgumentField:
     @property
     def dotted(self) -> str:
         """The argument's name as messages have it."""
-        return dotted(self.path)
+        return dotted_path(self.path)
 
 
 def fields_of(
@@ -95,7 +95,7 @@ def fields_of(
     hidden.
     """
     form = _Form(frozenset(secrets), masked_args(args, secrets))
-    args = arguments_without(args, secrets, secret_values(args, secrets))
+    args = redact_arguments(args, secrets, secret_values(args, secrets))
     root = SchemaNode.of(schema).resolved()
     found = tuple(form.fields((), "", args, root)) if _simple_object(root) else ()
     few = 0 < len(found) <= FIELDS or not (found or args)
@@ -165,7 +165,7 @@ class _Form:
             shown=shown,
             wide=True,
             secret=secret,
-            words=hidden(value) if secret and not isinstance(value, AbsentValue) else "",
+            words=mask_text(value) if secret and not isinstance(value, AbsentValue) else "",
         )
 
     def _opens(self, path: Path, value: Any, schema: SchemaNode) -> bool:

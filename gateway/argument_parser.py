@@ -11,11 +11,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from signoff.approvals.redaction import arguments_without, secret_values
+from signoff.approvals.redaction import redact_arguments, secret_values
 from signoff.contracts.errors import NotFound, Refused
 from signoff.formats.bounds import out_of_bounds
 from signoff.formats.json_schema import CompiledSchema, SchemaProblem
-from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.gateway.argument_form import ABSENT, AbsentValue, ArgumentField, Path, fields_of
 from signoff.gateway.secret_masks import unmasked_args
 
@@ -64,7 +64,7 @@ def set_values(
         field = named.get(path)
         if field is None:
             near = did_you_mean(path, named) or "; change it as JSON"
-            raise NotFound(f"there is no argument {shown(path)}{near}")
+            raise NotFound(f"there is no argument {quote_name(path)}{near}")
         form[field.key] = _as_in_form(field, value)
     return read_fields(fields, form, args, schema, secrets)
 
@@ -81,7 +81,7 @@ def read_fields(
     A field that is not in the form, or holds what it held at first, leaves its value exactly as it was.
     """
     made: dict[str, Any] = copy.deepcopy(dict(args))
-    written: Any = arguments_without(args, secrets, secret_values(args, secrets))
+    written: Any = redact_arguments(args, secrets, secret_values(args, secrets))
     changed = False
     typed: list[ArgumentField] = []
     for field in fields:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from signoff.approvals.audit_events import stop
+from signoff.approvals.audit_events import stop_entry
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey, parse_approval_id, read_code, show_code
@@ -13,7 +13,7 @@ from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import TurnView
 from signoff.engine import turn_list
 from signoff.engine.kill_switch import OPERATOR
-from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.gateway.audit_writer import record
 from signoff.gateway.auth.streams import Allowed
 from signoff.gateway.deps import GatewayDeps, turn_name
@@ -114,14 +114,14 @@ class Conversations:
         if code is None:
             near = await self._near(name, person, tenant)
             told = near or ": it is neither an approval id nor a code such as `K7Q-2FM`"
-            raise NotFound(f"there is no request {shown(name)}{told}")
+            raise NotFound(f"there is no request {quote_name(name)}{told}")
         found = await self._deps.requests.by_code(tenant, code)
         try:
             # That a code leads anywhere is told to those alone who may read what it leads to.
             return (await self.request(found or "", person)).id
         except NotFound:
             near = await self._near(name, person, tenant)
-            raise NotFound(f"there is no request {shown(name)}{near}") from None
+            raise NotFound(f"there is no request {quote_name(name)}{near}") from None
 
     async def _near(self, name: str, person: Person | None, tenant: str) -> str:
         """Returns the nearest codes of what waits and the person may read; "" where none is near."""
@@ -150,14 +150,14 @@ class Conversations:
         named = [known[name]] if name in known else [each for turn, each in known.items() if turn.startswith(name)]
         if len(named) > 1:
             ids = ", ".join(sorted(map(turn_name, named))[:_AMBIGUOUS])
-            raise BadRequest(f"{shown(name)} fits several turns, name one of them whole: {ids}", code="ambiguous")
+            raise BadRequest(f"{quote_name(name)} fits several turns, name one of them whole: {ids}", code="ambiguous")
         if not named:
-            raise NotFound(f"there is no turn {shown(name)}{did_you_mean(name, known)}")
+            raise NotFound(f"there is no turn {quote_name(name)}{did_you_mean(name, known)}")
         return named[0]
 
     async def _is_there(self, key: TurnKey) -> bool:
         try:
-            await self._deps.client.begun_with(key)
+            await self._deps.client.input_of(key)
         except NotFound:
             return False
         return True
@@ -243,7 +243,7 @@ class Conversations:
             if may:
                 await self._deps.client.cancel_turn(key)
             # A turn that is stopped tells that, and not by whom.
-            await record(self._deps.store, stop(key, who, now, refused=not may))
+            await record(self._deps.store, stop_entry(key, who, now, refused=not may))
         if not may:
             raise Refused(f"only who asked for this, or the role `{OPERATOR}`, can stop it", code="not_allowed")
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from signoff.approvals import audit_events
 from signoff.approvals.confirmation import is_confirmed, missing_words
 from signoff.approvals.deadlines import first_approvers
-from signoff.approvals.machine import refusal, settled_receipt, stale
+from signoff.approvals.machine import refusal, settled_receipt, stale_receipt
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision, at_least
 from signoff.contracts.errors import NotFound, Refused
@@ -24,14 +24,14 @@ from signoff.engine.kill_switch import OPERATOR
 from signoff.formats.bounds import out_of_bounds
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.edited_card import as_edited
+from signoff.gateway.edited_card import edited_request
 from signoff.gateway.errors import sentence
 from signoff.gateway.secret_masks import unmasked_args
 from signoff.gateway.value_check import has_read
 from signoff.people.directory import Directory
-from signoff.people.eligibility import Seat, seat_of, table_of
+from signoff.people.eligibility import Eligibility, approver_spec_of, resolve_eligibility
 from signoff.policypool import ask_rules
-from signoff.registry.gates.grant_match import Remembering
+from signoff.registry.gates.grant_match import GrantMatcher
 from signoff.store.request_reader import LoadedRequest
 
 _NO_REQUEST: Final = "there is no such request"
@@ -48,10 +48,10 @@ async def decide(deps: GatewayDeps, draft: DecisionDraft, author: DecisionAuthor
     receipt = await _decide(deps, draft, author)
     if receipt.status == "refused":
         tried = decision_from_draft(draft, author, deps.clock())
-        entry = audit_events.attempt(tried, receipt, deps.clock(), witness="gateway")
+        entry = audit_events.attempt_entry(tried, receipt, deps.clock(), witness="gateway")
         await deps.attempts.note(deps.store, entry, receipt.code)
         if not await _readable(deps, draft.approval_id, author.person):
-            return refused("unknown", draft.approval_id, _NO_REQUEST)
+            return refused_receipt("unknown", draft.approval_id, _NO_REQUEST)
     return receipt
 
 
@@ -59,7 +59,7 @@ async def _decide(deps: GatewayDeps, draft: DecisionDraft, author: DecisionAutho
     try:
         loaded = await deps.requests.load(draft.approval_id)
     except NotFound:
-        return refused("unknown", draft.approval_id, _NO_REQUEST)
+        return refused_receipt("unknown", draft.approval_id, _NO_REQUEST)
     request, person = loaded.request, author.person
     seat = seat_at(request, person, deps.people, deps.clock())
     if seat.code:
@@ -79,7 +79,7 @@ async def _decide(deps: GatewayDeps, draft: DecisionDraft, author: DecisionAutho
     if decision.remember is not None and request.allow_remember and request.state == "pending":
         if not can_remember(request, person, deps.people, deps.clock()):
             return refusal(request, "not_allowed", why="passed_on")
-        why = await ask_rules(True, Remembering(deps.catalog).problem, request, decision, loaded.args)
+        why = await ask_rules(True, GrantMatcher(deps.catalog).problem, request, decision, loaded.args)
         if why:
             return refusal(request, "malformed", why)
     return await deps.decisions.decide(request, decision, loaded.args)
@@ -109,14 +109,18 @@ async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: 
     try:
         request = (await deps.requests.load(approval_id)).request
     except NotFound:
-        return refused("unknown", approval_id, _NO_REQUEST)
+        return refused_receipt("unknown", approval_id, _NO_REQUEST)
     concerned = person.id == request.requester.user or OPERATOR in person.roles
     if not concerned and seat_at(request, person, deps.people, deps.clock()).code:
         receipt = refusal(request, "not_allowed", why="withdraw")
         stranger = Decision(approval_id=approval_id, verdict="withdrawn", reason=reason, subject=person.id)
-        entry = audit_events.attempt(stranger, receipt, deps.clock(), witness="gateway")
+        entry = audit_events.attempt_entry(stranger, receipt, deps.clock(), witness="gateway")
         await deps.attempts.note(deps.store, entry, receipt.code)
-        return receipt if await _readable(deps, approval_id, person) else refused("unknown", approval_id, _NO_REQUEST)
+        return (
+            receipt
+            if await _readable(deps, approval_id, person)
+            else refused_receipt("unknown", approval_id, _NO_REQUEST)
+        )
     wish = Decision(
         approval_id=approval_id,
         revision=request.revision,
@@ -138,13 +142,13 @@ async def _readable(deps: GatewayDeps, approval_id: str, person: Person) -> bool
     return True
 
 
-def seat_at(request: ApprovalRequest, person: Person, people: Directory, now: datetime) -> Seat:
+def seat_at(request: ApprovalRequest, person: Person, people: Directory, now: datetime) -> Eligibility:
     """Says whose answer the person may give to a request, or why none.
 
     A hint for pages; the workflow asks the directory again at the moment of the decision.
     """
-    table = table_of(request)
-    return seat_of(person, people, table, now)
+    table = approver_spec_of(request)
+    return resolve_eligibility(person, people, table, now)
 
 
 def can_remember(request: ApprovalRequest, person: Person, people: Directory, now: datetime) -> bool:
@@ -154,11 +158,11 @@ def can_remember(request: ApprovalRequest, person: Person, people: Directory, no
     """
     if not request.allow_remember or request.kind != "approval":
         return False
-    first = dataclasses.replace(table_of(request), approvers=first_approvers(request))
-    return not seat_of(person, people, first, now).code
+    first = dataclasses.replace(approver_spec_of(request), approvers=first_approvers(request))
+    return not resolve_eligibility(person, people, first, now).code
 
 
-def refused(code: ReceiptCode, approval_id: str, message: str) -> Receipt:
+def refused_receipt(code: ReceiptCode, approval_id: str, message: str) -> Receipt:
     """Returns a receipt of the gateway's own."""
     return Receipt(status="refused", code=code, approval_id=approval_id, message=message)
 
@@ -172,9 +176,9 @@ def read_draft(given: Any, approval_id: str = "") -> DecisionDraft | Receipt:
         draft = DecisionDraft.model_validate(given)
     except ValidationError as error:
         told = sentence(error.errors(include_url=False, include_input=False, include_context=False))
-        return refused("malformed", approval_id, told)
+        return refused_receipt("malformed", approval_id, told)
     if approval_id and draft.approval_id not in ("", approval_id):
-        return refused("malformed", approval_id, "`approval_id` is another than the address names")
+        return refused_receipt("malformed", approval_id, "`approval_id` is another than the address names")
     return draft.model_copy(update={"approval_id": approval_id or draft.approval_id})
 
 
@@ -185,19 +189,19 @@ def read_batched(item: Any, approval_id: str) -> DecisionDraft | Receipt:
         return draft.model_copy(update={"approval_id": approval_id})
     named = {"approval_id": draft.approval_id, "revision": draft.revision, "question_hash": draft.question_hash}
     missing = [f"`{name}`" for name, value in named.items() if not value]
-    return refused("malformed", approval_id, f"{', '.join(missing)}: missing") if missing else draft
+    return refused_receipt("malformed", approval_id, f"{', '.join(missing)}: missing") if missing else draft
 
 
 def parse_draft(raw: bytes, approval_id: str) -> DecisionDraft | Receipt:
     """Returns the body of a decision, or the receipt `malformed`."""
     if len(raw) > DECISION_BYTES:
-        return refused("malformed", approval_id, f"a decision is at most {DECISION_BYTES} bytes")
+        return refused_receipt("malformed", approval_id, f"a decision is at most {DECISION_BYTES} bytes")
     try:
         body: Any = json.loads(raw, object_pairs_hook=once_each)
     except DuplicateField as error:
-        return refused("malformed", approval_id, error.message)
+        return refused_receipt("malformed", approval_id, error.message)
     except (ValueError, RecursionError):
-        return refused("malformed", approval_id, "the body is not JSON")
+        return refused_receipt("malformed", approval_id, "the body is not JSON")
     return read_draft(body, approval_id)
 
 
@@ -221,10 +225,10 @@ def with_key(draft: DecisionDraft, header: str | None) -> DecisionDraft | Receip
         return draft
     if not 0 < len(header) <= DELIVERY_CHARS or not header.isascii() or not header.isprintable():
         told = f"`Idempotency-Key`: 1 to {DELIVERY_CHARS} printable ASCII characters"
-        return refused("malformed", draft.approval_id, told)
+        return refused_receipt("malformed", draft.approval_id, told)
     if draft.delivery_id not in ("", header):
         told = "`Idempotency-Key` and `delivery_id` mean the same and differ; keep one"
-        return refused("malformed", draft.approval_id, told)
+        return refused_receipt("malformed", draft.approval_id, told)
     return draft.model_copy(update={"delivery_id": header})
 
 
@@ -243,7 +247,7 @@ def _as_shown(deps: GatewayDeps, request: ApprovalRequest, draft: DecisionDraft)
     """Returns the request that is approved: with the changed card where arguments are changed, masks included."""
     if draft.edited_args is None or request.edit == "off":
         return request
-    return as_edited(request, draft.edited_args, deps.catalog)
+    return edited_request(request, draft.edited_args, deps.catalog)
 
 
 def _turned_away(request: ApprovalRequest, person: Person, code: ReceiptCode) -> Receipt:
@@ -269,4 +273,4 @@ def _decision(
     decision = decision_from_draft(named, author, deps.clock())
     # Who answers an earlier revision is told what became of the one that is asked now.
     is_asked = revision == request.revision and decision.question_hash == request.question_hash
-    return decision if is_asked else stale(request)
+    return decision if is_asked else stale_receipt(request)

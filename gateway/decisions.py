@@ -14,16 +14,16 @@ from sqlalchemy import Connection
 from signoff.approvals import audit_events
 from signoff.approvals.identity import identify, withdrawer
 from signoff.approvals.machine import (
-    counted,
-    examined,
+    count_vote,
+    examine,
     receipt_after,
     refusal,
     settled_receipt,
-    stale,
+    stale_receipt,
     vote_of,
 )
 from signoff.approvals.request_state import request_at, request_of
-from signoff.audit.log import writing
+from signoff.audit.log import entry_writer
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
@@ -32,10 +32,10 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.errors import Unavailable
 from signoff.contracts.limits import ANSWERS_KEPT, ANSWERS_OF_ONE
 from signoff.contracts.receipt import Receipt, ReceiptCode, ReceiptReason
-from signoff.engine.turn_client import Signoff
-from signoff.gateway.grant_rows import write_agreed
+from signoff.engine.turn_client import TurnClient
+from signoff.gateway.grant_rows import write_agreed_grant
 from signoff.keys.signatures import Signer
-from signoff.people.authority import Evidence, authority
+from signoff.people.authority import SignatureEvidence, check_authority
 from signoff.people.directory import Directory
 from signoff.store.questions import ApprovalRows, OwedAnswer, Questions, add_answer, has_begun
 from signoff.store.store import Store
@@ -58,7 +58,7 @@ class DecisionService:
     def __init__(
         self,
         store: Store,
-        turns: Signoff,
+        turns: TurnClient,
         people: Directory,
         signer: Signer | None,
         clock: Clock,
@@ -101,7 +101,7 @@ class DecisionService:
                 return _Taken(repeated)
             asked = rows.request(rows.latest, received)
             if asked.question_hash != request.question_hash:
-                return _Taken(stale(asked))
+                return _Taken(stale_receipt(asked))
             author = self._author(asked, decision, received)
             objection = _objection(asked, decision, author, received) or _too_many(rows, decision, author)
             if objection is None and _takes_back(decision) and has_begun(connection, rows.latest):
@@ -116,12 +116,12 @@ class DecisionService:
                 told = Receipt(status="pending", approval_id=request.id, state=asked.state, verdict=decision.verdict)
                 self._write(connection, signed, told, author)
                 return _Taken(told, signed)
-            after = counted(asked, vote)
+            after = count_vote(asked, vote)
             if after is asked:
                 return _Taken(receipt_after(asked, after))
             add_answer(connection, rows, vote, settles=after.state != "pending")
             if args is not None:
-                write_agreed(connection, after, args, self._clock())
+                write_agreed_grant(connection, after, args, self._clock())
             told = receipt_after(asked, after)
             self._write(connection, signed, told, author)
             return _Taken(told, signed)
@@ -130,7 +130,7 @@ class DecisionService:
 
     def _write(self, connection: Connection, decision: Decision, told: Receipt, author: Authority) -> None:
         """Records an answer with its row: the turn, which tells the same under the same key, may keep it back."""
-        writing([audit_events.attempt(decision, told, self._clock(), author)])(connection)
+        entry_writer([audit_events.attempt_entry(decision, told, self._clock(), author)])(connection)
 
     async def _hand_over(self, taken: _Taken) -> Receipt:
         """Returns the receipt of an answer once its turn was given it, by what the store has then: never by the turn's
@@ -189,9 +189,9 @@ class DecisionService:
         return await (self._turns.withdraw if decision.verdict == "withdrawn" else self._turns.decide)(decision)
 
     def _author(self, request: ApprovalRequest, decision: Decision, received: datetime) -> Authority:
-        evidence = Evidence("unsigned" if self._signer is None else "signed", received, received)
+        evidence = SignatureEvidence("unsigned" if self._signer is None else "signed", received, received)
         ask = withdrawer if decision.verdict == "withdrawn" else identify
-        return authority(ask(decision, request), evidence, self._people, development=self._development)
+        return check_authority(ask(decision, request), evidence, self._people, development=self._development)
 
     def _signed(self, decision: Decision) -> Decision | Receipt:
         """Returns `decision` with the gateway's signature, or why there is none."""
@@ -240,7 +240,7 @@ _TAKEN_OVER: Final = frozenset(
 
 def _objection(request: ApprovalRequest, decision: Decision, author: Authority, received: datetime) -> Receipt | None:
     if decision.verdict != "withdrawn":
-        return examined(request, decision, author, received)
+        return examine(request, decision, author, received)
     if request.state != "pending":
         return settled_receipt(request)
     return None if author.allowed else refusal(request, "not_allowed", why="withdraw")

@@ -10,10 +10,10 @@ from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
-from signoff.engine.turn_client import Signoff
+from signoff.engine.turn_client import TurnClient
 from signoff.gateway.decisions import DecisionService
 from signoff.gateway.refused_attempts import AttemptRecords
-from signoff.gateway.signed_start import SignedStart, begun_as
+from signoff.gateway.signed_start import SignedStart, signed_start_of
 from signoff.gateway.turn_proof import proved_view
 from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Signer, Verifier
@@ -33,7 +33,7 @@ class GatewayDeps:
     signed. `secrets` reads those of channels and of the sign-in provider.
     """
 
-    client: Signoff
+    client: TurnClient
     catalog: Catalog
     people: Directory
     store: Store
@@ -57,9 +57,9 @@ class GatewayDeps:
 
     async def begun(self, key: TurnKey) -> SignedStart:
         """Says who asked for a turn and what it asks, without its word. Raises as `view`, but asks no worker."""
-        given = await self.client.begun_with(key)
+        given = await self.client.input_of(key)
         requests = await self.requests.asked_in(key)
-        return begun_as(key, given, requests, self.verifier(), development=self.development)
+        return signed_start_of(key, given, requests, self.verifier(), development=self.development)
 
     async def view(self, key: TurnKey) -> TurnView:
         """Returns a turn as it may be shown. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""

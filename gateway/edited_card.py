@@ -12,7 +12,7 @@ from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.catalog import Catalog
 
 
-def as_edited(request: ApprovalRequest, args: Mapping[str, Any], catalog: Catalog | None) -> ApprovalRequest:
+def edited_request(request: ApprovalRequest, args: Mapping[str, Any], catalog: Catalog | None) -> ApprovalRequest:
     """Returns `request` with the card of `args`, which shows of them what the policy that counts does, as the gates
     would.
 

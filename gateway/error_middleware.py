@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 Answer = Callable[[Request, Fault, int], Awaitable[Response]]
 
 
-def unexpected(approval_id: str, error: Exception) -> Receipt:
+def unexpected_receipt(approval_id: str, error: Exception) -> Receipt:
     """Returns the receipt of an answer that failed as nobody expected: it may have counted, so it is not refused."""
     name = _logged(f"an answer to {approval_id!r}", error)
     told = f"something went wrong here, and it may have counted; the gateway's log has it under the id {name}"

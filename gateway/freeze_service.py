@@ -3,13 +3,13 @@
 from functools import partial
 from typing import Final
 
-from signoff.approvals.audit_events import act
-from signoff.audit.log import writing
+from signoff.approvals.audit_events import admin_entry
+from signoff.audit.log import entry_writer
 from signoff.contracts.errors import NotFound
-from signoff.contracts.grant import Freeze, Frozen, Swept
+from signoff.contracts.grant import Freeze, FreezeResult, SweepResult
 from signoff.contracts.person import Person
 from signoff.engine.kill_switch import check_operator, is_operator, sweep
-from signoff.formats.nearest_name import shown
+from signoff.formats.nearest_name import quote_name
 from signoff.gateway.decision_service import withdraw
 from signoff.gateway.deps import GatewayDeps
 from signoff.store.freezes import Freezes
@@ -18,19 +18,19 @@ _SWEEP_SECONDS: Final = 15.0
 _SWEPT: Final = 1_000
 
 
-async def freeze(deps: GatewayDeps, person: Person, *, reason: str, channel: str) -> Frozen:
+async def freeze(deps: GatewayDeps, person: Person, *, reason: str, channel: str) -> FreezeResult:
     """Freezes the tenant of `person`, then withdraws what waits in it. Sent again it sweeps again.
 
     Raises `Refused` (`not_allowed`), `StoreUnavailable`, `ServerUnavailable`: then the freeze stands all the same.
     """
     require_operator(deps, person)
     tenant = person.tenant
-    told = act(tenant, "freeze", person.id, deps.clock(), reason=reason, channel=channel)
-    standing = await Freezes(deps.store).freeze(tenant, reason=reason, by=person.id, also=writing([told]))
-    return Frozen(freeze=standing, swept=await sweep_tenant(deps, person, standing.reason, _SWEEP_SECONDS))
+    told = admin_entry(tenant, "freeze", person.id, deps.clock(), reason=reason, channel=channel)
+    standing = await Freezes(deps.store).freeze(tenant, reason=reason, by=person.id, also=entry_writer([told]))
+    return FreezeResult(freeze=standing, swept=await sweep_tenant(deps, person, standing.reason, _SWEEP_SECONDS))
 
 
-async def sweep_tenant(deps: GatewayDeps, person: Person, reason: str, patience: float) -> Swept:
+async def sweep_tenant(deps: GatewayDeps, person: Person, reason: str, patience: float) -> SweepResult:
     """Withdraws what waits in the tenant of `person`, as theirs. Raises `StoreUnavailable`."""
     return await sweep(
         partial(deps.requests.waiting, person.tenant, limit=_SWEPT),
@@ -46,10 +46,10 @@ async def thaw(deps: GatewayDeps, person: Person, *, channel: str) -> Freeze:
     Raises `Refused` (`not_allowed`), `NotFound` where nothing is frozen, `StoreUnavailable`.
     """
     require_operator(deps, person)
-    told = act(person.tenant, "thaw", person.id, deps.clock(), channel=channel)
-    lifted = await Freezes(deps.store).thaw(person.tenant, also=writing([told]))
+    told = admin_entry(person.tenant, "thaw", person.id, deps.clock(), channel=channel)
+    lifted = await Freezes(deps.store).thaw(person.tenant, also=entry_writer([told]))
     if lifted is None:
-        raise NotFound(f"the tenant {shown(person.tenant)} is not frozen")
+        raise NotFound(f"the tenant {quote_name(person.tenant)} is not frozen")
     return lifted
 
 

@@ -6,19 +6,19 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from signoff.approvals.audit_events import act, fingerprint
-from signoff.approvals.grant_rules import agreed, grant_id, like_of
-from signoff.audit.log import writing
+from signoff.approvals.audit_events import admin_entry, fingerprint
+from signoff.approvals.grant_rules import agreed_grant, grant_id, scope_of_call
+from signoff.audit.log import entry_writer
 from signoff.contracts.approval import ApprovalRequest
 from signoff.store.grants import write_grant
 
 
-def write_agreed(connection: Connection, request: ApprovalRequest, args: Mapping[str, Any], at: datetime) -> None:
+def write_agreed_grant(connection: Connection, request: ApprovalRequest, args: Mapping[str, Any], at: datetime) -> None:
     """Writes what the answers to `request` want remembered, if they settle it and agree, and that it was written."""
-    found = agreed(request)
+    found = agreed_grant(request)
     if found is None:
         return
-    like, name = like_of(request, found.wish, args), grant_id(request.id, request.revision, found.verdict)
+    like, name = scope_of_call(request, found.wish, args), grant_id(request.id, request.revision, found.verdict)
     new = write_grant(
         connection,
         name,
@@ -31,7 +31,7 @@ def write_agreed(connection: Connection, request: ApprovalRequest, args: Mapping
         reason=found.votes[-1].reason,
         since=found.since,
     )
-    told = act(
+    told = admin_entry(
         like.tenant,
         "remember",
         found.people[-1],
@@ -49,4 +49,4 @@ def write_agreed(connection: Connection, request: ApprovalRequest, args: Mapping
         seconds=found.wish.seconds,
     )
     if new:
-        writing([told])(connection)
+        entry_writer([told])(connection)

@@ -1,15 +1,15 @@
 """Reads and revokes remembered answers for the people whom they concern."""
 
-from signoff.approvals.audit_events import act
-from signoff.audit.log import writing
+from signoff.approvals.audit_events import admin_entry
+from signoff.audit.log import entry_writer
 from signoff.contracts.errors import NotFound
 from signoff.contracts.grant import Grant
 from signoff.contracts.person import Person
-from signoff.formats.nearest_name import shown
+from signoff.formats.nearest_name import quote_name
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.freeze_service import require_operator
 from signoff.gateway.read_access import Audience, may_read
-from signoff.store.grants import Grants, shown_grant
+from signoff.store.grants import Grants, masked_grant
 
 
 async def readable_grants(deps: GatewayDeps, person: Person | None, tenant: str, *, every: bool = False) -> list[Grant]:
@@ -26,11 +26,11 @@ async def take_back(deps: GatewayDeps, grant: str, person: Person, tenant: str) 
     grants = Grants(deps.store)
     found = await grants.look(grant)
     if found is None or found.like.tenant != tenant or not _may_read(deps, person, found):
-        raise NotFound(f"there is no grant {shown(grant)}")
+        raise NotFound(f"there is no grant {quote_name(grant)}")
     if person.id not in found.people:
         require_operator(deps, person)
-    told = act(tenant, "revoke", person.id, deps.clock(), kind="grant", grant=found.id, channel="gateway")
-    return shown_grant(await grants.revoke(found.id, tenant, by=person.id, also=writing([told])))
+    told = admin_entry(tenant, "revoke", person.id, deps.clock(), kind="grant", grant=found.id, channel="gateway")
+    return masked_grant(await grants.revoke(found.id, tenant, by=person.id, also=entry_writer([told])))
 
 
 def _may_read(deps: GatewayDeps, person: Person | None, grant: Grant) -> bool:

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Final
 
-from signoff.audit.rate_limit import Sparing
+from signoff.audit.rate_limit import RecordRateLimit
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.limits import ATTEMPT_SENDERS, ATTEMPTS_A_MINUTE
 from signoff.contracts.receipt import ReceiptCode
@@ -31,7 +31,7 @@ class AttemptRecords:
     """
 
     def __init__(self) -> None:
-        self._senders: OrderedDict[str, Sparing] = OrderedDict()
+        self._senders: OrderedDict[str, RecordRateLimit] = OrderedDict()
 
     async def note(self, store: Store, entry: AuditEntry, code: ReceiptCode) -> None:
         """Writes down an attempt of `entry.subject` that was refused with `code`, or counts it.
@@ -46,8 +46,8 @@ class AttemptRecords:
         data = {**entry.data, "more_before": more} if more else entry.data
         await record(store, entry.model_copy(update={"data": data}))
 
-    def _sparing(self, sender: str) -> Sparing:
-        found = self._senders.pop(sender, None) or Sparing(ATTEMPTS_A_MINUTE)
+    def _sparing(self, sender: str) -> RecordRateLimit:
+        found = self._senders.pop(sender, None) or RecordRateLimit(ATTEMPTS_A_MINUTE)
         self._senders[sender] = found
         # Who tries under ever new names needs a login for each.
         if len(self._senders) > ATTEMPT_SENDERS:

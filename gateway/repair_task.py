@@ -15,7 +15,7 @@ from signoff.contracts.errors import NotFound, ServerUnavailable, Unavailable
 from signoff.contracts.ids import TurnKey
 from signoff.engine.turn_list import turn_row, turns
 from signoff.gateway.deps import GatewayDeps
-from signoff.store.delivery_queue import Deliveries, DeliveryRow
+from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 from signoff.store.opened_values import OpenedValues
 from signoff.store.questions import OWED_SECONDS, OwedAnswer, Questions
 
@@ -100,7 +100,7 @@ class RequestSweep:
         self._deps = deps
         self._courier = courier
         self._rows = Questions(deps.store)
-        self._cards = Deliveries(deps.store)
+        self._cards = DeliveryQueue(deps.store)
         self._seen: DeliveryRow | None = None
         self._swept: datetime | None = None
 

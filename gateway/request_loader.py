@@ -14,8 +14,8 @@ from signoff.gateway.pages.card_view import CardPage, card_page
 from signoff.gateway.pages.delivery_view import told_lines
 from signoff.gateway.pages.turn_view import call_lines
 from signoff.gateway.pages.visitor import Visitor
-from signoff.gateway.value_check import unopened
-from signoff.store.delivery_queue import Deliveries
+from signoff.gateway.value_check import unopened_pages
+from signoff.store.delivery_queue import DeliveryQueue
 
 _log = logging.getLogger(__name__)
 
@@ -36,9 +36,9 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> Op
     request, args = loaded.request, loaded.args
     language = visitor.formatter.language
     line = await _line(deps, key, language)
-    rows = await Deliveries(deps.store).of_request(request.id, request.revision) if request.notify else []
+    rows = await DeliveryQueue(deps.store).of_request(request.id, request.revision) if request.notify else []
     told = told_lines(rows, deps.catalog.channels.declared, deps.people, language)
-    left = await unopened(deps.store, loaded, visitor.person) if request.state == "pending" else 0
+    left = await unopened_pages(deps.store, loaded, visitor.person) if request.state == "pending" else 0
     return OpenedRequest(request, args, card_page(request, args, line, visitor, deps.people, told, left))
 
 

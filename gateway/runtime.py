@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from signoff.audit.config_snapshots import people_followed
+from signoff.audit.config_snapshots import follow_people
 from signoff.channels.base import Channel
 from signoff.channels.channel_loader import open_channels
 from signoff.channels.inbound.receiver import InboundReceiver
@@ -37,7 +37,7 @@ async def gateway_tasks(deps: GatewayDeps, people: Directory) -> AsyncIterator[I
     await check_secret(deps.settings, deps.secrets)
     async with (
         keep_checkpoints(deps.store, deps.signer),
-        people_followed(deps.store, people, "gateway", clock=deps.clock),
+        follow_people(deps.store, people, "gateway", clock=deps.clock),
         run_channels(deps, await _channels(deps), deps.catalog.channels.routing) as intake,
     ):
         yield intake

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection
 from typing import Any, Final
 
-from signoff.approvals.redaction import HIDDEN, arguments_without, hide, secret_values, value_without
+from signoff.approvals.redaction import HIDDEN, hide, redact_arguments, redact_value, secret_values
 from signoff.contracts.approval import ApprovalRequest, Vote
 from signoff.contracts.content import Content
 from signoff.contracts.errors import Refused
@@ -16,7 +16,7 @@ from signoff.registry.catalog import Catalog
 _MASK: Final = re.compile(r"hidden(, [0-9]+ characters?)?")
 
 
-def hidden(value: Any) -> str:
+def mask_text(value: Any) -> str:
     """Says what stands in the place of a secret value: `hidden`, with the length of a text."""
     if not isinstance(value, str):
         return "hidden"
@@ -28,7 +28,7 @@ def masked_args(args: Any, secrets: Collection[str]) -> Any:
 
     Nested names are dotted. Lists are passed through by index.
     """
-    return hide(arguments_without(args, secrets, secret_values(args, secrets)), secrets, hidden)
+    return hide(redact_arguments(args, secrets, secret_values(args, secrets)), secrets, mask_text)
 
 
 def unmasked_args(edited: Any, args: Any, secrets: Collection[str]) -> Any:
@@ -106,7 +106,7 @@ def _quiet_result(result: TurnResult | None, texts: Collection[str]) -> TurnResu
 
 
 def _quiet_content(content: Content, texts: Collection[str]) -> Content:
-    return content if content.blob is not None else Content(inline=value_without(content.inline, texts))
+    return content if content.blob is not None else Content(inline=redact_value(content.inline, texts))
 
 
 def _masked_vote(vote: Vote) -> Vote:
@@ -173,7 +173,7 @@ class _Unmasked:
     def _kept(self, item: Any, value: Any, name: str) -> Any:
         if name not in self._secrets:
             return self.of(item, value, name)
-        if value is not _ABSENT and item == hidden(value):
+        if value is not _ABSENT and item == mask_text(value):
             return value
         if isinstance(item, str) and _MASK.fullmatch(item):
             raise _unknown(name)
@@ -186,7 +186,7 @@ class _Unmasked:
         raise _unknown(path)
 
     def _shown(self, value: Any, path: str) -> Any:
-        return hide(arguments_without(value, self._secrets, self._texts, path), self._secrets, hidden, path)
+        return hide(redact_arguments(value, self._secrets, self._texts, path), self._secrets, mask_text, path)
 
 
 def _unknown(name: str) -> Refused:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Principal
 from signoff.contracts.turn import TurnInput
@@ -24,7 +24,7 @@ class SignedStart:
     dry_run: bool = False
 
 
-def begun_as(
+def signed_start_of(
     key: TurnKey, given: TurnInput | None, requests: Sequence[ApprovalRequest], verifier: Verifier, *, development: bool
 ) -> SignedStart:
     """Says who asked for the turn `key`, which was started with `given`, and what is asked in their name.
@@ -47,7 +47,7 @@ def _signed(key: TurnKey, given: TurnInput | None, verifier: Verifier, *, develo
     user = given.principal
     if not (user.signature or user.key_id):
         return user if development else None
-    ctx = Pinned(
+    ctx = CallContext(
         actor=given.actor,
         session=key.session,
         turn=key.turn,

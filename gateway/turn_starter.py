@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.errors import ConfigError, Conflict, NotFound, Refused
 from signoff.contracts.ids import SessionKey, TurnKey, is_id, parse_approval_id
@@ -11,16 +11,16 @@ from signoff.contracts.message import Message, TextPart
 from signoff.contracts.names import DEFAULT_TENANT, ENGINE
 from signoff.contracts.person import Person, Principal
 from signoff.contracts.requests import MessageBody, ResultBody, SayBody, TurnBody
-from signoff.contracts.session_messages import Injection, MailboxMessage, SessionReceipt, turn_of
+from signoff.contracts.session_messages import LateResult, MailboxMessage, SessionReceipt, turn_of
 from signoff.contracts.turn import TurnInput
 from signoff.contracts.uuid7 import uuid7
 from signoff.formats.bounds import out_of_bounds
-from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.gateway.auth.person_lookup import known_person
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.session_names import own_session
-from signoff.keys.signature_form import as_asked, new_nonce
+from signoff.keys.signature_form import new_nonce, principal_as_asked
 from signoff.people.directory import principal_of, turn_context
 from signoff.registry.catalog import Catalog
 from signoff.store.content_store import to_content
@@ -48,7 +48,7 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
     session = own_session(SessionKey(body.tenant, body.session or turn_id), person, development=deps.development)
     messages = tuple([await _message(deps, each, session) for each in body.said])
     key = TurnKey(*session, turn_id)
-    ctx = Pinned(
+    ctx = CallContext(
         actor=actor,
         session=key.session,
         turn=key.turn,
@@ -100,7 +100,7 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
     actor = chosen_actor(deps, body.actor) if body.actor is not None else ""
     if actor:
         check_position(deps.catalog, actor, body.route, body.step)
-    ctx = Pinned(
+    ctx = CallContext(
         actor=actor,
         session=key.session,
         turn=message_id,
@@ -135,7 +135,7 @@ async def add_result(deps: GatewayDeps, body: ResultBody, key: SessionKey) -> Se
     """
     await Freezes(deps.store).refuse_new(key.tenant)
     message = await _message(deps, MessageBody(text=body.text), key)
-    injection = Injection(id=body.id or new_id(deps), turn=body.turn, message=message)
+    injection = LateResult(id=body.id or new_id(deps), turn=body.turn, message=message)
     return _taken(await deps.client.inject(key, injection))
 
 
@@ -154,7 +154,7 @@ def chosen_actor(deps: GatewayDeps, name: str | None) -> str:
         raise BadRequest(f"name an `actor`: {listed}")
     if name not in known:
         listed = ", ".join(f"`{each}`" for each in list(known)[:5]) or "none"
-        raise NotFound(f"there is no actor {shown(name)}{did_you_mean(name, known) or f'; known: {listed}'}")
+        raise NotFound(f"there is no actor {quote_name(name)}{did_you_mean(name, known) or f'; known: {listed}'}")
     return name
 
 
@@ -179,7 +179,8 @@ def check_settable(deps: GatewayDeps, person: Person, body: TurnBody | SayBody) 
     lacking = next((name for name in wanted if name not in person.may_set), None)
     if lacking is not None:
         raise Refused(
-            f"{shown(lacking)} may not be set by requests of `{person.id}`; whoever keeps the people adds it to their "
+            f"{quote_name(lacking)} may not be set by requests of `{person.id}`; "
+            "whoever keeps the people adds it to their "
             "`may_set`",
             code="not_allowed",
         )
@@ -199,7 +200,7 @@ def read_turn(deps: GatewayDeps, text: str, person: Person | None, tenant: str =
             return TurnKey(*parts)
     approval = parse_approval_id(text)
     hint = f"; did you mean `{'.'.join(approval.turn)}`?" if approval is not None else ""
-    raise NotFound(f"there is no turn {shown(text)}{hint}")
+    raise NotFound(f"there is no turn {quote_name(text)}{hint}")
 
 
 def read_session(text: str, tenant: str = DEFAULT_TENANT) -> SessionKey:
@@ -207,7 +208,7 @@ def read_session(text: str, tenant: str = DEFAULT_TENANT) -> SessionKey:
     parts = text.split(".")
     if all(map(is_id, parts)) and len(parts) in (1, 2):
         return SessionKey(*parts) if len(parts) == 2 else SessionKey(tenant, text)
-    raise NotFound(f"there is no session {shown(text)}")
+    raise NotFound(f"there is no session {quote_name(text)}")
 
 
 def _taken(receipt: SessionReceipt) -> SessionReceipt:
@@ -225,7 +226,7 @@ def _taken(receipt: SessionReceipt) -> SessionReceipt:
     return receipt
 
 
-def _vouched_for_all(deps: GatewayDeps, ctx: Pinned, message_id: str) -> tuple[Principal, ...]:
+def _vouched_for_all(deps: GatewayDeps, ctx: CallContext, message_id: str) -> tuple[Principal, ...]:
     """Says who asks, signed for each of the turns that one message may lead to."""
     if deps.signer is None:
         return (_vouched(deps, ctx, any_actor=True),)
@@ -237,9 +238,9 @@ def _vouched_for_all(deps: GatewayDeps, ctx: Pinned, message_id: str) -> tuple[P
     )
 
 
-def _vouched(deps: GatewayDeps, ctx: Pinned, *, any_actor: bool = False) -> Principal:
+def _vouched(deps: GatewayDeps, ctx: CallContext, *, any_actor: bool = False) -> Principal:
     """Returns the user of `ctx` as who asks for its turn: signed, or just stamped where the gateway has no keys."""
-    asker = as_asked(ctx, nonce=new_nonce(), at=deps.clock(), store_id=deps.store.id, any_actor=any_actor)
+    asker = principal_as_asked(ctx, nonce=new_nonce(), at=deps.clock(), store_id=deps.store.id, any_actor=any_actor)
     if deps.signer is None:
         return asker
     try:

@@ -3,7 +3,7 @@
 import hmac
 from collections.abc import Sequence
 
-from signoff.approvals.unseen_values import Value, every_value, pages_of, seen_hash
+from signoff.approvals.unseen_values import FullValue, every_value, pages_of, seen_hash
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Content
 from signoff.contracts.person import Person
@@ -13,7 +13,7 @@ from signoff.store.request_reader import LoadedRequest
 from signoff.store.store import Store
 
 
-def value_pages(loaded: LoadedRequest) -> list[Sequence[Value]]:
+def value_pages(loaded: LoadedRequest) -> list[Sequence[FullValue]]:
     """Returns every value of a request, in the pages in which people open them."""
     declared = loaded.declaration
     # Both, as for the card: what a question leaves out of them must not show what the tool itself declares secret.
@@ -39,7 +39,7 @@ async def open_page(store: Store, loaded: LoadedRequest, person: Person, page: i
     await OpenedValues(store).add(loaded.request.question_hash, loaded.request.tenant, person.id, page)
 
 
-async def unopened(store: Store, loaded: LoadedRequest, person: Person) -> int:
+async def unopened_pages(store: Store, loaded: LoadedRequest, person: Person) -> int:
     """Says how many pages of values a person still has to open before they may approve; 0 for a whole card.
 
     Raises `StoreUnavailable`.
@@ -60,4 +60,4 @@ async def has_read(store: Store, loaded: LoadedRequest, person: Person, seen: st
     # As bytes: text that is not ASCII raises TypeError.
     if seen and hmac.compare_digest(seen.encode(), proof_of(loaded).encode()):
         return True
-    return await unopened(store, loaded, person) == 0
+    return await unopened_pages(store, loaded, person) == 0

@@ -36,7 +36,7 @@ def literal_secrets(settings: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(_literals(settings, "", secret=False))
 
 
-async def filled(settings: Mapping[str, Any], read: Callable[[str], Awaitable[str]]) -> dict[str, Any]:
+async def fill_references(settings: Mapping[str, Any], read: Callable[[str], Awaitable[str]]) -> dict[str, Any]:
     """Returns `settings` with what `read` gives for each reference, where a name says that a secret stands."""
     return {key: await _filled(value, read, secret=_is_secret(key)) for key, value in settings.items()}
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from signoff.approvals.redaction import LEAST_CHARS, texts_of, without
+from signoff.approvals.redaction import LEAST_CHARS, redact_secrets, texts_of
 from signoff.contracts.errors import ConfigError, SecretMissing, Unavailable
-from signoff.keys.secret_references import as_reference, filled
+from signoff.keys.secret_references import as_reference, fill_references
 
 REMEMBERED: Final = 256
 """How many secrets a process goes on hiding; of more, those read longest ago are forgotten."""
@@ -66,11 +66,11 @@ class SecretProvider:
 
     async def fill(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Returns `settings` with each secret in place of its reference. Raises as `read`."""
-        return await filled(settings, self.read)
+        return await fill_references(settings, self.read)
 
     def redact(self, text: str) -> str:
         """Returns `text` with `[hidden]` in place of each secret read lately, in every spelling that is known."""
-        return without(text, self._known)
+        return redact_secrets(text, self._known)
 
     async def _from_own(self, name: str, tenant: str) -> str | None:
         if self._own is None:

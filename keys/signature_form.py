@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.canonical_json import NotCanonical, canonical_json, sha256_hex
 from signoff.contracts.decision import Decision
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.limits import ASKED_SECONDS
 from signoff.contracts.person import Principal
@@ -24,7 +24,9 @@ def decision_bytes(decision: Decision) -> bytes:
     return canonical_json(_fields(decision))
 
 
-def as_asked(ctx: Pinned, *, nonce: str, at: datetime, store_id: str = "", any_actor: bool = False) -> Principal:
+def principal_as_asked(
+    ctx: CallContext, *, nonce: str, at: datetime, store_id: str = "", any_actor: bool = False
+) -> Principal:
     """Returns the user of `ctx` as who asks for its turn, not signed yet; `ctx.extra` is the context that is given with
     it.
 
@@ -53,7 +55,7 @@ def new_nonce() -> str:
     return secrets.token_urlsafe(16)
 
 
-def stands_as_asked(ctx: Pinned) -> bool:
+def is_as_asked(ctx: CallContext) -> bool:
     """Returns whether `ctx` has the actor, route and step that its user asked for; a session passes turns on to other
     actors.
 
@@ -66,7 +68,7 @@ def stands_as_asked(ctx: Pinned) -> bool:
     return place in ((user.route, user.step), ("", ""))
 
 
-def principal_bytes(ctx: Pinned) -> bytes:
+def principal_bytes(ctx: CallContext) -> bytes:
     """Returns RFC 8785 of the user of `ctx`, written as a decision is, and of what it asked for. Raises `NotCanonical`.
 
     See `asker_bytes`.
@@ -88,7 +90,7 @@ def unsigned_principal(principal: Principal) -> Principal:
     return Principal.model_validate(principal.model_dump(include={"user", "name", "tier", "roles", "locale"}))
 
 
-def context_digest(ctx: Pinned) -> str:
+def context_digest(ctx: CallContext) -> str:
     """Returns sha-256 of what was given of the context, and of the names of tools that this turn alone has.
 
     What tools have added to the context is not in it. Raises `NotCanonical`.
@@ -109,7 +111,7 @@ def context_digest(ctx: Pinned) -> str:
     return sha256_hex(given)
 
 
-def _fields(shape: Shape) -> dict[str, object]:
+def _fields(shape: FrozenModel) -> dict[str, object]:
     try:
         # `key_id` stays among the bytes: only the signature itself cannot be under the signature.
         return shape.model_dump(mode="json", exclude={"signature"}, exclude_defaults=True)

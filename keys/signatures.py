@@ -14,13 +14,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from signoff.contracts.approval import Question
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Principal
-from signoff.keys.signature_form import asker_bytes, decision_bytes, principal_bytes, stands_as_asked
+from signoff.keys.signature_form import asker_bytes, decision_bytes, is_as_asked, principal_bytes
 
 KEY_BYTES: Final = 32
 SIGNATURE_BYTES: Final = 64
@@ -99,7 +99,7 @@ def new_key(now: datetime) -> PrivateKey:
     )
 
 
-class Mark(NamedTuple):
+class Signature(NamedTuple):
     """A signature."""
 
     key_id: str
@@ -133,15 +133,15 @@ class Signer:
         stamped = decision.model_copy(update={"received_at": received, "key_id": self.key_id, "signature": ""})
         return stamped.model_copy(update={"signature": self._sign(decision_bytes(stamped))})
 
-    def sign_principal(self, ctx: Pinned) -> Principal:
+    def sign_principal(self, ctx: CallContext) -> Principal:
         """Returns the user of `ctx`, made by `as_asked`, as who asks for exactly this. Raises `NotCanonical`."""
         stamped = ctx.user.model_copy(update={"key_id": self.key_id, "signature": ""})
         signed = self._sign(principal_bytes(ctx.model_copy(update={"user": stamped})))
         return stamped.model_copy(update={"signature": signed})
 
-    def sign_bytes(self, purpose: str, body: bytes) -> Mark:
+    def sign_bytes(self, purpose: str, body: bytes) -> Signature:
         """Signs anything else; by `purpose` what is signed for one use is never taken for another."""
-        return Mark(self.key_id, self._sign(_purposed(purpose, body)))
+        return Signature(self.key_id, self._sign(_purposed(purpose, body)))
 
     def verifier(self) -> "Verifier":
         """Returns a verifier of these keys, retired ones included."""
@@ -173,17 +173,17 @@ class Verifier:
     def check_decision(self, decision: Decision) -> bool:
         """Returns whether the gateway vouched for every field of this decision."""
         return self._holds(
-            Mark(decision.key_id, decision.signature), decision.received_at, lambda: decision_bytes(decision)
+            Signature(decision.key_id, decision.signature), decision.received_at, lambda: decision_bytes(decision)
         )
 
-    def check_principal(self, ctx: Pinned) -> bool:
+    def check_principal(self, ctx: CallContext) -> bool:
         """Returns whether the gateway vouched that the user of `ctx` asked for exactly this: turn, actor, place and
         context.
         """
         user = ctx.user
-        if not stands_as_asked(ctx):
+        if not is_as_asked(ctx):
             return False
-        return self._holds(Mark(user.key_id, user.signature), user.issued_at, lambda: principal_bytes(ctx))
+        return self._holds(Signature(user.key_id, user.signature), user.issued_at, lambda: principal_bytes(ctx))
 
     def check_asker(self, question: Question) -> bool:
         """Returns whether the gateway vouched that the requester of a question asked for its turn, by its actor."""
@@ -192,9 +192,9 @@ class Verifier:
         if asker.actor not in ("", question.actor):
             return False
         written = partial(asker_bytes, asker, turn, channel=question.channel, context=question.context)
-        return self._holds(Mark(asker.key_id, asker.signature), asker.issued_at, written)
+        return self._holds(Signature(asker.key_id, asker.signature), asker.issued_at, written)
 
-    def check_bytes(self, purpose: str, body: bytes, mark: Mark, *, at: datetime) -> bool:
+    def check_bytes(self, purpose: str, body: bytes, mark: Signature, *, at: datetime) -> bool:
         """Returns whether `mark` was made over `body` for `purpose`; `at` is the time that `body` says it was made."""
         return self._holds(mark, at, lambda: _purposed(purpose, body))
 
@@ -207,7 +207,7 @@ class Verifier:
     def _known(self) -> Mapping[str, _Known]:
         return self._keys
 
-    def _holds(self, mark: Mark, at: datetime | None, signed: Callable[[], bytes]) -> bool:
+    def _holds(self, mark: Signature, at: datetime | None, signed: Callable[[], bytes]) -> bool:
         known = self._known().get(mark.key_id)
         if known is None:
             # A worker that was not given the gateway's keys refuses everything; it should be seen why.

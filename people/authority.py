@@ -7,11 +7,11 @@ from typing import Literal
 from signoff.contracts.activity_messages import Authority, IdentifyTask
 from signoff.contracts.decision import UNSIGNED, at_least
 from signoff.people.directory import Directory
-from signoff.people.eligibility import Table, seat_of
+from signoff.people.eligibility import ApproverSpec, resolve_eligibility
 
 
 @dataclass(frozen=True)
-class Evidence:
+class SignatureEvidence:
     """What a decision's signature proves."""
 
     kind: Literal["signed", "unsigned", "forged"]
@@ -22,7 +22,9 @@ class Evidence:
     """When the gateway received it, for a signed decision."""
 
 
-def authority(task: IdentifyTask, evidence: Evidence, people: Directory, *, development: bool) -> Authority:
+def check_authority(
+    task: IdentifyTask, evidence: SignatureEvidence, people: Directory, *, development: bool
+) -> Authority:
     """Decides who may answer: people known, active, asked by id, role or delegation, not the requester, strongly
     assured enough.
     """
@@ -37,8 +39,8 @@ def authority(task: IdentifyTask, evidence: Evidence, people: Directory, *, deve
         return _anonymous(task, development) if unsigned else Authority(allowed=False, code="not_allowed")
     found = Authority(allowed=False, subject=decision.subject, unsigned=unsigned, received_at=evidence.received_at)
     person = people.find(decision.subject, task.tenant)
-    table = Table(task.tenant, task.approvers, task.requester, task.allow_self, task.proposers)
-    seat = seat_of(person, people, table, evidence.moment, task.seats, task.wanted)
+    table = ApproverSpec(task.tenant, task.approvers, task.requester, task.allow_self, task.proposers)
+    seat = resolve_eligibility(person, people, table, evidence.moment, task.seats, task.wanted)
     if person is None:
         return found.model_copy(update={"code": seat.code})
     code = seat.code or ("" if _assured(task, unsigned, development) else "assurance")

@@ -11,7 +11,7 @@ from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
 from signoff.people.addresses import DeclaredNames, claimed_names
 from signoff.people.directory import EMAIL, Directory, same_identity
-from signoff.people.login import OIDC, id_of
+from signoff.people.login import OIDC, id_from_login
 from signoff.people.vouched_directory import VouchedDirectory
 
 NAME_CHARS: Final = 200
@@ -62,7 +62,7 @@ class ClaimsDirectory(VouchedDirectory):
         # Declared people first: a group that is mapped too widely gives none of them more than their declaration.
         person = self._declared(claims) or self._made(claims)
         if person is None or not person.active:
-            raise Refused(_UNKNOWN, "not_allowed", login=login_of(claims))
+            raise Refused(_UNKNOWN, "not_allowed", login=login_from_claims(claims))
         return person
 
     def _made(self, claims: Mapping[str, Any]) -> Person | None:
@@ -70,21 +70,21 @@ class ClaimsDirectory(VouchedDirectory):
 
         Raises `Refused` for claims of a name, verified or not, that somebody declared has.
         """
-        own_id, tenant = id_of(login_of(claims)), self.mapping.tenant
+        own_id, tenant = id_from_login(login_from_claims(claims)), self.mapping.tenant
         made = person_from_claims(claims, self.mapping)
         namesake = DeclaredNames(self.declared).find(claimed_names(claims), tenant)
         # Forgotten before anything else is known: who lost their groups must not keep the roles of an earlier login.
         self._vouched.pop((tenant, own_id), None)
         # As another person, who is declared could be two of a quorum by themselves, or approve what they asked for.
         if namesake is not None:
-            raise Refused(_UNKNOWN, "not_allowed", login=login_of(claims), person=namesake.id)
+            raise Refused(_UNKNOWN, "not_allowed", login=login_from_claims(claims), person=namesake.id)
         if made is not None:
             self._vouched[(tenant, own_id)] = made
         return self.find(own_id, tenant)
 
     def _declared(self, claims: Mapping[str, Any]) -> Person | None:
         """Finds the declared person of this login, else of its verified e-mail address."""
-        login, tenant = login_of(claims), self.mapping.tenant
+        login, tenant = login_from_claims(claims), self.mapping.tenant
         known = self.declared.by_identity(OIDC, login, tenant)
         address = verified_email(claims)
         if known is not None or not address:
@@ -96,7 +96,7 @@ class ClaimsDirectory(VouchedDirectory):
         return None if elsewhere else known
 
 
-def login_of(claims: Mapping[str, Any]) -> str:
+def login_from_claims(claims: Mapping[str, Any]) -> str:
     """Returns the identity `ISSUER#SUBJECT` of verified claims. Raises `Refused` (`malformed`) without these two."""
     # OpenID Connect Core 1.0, section 5.7: these two together, and nothing else, name a person for good. An issuer has
     # no fragment (section 2), so that `#` divides them in one way only.
@@ -120,7 +120,7 @@ def verified_email(claims: Mapping[str, Any]) -> str:
 
 def person_from_claims(claims: Mapping[str, Any], mapping: ClaimsMapping) -> Person | None:
     """Makes a person of claims alone; None for one in no mapped group. Raises `Refused` (`malformed`)."""
-    login = login_of(claims)
+    login = login_from_claims(claims)
     given = claims.get(mapping.groups_claim)
     # Some providers send one group as text; letter by letter it would be no group at all, or a strange one.
     groups = [given] if isinstance(given, str) else given if isinstance(given, list) else []
@@ -128,7 +128,7 @@ def person_from_claims(claims: Mapping[str, Any], mapping: ClaimsMapping) -> Per
     if not mapped:
         return None
     return Person(
-        id=id_of(login),
+        id=id_from_login(login),
         name=_text(claims.get("name")) or _text(claims.get("preferred_username")) or verified_email(claims),
         tenant=mapping.tenant,
         tier=mapping.tier,

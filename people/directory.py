@@ -9,7 +9,7 @@ from signoff.contracts.ids import ID_PATTERN, is_id
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person, Principal
 from signoff.formats.nearest_name import did_you_mean
-from signoff.people.login import OIDC, id_of
+from signoff.people.login import OIDC, id_from_login
 
 EMAIL: Final = "email"
 """The channel whose identities are e-mail addresses."""
@@ -200,7 +200,7 @@ def _by_human(people: tuple[Person, ...], known: Mapping[tuple[str, str], Person
     for person in people:
         # What somebody asked before their login was written down is theirs all the same.
         for login in person.identities.get(OIDC, ()):
-            humans.setdefault((person.tenant, id_of(login)), humans[(person.tenant, person.id)])
+            humans.setdefault((person.tenant, id_from_login(login)), humans[(person.tenant, person.id)])
     return humans
 
 

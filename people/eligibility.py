@@ -11,7 +11,7 @@ from signoff.people.directory import Directory
 
 
 @dataclass(frozen=True)
-class Seat:
+class Eligibility:
     """Whose vote a person may cast."""
 
     on_behalf: str = ""
@@ -35,7 +35,7 @@ class Seats:
 
 
 @dataclass(frozen=True)
-class Table:
+class ApproverSpec:
     """Who is asked, and who asks."""
 
     tenant: str
@@ -54,10 +54,10 @@ class Table:
     """The places they have to fill; empty: anybody who is asked fills any."""
 
 
-def table_of(question: Question) -> Table:
+def approver_spec_of(question: Question) -> ApproverSpec:
     """Returns who is asked by a question, and who asks."""
     asked_by = question.requester.user
-    return Table(
+    return ApproverSpec(
         question.tenant,
         question.approvers,
         asked_by,
@@ -68,14 +68,14 @@ def table_of(question: Question) -> Table:
     )
 
 
-def seat_of(
+def resolve_eligibility(
     person: Person | None,
     people: Directory,
-    table: Table,
+    table: ApproverSpec,
     moment: datetime,
     taken: Sequence[str] = (),
     wanted: Collection[str] = (),
-) -> Seat:
+) -> Eligibility:
     """Resolves which of a person's votes an answer at `moment` counts as, or why none; see `seats_of`.
 
     Of several delegators, one whose vote is not `taken` (ids of humans) is chosen, and of those one who is asked under
@@ -83,16 +83,16 @@ def seat_of(
     """
     found = seats_of(person, people, table, moment)
     if found.code:
-        return Seat(code=found.code)
+        return Eligibility(code=found.code)
     if found.own is not None:
-        return Seat(entries=found.own)
+        return Eligibility(entries=found.own)
     free = [each for each in found.lent if each not in taken]
     useful = [each for each in free if not found.lent[each].isdisjoint(wanted)]
     chosen = next(iter((*useful, *free, *found.lent)))
-    return Seat(on_behalf=chosen, entries=found.lent[chosen])
+    return Eligibility(on_behalf=chosen, entries=found.lent[chosen])
 
 
-def seats_of(person: Person | None, people: Directory, table: Table, moment: datetime) -> Seats:
+def seats_of(person: Person | None, people: Directory, table: ApproverSpec, moment: datetime) -> Seats:
     """Resolves whose votes a person may cast at `moment`: active, of the tenant, asked by id or role, or by delegation.
 
     Neither the person nor whoever delegated to them may be the requester, by whatever entry or login they asked.
@@ -125,9 +125,9 @@ def rights(person: Person, standing_in: Iterable[Person] = ()) -> tuple[str, ...
     return tuple(dict.fromkeys([*entries, *(entry for each in standing_in for entry in rights(each))]))
 
 
-def _present(person: Person, table: Table) -> bool:
+def _present(person: Person, table: ApproverSpec) -> bool:
     return person.active and person.tenant == table.tenant
 
 
-def _entries(person: Person, table: Table) -> frozenset[str]:
+def _entries(person: Person, table: ApproverSpec) -> frozenset[str]:
     return frozenset(rights(person)).intersection(table.approvers)

@@ -9,6 +9,6 @@ OIDC: Final = "oidc"
 _ID_DIGITS: Final = 32
 
 
-def id_of(login: str) -> str:
+def id_from_login(login: str) -> str:
     """Computes the id of an undeclared person: always the same for a login, and not for anybody to choose."""
     return f"{OIDC}-{hashlib.sha256(login.encode(errors='replace')).hexdigest()[:_ID_DIGITS]}"

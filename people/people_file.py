@@ -13,7 +13,7 @@ from pydantic import Field, StringConstraints
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import DEFAULT_TENANT
-from signoff.contracts.person import Delegation, Person, Reach
+from signoff.contracts.person import ContactPreferences, Delegation, Person
 from signoff.formats.hours import read_zone
 from signoff.formats.yaml_file import Place, YamlFile, read_yaml
 from signoff.formats.yaml_section import Section, read_section
@@ -180,7 +180,7 @@ def _delegation(file: YamlFile, place: Place, data: Any) -> Delegation:
     return Delegation(to=section.to, until=until)
 
 
-def _reach(file: YamlFile, place: Place, data: Mapping[str, Any]) -> Reach:
+def _reach(file: YamlFile, place: Place, data: Mapping[str, Any]) -> ContactPreferences:
     section = read_section(file, place, ReachSection, data, "`reach` of a person")
     for name, value in (("quiet_from", section.quiet_from), ("quiet_to", section.quiet_to)):
         if value and _CLOCK.match(value) is None:
@@ -194,7 +194,9 @@ def _reach(file: YamlFile, place: Place, data: Mapping[str, Any]) -> Reach:
     except ValueError as error:
         message = f"`timezone` of `reach`: {error}"
         raise file.error((*place, "timezone"), message, field="timezone", value=section.timezone) from None
-    return Reach(**dict(section) | {name: tuple(dict(section)[name]) for name in ("channels", "quiet_days")})
+    return ContactPreferences(
+        **dict(section) | {name: tuple(dict(section)[name]) for name in ("channels", "quiet_days")}
+    )
 
 
 def _utc(text: str) -> datetime | None:

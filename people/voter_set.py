@@ -9,7 +9,7 @@ from typing import NamedTuple
 from signoff.approvals.quorum import Voter, seats_taken, suffices
 from signoff.contracts.decision import UNSIGNED, Decision
 from signoff.people.directory import Directory
-from signoff.people.eligibility import Seats, Table, seats_of
+from signoff.people.eligibility import ApproverSpec, Seats, seats_of
 
 
 class Escalation(NamedTuple):
@@ -27,7 +27,7 @@ class VoterSet:
     """
 
     people: Directory
-    tables: tuple[Table, ...]
+    tables: tuple[ApproverSpec, ...]
     now: datetime
     escalations: tuple[Escalation, ...] = ()
 
@@ -47,7 +47,7 @@ class VoterSet:
         quorum = max(least, *(table.quorum for table in self.tables))
         return all(suffices(quorum, table.groups, self._voters(table, decisions)) for table in self.tables)
 
-    def _voters(self, table: Table, decisions: Sequence[Decision]) -> list[Voter]:
+    def _voters(self, table: ApproverSpec, decisions: Sequence[Decision]) -> list[Voter]:
         found: dict[str, dict[str, frozenset[str]]] = {}
         own: dict[str, frozenset[str]] = {}
         for decision in decisions:
@@ -61,7 +61,7 @@ class VoterSet:
         found |= {human: {human: entries} for human, entries in own.items()}
         return [Voter(human, seats) for human, seats in found.items()]
 
-    def _seats(self, table: Table, decision: Decision) -> Seats:
+    def _seats(self, table: ApproverSpec, decision: Decision) -> Seats:
         if decision.subject == UNSIGNED and not decision.signature:
             # Where answers are taken that name nobody, all of them together are one, and in no group.
             return Seats(own=frozenset())
@@ -76,7 +76,7 @@ class VoterSet:
         return _anywhere(seats_of(person, self.people, wider, moment), frozenset(added), table)
 
 
-def _anywhere(seats: Seats, added: frozenset[str], table: Table) -> Seats:
+def _anywhere(seats: Seats, added: frozenset[str], table: ApproverSpec) -> Seats:
     """Returns `seats` where whoever is asked because of an escalation fills a place of any group."""
     every = frozenset(entry for group in table.groups for entry in group.of)
 

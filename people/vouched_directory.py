@@ -5,19 +5,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from signoff.contracts.canonical_json import canonical_json
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
-from signoff.keys.signatures import Mark, Signer, Verifier
+from signoff.keys.signatures import Signature, Signer, Verifier
 from signoff.people.addresses import DeclaredNames
 from signoff.people.directory import Directory
-from signoff.people.login import OIDC, id_of
+from signoff.people.login import OIDC, id_from_login
 
 # What is signed begins with its purpose: no signature of anything else of the gateway's passes for one of a person.
 _PURPOSE: Final = "person 1"
 
 
-class Vouched(Shape):
+class VouchedPerson(FrozenModel):
     """What verified claims said of a person when they signed in."""
 
     person: Person
@@ -65,7 +65,7 @@ class VouchedDirectory:
         found = self.declared.by_identity(channel, identity, tenant)
         if found is not None or channel != OIDC:
             return found
-        return self._vouched.get((tenant, id_of(identity)))
+        return self._vouched.get((tenant, id_from_login(identity)))
 
     def person_id(self, subject: str, tenant: str = DEFAULT_TENANT) -> str:
         """See `Directory`."""
@@ -77,15 +77,15 @@ class VouchedDirectory:
         return self.declared.delegators(person_id, tenant, now)
 
 
-def vouch(signer: Signer, person: Person, *, names: Sequence[str], now: datetime, lifetime: timedelta) -> Vouched:
+def vouch(signer: Signer, person: Person, *, names: Sequence[str], now: datetime, lifetime: timedelta) -> VouchedPerson:
     """Signs what a person's sign-in at `now` said. Raises `NotCanonical`."""
     now = now.astimezone(UTC)
-    told = Vouched(person=person, names=tuple(names), seen_at=now, until=now + lifetime)
+    told = VouchedPerson(person=person, names=tuple(names), seen_at=now, until=now + lifetime)
     mark = signer.sign_bytes(_PURPOSE, _body(told))
     return told.model_copy(update={"key_id": mark.key_id, "signature": mark.signature})
 
 
-def doubt(vouched: Vouched, declared: Directory, verifier: Verifier, now: datetime) -> str:
+def vouching_problem(vouched: VouchedPerson, declared: Directory, verifier: Verifier, now: datetime) -> str:
     """Returns why a login's word for a person does not count at `now`; "" when it does.
 
     It counts when the gateway signed it, it has not expired, it makes exactly the person of the login that it names,
@@ -94,14 +94,14 @@ def doubt(vouched: Vouched, declared: Directory, verifier: Verifier, now: dateti
     return _doubt(vouched, declared, DeclaredNames(declared), verifier, now)
 
 
-def _doubt(vouched: Vouched, declared: Directory, names: DeclaredNames, verifier: Verifier, now: datetime) -> str:
+def _doubt(vouched: VouchedPerson, declared: Directory, names: DeclaredNames, verifier: Verifier, now: datetime) -> str:
     person = vouched.person
     if not _signed(vouched, verifier):
         return "not signed by the gateway"
     if now >= vouched.until:
         return "over"
     logins = person.identities.get(OIDC, ())
-    if len(logins) != 1 or person.id != id_of(logins[0]) or person.delegations or not person.active:
+    if len(logins) != 1 or person.id != id_from_login(logins[0]) or person.delegations or not person.active:
         return "not what a login says of anybody"
     # Asked each time and not once when it was signed: who is declared later must not be met twice.
     known = (
@@ -113,14 +113,14 @@ def _doubt(vouched: Vouched, declared: Directory, names: DeclaredNames, verifier
 
 
 def vouched_people(
-    rows: Iterable[Vouched], declared: Directory, verifier: Verifier, now: datetime
+    rows: Iterable[VouchedPerson], declared: Directory, verifier: Verifier, now: datetime
 ) -> tuple[Person, ...]:
     """Returns the people of those `rows` that count at `now`."""
     names = DeclaredNames(declared)
     return tuple(row.person for row in rows if not _doubt(row, declared, names, verifier, now))
 
 
-def joined_logins(rows: Iterable[Vouched], declared: Directory, verifier: Verifier) -> dict[tuple[str, str], str]:
+def joined_logins(rows: Iterable[VouchedPerson], declared: Directory, verifier: Verifier) -> dict[tuple[str, str], str]:
     """Maps tenant and id of a login to the declared person whose address or user name its signed row claims, expired or
     not.
 
@@ -135,12 +135,12 @@ def joined_logins(rows: Iterable[Vouched], declared: Directory, verifier: Verifi
     return found
 
 
-def _signed(vouched: Vouched, verifier: Verifier) -> bool:
+def _signed(vouched: VouchedPerson, verifier: Verifier) -> bool:
     # A key that was retired since still counts for what it signed before, and for nothing that says to be later.
-    mark = Mark(vouched.key_id, vouched.signature)
+    mark = Signature(vouched.key_id, vouched.signature)
     return verifier.check_bytes(_PURPOSE, _body(vouched), mark, at=vouched.seen_at)
 
 
-def _body(vouched: Vouched) -> bytes:
+def _body(vouched: VouchedPerson) -> bytes:
     # What is left out holds its default: what was signed before a field existed verifies after it does.
     return canonical_json(vouched.model_dump(mode="json", exclude={"key_id", "signature"}, exclude_defaults=True))

@@ -21,7 +21,7 @@ class EngineAnswer:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class EngineOutcome:
     """The outcome of an expression in one engine."""
 
     kind: AnswerKind

@@ -140,7 +140,7 @@ class _PolicyData(BaseModel):
             raise _config_error(cls, error) from None
 
 
-class Show(_PolicyData):
+class ShownArguments(_PolicyData):
     """Selects what the card shows: `only` these arguments (None: all); `secret` ones are masked, still digested."""
 
     only: tuple[Name, ...] | None = None
@@ -250,7 +250,7 @@ class ApprovalPolicy(_PolicyData):
     """Answers that nobody signed count."""
     confirm: Literal["", "type"] = ""
     """`type`: the approver types a value of the card again."""
-    show: Show = Show()
+    show: ShownArguments = ShownArguments()
     """Which arguments the card shows, and which it masks."""
     handler: Reference | None = None
     """The `module:function` that answers after the rules."""

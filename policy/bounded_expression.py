@@ -21,10 +21,10 @@ from signoff.contracts.limits import (
     POLICY_PLAIN_STEPS,
     POLICY_TEXT_BYTES,
 )
-from signoff.policy.answer import Outcome
+from signoff.policy.answer import EngineOutcome
 from signoff.policy.cost import STEP, cost_of, growth, sizes_at_most
-from signoff.policy.extent import counted
-from signoff.policy.schema_shapes import Shape
+from signoff.policy.extent import counted_extents
+from signoff.policy.schema_shapes import DataShape
 
 _REMEDY: Final = "ask for less at once, or decide it in a `handler`"
 
@@ -41,16 +41,16 @@ class BoundedTask:
 class Evaluator(Protocol):
     """Evaluates expressions within limits of memory and time."""
 
-    def evaluate(self, task: BoundedTask) -> tuple[Outcome, Outcome]:
+    def evaluate(self, task: BoundedTask) -> tuple[EngineOutcome, EngineOutcome]:
         """Returns each engine's outcome; errors where a limit is hit. Blocks, and never raises."""
 
 
 class NoEvaluator:
     """Evaluates nothing, where a program has set no evaluator."""
 
-    def evaluate(self, task: BoundedTask) -> tuple[Outcome, Outcome]:
+    def evaluate(self, task: BoundedTask) -> tuple[EngineOutcome, EngineOutcome]:
         """Returns an error of both engines."""
-        return failed("this program has no process for it; call `signoff.policypool.install()` at its start")
+        return failed_outcomes("this program has no process for it; call `signoff.policypool.install()` at its start")
 
 
 @dataclass
@@ -73,13 +73,13 @@ def current_evaluator() -> Evaluator:
     return _PROGRAM.evaluator
 
 
-def failed(why: str) -> tuple[Outcome, Outcome]:
+def failed_outcomes(why: str) -> tuple[EngineOutcome, EngineOutcome]:
     """Makes the same error of both engines."""
-    outcome = Outcome("error", why)
+    outcome = EngineOutcome("error", why)
     return outcome, outcome
 
 
-def growth_problem(tree: lark.Tree[lark.Token], variables: Mapping[str, Shape]) -> str:
+def growth_problem(tree: lark.Tree[lark.Token], variables: Mapping[str, DataShape]) -> str:
     """Returns why an expression may cost too much over any data, with the remedy; "" when not."""
     found = growth(tree, variables)
     if found.degree > POLICY_DEGREE:
@@ -90,7 +90,7 @@ def growth_problem(tree: lark.Tree[lark.Token], variables: Mapping[str, Shape]) 
     return ""
 
 
-def is_bounded(tree: lark.Tree[lark.Token], variables: Mapping[str, Shape]) -> bool:
+def is_bounded(tree: lark.Tree[lark.Token], variables: Mapping[str, DataShape]) -> bool:
     """Returns whether an expression is to be evaluated within limits, since large data make it cost much."""
     if growth(tree, variables).degree > 1:
         return True
@@ -98,17 +98,17 @@ def is_bounded(tree: lark.Tree[lark.Token], variables: Mapping[str, Shape]) -> b
     return worst.steps > POLICY_PLAIN_STEPS or worst.memory > POLICY_PLAIN_BYTES
 
 
-def bounded_outcomes(tree: lark.Tree[lark.Token], task: BoundedTask) -> tuple[Outcome, Outcome]:
+def bounded_outcomes(tree: lark.Tree[lark.Token], task: BoundedTask) -> tuple[EngineOutcome, EngineOutcome]:
     """Evaluates `task`, whose syntax is `tree`, if these data are not too large for it. Never raises."""
     try:
-        cost = cost_of(tree, counted(task.data))
+        cost = cost_of(tree, counted_extents(task.data))
         if cost.steps > POLICY_BOUNDED_STEPS:
-            return failed(f"over these data it may take more than {POLICY_BOUNDED_STEPS} steps")
+            return failed_outcomes(f"over these data it may take more than {POLICY_BOUNDED_STEPS} steps")
         if cost.memory > POLICY_BOUNDED_BYTES:
-            return failed(f"over these data it may take more than {POLICY_BOUNDED_BYTES // MIB} MiB")
+            return failed_outcomes(f"over these data it may take more than {POLICY_BOUNDED_BYTES // MIB} MiB")
         return current_evaluator().evaluate(task)
     except Exception as error:
-        return failed(f"it cannot be evaluated ({type(error).__name__})")
+        return failed_outcomes(f"it cannot be evaluated ({type(error).__name__})")
 
 
 def _ordinal(power: int) -> str:

@@ -17,7 +17,7 @@ _KEYS = ("name", "tool", "args", "ctx", "now", "expect", "quorum")
 
 
 @dataclass(frozen=True)
-class Case:
+class PolicyCase:
     """One case: `name` is a sentence, `args` and `ctx` are plain JSON, `now` is when it is judged."""
 
     name: str
@@ -35,10 +35,10 @@ class Case:
 
 
 @dataclass(frozen=True)
-class CaseResult:
+class PolicyCaseResult:
     """A case and its verdict."""
 
-    case: Case
+    case: PolicyCase
     verdict: PolicyVerdict
 
     @property
@@ -48,7 +48,7 @@ class CaseResult:
         return self.verdict.verdict == self.case.expect and people
 
 
-def read_case(data: Mapping[str, Any], number: int = 1) -> Case:
+def read_case(data: Mapping[str, Any], number: int = 1) -> PolicyCase:
     """Reads one case from a plain mapping.
 
     Raises `ConfigError` on unknown, missing or odd keys; `number` counts from 1.
@@ -72,12 +72,12 @@ def read_case(data: Mapping[str, Any], number: int = 1) -> Case:
     if quorum is not None and type(quorum) is not int:
         raise ConfigError(f"{where}: `quorum` must be a number of people", field="quorum", value=quorum)
     expect, now = cast(Expected, data["expect"]), _instant(data.get("now"), where)
-    return Case(data["name"], data["tool"], data.get("args", {}), data.get("ctx", {}), expect, now, quorum)
+    return PolicyCase(data["name"], data["tool"], data.get("args", {}), data.get("ctx", {}), expect, now, quorum)
 
 
 def run_cases(
     cases: Sequence[Mapping[str, Any]], policies: Mapping[str, CompiledPolicy], zone: ZoneInfo = UTC_ZONE
-) -> tuple[CaseResult, ...]:
+) -> tuple[PolicyCaseResult, ...]:
     """Judges every case by its tool's policy, in order, its `now` by the clocks of `zone`.
 
     Raises `ConfigError` for an unknown tool or an odd case.
@@ -97,10 +97,10 @@ def _instant(given: object, where: str) -> datetime | None:
     return at
 
 
-def _run(case: Case, policies: Mapping[str, CompiledPolicy], zone: ZoneInfo) -> CaseResult:
+def _run(case: PolicyCase, policies: Mapping[str, CompiledPolicy], zone: ZoneInfo) -> PolicyCaseResult:
     policy = policies.get(case.tool)
     if policy is None:
         near = difflib.get_close_matches(case.tool, policies, n=1)
         hint = f"did you mean `{near[0]}`?" if near else "the manifest declares no such tool"
         raise ConfigError(f"case `{case.name}`: unknown tool `{case.tool}`; {hint}", field="tool", value=case.tool)
-    return CaseResult(case, policy.judge(case.args, case.judged_in(zone), {"name": case.ctx.get("actor", "")}))
+    return PolicyCaseResult(case, policy.judge(case.args, case.judged_in(zone), {"name": case.ctx.get("actor", "")}))

@@ -12,13 +12,13 @@ from signoff.contracts.approval import AppliedTerm
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import ConfigError
 from signoff.formats.bounds import out_of_bounds
-from signoff.policy.answer import EngineAnswer, Outcome
+from signoff.policy.answer import EngineAnswer, EngineOutcome
 from signoff.policy.approval_policy import APPROVER, ApprovalPolicy, GlobalRule, RequiresApproval
 from signoff.policy.context_shapes import ACTOR, TOOL, check_timeless, context_shape, judged_shape
-from signoff.policy.expression import EVALUATORS, Compiler, Expression, Facts, facts
+from signoff.policy.expression import EVALUATORS, Compiler, EngineInput, Expression, facts
 from signoff.policy.facts import ToolFacts
 from signoff.policy.reserved_words import is_reserved
-from signoff.policy.schema_shapes import Shape, pin_numbers, read_schema
+from signoff.policy.schema_shapes import DataShape, pin_numbers, read_schema
 from signoff.policy.terms import NO_TERMS, Terms, terms_of
 
 Effect = Literal["none", "hide", "deny", "require_approval"]
@@ -68,8 +68,8 @@ class CompiledPolicy:
     evaluators: str
     findings: tuple[str, ...]
     tool: ToolFacts
-    args_shape: Shape
-    context_shape: Shape
+    args_shape: DataShape
+    context_shape: DataShape
     expressions: Mapping[str, Expression]
     default: tuple[str, ...]
     """Who is asked where the policy names nobody."""
@@ -123,7 +123,7 @@ class CompiledPolicy:
 
     def _facts(
         self, args: Mapping[str, Any], ctx: Mapping[str, Any], actor: Mapping[str, Any] | None
-    ) -> tuple[Facts | None, str]:
+    ) -> tuple[EngineInput | None, str]:
         try:
             problem = out_of_bounds(args) or out_of_bounds(ctx) or out_of_bounds(actor or {})
             if problem:
@@ -143,13 +143,13 @@ class CompiledPolicy:
         why: str,
         expression: Expression | None = None,
         engines: tuple[EngineAnswer, ...] = (),
-        data: Facts | None = None,
+        data: EngineInput | None = None,
     ) -> PolicyVerdict:
         approvers, note, routed = self._route(data)
         terms, said = self._terms(data, approvers)
         return self._verdict("ask", why + note, expression, engines + routed + said, terms)
 
-    def _terms(self, data: Facts | None, approvers: tuple[str, ...]) -> tuple[Terms, tuple[EngineAnswer, ...]]:
+    def _terms(self, data: EngineInput | None, approvers: tuple[str, ...]) -> tuple[Terms, tuple[EngineAnswer, ...]]:
         """Returns the terms on which `approvers` are asked, and what the engines said of the stricter ones."""
         policy = self.policy or ApprovalPolicy()
         applied: list[AppliedTerm] = []
@@ -163,7 +163,7 @@ class CompiledPolicy:
                 applied.append(rule.applied(expression.text))
         return terms_of(policy, approvers, applied), engines
 
-    def _route(self, data: Facts | None) -> tuple[tuple[str, ...], str, tuple[EngineAnswer, ...]]:
+    def _route(self, data: EngineInput | None) -> tuple[tuple[str, ...], str, tuple[EngineAnswer, ...]]:
         """Returns who is asked, an addition to the reason, and the engines' answers."""
         named = (self.policy.named_approvers if self.policy is not None else ()) or self.default
         expression = self.expressions.get("route_to")
@@ -204,7 +204,7 @@ class CompiledRules:
     hash: str
     evaluators: str
     findings: tuple[str, ...]
-    context_shape: Shape
+    context_shape: DataShape
 
     @property
     def read_context(self) -> bool:
@@ -232,7 +232,9 @@ class CompiledRules:
                 return RulesVerdict(rule.effect, rule, why, engines)
         return RulesVerdict("none", None, "no global rule applies", engines)
 
-    def _facts(self, actor: Mapping[str, Any], tool: ToolFacts, ctx: Mapping[str, Any]) -> tuple[Facts | None, str]:
+    def _facts(
+        self, actor: Mapping[str, Any], tool: ToolFacts, ctx: Mapping[str, Any]
+    ) -> tuple[EngineInput | None, str]:
         try:
             problem = out_of_bounds(actor) or out_of_bounds(ctx)
             if problem:
@@ -329,7 +331,7 @@ def compile_rules(rules: Sequence[GlobalRule], context_schema: Mapping[str, Any]
     )
 
 
-def _expressions(policy: ApprovalPolicy, tool: ToolFacts, args: Shape, ctx: Shape) -> dict[str, Expression]:
+def _expressions(policy: ApprovalPolicy, tool: ToolFacts, args: DataShape, ctx: DataShape) -> dict[str, Expression]:
     compiler = Compiler({"args": args, "ctx": ctx, "tool": TOOL, "actor": ACTOR}, f"tool `{tool.name}`", tool.name)
     sources = {
         "deny_if": policy.deny_if,
@@ -366,7 +368,7 @@ def _handler_alone(policy: ApprovalPolicy | None, expressions: Mapping[str, Expr
     return not any(rule in expressions for rule, *_ in _ORDER)
 
 
-def _check_show(policy: ApprovalPolicy, tool_name: str, args: Shape) -> None:
+def _check_show(policy: ApprovalPolicy, tool_name: str, args: DataShape) -> None:
     # A schema of free names, or one that cannot be read as a shape, does not say which arguments there are.
     if args.kind != "object":
         return
@@ -383,7 +385,7 @@ def _check_show(policy: ApprovalPolicy, tool_name: str, args: Shape) -> None:
 
 
 def _unread(expression: Expression, problem: str) -> tuple[EngineAnswer, EngineAnswer]:
-    outcome = Outcome("error", problem)
+    outcome = EngineOutcome("error", problem)
     return expression.answers(outcome, outcome)
 
 
@@ -398,7 +400,7 @@ def _reading(pair: Iterable[EngineAnswer]) -> str:
     return "gave no true or false" if "other" in kinds else "was answered differently by the two engines"
 
 
-def _people(outcome: Outcome) -> tuple[str, ...]:
+def _people(outcome: EngineOutcome) -> tuple[str, ...]:
     """Parses the approvers of a `route_to` outcome, each once; () when it is no list of them."""
     value = outcome.value
     if outcome.kind != "other" or not isinstance(value, list) or len(value) > _MAX_ROUTED:

@@ -9,16 +9,16 @@ from zoneinfo import ZoneInfo
 
 from signoff.contracts.errors import ConfigError
 from signoff.formats.hours import DAYS
-from signoff.policy.schema_shapes import Shape, read_schema
+from signoff.policy.schema_shapes import DataShape, read_schema
 
-_STRING: Final = Shape("string")
-_INTEGER: Final = Shape("int")
-_STRINGS: Final = Shape("list", items=_STRING)
+_STRING: Final = DataShape("string")
+_INTEGER: Final = DataShape("int")
+_STRINGS: Final = DataShape("list", items=_STRING)
 
 
-def _closed(fields: Mapping[str, Shape]) -> Shape:
+def _closed(fields: Mapping[str, DataShape]) -> DataShape:
     # All are required, as `pinned_cel` of registry/cel_context.py always gives them: rules need no `has()` for them.
-    return Shape("object", fields=dict(fields), required=frozenset(fields))
+    return DataShape("object", fields=dict(fields), required=frozenset(fields))
 
 
 TOOL: Final = _closed(
@@ -87,12 +87,12 @@ def check_timeless(text: str, owner: str, field: str) -> None:
         )
 
 
-def judged_shape(context: Shape) -> Shape:
+def judged_shape(context: DataShape) -> DataShape:
     """Returns `ctx` where calls are judged: with the instant of that."""
     return replace(context, fields={**context.fields, "now": NOW}, required=context.required | {"now"})
 
 
-def context_shape(extra: Mapping[str, Any] | None) -> Shape:
+def context_shape(extra: Mapping[str, Any] | None) -> DataShape:
     """Returns the shape of `ctx` with your own fields: `extra` maps dotted paths such as `user.costCentre` to JSON
     Schema.
 
@@ -112,11 +112,11 @@ def context_shape(extra: Mapping[str, Any] | None) -> Shape:
     return shape
 
 
-def _grow(shape: Shape, parts: list[str], leaf: Shape, path: str) -> Shape:
+def _grow(shape: DataShape, parts: list[str], leaf: DataShape, path: str) -> DataShape:
     head, rest = parts[0], parts[1:]
     inner = shape.fields.get(head)
     if (not rest and inner is not None) or (rest and inner is not None and inner.kind != "object"):
         raise ConfigError(f"context `{path}` is declared already; choose another name", field=path, value=path)
-    grown = _grow(inner or Shape("object"), rest, leaf, path) if rest else leaf
+    grown = _grow(inner or DataShape("object"), rest, leaf, path) if rest else leaf
     # Taken as required, though a turn may lack it: reading what is absent is an error, and an error asks or denies.
     return replace(shape, fields={**shape.fields, head: grown}, required=shape.required | {head})

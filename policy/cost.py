@@ -13,8 +13,8 @@ from typing import Final, TypeAlias
 import lark
 import re2
 
-from signoff.policy.extent import Extent, Nothing, unknown
-from signoff.policy.schema_shapes import Shape
+from signoff.policy.extent import EmptyExtent, Extent, unknown_extent
+from signoff.policy.schema_shapes import DataShape
 from signoff.policy.syntax import is_macro, subtrees
 
 # In units, of which a step has so many: about 5 us of cel-python, which is the slower engine by far.
@@ -71,7 +71,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Growth:
+class CostGrowth:
     """How the cost of an expression grows with N, the size of its data: with N to the power of `degree`.
 
     `factor` is the largest by which a power of N is multiplied, in units or bytes.
@@ -95,18 +95,18 @@ def cost_of(tree: _Tree, sizes: _Scope) -> Cost:
     return found.cost + _copying(result, _VALUE_BYTES)
 
 
-def growth(tree: _Tree, variables: Mapping[str, Shape]) -> Growth:
+def growth(tree: _Tree, variables: Mapping[str, DataShape]) -> CostGrowth:
     """Returns how the cost grows with the size of data of which only the schema is known."""
     # Kronecker's substitution: with one N larger than every factor, the digits of the sum are those of the polynomial.
     large = 1 << _DIGITS
-    cost = cost_of(tree, {name: unknown(shape, large, large, large) for name, shape in variables.items()})
+    cost = cost_of(tree, {name: unknown_extent(shape, large, large, large) for name, shape in variables.items()})
     digits = [*_digits(cost.units), *_digits(cost.memory)]
-    return Growth(max(power for power, _ in digits), max(digit for _, digit in digits))
+    return CostGrowth(max(power for power, _ in digits), max(digit for _, digit in digits))
 
 
-def sizes_at_most(variables: Mapping[str, Shape], *, nodes: int, text: int) -> dict[str, Extent]:
+def sizes_at_most(variables: Mapping[str, DataShape], *, nodes: int, text: int) -> dict[str, Extent]:
     """Returns the sizes of variables, each with so many values and bytes of text."""
-    return {name: unknown(shape, nodes, nodes, text) for name, shape in variables.items()}
+    return {name: unknown_extent(shape, nodes, nodes, text) for name, shape in variables.items()}
 
 
 def _digits(total: int) -> list[tuple[int, int]]:
@@ -125,7 +125,7 @@ def _visit(node: _Tree, scope: _Scope, level: int) -> _Value:
         case "literal":
             return _Value(_VISIT, _literal(str(node.children[0])))
         case "ident" | "dot_ident":
-            return _Value(_VISIT, scope.get(str(node.children[0]), Nothing(level=_CONSTANT)))
+            return _Value(_VISIT, scope.get(str(node.children[0]), EmptyExtent(level=_CONSTANT)))
         case "member_dot":
             holder = _visit(_tree(node, 0), scope, level)
             return _Value(holder.cost + _VISIT, holder.extent.child(str(node.children[1])))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from signoff.policy.schema_shapes import Shape
+from signoff.policy.schema_shapes import DataShape
 from signoff.policy.type_check import is_cel_name
 
 _LINE: Final = re.compile(r"ERROR: <input>:(\d+):(\d+): ([^\n]*)")
@@ -22,14 +22,14 @@ _INT_AND_POINT: Final = frozenset({"int, double", "double, int", "wrapper(int), 
 
 
 @dataclass(frozen=True)
-class Place:
+class ErrorPlace:
     """The place of an error: the expression and the names it may use."""
 
     text: str
-    variables: Mapping[str, Shape]
+    variables: Mapping[str, DataShape]
 
 
-def read_error(report: str, place: Place) -> tuple[str, int]:
+def read_error(report: str, place: ErrorPlace) -> tuple[str, int]:
     """Converts a report of the type checker to one sentence and its column (from 1; 0 when unknown)."""
     # The checker gives its findings as text only; of a report in another form its first line is shown.
     found = [_located(match, place) for match in _LINE.finditer(report)]
@@ -40,13 +40,13 @@ def read_error(report: str, place: Place) -> tuple[str, int]:
     return next((each for each in found if "did you mean" in each[0]), found[0])
 
 
-def _located(match: re.Match[str], place: Place) -> tuple[str, int]:
+def _located(match: re.Match[str], place: ErrorPlace) -> tuple[str, int]:
     line, column, message = int(match[1]), int(match[2]), match[3].removesuffix(" [INVALID_ARGUMENT]")
     offset = sum(len(each) + 1 for each in place.text.split("\n")[: line - 1]) + column
     return _sentence(message, place, offset), offset
 
 
-def no_second_reading(error: Exception) -> tuple[str, int]:
+def single_engine_problem(error: Exception) -> tuple[str, int]:
     """Writes the same for an expression that only the first engine can read."""
     if type(error).__name__ != "CELParseError":
         return "the second engine cannot read it; write it more plainly", 0
@@ -54,7 +54,7 @@ def no_second_reading(error: Exception) -> tuple[str, int]:
     return "the second engine cannot read it here; write it more plainly", column if isinstance(column, int) else 0
 
 
-def _sentence(message: str, place: Place, column: int) -> str:
+def _sentence(message: str, place: ErrorPlace, column: int) -> str:
     # First: of an argument such as `in` or `a-b` the checker says something else, as it reads a keyword or a minus.
     unspeakable = next((name for name in _all_names(place) if not is_cel_name(name) and _stands(name, place.text)), "")
     if unspeakable:
@@ -70,7 +70,7 @@ def _sentence(message: str, place: Place, column: int) -> str:
     return text if len(text) <= 160 else text.partition(" expecting ")[0][:160]
 
 
-def _no_field(name: str, place: Place, column: int) -> str:
+def _no_field(name: str, place: ErrorPlace, column: int) -> str:
     chains = [match for match in _CHAIN.finditer(place.text) if f".{name}" in match[0]]
     # The checker points at `has(` rather than at what stands in it.
     chain = next((match for match in chains if match.start() < column <= match.end()), chains[0] if chains else None)
@@ -86,7 +86,7 @@ def _no_field(name: str, place: Place, column: int) -> str:
     return f"no field {written}; declared are {declared or 'none'}"
 
 
-def _no_name(name: str, place: Place) -> str:
+def _no_name(name: str, place: ErrorPlace) -> str:
     # The checker calls a function undeclared when it is given the wrong number of arguments.
     if name in _FUNCTIONS:
         return f"`{name}` does not take these arguments"
@@ -101,7 +101,7 @@ def _no_name(name: str, place: Place) -> str:
     return f"nothing is called `{name}`; there are {', '.join(f'`{var}`' for var in place.variables)}"
 
 
-def _no_overload(operator: str, types: str, place: Place) -> str:
+def _no_overload(operator: str, types: str, place: ErrorPlace) -> str:
     shown = re.sub(r"policy\.Object\d+", "object", types)
     name = operator.strip("_@").replace("_", " ") or operator
     text = f"`{name}` does not work on ({shown})"
@@ -115,20 +115,20 @@ def _no_overload(operator: str, types: str, place: Place) -> str:
     return text
 
 
-def _kind(path: str, variables: Mapping[str, Shape]) -> str:
+def _kind(path: str, variables: Mapping[str, DataShape]) -> str:
     shape = _resolve(path, variables)
     return shape.kind if shape is not None else ""
 
 
-def _resolve(path: str, variables: Mapping[str, Shape]) -> Shape | None:
+def _resolve(path: str, variables: Mapping[str, DataShape]) -> DataShape | None:
     parts = re.sub(r"\[[^\]]*\]", ".[]", path).split(".")
-    shape: Shape | None = variables.get(parts[0])
+    shape: DataShape | None = variables.get(parts[0])
     for part in parts[1:]:
         shape = shape.step(part) if shape is not None else None
     return shape
 
 
-def _all_names(place: Place) -> Iterator[str]:
+def _all_names(place: ErrorPlace) -> Iterator[str]:
     stack = list(place.variables.values())
     while stack:
         shape = stack.pop()

@@ -9,11 +9,11 @@ from cel_expr_python import cel
 
 from signoff.contracts.errors import ConfigError
 from signoff.policy import first_engine, second_engine
-from signoff.policy.answer import EngineAnswer, Outcome
+from signoff.policy.answer import EngineAnswer, EngineOutcome
 from signoff.policy.bounded_expression import BoundedTask, bounded_outcomes, growth_problem, is_bounded
-from signoff.policy.diagnosis import Place, no_second_reading, read_error
-from signoff.policy.paths import Touched, spell, touched, unchecked, unguarded
-from signoff.policy.schema_shapes import Shape
+from signoff.policy.diagnosis import ErrorPlace, read_error, single_engine_problem
+from signoff.policy.paths import ReferencedPaths, referenced_paths, spell, unchecked_paths, unguarded_paths
+from signoff.policy.schema_shapes import DataShape
 from signoff.policy.syntax import normalise, text_problem, tree_problem
 from signoff.policy.type_check import typed_environment
 
@@ -21,21 +21,21 @@ Gives: TypeAlias = Literal["BOOL", "LIST"]
 """What an expression has to give: true or false, or a list of texts."""
 
 EVALUATORS: Final = f"{first_engine.NAME} {first_engine.VERSION}, {second_engine.NAME} {second_engine.VERSION}"
-_NOT_RUN: Final = Outcome("error", "not run, the first engine has an error")
+_NOT_RUN: Final = EngineOutcome("error", "not run, the first engine has an error")
 _BUILDING: Final = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Facts:
+class EngineInput:
     """Data in the form of each engine."""
 
     plain: Mapping[str, Any]
     celpy: Mapping[str, Any]
 
 
-def facts(data: Mapping[str, Any]) -> Facts:
+def facts(data: Mapping[str, Any]) -> EngineInput:
     """Converts `data` for both engines. It must be within bounds already."""
-    return Facts(data, {name: second_engine.as_celpy(value) for name, value in data.items()})
+    return EngineInput(data, {name: second_engine.as_celpy(value) for name, value in data.items()})
 
 
 @dataclass(frozen=True)
@@ -55,24 +55,24 @@ class Expression:
     reads_now: bool = False
     """Whether its answer may be another one at another moment."""
 
-    def outcomes(self, data: Facts) -> tuple[Outcome, Outcome]:
+    def outcomes(self, data: EngineInput) -> tuple[EngineOutcome, EngineOutcome]:
         """Evaluates it in each engine. Never raises."""
         if self.bounded:
             return bounded_outcomes(self.second.tree, BoundedTask(self.text, self.variables, data.plain))
         return self.here(data)
 
-    def here(self, data: Facts) -> tuple[Outcome, Outcome]:
+    def here(self, data: EngineInput) -> tuple[EngineOutcome, EngineOutcome]:
         """Evaluates it in this very process, whatever it costs. Never raises."""
         # This order: celpy hangs for seconds to hours on hostile text that the first engine refuses in milliseconds.
         first = self.first.run(data.plain)
         return first, _NOT_RUN if first.kind == "error" else self.second.run(data.celpy)
 
-    def ask(self, data: Facts) -> tuple[EngineAnswer, EngineAnswer]:
+    def ask(self, data: EngineInput) -> tuple[EngineAnswer, EngineAnswer]:
         """Returns both engines' answers. Never raises."""
         first, second = self.outcomes(data)
         return self.answers(first, second)
 
-    def answers(self, first: Outcome, second: Outcome) -> tuple[EngineAnswer, EngineAnswer]:
+    def answers(self, first: EngineOutcome, second: EngineOutcome) -> tuple[EngineAnswer, EngineAnswer]:
         """Converts outcomes to answers without their values."""
         return (
             EngineAnswer(self.rule, first_engine.NAME, first.kind, first.note),
@@ -83,7 +83,7 @@ class Expression:
 class Compiler:
     """Compiles expressions over the same variables. `owner` begins every error, such as ``tool `x` ``."""
 
-    def __init__(self, variables: Mapping[str, Shape], owner: str, tool_name: str = "") -> None:
+    def __init__(self, variables: Mapping[str, DataShape], owner: str, tool_name: str = "") -> None:
         self._variables = variables
         self._owner = owner
         self._tool_name = tool_name
@@ -102,9 +102,9 @@ class Compiler:
         try:
             second = second_engine.second_program(text)
         except Exception as error:
-            message, column = no_second_reading(error)
+            message, column = single_engine_problem(error)
             raise self._error(rule, text, message, column) from None
-        places = touched(second.tree, self._variables)
+        places = referenced_paths(second.tree, self._variables)
         findings += self._check_tree(rule, text, second, places)
         bounded = is_bounded(second.tree, self._variables)
         return Expression(
@@ -115,7 +115,7 @@ class Compiler:
         try:
             kind = self._typed.compile(text).return_type().name()
         except Exception as error:
-            message, column = read_error(str(error), Place(text, self._variables))
+            message, column = read_error(str(error), ErrorPlace(text, self._variables))
             raise self._error(rule, text, message, column) from None
         # Unknown is no error here: when it is evaluated, only an exact boolean of both engines counts.
         if kind == cel.Type.DYN.name():
@@ -127,25 +127,25 @@ class Compiler:
             raise self._error(rule, text, f"the result is {kind.lower()}, it must be {need}", 0)
         return ()
 
-    def _reads_now(self, places: Touched) -> bool:
+    def _reads_now(self, places: ReferencedPaths) -> bool:
         ctx = self._variables.get("ctx")
         read = places.used | places.guarded
         # Of `ctx` as a whole nobody knows which of it counts.
         return ctx is not None and "now" in ctx.fields and any(p[:2] in (("ctx",), ("ctx", "now")) for p in read)
 
     def _check_tree(
-        self, rule: str, text: str, second: second_engine.SecondProgram, places: Touched
+        self, rule: str, text: str, second: second_engine.SecondProgram, places: ReferencedPaths
     ) -> tuple[str, ...]:
         problem = tree_problem(second.tree) or growth_problem(second.tree, self._variables)
         if problem:
             raise self._error(rule, text, problem, 0)
         # Refused now: where it is absent, `deny_if` would deny every call and `auto_approve_if` let none through,
         # unseen.
-        for path in unguarded(places, self._variables):
+        for path in unguarded_paths(places, self._variables):
             name = spell(path)
             message = f"`{name}` is optional; ask `has({name}) && ...` first, else its absence is an error"
             raise self._error(rule, text, message, 0)
-        return tuple(f"`{rule}`: not checked: `{spell(path)}`" for path in unchecked(places, self._variables))
+        return tuple(f"`{rule}`: not checked: `{spell(path)}`" for path in unchecked_paths(places, self._variables))
 
     def _error(self, rule: str, text: str, problem: str, column: int) -> ConfigError:
         where = f" column {column}" if column else ""

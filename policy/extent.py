@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
-from signoff.policy.schema_shapes import Shape
+from signoff.policy.schema_shapes import DataShape
 
 Kind: TypeAlias = Literal["number", "text", "list", "map", "any"]
 """What a value is, as far as that is known; `number` stands for all that has no size, such as booleans."""
@@ -45,26 +45,26 @@ class Extent:
 
     def empty(self) -> "Extent":
         """Returns the same place with nothing in it."""
-        return Nothing(self.kind, level=self.level)
+        return EmptyExtent(self.kind, level=self.level)
 
     def at(self, level: int) -> "Extent":
         """Returns the same place, read through the variable of a macro."""
         return Extent(self.kind, self.length, self.nodes, self.text, level)
 
 
-class Nothing(Extent):
+class EmptyExtent(Extent):
     """A place of no size, with nothing in it."""
 
     def child(self, name: str | None) -> Extent:
         """Returns an empty place."""
-        return Nothing("any", level=self.level)
+        return EmptyExtent("any", level=self.level)
 
 
 @dataclass(frozen=True)
-class Unknown(Extent):
+class UnknownExtent(Extent):
     """A place in data that is not known yet: N of everything, with what its schema says of it."""
 
-    shape: Shape | None = None
+    shape: DataShape | None = None
 
     def child(self, name: str | None) -> Extent:
         """Returns the place below, of the same N."""
@@ -73,29 +73,29 @@ class Unknown(Extent):
             inner = self.shape.step(name) or self.shape.items
         elif self.shape is not None and self.shape.kind != "object":
             inner = self.shape.items
-        return unknown(inner, self.nodes, self.nodes, self.text, self.level)
+        return unknown_extent(inner, self.nodes, self.nodes, self.text, self.level)
 
     def empty(self) -> Extent:
         """Returns the same place with nothing in it; its kinds are known as before."""
-        return Unknown(self.kind, level=self.level, shape=self.shape)
+        return UnknownExtent(self.kind, level=self.level, shape=self.shape)
 
     def at(self, level: int) -> Extent:
         """Returns the same place, read through the variable of a macro."""
-        return Unknown(self.kind, self.length, self.nodes, self.text, level, self.shape)
+        return UnknownExtent(self.kind, self.length, self.nodes, self.text, level, self.shape)
 
 
-def unknown(shape: Shape | None, length: int, nodes: int, text: int, level: int = 0) -> Unknown:
+def unknown_extent(shape: DataShape | None, length: int, nodes: int, text: int, level: int = 0) -> UnknownExtent:
     """Makes a place of these sizes at most, of so many items where it is a list.
 
     What has no size stands for its place in a list, so its nodes count.
     """
     kind: Kind = "any" if shape is None else _KINDS.get(shape.kind, "any")
     if kind == "number":
-        return Unknown(kind, 0, nodes, 0, level, shape)
-    return Unknown(kind, text if kind == "text" else length, nodes, text, level, shape)
+        return UnknownExtent(kind, 0, nodes, 0, level, shape)
+    return UnknownExtent(kind, text if kind == "text" else length, nodes, text, level, shape)
 
 
-class Counted(Extent):
+class CountedExtent(Extent):
     """Places in data that are known, counted when they are asked for."""
 
     def __init__(self, values: Sequence[Any], level: int = 0) -> None:
@@ -115,17 +115,17 @@ class Counted(Extent):
         if found is None:
             values: Sequence[Any] = vars(self)["_values"]
             inside = _items(values) if name is None else _named(values, name)
-            found = self._found[name] = Counted(tuple(inside), self.level)
+            found = self._found[name] = CountedExtent(tuple(inside), self.level)
         return found
 
     def at(self, level: int) -> Extent:
         """Returns the same place, read through the variable of a macro."""
-        return Counted(vars(self)["_values"], level)
+        return CountedExtent(vars(self)["_values"], level)
 
 
-def counted(data: Mapping[str, Any]) -> dict[str, Extent]:
+def counted_extents(data: Mapping[str, Any]) -> dict[str, Extent]:
     """Returns the sizes of variables, by their names."""
-    return {name: Counted((value,)) for name, value in data.items()}
+    return {name: CountedExtent((value,)) for name, value in data.items()}
 
 
 def _items(values: Iterable[Any]) -> Iterable[Any]:

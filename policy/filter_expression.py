@@ -8,7 +8,7 @@ from signoff.formats.bounds import out_of_bounds
 from signoff.policy.context_shapes import ACTOR, TOOL, check_timeless, context_shape
 from signoff.policy.expression import Compiler, Expression, facts
 from signoff.policy.facts import ToolFacts
-from signoff.policy.schema_shapes import Shape, pin_numbers
+from signoff.policy.schema_shapes import DataShape, pin_numbers
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class CompiledFilter:
     """A filter, ready to be asked from any thread."""
 
     expression: Expression
-    context_shape: Shape
+    context_shape: DataShape
 
     def problem(self, *, actor: Mapping[str, Any], tool: ToolFacts, ctx: Mapping[str, Any]) -> str:
         """Returns why `tool` does not pass for `actor` (`name`, `tags`) in `ctx`; "" when it does. Never raises."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from cel_expr_python import cel
 
-from signoff.policy.answer import Outcome
+from signoff.policy.answer import EngineOutcome
 
 NAME: Final = "cel-expr-python"
 VERSION: Final = version("cel-expr-python")
@@ -22,19 +22,19 @@ class FirstProgram:
 
     expression: cel.Expression
 
-    def run(self, data: Mapping[str, Any]) -> Outcome:
+    def run(self, data: Mapping[str, Any]) -> EngineOutcome:
         """Evaluates the expression over plain JSON data. Never raises."""
         try:
             value = self.expression.eval(data=dict(data))
             # An error is returned, not raised, as a value whose text is truthy: the type is asked before anything else.
             kind = value.type()
             if kind == cel.Type.BOOL:
-                return Outcome("true") if value.value() is True else Outcome("false")
+                return EngineOutcome("true") if value.value() is True else EngineOutcome("false")
             if kind == cel.Type.ERROR:
-                return Outcome("error", _note(str(value.value())))
-            return Outcome("other", f"a {kind.name().lower()}", value.plain_value())
+                return EngineOutcome("error", _note(str(value.value())))
+            return EngineOutcome("other", f"a {kind.name().lower()}", value.plain_value())
         except Exception as error:
-            return Outcome("error", _note(str(error)))
+            return EngineOutcome("error", _note(str(error)))
 
 
 def first_program(text: str, variables: Iterable[str]) -> FirstProgram:

@@ -10,9 +10,9 @@ from signoff.formats.bounds import out_of_bounds
 from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.policy.cost import cost_of, sizes_at_most
 from signoff.policy.expression import Compiler, Expression, facts
-from signoff.policy.extent import counted
-from signoff.policy.paths import reached, spell
-from signoff.policy.schema_shapes import Shape, pin_numbers
+from signoff.policy.extent import counted_extents
+from signoff.policy.paths import reachable_paths, spell
+from signoff.policy.schema_shapes import DataShape, pin_numbers
 from signoff.policy.syntax import macro_depth
 
 _OWNER: Final = "what to remember"
@@ -20,11 +20,11 @@ _SHOWN: Final = 300
 
 
 @dataclass(frozen=True)
-class Predicate:
+class GrantPredicate:
     """A checked CEL expression over `args`."""
 
     expression: Expression
-    shape: Shape
+    shape: DataShape
 
     def holds(self, args: Mapping[str, Any]) -> bool:
         """Returns whether both engines say exactly `true` of these validated arguments. Never raises."""
@@ -39,10 +39,10 @@ class Predicate:
 
     def steps(self, args: Mapping[str, Any]) -> int:
         """Returns how many steps it takes at most over these arguments."""
-        return 0 if out_of_bounds(args) else cost_of(self.expression.second.tree, counted({"args": args})).steps
+        return 0 if out_of_bounds(args) else cost_of(self.expression.second.tree, counted_extents({"args": args})).steps
 
 
-def compile_where(where: str, policy: CompiledPolicy, hidden: Collection[str] = ()) -> Predicate:
+def compile_where(where: str, policy: CompiledPolicy, hidden: Collection[str] = ()) -> GrantPredicate:
     """Compiles the predicate `where` over the arguments of the policy's tool.
 
     Raises `ConfigError` that names the problem.
@@ -59,10 +59,10 @@ def compile_where(where: str, policy: CompiledPolicy, hidden: Collection[str] = 
         raise _refused(where, policy, "a macro stands within a macro, which only the manifest may have; split it")
     if cost_of(tree, sizes_at_most(variables, nodes=1, text=1)).joins:
         raise _refused(where, policy, "`+` within a macro adds numbers only; texts and lists grow with each item")
-    for path, name in reached(tree, variables, hidden, "args"):
+    for path, name in reachable_paths(tree, variables, hidden, "args"):
         why = f"`{spell(path)}` may read `{name}`, which is hidden from who decides; name other arguments one by one"
         raise _refused(where, policy, why)
-    return Predicate(found, policy.args_shape)
+    return GrantPredicate(found, policy.args_shape)
 
 
 def _refused(where: str, policy: CompiledPolicy, why: str) -> ConfigError:

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 from signoff.policy.approval_policy import ApprovalPolicy, Term
 from signoff.policy.compiled_policy import CompiledPolicy, PolicyVerdict
 from signoff.policy.facts import ToolFacts
-from signoff.policy.terms import Terms, terms_of, tightened
+from signoff.policy.terms import Terms, terms_of, tighten_terms
 
 _VERDICTS: Final = ("auto", "ask", "deny")
 _LEVELS: Final = ("user", "admin")
@@ -16,7 +16,7 @@ _ADMIN: Final = ("role:admin",)
 
 
 @dataclass(frozen=True)
-class ProposedCall:
+class HandlerCall:
     """The call that a handler judges."""
 
     tool: ToolFacts
@@ -26,7 +26,7 @@ class ProposedCall:
 
 
 @dataclass(frozen=True)
-class Answer:
+class HandlerVerdict:
     """What a handler says. `level` `admin` asks those with the role `admin` in place of the policy's approvers.
 
     `reason` is for people and, of a denial, for the model. `failed`: it gave no answer, so that a person is asked.
@@ -40,24 +40,25 @@ class Answer:
     stricter: Term | None = None
 
 
-PolicyHandler: TypeAlias = Callable[[ProposedCall, dict[str, Any]], object]
-"""`(call, context)`, sync or async; `context` is what rules see as `ctx`. Returns an `Answer`, or one of the words
-`auto`, `deny`, `ask` or `user` (a person is asked) and `admin` (somebody with that role is)."""
+PolicyHandler: TypeAlias = Callable[[HandlerCall, dict[str, Any]], object]
+"""`(call, context)`, sync or async; `context` is what rules see as `ctx`. Returns an `HandlerVerdict`, or one of the
+words `auto`, `deny`, `ask` or `user` (a person is asked) and `admin` (somebody with that role is).
+"""
 
-_WORDS: Final[Mapping[str, Answer]] = {
-    "auto": Answer("auto"),
-    "ask": Answer("ask"),
-    "user": Answer("ask"),
-    "admin": Answer("ask", "admin"),
-    "deny": Answer("deny"),
+_WORDS: Final[Mapping[str, HandlerVerdict]] = {
+    "auto": HandlerVerdict("auto"),
+    "ask": HandlerVerdict("ask"),
+    "user": HandlerVerdict("ask"),
+    "admin": HandlerVerdict("ask", "admin"),
+    "deny": HandlerVerdict("deny"),
 }
 
 
-def read_answer(said: object) -> Answer | None:
+def read_answer(said: object) -> HandlerVerdict | None:
     """Parses what a handler returned; None when that is no answer."""
     if isinstance(said, str):
         return _WORDS.get(said)
-    if not isinstance(said, Answer) or not isinstance(said.reason, str):
+    if not isinstance(said, HandlerVerdict) or not isinstance(said.reason, str):
         return None
     # `failed` is for the engine to say: it makes the question another one, under a rule of its own.
     right = said.verdict in _VERDICTS and said.level in _LEVELS and said.failed is False
@@ -71,7 +72,7 @@ def handler_rule(policy: CompiledPolicy) -> str:
     return f"handler:{reference}" if reference else ""
 
 
-def heard(policy: CompiledPolicy, verdict: PolicyVerdict, answer: Answer) -> PolicyVerdict:
+def apply_handler_verdict(policy: CompiledPolicy, verdict: PolicyVerdict, answer: HandlerVerdict) -> PolicyVerdict:
     """Applies the answer of the policy's handler to the rules' `verdict`.
 
     The handler decides where it is the policy's only rule; beside others it can only tighten what they say.
@@ -95,7 +96,7 @@ def heard(policy: CompiledPolicy, verdict: PolicyVerdict, answer: Answer) -> Pol
     return _asked(verdict, answer, name, why)
 
 
-def _asked(verdict: PolicyVerdict, answer: Answer, name: str, why: str) -> PolicyVerdict:
+def _asked(verdict: PolicyVerdict, answer: HandlerVerdict, name: str, why: str) -> PolicyVerdict:
     # Another reason to ask is another question, which no remembered answer to the first one answers.
     rule = name + (" (failed)" if answer.failed else " (admin)" if answer.level == "admin" else "")
     if verdict.verdict == "ask" and verdict.rule_text:
@@ -103,14 +104,14 @@ def _asked(verdict: PolicyVerdict, answer: Answer, name: str, why: str) -> Polic
     return dataclasses.replace(verdict, verdict="ask", rule=rule, rule_text=_words(answer), why=why, level=answer.level)
 
 
-def _asked_on(policy: CompiledPolicy, terms: Terms, answer: Answer) -> Terms:
+def _asked_on(policy: CompiledPolicy, terms: Terms, answer: HandlerVerdict) -> Terms:
     """Returns `terms` as the handler's answer changes them: others are asked, or more is asked of them."""
     rules = policy.policy or ApprovalPolicy()
     if answer.verdict == "ask" and answer.level == "admin":
         terms = terms_of(rules, _ADMIN, terms.applied)
-    return terms if answer.stricter is None else tightened(terms, rules, answer.stricter.applied(answer.reason))
+    return terms if answer.stricter is None else tighten_terms(terms, rules, answer.stricter.applied(answer.reason))
 
 
-def _words(answer: Answer) -> str:
+def _words(answer: HandlerVerdict) -> str:
     who = " admin" if answer.level == "admin" and answer.verdict == "ask" else ""
     return f"{answer.verdict}{who}: {answer.reason}" if answer.reason else f"{answer.verdict}{who}"

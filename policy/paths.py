@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import lark
 
-from signoff.policy.schema_shapes import Shape
+from signoff.policy.schema_shapes import DataShape
 from signoff.policy.syntax import is_macro, subtrees
 
 Path = tuple[str, ...]
@@ -15,7 +15,7 @@ _Scope = Mapping[str, Path]
 
 
 @dataclass(frozen=True)
-class Touched:
+class ReferencedPaths:
     """The places that an expression names."""
 
     used: frozenset[Path]
@@ -24,7 +24,7 @@ class Touched:
     """Places that stand in a `has()`."""
 
 
-def touched(tree: _Tree, variables: Mapping[str, Shape]) -> Touched:
+def referenced_paths(tree: _Tree, variables: Mapping[str, DataShape]) -> ReferencedPaths:
     """Returns every place below `variables` that an expression reads or guards, through macro variables as well."""
     used: set[Path] = set()
     guarded: set[Path] = set()
@@ -35,11 +35,11 @@ def touched(tree: _Tree, variables: Mapping[str, Shape]) -> Touched:
             used.add(path[:-1])
         else:
             used.add(path)
-    return Touched(frozenset(used), frozenset(guarded))
+    return ReferencedPaths(frozenset(used), frozenset(guarded))
 
 
-def reached(
-    tree: _Tree, variables: Mapping[str, Shape], hidden: Collection[str], of: str
+def reachable_paths(
+    tree: _Tree, variables: Mapping[str, DataShape], hidden: Collection[str], of: str
 ) -> Iterator[tuple[Path, str]]:
     """Yields each place at or below the variable `of` that an expression reads or guards, with the name it may reach.
 
@@ -59,10 +59,10 @@ def spell(path: Path) -> str:
     return ".".join(path).replace(".[]", "[0]")
 
 
-def unguarded(place: Touched, variables: Mapping[str, Shape]) -> Iterator[Path]:
+def unguarded_paths(place: ReferencedPaths, variables: Mapping[str, DataShape]) -> Iterator[Path]:
     """Yields optional places that are read while no `has()` checks them."""
     for path in sorted(place.used):
-        shape: Shape | None = variables.get(path[0])
+        shape: DataShape | None = variables.get(path[0])
         for index, name in enumerate(path[1:], 1):
             if shape is None:
                 break
@@ -75,11 +75,11 @@ def unguarded(place: Touched, variables: Mapping[str, Shape]) -> Iterator[Path]:
             shape = shape.step(name)
 
 
-def unchecked(place: Touched, variables: Mapping[str, Shape]) -> Iterator[Path]:
+def unchecked_paths(place: ReferencedPaths, variables: Mapping[str, DataShape]) -> Iterator[Path]:
     """Yields places that are read though the schema does not describe them."""
     found = set()
     for path in place.used | place.guarded:
-        shape: Shape | None = variables.get(path[0])
+        shape: DataShape | None = variables.get(path[0])
         for index, name in enumerate(path[1:], 1):
             shape = shape.step(name) if shape is not None else None
             if shape is None or shape.kind == "any":

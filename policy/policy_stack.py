@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from signoff.contracts.approval import EDIT_MODES, EditMode
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.decision import ASSURANCES
-from signoff.policy.approval_policy import ApprovalPolicy, Show
+from signoff.policy.approval_policy import ApprovalPolicy, ShownArguments
 from signoff.policy.compiled_policy import CompiledPolicy, PolicyVerdict
 from signoff.policy.terms import terms_of
 
@@ -18,7 +18,7 @@ _NEEDS: Final = ("never", "maybe", "always")
 _MISFIT: Final = "the tool that this one stands over would not take these arguments, so a person is asked"
 
 
-class Below(NamedTuple):
+class UnderlyingPolicy(NamedTuple):
     """A shadowed policy, and whether arguments fit the schema of its own tool."""
 
     policy: CompiledPolicy
@@ -30,7 +30,7 @@ class StackedPolicy(CompiledPolicy):
     """A policy over others: `policy` has the strictest of all fields; `own` is the nearer one as it was declared."""
 
     own: CompiledPolicy
-    below: tuple[Below, ...]
+    below: tuple[UnderlyingPolicy, ...]
 
     @property
     def reads_now(self) -> bool:
@@ -52,7 +52,7 @@ class StackedPolicy(CompiledPolicy):
         return dataclasses.replace(found, policy_hash=self.hash, engines=engines, terms=terms)
 
 
-def stacked(own: CompiledPolicy, below: Sequence[Below], default: Sequence[str]) -> CompiledPolicy:
+def stack_policies(own: CompiledPolicy, below: Sequence[UnderlyingPolicy], default: Sequence[str]) -> CompiledPolicy:
     """Combines `own` with those `below`; `default` are the approvers of a policy that names none.
 
     Only what `incomparable` finds nothing against may be stacked. What never asks adds nothing.
@@ -94,7 +94,7 @@ def incomparable(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: 
 
 
 def _of(
-    below: Below, args: Mapping[str, Any], ctx: Mapping[str, Any], actor: Mapping[str, Any] | None
+    below: UnderlyingPolicy, args: Mapping[str, Any], ctx: Mapping[str, Any], actor: Mapping[str, Any] | None
 ) -> PolicyVerdict:
     verdict = below.policy.judge(args, ctx, actor)
     # That policy was checked against its own tool's schema: over other arguments its `auto` means nothing.
@@ -153,11 +153,11 @@ def _strictest(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Se
     return nearest.model_copy(update=strict)
 
 
-def _shown(given: Sequence[Show]) -> Show:
+def _shown(given: Sequence[ShownArguments]) -> ShownArguments:
     """Combines what is shown: everything that any of them would show, and nothing that any of them masks."""
     lists = [each.only for each in given if each.only is not None]
     only = tuple(dict.fromkeys(name for names in lists for name in names)) if len(lists) == len(given) else None
-    return Show(only=only, secret=tuple(dict.fromkeys(name for each in given for name in each.secret)))
+    return ShownArguments(only=only, secret=tuple(dict.fromkeys(name for each in given for name in each.secret)))
 
 
 def _edit(policy: ApprovalPolicy) -> EditMode:

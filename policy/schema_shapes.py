@@ -19,32 +19,32 @@ _SCALARS: Final[Mapping[str, ShapeKind]] = {
 
 
 @dataclass(frozen=True)
-class Shape:
+class DataShape:
     """One place in the data. `object` has declared `fields`; `map` has free names; `any` is not checked."""
 
     kind: ShapeKind
     nullable: bool = False
-    fields: Mapping[str, "Shape"] = field(default_factory=dict)
+    fields: Mapping[str, "DataShape"] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
-    items: "Shape | None" = None
+    items: "DataShape | None" = None
     """Shape of a list's items or of a map's values."""
 
-    def step(self, name: str) -> "Shape | None":
+    def step(self, name: str) -> "DataShape | None":
         """Returns the shape under `name` (`[]` for an item), or None when nothing is declared there."""
         if name == "[]":
             return self.items
         return self.fields.get(name)
 
 
-ANY: Final = Shape("any")
+ANY: Final = DataShape("any")
 
 
-def read_schema(schema: Any) -> Shape:
+def read_schema(schema: Any) -> DataShape:
     """Reads the shape of a JSON Schema. Local `$ref`, `allOf` of one and `anyOf`/`oneOf` with null are resolved."""
     return _read(SchemaNode.of(schema), 0)
 
 
-def _read(node: SchemaNode | None, depth: int) -> Shape:
+def _read(node: SchemaNode | None, depth: int) -> DataShape:
     if node is None or not node.keywords or depth > _MAX_DEPTH:
         return ANY
     # What stands beside a `$ref` can only narrow what it says, so the shape without it is still true.
@@ -62,29 +62,29 @@ def _read(node: SchemaNode | None, depth: int) -> Shape:
     return _read_plain(node, depth)
 
 
-def _read_plain(node: SchemaNode, depth: int) -> Shape:
+def _read_plain(node: SchemaNode, depth: int) -> DataShape:
     types = _types_of(node)
     nullable = "null" in types
     named = [name for name in types if name != "null"]
     if len(named) != 1:
         return ANY
     if named[0] in _SCALARS:
-        return Shape(_SCALARS[named[0]], nullable)
+        return DataShape(_SCALARS[named[0]], nullable)
     if named[0] == "array":
-        return Shape("list", nullable, items=_read(node.below(node.keywords.get("items")), depth + 1))
+        return DataShape("list", nullable, items=_read(node.below(node.keywords.get("items")), depth + 1))
     if named[0] == "object":
         return _nullable(_read_object(node, depth), nullable)
     return ANY
 
 
-def _read_object(node: SchemaNode, depth: int) -> Shape:
+def _read_object(node: SchemaNode, depth: int) -> DataShape:
     if node.fields:
         # Also where further names are allowed: one that a policy reads and nobody declared is taken for a typo.
         fields = {name: _read(part, depth + 1) for name, part in node.fields.items()}
-        return Shape("object", fields=fields, required=node.required)
+        return DataShape("object", fields=fields, required=node.required)
     if node.values.written is False:
-        return Shape("object")
-    return Shape("map", items=_read(node.values, depth + 1))
+        return DataShape("object")
+    return DataShape("map", items=_read(node.values, depth + 1))
 
 
 def _types_of(node: SchemaNode) -> list[str]:
@@ -102,13 +102,13 @@ def _type_name(value: Any) -> str:
     return names.get(type(value), "unknown")
 
 
-def _nullable(shape: Shape, nullable: bool) -> Shape:
+def _nullable(shape: DataShape, nullable: bool) -> DataShape:
     if not nullable:
         return shape
-    return Shape(shape.kind, True, shape.fields, shape.required, shape.items)
+    return DataShape(shape.kind, True, shape.fields, shape.required, shape.items)
 
 
-def pin_numbers(value: Any, shape: Shape | None) -> Any:
+def pin_numbers(value: Any, shape: DataShape | None) -> Any:
     """Converts numbers of `value` to their shape's type, float or int, so that `49` and `49.0` are one.
 
     Raises `OverflowError` for an integer no float can hold.

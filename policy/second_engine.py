@@ -17,7 +17,7 @@ from celpy import celtypes
 from celpy.evaluation import Activation, CELEvalError, Evaluator
 
 from signoff.contracts.limits import POLICY_STEPS
-from signoff.policy.answer import Outcome
+from signoff.policy.answer import EngineOutcome
 from signoff.policy.operators import FUNCTIONS, both, either, find
 
 NAME: Final = "cel-python"
@@ -45,7 +45,7 @@ logging.getLogger("celpy").setLevel(logging.CRITICAL)
 
 
 # No CELEvalError: celpy makes a value of one that is raised within a macro, which `exists` or `||` can absorb.
-class TooManySteps(Exception):
+class VisitLimitExceeded(Exception):
     """Raised where a macro visits more places than any policy needs."""
 
 
@@ -65,7 +65,7 @@ class _Evaluator(Evaluator):
     def evaluate(self, context: Any = None) -> Any:
         self._left[0] -= self._visits
         if self._left[0] < 0:
-            raise TooManySteps("too many steps")
+            raise VisitLimitExceeded("too many steps")
         return super().evaluate(context)
 
     def set_activation(self, values: Any) -> Evaluator:
@@ -110,18 +110,18 @@ class SecondProgram:
     runner: _Runner
     tree: lark.Tree[lark.Token]
 
-    def run(self, data: Mapping[str, Any]) -> Outcome:
+    def run(self, data: Mapping[str, Any]) -> EngineOutcome:
         """Evaluates the expression over celpy values (`as_celpy`). Never raises."""
         try:
             value = self.runner.evaluate(data)
             # The very type: celpy's boolean is an int, and a text or a number would be truthy.
             if isinstance(value, celtypes.BoolType):
-                return Outcome("true") if bool(value) else Outcome("false")
-            return Outcome("other", f"a {type(value).__name__}", _plain(value))
+                return EngineOutcome("true") if bool(value) else EngineOutcome("false")
+            return EngineOutcome("other", f"a {type(value).__name__}", _plain(value))
         except Exception as error:
             # Beside CELEvalError come TypeError, KeyError, OverflowError, RecursionError and others: none may pass for
             # an answer.
-            return Outcome("error", _note(error))
+            return EngineOutcome("error", _note(error))
 
 
 @cache

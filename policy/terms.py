@@ -76,7 +76,7 @@ def terms_of(policy: ApprovalPolicy, approvers: Sequence[str], applied: Iterable
     )
 
 
-def tightened(terms: Terms, policy: ApprovalPolicy, more: AppliedTerm) -> Terms:
+def tighten_terms(terms: Terms, policy: ApprovalPolicy, more: AppliedTerm) -> Terms:
     """Returns `terms` of `policy` with one more stricter term."""
     return terms_of(policy, terms.asked_first, (*terms.applied, more))
 

@@ -8,7 +8,7 @@ from typing import Final
 from cel_expr_python import cel
 from google.protobuf import descriptor_pb2, descriptor_pool, struct_pb2, wrappers_pb2
 
-from signoff.policy.schema_shapes import Shape
+from signoff.policy.schema_shapes import DataShape
 
 _FIELD: Final = descriptor_pb2.FieldDescriptorProto
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -35,7 +35,7 @@ def is_cel_name(name: str) -> bool:
     return _NAME.match(name) is not None and name not in _UNSPEAKABLE
 
 
-def typed_environment(variables: Mapping[str, Shape]) -> cel.Env:
+def typed_environment(variables: Mapping[str, DataShape]) -> cel.Env:
     """Builds an environment whose checker knows every declared field of `variables` (objects)."""
     # A pool of its own: each environment has its own `policy.proto`, and the default pool takes a file name once.
     pool = descriptor_pool.DescriptorPool()
@@ -51,7 +51,7 @@ def typed_environment(variables: Mapping[str, Shape]) -> cel.Env:
     return cel.NewEnv(pool, variables={name: cel.Type(full.removeprefix(".")) for name, full in types.items()})
 
 
-def _message(file: descriptor_pb2.FileDescriptorProto, shape: Shape, numbers: Iterator[int]) -> str:
+def _message(file: descriptor_pb2.FileDescriptorProto, shape: DataShape, numbers: Iterator[int]) -> str:
     """Adds a message for an object; returns its full name with a leading point."""
     message = file.message_type.add(name=f"Object{next(numbers)}")
     # Fields have JSON names whether anybody reads them or not; those of `a_b` and `aB` would collide.
@@ -70,7 +70,7 @@ def _message(file: descriptor_pb2.FileDescriptorProto, shape: Shape, numbers: It
 def _set_type(
     file: descriptor_pb2.FileDescriptorProto,
     added: descriptor_pb2.FieldDescriptorProto,
-    shape: Shape,
+    shape: DataShape,
     numbers: Iterator[int],
 ) -> None:
     if shape.kind in _SCALARS and not shape.nullable:

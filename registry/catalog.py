@@ -10,15 +10,15 @@ from types import MappingProxyType
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from signoff.contracts.activity_messages import Offered
-from signoff.contracts.call import Pinned
+from signoff.contracts.activity_messages import ModelTool
+from signoff.contracts.call import CallContext
 from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.contracts.names import READ_REST
 from signoff.contracts.parts import PART_TYPES
 from signoff.contracts.person import Person
 from signoff.formats.bounds import out_of_bounds
 from signoff.formats.hours import read_zone
-from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.people.directory import DevelopmentDirectory, Directory, FixedDirectory
 from signoff.policy.approval_policy import APPROVER, ApprovalPolicy, GlobalRule
 from signoff.policy.compiled_policy import (
@@ -38,7 +38,7 @@ from signoff.registry.built_in_tools import READ_REST_TOOL
 from signoff.registry.catalog_hash import catalog_hash
 from signoff.registry.cel_context import ContextFields, context_fields, pinned_cel
 from signoff.registry.gates.actor_filters import needs_no_list
-from signoff.registry.gates.tool_view import Sight
+from signoff.registry.gates.tool_view import ToolView
 from signoff.registry.hooks import load_policy_handler
 from signoff.registry.manifest.channel_sections import (
     NO_CHANNELS,
@@ -97,7 +97,7 @@ class Catalog:
     zone: ZoneInfo = field(default=ZoneInfo("UTC"), repr=False, compare=False)
     """By which clocks `ctx.now` is told."""
     _rulings: dict[str, dict[str, RulesVerdict]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _sights: dict[str, Sight] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _sights: dict[str, ToolView] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def actor(self, name: str) -> Actor:
         """Returns the actor of this name. Raises `ConfigError` that offers the nearest names."""
@@ -107,7 +107,7 @@ class Catalog:
                 did_you_mean(name, self.actors)
                 or f"; known: {', '.join(f'`{each}`' for each in self.actors) or 'none'}"
             )
-            raise ConfigError(f"there is no actor {shown(name)}{near}", actor=name, field="actor", value=name)
+            raise ConfigError(f"there is no actor {quote_name(name)}{near}", actor=name, field="actor", value=name)
         return found
 
     def tools(self) -> tuple[Tool, ...]:
@@ -153,7 +153,7 @@ class Catalog:
         found = self.policies.get(tool)
         if found is None:
             raise ConfigError(
-                f"there is no tool {shown(tool)}{did_you_mean(tool, self.policies)}",
+                f"there is no tool {quote_name(tool)}{did_you_mean(tool, self.policies)}",
                 tool_name=tool,
                 field="name",
                 value=tool,
@@ -172,7 +172,7 @@ class Catalog:
         # Never empty where there are default ones: nobody could answer, and the request would wait out its time.
         return terms_of(policy, policy.named_approvers or self.default_approvers)
 
-    def sight(self, ctx: Pinned) -> Sight:
+    def sight(self, ctx: CallContext) -> ToolView:
         """Returns the tools that the actor of `ctx` can see; an actor this catalog lacks sees nothing.
 
         The sights of recent contexts are kept: one turn asks at least four times.
@@ -189,7 +189,7 @@ class Catalog:
             lasting = actor is not None and not self.rules.read_context and not out_of_bounds(cel)
             rulings = self._rulings.setdefault(ctx.actor, {}) if lasting else {}
             # Without what is withheld: that changes from one completion to the next, and is taken out by the caller.
-            found = Sight(self.registry, self.rules, actor, ctx.actor, cel, rulings, self._unlisted)
+            found = ToolView(self.registry, self.rules, actor, ctx.actor, cel, rulings, self._unlisted)
             # No scopes, no position: an actor that this worker lacks sees nothing, rather than the whole registry.
             scopes = self.scopes.get(ctx.actor)
             if scopes is not None:
@@ -199,7 +199,7 @@ class Catalog:
             self._sights[key] = found
         return found
 
-    def sight_at(self, ctx: Pinned, at: datetime | None) -> Sight:
+    def sight_at(self, ctx: CallContext, at: datetime | None) -> ToolView:
         """Returns the same for a call that is judged at this instant; None: nobody knows it, and rules that ask err."""
         return self.sight(ctx).at(None if at is None else now_record(at, self.zone))
 
@@ -212,7 +212,7 @@ class Catalog:
         """Returns the tools that an actor may see though it does not list them, sorted by name."""
         return tuple(tool for tool in self.tools() if needs_no_list(tool))
 
-    def offered(self, actor: str, ctx: Pinned, withheld: frozenset[str] = frozenset()) -> tuple[Offered, ...]:
+    def offered(self, actor: str, ctx: CallContext, withheld: frozenset[str] = frozenset()) -> tuple[ModelTool, ...]:
         """Returns the tools that are offered to the model, `respond` last, without those that are `withheld`.
 
         Raises `ConfigError` for an unknown actor, and for a route, step or tool of the turn's own that it lacks.
@@ -395,6 +395,6 @@ def _check_somebody_decides(name: str, policy: CompiledPolicy, default: tuple[st
         )
 
 
-def _offer(tool: Tool) -> Offered:
+def _offer(tool: Tool) -> ModelTool:
     # A copy: a model library that adapts a schema in place would change the one by which calls are checked.
-    return Offered(name=tool.name, description=tool.description, parameters=copy.deepcopy(dict(tool.schema.schema)))
+    return ModelTool(name=tool.name, description=tool.description, parameters=copy.deepcopy(dict(tool.schema.schema)))

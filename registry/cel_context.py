@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.errors import ConfigError
 from signoff.formats.json_schema import CompiledSchema, compile_schema
 
@@ -40,7 +40,7 @@ def context_fields(declared: Mapping[str, Mapping[str, Any]] | None) -> ContextF
     return ContextFields(schemas)
 
 
-def pinned_cel(ctx: Pinned, fields: ContextFields = NO_FIELDS) -> dict[str, Any]:
+def pinned_cel(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> dict[str, Any]:
     """Returns the `ctx` mapping of CEL expressions.
 
     Of `ctx.extra` only declared names with valid values are merged, never over a standard field (P18);

@@ -23,8 +23,8 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails
 
 from signoff.contracts.errors import ConfigError, RegistrationError
-from signoff.formats.json_schema import SchemaProblem, place_told
-from signoff.formats.nearest_name import cut
+from signoff.formats.json_schema import SchemaProblem, describe_place
+from signoff.formats.nearest_name import cut_text
 from signoff.registry.hooks import Handler, InputCheck
 from signoff.registry.tool import UNDECLARED, Tool, ToolOptions, refuse_tool
 from signoff.registry.tool_context import ToolContext
@@ -96,7 +96,7 @@ class ToolDecorator(Generic[P]):
         if not args:
             return lambda function: tool_from_function(function, fields)
         if len(args) > 1 or fields or not (callable(args[0]) or isinstance(args[0], Tool)):
-            why = f"`@tool` takes keywords alone, and `{cut(repr(args[0]), _SHOWN_CHARS)}` is none; {_FORM}"
+            why = f"`@tool` takes keywords alone, and `{cut_text(repr(args[0]), _SHOWN_CHARS)}` is none; {_FORM}"
             raise ConfigError(why, field="handler")
         return tool_from_function(args[0], {})
 
@@ -158,7 +158,7 @@ def _origin(function: Any, fields: Mapping[str, Any]) -> _Origin:
     if isinstance(function, Tool):
         raise _refuse(_Origin(function.name, function.site), "handler", "is declared twice; drop one `@tool`")
     if not inspect.isroutine(function):
-        shown = cut(repr(function), _SHOWN_CHARS)
+        shown = cut_text(repr(function), _SHOWN_CHARS)
         kind = f"the class `{function.__name__}`" if isinstance(function, type) else f"`{shown}`"
         raise ConfigError(f"`@tool` is for functions, and {kind} is none; {_FORM}", field="handler")
     # Below other decorators: the site is where the author wrote the function. What is written in C has none.
@@ -248,21 +248,21 @@ def _problem(error: ErrorDetails) -> SchemaProblem:
     # pydantic's words may quote the value, which may be a secret.
     quoted = str(error["input"])
     message = "is not acceptable" if quoted and quoted in error["msg"] else error["msg"]
-    return SchemaProblem(place_told(error["loc"]), message[:1].lower() + message[1:])
+    return SchemaProblem(describe_place(error["loc"]), message[:1].lower() + message[1:])
 
 
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
 
-class Docstring(NamedTuple):
+class ParsedDocstring(NamedTuple):
     """The words before the first section, and one sentence an argument."""
 
     summary: str
     arguments: dict[str, str]
 
 
-def parse_docstring(text: str | None) -> Docstring:
+def parse_docstring(text: str | None) -> ParsedDocstring:
     """Reads a Google-style docstring: what a function does and what each argument means; what is not there is empty."""
     summary: list[str] = []
     sections: dict[str, list[str]] = {}
@@ -277,7 +277,7 @@ def parse_docstring(text: str | None) -> Docstring:
         else:
             summary.append(line)
     lines = [line for name in sections if name in _ARGUMENTS for line in sections[name]]
-    return Docstring("\n".join(summary).strip(), _entries(lines))
+    return ParsedDocstring("\n".join(summary).strip(), _entries(lines))
 
 
 def _entries(lines: list[str]) -> dict[str, str]:

@@ -13,13 +13,13 @@ from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import no_info_plain_validator_function
 
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Principal
 from signoff.formats.json_schema import SchemaProblem
 from signoff.policy.approval_policy import ApprovalPolicy
-from signoff.policy.handler_verdict import Answer, PolicyHandler, read_answer
+from signoff.policy.handler_verdict import HandlerVerdict, PolicyHandler, read_answer
 from signoff.registry.import_reference import load_reference
 from signoff.registry.tool_context import ToolContext
 
@@ -52,7 +52,7 @@ class HookContext:
     """The route's step; empty where it has none."""
 
 
-def hook_context(ctx: Pinned) -> HookContext:
+def hook_context(ctx: CallContext) -> HookContext:
     """Returns the part of a call's context that its hooks get."""
     return HookContext(
         tenant=ctx.tenant,
@@ -249,7 +249,7 @@ CHECK_PERMISSIONS: Final = Hook[Permission](
 PROBE: Final = Hook[ProbeAnswer](field="probe", takes=("args", "context"), parse=_parse_probe, seconds=10.0)
 VALIDATE_INPUT: Final = Hook[object](field="validate_input", takes=("args",), style="plain")
 SELECT: Final = Hook[frozenset[str]](field="select", takes=("context", "data"), parse=_parse_names)
-POLICY_HANDLER: Final = Hook[Answer](
+POLICY_HANDLER: Final = Hook[HandlerVerdict](
     field="requires_approval.handler", takes=("call", "context"), parse=read_answer, style="any", seconds=5.0
 )
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
-from signoff.contracts.activity_messages import Offered
+from signoff.contracts.activity_messages import ModelTool
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.input_aliases import ANSWER_ALIASES, resolve_aliases
 from signoff.contracts.limits import MAX_PARTS
 from signoff.contracts.names import RESPOND
 from signoff.contracts.parts import PART_TYPES, RESERVED_PART_TYPES, part_types
 from signoff.formats.json_schema import CompiledSchema, compile_schema
-from signoff.registry.gates.argument_check import told_problems
+from signoff.registry.gates.argument_check import problems_text
 from signoff.registry.results.domain_data import DOMAIN_DATA, DomainMerge, merge_data
 
 RespondState: TypeAlias = Literal["complete", "clarifying", "awaiting", "delegated", "passed"]
@@ -31,7 +31,7 @@ _PART_WORDS: Final = {"partType": "type"}
 _PART_TYPE: Final = re.compile(r"^[a-z][a-z0-9-]{0,39}\Z")
 
 
-class Payload(NamedTuple):
+class RespondPayload(NamedTuple):
     """The answer of a model."""
 
     state: RespondState
@@ -48,7 +48,7 @@ class Payload(NamedTuple):
 class RespondForm:
     """`respond` of one actor: its offer to the model, and the parser of answers."""
 
-    offer: Offered
+    offer: ModelTool
     """The tool as it is offered to the model."""
     schema: CompiledSchema
     """The schema of its arguments."""
@@ -57,7 +57,7 @@ class RespondForm:
     merge: DomainMerge = "replace"
     """How the data of an answer join those that were there."""
 
-    def parse(self, args: Any, before: Any = None) -> Payload | str:
+    def parse(self, args: Any, before: Any = None) -> RespondPayload | str:
         """Parses an answer: the payload, or a sentence for the model on what is wrong. `before`: the data so far.
 
         Data that the answer brings are its first part.
@@ -68,14 +68,14 @@ class RespondForm:
             problems = [str(error)]
         else:
             misfits = self.schema.check(args)
-            problems = [told_problems(misfits)] if misfits else self._problems(args)
+            problems = [problems_text(misfits)] if misfits else self._problems(args)
         if problems:
             return f"respond was not understood: {'; '.join(problems)}. Call respond again with a `text`."
         parts = tuple((part["type"], part["content"]) for part in args.get("parts", ()))
         if _DATA in args:
             parts = ((DOMAIN_DATA, merge_data(before, args[_DATA], self.merge)), *parts)
         state = cast(RespondState, args.get("state", "complete"))
-        return Payload(state, args["text"], args.get("passTo", ""), parts)
+        return RespondPayload(state, args["text"], args.get("passTo", ""), parts)
 
     def _problems(self, args: dict[str, Any]) -> list[str]:
         complete = args.get("state", "complete") == "complete"
@@ -134,7 +134,7 @@ def respond_form(
     does not hold within another schema.
     """
     schema = _schema(peers, types) if not data else _with_data(_schema(peers, _without_data(types)), json.loads(data))
-    offer = Offered(
+    offer = ModelTool(
         name=RESPOND,
         description="Answer the user and end your turn. Call it alone: other calls beside it are not executed.",
         parameters=schema,

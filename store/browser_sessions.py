@@ -7,7 +7,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, delete, insert, select
 
 from signoff.contracts.decision import Assurance
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 from signoff.store.store import Also, Store
 from signoff.store.tables import SESSIONS, TOKENS
 from signoff.store.tokens import SCOPES, Scope, Token, millis, moment_of
@@ -16,7 +16,7 @@ LIFETIME: Final = timedelta(hours=12)
 """How long a sign-in lasts; one by a token not longer than the token."""
 
 
-class Session(Shape):
+class BrowserSession(FrozenModel):
     """The session of a person who signed in at a browser."""
 
     tenant: str
@@ -35,7 +35,7 @@ class Session(Shape):
     """When the session ends, in UTC."""
 
 
-class Sessions:
+class StoredSessions:
     """Reads and writes the browser sessions of a store. All methods raise `StoreUnavailable` when the database
     fails.
     """
@@ -53,13 +53,13 @@ class Sessions:
         now: datetime,
         token: Token | None = None,
         also: Also | None = None,
-    ) -> Session:
+    ) -> BrowserSession:
         """Opens a session for a browser that holds `cookie`, a secret of 32 random bytes that was never used before.
 
         `also` is written in the same transaction. Expired sessions are deleted on the way.
         """
         end = now + LIFETIME
-        session = Session(
+        session = BrowserSession(
             tenant=tenant,
             person=person,
             assurance=assurance,
@@ -84,7 +84,7 @@ class Sessions:
         await self._store.run(begin)
         return session
 
-    async def known(self, cookie: str, now: datetime) -> Session | None:
+    async def known(self, cookie: str, now: datetime) -> BrowserSession | None:
         """Returns the session of this cookie, or None when it has expired or the token that opened it was revoked."""
         query = (
             select(SESSIONS, TOKENS.c.revoked_at)
@@ -111,8 +111,8 @@ def _digest(cookie: str) -> str:
     return hashlib.sha256(cookie.encode(errors="replace")).hexdigest()
 
 
-def _session(row: Row[Any]) -> Session:
-    return Session(
+def _session(row: Row[Any]) -> BrowserSession:
+    return BrowserSession(
         tenant=row.tenant,
         person=row.person,
         assurance=row.assurance,

@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from signoff.contracts.grant import Freeze
 from signoff.contracts.ids import parse_workflow_id
-from signoff.contracts.usage import LONGEST, Use
+from signoff.contracts.usage import LONGEST, LimitedUse
 from signoff.store.tables import FREEZES, GRANT_USES, GRANTS, TICKETS, USES, StoreClock
 from signoff.store.tickets import digest_of_key
 
@@ -84,7 +84,7 @@ _SWEEP: Final = delete(USES).where(USES.c.key.in_(_OLD))
 _KEEP: Final = update(USES).where(USES.c.key == bindparam("ticket")).values(returned_at=None)
 
 
-def added(connection: Connection, table: Table, values: dict[str, Any]) -> bool:
+def insert_new(connection: Connection, table: Table, values: dict[str, Any]) -> bool:
     """Inserts a row; returns whether it was added, which it is unless its primary key is taken."""
     return connection.execute(_adding(table, connection.dialect.name), values).first() is not None
 
@@ -101,7 +101,7 @@ def add_claim(connection: Connection, values: dict[str, Any], *, runs: bool) -> 
     return connection.execute(_TAKE_OVER, {**taken, "runs": runs}).rowcount == 1
 
 
-def another_action(connection: Connection, values: dict[str, Any]) -> bool:
+def has_other_action(connection: Connection, values: dict[str, Any]) -> bool:
     """Returns whether another digest than that of the ticket `values` was claimed or done under the ticket's call."""
     own = digest_of_key(values["key"])
     return any(digest_of_key(key) != own for key in connection.scalars(LIVE, _called(values)))
@@ -148,7 +148,7 @@ def hold_grant(connection: Connection, grant: str) -> None:
         connection.execute(_SPENDING, {"grant": grant})
 
 
-def spend(connection: Connection, grant: str, ticket: str) -> bool:
+def spend_grant(connection: Connection, grant: str, ticket: str) -> bool:
     """Spends one use of a grant for one ticket, once however often it is called.
 
     Returns False, with nothing changed, when the grant is used up, revoked or expired.
@@ -162,7 +162,7 @@ def spend(connection: Connection, grant: str, ticket: str) -> bool:
     return connection.execute(_NOTED, about).first() is not None
 
 
-def take_use(connection: Connection, use: Use, ticket: str) -> datetime | None:
+def take_use(connection: Connection, use: LimitedUse, ticket: str) -> datetime | None:
     """Takes one use of a limited tool for one ticket; returns None, or when a use is possible again if none is left.
 
     In the second case nothing is changed. Uses of the tool that are older than any limit's period are deleted on the
@@ -175,12 +175,12 @@ def take_use(connection: Connection, use: Use, ticket: str) -> datetime | None:
         values = use._asdict() | {"key": ticket}
         # The limit is not kept: a changed one counts what was used before it.
         del values["limit"]
-        added(connection, USES, values)
+        insert_new(connection, USES, values)
         connection.execute(_SWEEP, {"of": use.tenant, "named": use.tool})
     return again
 
 
-def possible_again(connection: Connection, use: Use, *, but: str = "") -> datetime | None:
+def possible_again(connection: Connection, use: LimitedUse, *, but: str = "") -> datetime | None:
     """Returns None where one more use is possible now, else the time when one is.
 
     A use by the call `but` of the same turn is not counted.

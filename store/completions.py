@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, select
 
-from signoff.store.claim_conditions import added, moment
+from signoff.store.claim_conditions import insert_new, moment
 from signoff.store.leases import in_seconds
 from signoff.store.store import Blob, Store, add_blob
 from signoff.store.tables import COMPLETIONS
@@ -58,7 +58,7 @@ class Completions:
 
         def write(connection: Connection) -> KeptReply:
             named = _key(run, number)
-            is_first = added(connection, COMPLETIONS, {"key": named, "body": body})
+            is_first = insert_new(connection, COMPLETIONS, {"key": named, "body": body})
             kept = _found(connection, named)
             if kept is None:
                 raise RuntimeError(f"a reply that was kept just now is gone: {named}")

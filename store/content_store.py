@@ -42,10 +42,10 @@ async def to_content(store: Store, value: Any, place: SessionKey) -> Content:
 
 async def keep(store: Store, body: bytes, place: SessionKey) -> BlobRef:
     """Keeps the bytes of a JSON value for turns of the session `place` alone. Raises `StoreUnavailable`."""
-    return await sealed(store, await store.put_blob(body), place)
+    return await seal_ref(store, await store.put_blob(body), place)
 
 
-async def sealed(store: Store, ref: BlobRef, place: SessionKey) -> BlobRef:
+async def seal_ref(store: Store, ref: BlobRef, place: SessionKey) -> BlobRef:
     """Returns `ref` with the seal by which only turns of the session `place` can read it. Raises `StoreUnavailable`."""
     return ref.model_copy(update={"seal": await _seal(store, ref.sha256, place)})
 

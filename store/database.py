@@ -34,7 +34,7 @@ _DRIVERS: Final = {
 }
 
 
-class Place(NamedTuple):
+class StoreAddress(NamedTuple):
     """The address of a store."""
 
     url: URL
@@ -43,7 +43,7 @@ class Place(NamedTuple):
     """The address in words that hold no password."""
 
 
-def read_url(text: str) -> Place:
+def read_url(text: str) -> StoreAddress:
     """Parses `store_url`. Raises `ConfigError` for a URL that cannot be a store; never shows a password."""
     try:
         url = make_url(text)
@@ -59,18 +59,18 @@ def read_url(text: str) -> Place:
         )
     url = url.set(drivername=driver)
     if driver == "sqlite+pysqlite":
-        return Place(url, f"the SQLite file `{_sqlite_file(url)}`")
+        return StoreAddress(url, f"the SQLite file `{_sqlite_file(url)}`")
     # Asked here, where the extra can be named: SQLAlchemy would say only which module is missing.
     if find_spec("asyncpg") is None:
         raise ConfigError("store_url names PostgreSQL, whose driver is not installed; install `signoff[postgres]`")
     host = url.host or url.query.get("host") or "localhost"
-    return Place(url, f"PostgreSQL database `{url.database or url.username or ''}` at `{host}`")
+    return StoreAddress(url, f"PostgreSQL database `{url.database or url.username or ''}` at `{host}`")
 
 
 Found = TypeVar("Found")
 
 
-class Base(Protocol):
+class Database(Protocol):
     """A database that runs transactions. It does not connect before the first transaction."""
 
     dialect: str
@@ -84,7 +84,7 @@ class Base(Protocol):
         ...
 
 
-class SqliteBase:
+class SqliteDatabase:
     """Runs SQLite on one connection in one thread: writers of a process queue up fairly instead of polling for its
     lock.
 
@@ -102,11 +102,11 @@ class SqliteBase:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="signoff-store")
 
     async def run(self, work: Callable[[Connection], Found]) -> Found:
-        """See `Base`. A cancelled caller does not stop a transaction that has begun."""
+        """See `Database`. A cancelled caller does not stop a transaction that has begun."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._transaction, work)
 
     async def close(self) -> None:
-        """See `Base`."""
+        """See `Database`."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._leave)
         # Nothing is left to wait for, and waiting would hold up the event loop.
         self._thread.shutdown(wait=False)
@@ -135,7 +135,7 @@ class SqliteBase:
         self._engine.dispose()
 
 
-class PostgresBase:
+class PostgresDatabase:
     """Runs PostgreSQL over a pool of connections."""
 
     dialect = "postgresql"
@@ -144,20 +144,20 @@ class PostgresBase:
         self._engine = engine
 
     async def run(self, work: Callable[[Connection], Found]) -> Found:
-        """See `Base`."""
+        """See `Database`."""
         async with self._engine.begin() as connection:
             return await connection.run_sync(work)
 
     async def close(self) -> None:
-        """See `Base`."""
+        """See `Database`."""
         await self._engine.dispose()
 
 
-def open_base(place: Place, *, durable: bool) -> Base:
+def open_database(place: StoreAddress, *, durable: bool) -> Database:
     """Opens the database at `place`. `durable` makes SQLite sync every commit to disk."""
     if place.url.get_backend_name() == "sqlite":
-        return SqliteBase(_sqlite_engine(place, durable=durable), _sqlite_file(place.url))
-    return PostgresBase(
+        return SqliteDatabase(_sqlite_engine(place, durable=durable), _sqlite_file(place.url))
+    return PostgresDatabase(
         create_async_engine(
             place.url,
             poolclass=AsyncAdaptedQueuePool,
@@ -175,7 +175,7 @@ def open_base(place: Place, *, durable: bool) -> Base:
     )
 
 
-def _sqlite_engine(place: Place, *, durable: bool) -> Engine:
+def _sqlite_engine(place: StoreAddress, *, durable: bool) -> Engine:
     engine = create_engine(
         place.url,
         poolclass=QueuePool,
@@ -212,7 +212,7 @@ def _write_ahead(cursor: sqlite3.Cursor) -> None:
             return
 
 
-def make_private(place: Place) -> None:
+def make_private(place: StoreAddress) -> None:
     """Creates the SQLite file, if absent, readable by its owner alone, as it holds keys. Raises OSError."""
     if place.url.get_backend_name() == "sqlite":
         # SQLite gives its -wal and -shm files the mode of this one, so they are private with it.

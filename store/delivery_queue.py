@@ -11,9 +11,9 @@ from pydantic import Field
 from sqlalchemy import ColumnElement, Connection, Row, and_, case, delete, or_, select, tuple_, update
 
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.frozen_model import Shape
-from signoff.store.claim_conditions import added, moment
-from signoff.store.leases import in_seconds, kept, readable, take_readable
+from signoff.contracts.frozen_model import FrozenModel
+from signoff.store.claim_conditions import insert_new, moment
+from signoff.store.leases import claim_readable, clip_text, in_seconds, readable
 from signoff.store.store import Store
 from signoff.store.tables import DELIVERIES, StoreClock
 from signoff.store.tokens import millis
@@ -40,7 +40,7 @@ _VENDOR_CHARS: Final = 500
 _TOKEN_CHARS: Final = 26
 
 
-class NewDelivery(Shape):
+class NewDelivery(FrozenModel):
     """A card to be sent."""
 
     request: ApprovalRequest
@@ -57,7 +57,7 @@ class NewDelivery(Shape):
     """When to send it, in UTC; None sends it at once."""
 
 
-class DeliveryRow(Shape):
+class DeliveryRow(FrozenModel):
     """One card on its way to one person on one channel. Times are the store's own, in UTC."""
 
     token: str
@@ -106,7 +106,7 @@ class DeliveryRow(Shape):
     """The request as the card last learnt of it."""
 
 
-class Deliveries:
+class DeliveryQueue:
     """Plans, claims and settles the cards in a store. All methods raise `StoreUnavailable` when the database fails.
 
     A claimed card is left to its claimer for a minute, and every claim counts as an attempt. Cards that this version
@@ -121,7 +121,7 @@ class Deliveries:
         key = await self._store.secret_key(KEY)
         # In one order, so that two who plan the same cards do not wait for each other.
         values = sorted((_new(key, row) for row in rows), key=lambda row: str(row["token"]))
-        return await self._store.run(lambda connection: sum(added(connection, DELIVERIES, row) for row in values))
+        return await self._store.run(lambda connection: sum(insert_new(connection, DELIVERIES, row) for row in values))
 
     async def claim_due(self, limit: int, channels: Collection[str]) -> list[DeliveryRow]:
         """Claims cards to be sent on these channels, the longest due first: planned cards, and reminders of sent
@@ -144,7 +144,7 @@ class Deliveries:
             DELIVERIES.c.state.in_(("planned", "failed", "dropped")),
             state="sent",
             kind=kind,
-            vendor_id=kept(vendor_id, _VENDOR_CHARS),
+            vendor_id=clip_text(vendor_id, _VENDOR_CHARS),
             handle=json.dumps(handle),
             sent_at=StoreClock(),
             claimed_until=0,
@@ -158,7 +158,7 @@ class Deliveries:
 
         A reminder that fails for good leaves its card as it is.
         """
-        words = {"code": kept(code, _CODE_CHARS), "told": kept(told, _TOLD_CHARS), "claimed_until": 0}
+        words = {"code": clip_text(code, _CODE_CHARS), "told": clip_text(told, _TOLD_CHARS), "claimed_until": 0}
         ours = DELIVERIES.c.token == token
         if again_after is not None:
             await self._set(ours, **words, due_at=in_seconds(again_after))
@@ -175,7 +175,7 @@ class Deliveries:
         """
         changes: dict[str, Any] = {"changed_at": StoreClock()}
         if code or told:
-            changes |= {"code": kept(code, _CODE_CHARS), "told": kept(told, _TOLD_CHARS)}
+            changes |= {"code": clip_text(code, _CODE_CHARS), "told": clip_text(told, _TOLD_CHARS)}
         named = _named(channel, [vendor_id])
         moving = update(DELIVERIES).where(named, DELIVERIES.c.state.in_(_BEFORE[state])).values(**changes, state=state)
         noting = update(DELIVERIES).where(named).values(**changes)
@@ -199,7 +199,7 @@ class Deliveries:
     async def by_token(self, token: str) -> DeliveryRow | None:
         """Returns the card with this token, or None."""
         # One more than a token has: a longer text that begins with a token is none.
-        found = await self._find(DELIVERIES.c.token == kept(token, _TOKEN_CHARS + 1))
+        found = await self._find(DELIVERIES.c.token == clip_text(token, _TOKEN_CHARS + 1))
         return found[0] if found else None
 
     async def by_vendor(self, channel: str, vendor_ids: Sequence[str]) -> list[DeliveryRow]:
@@ -286,7 +286,7 @@ class Deliveries:
             claimed_until=0,
         )
 
-    async def hasten(self, token: str) -> None:
+    async def expedite(self, token: str) -> None:
         """Makes an unsent card due now, as when the card before it failed."""
         planned = (DELIVERIES.c.token == token, DELIVERIES.c.state == "planned", DELIVERIES.c.due_at > StoreClock())
         await self._set(*planned, due_at=StoreClock())
@@ -324,7 +324,7 @@ class Deliveries:
 
     async def _take(self, limit: int, *which: ColumnElement[bool]) -> list[DeliveryRow]:
         return await self._store.run(
-            lambda connection: take_readable(connection, DELIVERIES, *which, limit=limit, read=_row)
+            lambda connection: claim_readable(connection, DELIVERIES, *which, limit=limit, read=_row)
         )
 
     async def _find(self, *which: ColumnElement[bool]) -> list[DeliveryRow]:
@@ -363,7 +363,7 @@ def _of(approval: str, revision: int) -> tuple[ColumnElement[bool], ColumnElemen
 
 def _named(channel: str, vendor_ids: Sequence[str]) -> ColumnElement[bool]:
     # Without empty ones: every card that is not sent yet has that name.
-    names = {kept(each, _VENDOR_CHARS) for each in vendor_ids if each}
+    names = {clip_text(each, _VENDOR_CHARS) for each in vendor_ids if each}
     return and_(DELIVERIES.c.channel == channel, DELIVERIES.c.vendor_id.in_(names))
 
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from sqlalchemy import delete, select, update
 
 from signoff.contracts.limits import FOOTERS_PER_PERSON
-from signoff.store.claim_conditions import added
+from signoff.store.claim_conditions import insert_new
 from signoff.store.leases import in_seconds
 from signoff.store.store import Store
 from signoff.store.tables import FOOTERS, StoreClock
@@ -48,7 +48,7 @@ class Footers:
     async def ask(self, tenant: str, person: str, digest: str, code: str) -> None:
         """Records that a person is asked about a block while they answer the request with that code."""
         row = {"tenant": tenant, "person": person, "digest": digest, "code": code}
-        await self._store.run(lambda connection: added(connection, FOOTERS, row))
+        await self._store.run(lambda connection: insert_new(connection, FOOTERS, row))
 
     async def confirm(self, tenant: str, person: str, digest: str) -> None:
         """Records that a block says nothing."""

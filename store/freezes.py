@@ -4,7 +4,7 @@ from sqlalchemy import Connection, delete, select
 
 from signoff.contracts.errors import Refused
 from signoff.contracts.grant import Freeze
-from signoff.store.claim_conditions import added, freeze_of, hold_tenant, read_freeze
+from signoff.store.claim_conditions import freeze_of, hold_tenant, insert_new, read_freeze
 from signoff.store.store import Also, Store
 from signoff.store.tables import FREEZES
 
@@ -24,7 +24,7 @@ class Freezes:
         def write(connection: Connection) -> Freeze:
             # A claim that saw no freeze and is not committed would otherwise start a tool after this has returned.
             hold_tenant(connection, tenant)
-            new = added(connection, FREEZES, {"tenant": tenant, "reason": reason, "frozen_by": by})
+            new = insert_new(connection, FREEZES, {"tenant": tenant, "reason": reason, "frozen_by": by})
             if new and also is not None:
                 also(connection)
             return read_freeze(connection.execute(select(FREEZES).where(FREEZES.c.tenant == tenant)).one())

@@ -5,10 +5,10 @@ from typing import Any, Final, Literal
 
 from sqlalchemy import Connection, Row, select, update
 
-from signoff.contracts.decision import Remember
+from signoff.contracts.decision import GrantRequest
 from signoff.contracts.errors import NotFound
-from signoff.contracts.grant import Grant, Like
-from signoff.store.claim_conditions import SPENT, added, hold_grant, moment, spend
+from signoff.contracts.grant import Grant, GrantScope
+from signoff.store.claim_conditions import SPENT, hold_grant, insert_new, moment, spend_grant
 from signoff.store.store import Also, Store
 from signoff.store.tables import GRANTS, StoreClock
 
@@ -79,15 +79,15 @@ class Grants:
         """Spends one use for a call that ends without a ticket, once for each key; returns False when no use is
         left.
         """
-        return await self._store.run(lambda connection: spend(connection, grant_id, ticket))
+        return await self._store.run(lambda connection: spend_grant(connection, grant_id, ticket))
 
 
 def write_grant(
     connection: Connection,
     grant_id: str,
     verdict: Literal["approved", "denied"],
-    like: Like,
-    wish: Remember,
+    like: GrantScope,
+    wish: GrantRequest,
     *,
     people: tuple[str, ...],
     approval_id: str,
@@ -117,10 +117,10 @@ def write_grant(
         "created_at": now,
         "expires_at": _millis(begin + timedelta(seconds=wish.seconds)),
     }
-    return added(connection, GRANTS, row)
+    return insert_new(connection, GRANTS, row)
 
 
-def shown_grant(grant: Grant) -> Grant:
+def masked_grant(grant: Grant) -> Grant:
     """Returns a grant as people may see it, without its digest: a bare digest would let masked arguments be guessed."""
     if not grant.like.exact:
         return grant
@@ -135,7 +135,7 @@ def _grant(row: Row[Any]) -> Grant:
     return Grant(
         id=row.id,
         verdict=row.verdict,
-        like=Like(
+        like=GrantScope(
             tenant=row.tenant,
             session=row.session,
             tool=row.tool,

@@ -10,9 +10,9 @@ from typing import Any, Final, Literal, Protocol
 
 from sqlalchemy import Connection, Row, delete, select, update
 
-from signoff.contracts.frozen_model import Shape
-from signoff.store.claim_conditions import added, moment
-from signoff.store.leases import in_seconds, take
+from signoff.contracts.frozen_model import FrozenModel
+from signoff.store.claim_conditions import insert_new, moment
+from signoff.store.leases import claim_rows, in_seconds
 from signoff.store.store import Store
 from signoff.store.tables import ARRIVALS
 
@@ -22,7 +22,7 @@ _KEY_CHARS: Final = 200
 _HASHED: Final = "sha256-"
 
 
-class Arriving(Protocol):
+class InboundItem(Protocol):
     """Something that a channel received, with a key of its own."""
 
     @property
@@ -35,7 +35,7 @@ class Arriving(Protocol):
         ...
 
 
-class ArrivalRow(Shape):
+class InboundRow(FrozenModel):
     """One message that came in by a channel."""
 
     key: str
@@ -58,33 +58,33 @@ class ArrivalRow(Shape):
     """What its processing led to."""
 
 
-class Arrivals:
+class InboundQueue:
     """Reads and writes what came in to a store. All methods raise `StoreUnavailable` when the database fails."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def put(self, channel: str, heard: Sequence[Arriving], statuses: Sequence[Arriving]) -> int:
+    async def put(self, channel: str, heard: Sequence[InboundItem], statuses: Sequence[InboundItem]) -> int:
         """Keeps all of it or nothing; returns how much of it is new. Known messages stay as they are."""
         rows = [_new(channel, "heard", each) for each in heard] + [_new(channel, "status", each) for each in statuses]
         # In one order, so that two who keep the same do not wait for each other.
         rows.sort(key=lambda row: str(row["key"]))
-        return await self._store.run(lambda connection: sum(added(connection, ARRIVALS, row) for row in rows))
+        return await self._store.run(lambda connection: sum(insert_new(connection, ARRIVALS, row) for row in rows))
 
-    async def claim(self, limit: int, without: Collection[str] = ()) -> list[ArrivalRow]:
+    async def claim(self, limit: int, without: Collection[str] = ()) -> list[InboundRow]:
         """Claims at most `limit` arrivals that are due, the longest due first, for the caller alone for a minute.
 
         Takes none of the channels `without`.
         """
         which = (ARRIVALS.c.state == "new", ARRIVALS.c.channel.not_in(without))
-        return await self._store.run(lambda connection: _rows(take(connection, ARRIVALS, *which, limit=limit)))
+        return await self._store.run(lambda connection: _rows(claim_rows(connection, ARRIVALS, *which, limit=limit)))
 
     async def note(self, key: str, about: Mapping[str, Any]) -> dict[str, Any]:
         """Notes what an arrival is about, once; returns the note that stands, which is the first."""
         noting = update(ARRIVALS).where(ARRIVALS.c.key == key, ARRIVALS.c.state == "new", ARRIVALS.c.result.is_(None))
         query = select(ARRIVALS).where(ARRIVALS.c.key == key)
 
-        def write(connection: Connection) -> list[ArrivalRow]:
+        def write(connection: Connection) -> list[InboundRow]:
             connection.execute(noting.values(result=json.dumps(about)))
             return _rows(connection.execute(query))
 
@@ -107,7 +107,7 @@ class Arrivals:
         gone = delete(ARRIVALS).where(ARRIVALS.c.key == key, ARRIVALS.c.state == "new")
         await self._store.run(lambda connection: connection.execute(gone).close())
 
-    async def look(self, channel: str, kind: ArrivalKind, key: str) -> ArrivalRow | None:
+    async def look(self, channel: str, kind: ArrivalKind, key: str) -> InboundRow | None:
         """Returns the arrival that `channel` names by `key`, or None."""
         query = select(ARRIVALS).where(ARRIVALS.c.key == _key(channel, kind, key))
         found = await self._store.run(lambda connection: _rows(connection.execute(query)))
@@ -138,7 +138,7 @@ class Arrivals:
         await self._store.run(write)
 
 
-def _new(channel: str, kind: ArrivalKind, arriving: Arriving) -> dict[str, Any]:
+def _new(channel: str, kind: ArrivalKind, arriving: InboundItem) -> dict[str, Any]:
     return {
         "key": _key(channel, kind, arriving.key),
         "channel": channel,
@@ -157,13 +157,13 @@ def _key(channel: str, kind: ArrivalKind, key: str) -> str:
     return f"{channel}:{own}" if kind == "heard" else f"{channel}/status:{own}"
 
 
-def _rows(rows: Iterable[Row[Any]]) -> list[ArrivalRow]:
+def _rows(rows: Iterable[Row[Any]]) -> list[InboundRow]:
     return [_row(row) for row in rows]
 
 
-def _row(row: Row[Any]) -> ArrivalRow:
+def _row(row: Row[Any]) -> InboundRow:
     known = None if row.result is None else json.loads(row.result)
-    return ArrivalRow(
+    return InboundRow(
         key=row.key,
         channel=row.channel,
         kind=row.kind,

@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 _SHOWN: Final = {0: "\ufffd"} | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
 
-def take(connection: Connection, table: Table, *which: ColumnElement[bool], limit: int) -> Sequence[Row[Any]]:
+def claim_rows(connection: Connection, table: Table, *which: ColumnElement[bool], limit: int) -> Sequence[Row[Any]]:
     """Claims at most `limit` rows that are due, unclaimed, and match `which`; the longest due come first."""
     key = next(iter(table.primary_key))
     free = table.c.claimed_until <= StoreClock()
@@ -39,14 +39,14 @@ def take(connection: Connection, table: Table, *which: ColumnElement[bool], limi
     return sorted(connection.execute(claiming).all(), key=lambda row: (row.due_at, row._mapping[key.name]))
 
 
-def take_readable(
+def claim_readable(
     connection: Connection, table: Table, *which: ColumnElement[bool], limit: int, read: Callable[[Row[Any]], _T]
 ) -> list[_T]:
-    """Claims rows as `take`, and converts each by `read`. A row that `read` refuses (`ValueError`) is set aside: it
-    stops nothing.
+    """Claims rows as `claim_rows`, and converts each by `read`. A row that `read` refuses (`ValueError`) is set aside:
+    it stops nothing.
     """
     key = next(iter(table.primary_key))
-    rows = take(connection, table, *which, limit=limit)
+    rows = claim_rows(connection, table, *which, limit=limit)
     found, odd = _read(rows, read)
     if odd:
         _log.error("%d rows of `%s` cannot be read, and are left for %g s", len(odd), table.name, ASIDE_SECONDS)
@@ -78,6 +78,6 @@ def in_seconds(seconds: float) -> ColumnElement[int]:
     return StoreClock() + round(seconds * 1000)
 
 
-def kept(text: str, chars: int) -> str:
+def clip_text(text: str, chars: int) -> str:
     """Cuts a text from outside to `chars` characters, in a form that every database takes."""
     return text.translate(_SHOWN)[:chars]

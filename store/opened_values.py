@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from sqlalchemy import delete, func, select
 
-from signoff.store.claim_conditions import added
+from signoff.store.claim_conditions import insert_new
 from signoff.store.leases import in_seconds
 from signoff.store.store import Store
 from signoff.store.tables import OPENED_VALUES
@@ -19,7 +19,7 @@ class OpenedValues:
     async def add(self, question_hash: str, tenant: str, person: str, page: int) -> None:
         """Records that a person opened a page (from 1) of the values of a question."""
         row = {"question_hash": question_hash, "tenant": tenant, "person": person, "page": page}
-        await self._store.run(lambda connection: added(connection, OPENED_VALUES, row))
+        await self._store.run(lambda connection: insert_new(connection, OPENED_VALUES, row))
 
     async def count(self, question_hash: str, tenant: str, person: str, pages: int) -> int:
         """Returns how many of the first `pages` pages a person opened."""

@@ -6,7 +6,16 @@ from typing import Any, Final
 from sqlalchemy import Connection, text
 
 from signoff.contracts.errors import ConfigError
-from signoff.store.roles import NOTHING, PROCESS_ROLES, RIGHTS, ProcessRole, Rights, StoreRole, quoted, statements
+from signoff.store.roles import (
+    NOTHING,
+    PROCESS_ROLES,
+    RIGHTS,
+    ProcessRole,
+    Rights,
+    StoreRole,
+    quote_identifier,
+    statements,
+)
 from signoff.store.tables import METADATA
 
 _AGAIN: Final = "run `signoff store roles` with the address of the tables' owner"
@@ -122,7 +131,8 @@ def _check_names(connection: Connection, names: Mapping[ProcessRole, str]) -> No
     for name in names.values():
         if connection.execute(_ROLE, {"role": name}).first() is None:
             raise ConfigError(
-                f"there is no database role `{name}`: make it with `CREATE ROLE {quoted(name)} LOGIN PASSWORD '...'`",
+                f"there is no database role `{name}`: make it with "
+                f"`CREATE ROLE {quote_identifier(name)} LOGIN PASSWORD '...'`",
                 value=name,
             )
 

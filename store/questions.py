@@ -37,7 +37,7 @@ from signoff.approvals.request_state import StoredAnswer, edit_stands, request_a
 from signoff.contracts.approval import JUDGED_SECONDS, ApprovalRequest, Ending, Question, Vote
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.ids import TurnKey, new_code
-from signoff.store.claim_conditions import LIVE, added, moment
+from signoff.store.claim_conditions import LIVE, insert_new, moment
 from signoff.store.store import Also, Store
 from signoff.store.tables import ANSWERS, BLOBS, QUESTIONS, StoreClock
 from signoff.store.tickets import number_of_key
@@ -120,13 +120,13 @@ class ApprovalRows:
         return self._made[question.revision]
 
     @property
-    def counts(self) -> "Counts":
+    def counts(self) -> "RowCounts":
         """Returns how many rows there are, and how many of them have ended."""
         ended = sum(each.ended_at is not None for each in self.questions)
-        return Counts(len(self.questions), ended, len(self.answers), sum(each.void for each in self.answers))
+        return RowCounts(len(self.questions), ended, len(self.answers), sum(each.void for each in self.answers))
 
 
-class Counts(NamedTuple):
+class RowCounts(NamedTuple):
     """Counts the rows of one approval. A row changes only once, by its end: the same counts are the same rows."""
 
     questions: int
@@ -150,7 +150,7 @@ class OwedAnswer(NamedTuple):
     """The answer."""
 
 
-class Touched(NamedTuple):
+class ApprovalProgress(NamedTuple):
     """How far an approval has come."""
 
     approval: str
@@ -222,7 +222,7 @@ class Questions:
                 _log.warning("a call was judged %.0f s from the store's time: set this clock", asked.judged_apart)
                 asked = asked.model_copy(update={"judged_at": None})
             values = {"sha256": question.definition, "size": len(declaration), "body": declaration}
-            added(connection, BLOBS, values)
+            insert_new(connection, BLOBS, values)
             connection.execute(insert(QUESTIONS), _values(asked, now))
             if also is not None:
                 also(asked)(connection)
@@ -332,14 +332,14 @@ class Questions:
             listed += make() if len(some) <= _FEW else await self._store.apart(make)
         return listed
 
-    async def touched(self, since: datetime | None) -> tuple[list[Touched], datetime]:
+    async def touched(self, since: datetime | None) -> tuple[list[ApprovalProgress], datetime]:
         """Returns the approvals to which something happened since then, or without a time all open ones; and the
         store's clock.
         """
         columns = (QUESTIONS.c.approval, func.max(QUESTIONS.c.revision), func.count(QUESTIONS.c.ended_at))
         latest = select(*columns).group_by(QUESTIONS.c.approval)
 
-        def read(connection: Connection) -> tuple[list[Touched], datetime]:
+        def read(connection: Connection) -> tuple[list[ApprovalProgress], datetime]:
             now: int = connection.execute(select(StoreClock())).scalar_one()
             if since is None:
                 open_now = (QUESTIONS.c.ended_at.is_(None), QUESTIONS.c.last_at >= now)
@@ -353,7 +353,9 @@ class Questions:
             answers = connection.execute(counting.where(ANSWERS.c.approval.in_(which))).all()
             given: dict[str, int] = {row[0]: row[1] for row in answers}
             rows = connection.execute(latest.where(QUESTIONS.c.approval.in_(which))).all()
-            return [Touched(name, number, given.get(name, 0), ended) for name, number, ended in rows], moment(now)
+            return [ApprovalProgress(name, number, given.get(name, 0), ended) for name, number, ended in rows], moment(
+                now
+            )
 
         return await self._store.run(read)
 
@@ -529,7 +531,7 @@ def read_rows_anew(connection: Connection, approval: str, before: ApprovalRows |
 
     Counting takes a fraction of the time of reading. Called under the lock of the approval.
     """
-    if before is not None and before.counts == Counts(*connection.execute(_COUNTS, {"of": approval}).one()):
+    if before is not None and before.counts == RowCounts(*connection.execute(_COUNTS, {"of": approval}).one()):
         return before
     return read_rows(connection, approval)
 

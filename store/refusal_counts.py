@@ -12,7 +12,7 @@ from sqlalchemy import Connection, delete, func, select, update
 
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.limits import REFUSAL_DAYS, REFUSAL_FLUSH_SECONDS
-from signoff.store.claim_conditions import added
+from signoff.store.claim_conditions import insert_new
 from signoff.store.tables import REFUSALS, StoreClock
 
 RefusalKind = Literal[
@@ -38,7 +38,7 @@ _HOUR_MILLIS: Final = 3_600_000
 _log = logging.getLogger(__name__)
 
 
-class Run(Protocol):
+class TransactionRunner(Protocol):
     """Runs `work` in one transaction of the store; `Store.run`."""
 
     def __call__(self, work: Callable[[Connection], Any]) -> Awaitable[Any]:
@@ -51,7 +51,7 @@ class RefusalCounts:
     second.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: TransactionRunner) -> None:
         self._run = run
         self._pending: Counter[RefusalKind] = Counter()
         self._flushing: asyncio.Task[None] | None = None
@@ -89,7 +89,7 @@ class RefusalCounts:
             self._flushing = None
 
 
-async def refusals_since(run: Run, ago: timedelta) -> dict[str, int]:
+async def refusals_since(run: TransactionRunner, ago: timedelta) -> dict[str, int]:
     """Returns how many refusals of each kind were counted in the full hours that `ago` covers, and in the present one.
 
     Kinds without any are left out. Raises `StoreUnavailable`.
@@ -113,7 +113,7 @@ def _add(connection: Connection, pending: Counter[RefusalKind]) -> None:
     hour = _hour(connection)
     # Sorted: two processes that add the same kinds lock their rows in the same order.
     for kind in sorted(pending):
-        if not added(connection, REFUSALS, {"kind": kind, "hour": hour, "number": pending[kind]}):
+        if not insert_new(connection, REFUSALS, {"kind": kind, "hour": hour, "number": pending[kind]}):
             same = (REFUSALS.c.kind == kind) & (REFUSALS.c.hour == hour)
             connection.execute(update(REFUSALS).where(same).values(number=REFUSALS.c.number + pending[kind]))
     connection.execute(delete(REFUSALS).where(REFUSALS.c.hour < hour - 24 * REFUSAL_DAYS))

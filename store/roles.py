@@ -12,7 +12,7 @@ from typing import Final, Literal, get_args
 
 from sqlalchemy import Table
 
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 from signoff.store.tables import (
     ANSWERS,
     ARRIVALS,
@@ -49,7 +49,7 @@ EVERY_ROW: Final = "true"
 _VERBS: Final = ("select", "insert", "update", "delete")
 
 
-class Rights(Shape):
+class Rights(FrozenModel):
     """What a role may do with a table; nothing unless stated."""
 
     select: bool = False
@@ -183,7 +183,7 @@ def readable_tables(role: StoreRole) -> list[Table]:
     return every if role == "owner" else [table for table in every if RIGHTS[role].get(table.name, NOTHING).select]
 
 
-def quoted(name: str) -> str:
+def quote_identifier(name: str) -> str:
     """Quotes a name as an identifier in PostgreSQL's SQL, whatever characters it has."""
     return '"' + name.replace('"', '""') + '"'
 
@@ -193,21 +193,21 @@ def statements(names: Mapping[ProcessRole, str], *, schema: str, database: str, 
 
     All of it belongs into one transaction, as it first revokes and then grants.
     """
-    both = ", ".join(quoted(names[role]) for role in PROCESS_ROLES)
-    where = quoted(schema)
+    both = ", ".join(quote_identifier(names[role]) for role in PROCESS_ROLES)
+    where = quote_identifier(schema)
     made = [
-        f"REVOKE CREATE, TEMPORARY ON DATABASE {quoted(database)} FROM PUBLIC, {both}",
-        f"GRANT CONNECT ON DATABASE {quoted(database)} TO {both}",
+        f"REVOKE CREATE, TEMPORARY ON DATABASE {quote_identifier(database)} FROM PUBLIC, {both}",
+        f"GRANT CONNECT ON DATABASE {quote_identifier(database)} TO {both}",
         f"REVOKE CREATE ON SCHEMA {where} FROM PUBLIC, {both}",
         f"GRANT USAGE ON SCHEMA {where} TO {both}",
-        f"REVOKE ALL ON TABLE {where}.{quoted(version_table)} FROM PUBLIC, {both}",
-        f"GRANT SELECT ON TABLE {where}.{quoted(version_table)} TO {both}",
+        f"REVOKE ALL ON TABLE {where}.{quote_identifier(version_table)} FROM PUBLIC, {both}",
+        f"GRANT SELECT ON TABLE {where}.{quote_identifier(version_table)} TO {both}",
     ]
     for table in sorted({name for rights in RIGHTS.values() for name in rights}):
-        place = f"{where}.{quoted(table)}"
+        place = f"{where}.{quote_identifier(table)}"
         made.append(f"REVOKE ALL ON TABLE {place} FROM PUBLIC, {both}")
         for role in PROCESS_ROLES:
-            made += _grants(RIGHTS[role].get(table, NOTHING), place, quoted(names[role]))
+            made += _grants(RIGHTS[role].get(table, NOTHING), place, quote_identifier(names[role]))
         made += _policies(table, place, names)
     return made
 
@@ -215,7 +215,7 @@ def statements(names: Mapping[ProcessRole, str], *, schema: str, database: str, 
 def _grants(rights: Rights, place: str, name: str) -> list[str]:
     verbs = [verb.upper() for verb in ("select", "insert", "delete") if getattr(rights, verb)]
     if rights.update:
-        verbs.append(f"UPDATE ({', '.join(quoted(column) for column in sorted(rights.update))})")
+        verbs.append(f"UPDATE ({', '.join(quote_identifier(column) for column in sorted(rights.update))})")
     return [f"GRANT {', '.join(verbs)} ON TABLE {place} TO {name}"] if verbs else []
 
 
@@ -231,7 +231,9 @@ def _policies(table: str, place: str, names: Mapping[ProcessRole, str]) -> list[
             made.append(f"DROP POLICY IF EXISTS {policy} ON {place}")
             if getattr(rights, verb):
                 which = _condition(rights, verb)
-                made.append(f"CREATE POLICY {policy} ON {place} FOR {verb.upper()} TO {quoted(names[role])} {which}")
+                made.append(
+                    f"CREATE POLICY {policy} ON {place} FOR {verb.upper()} TO {quote_identifier(names[role])} {which}"
+                )
     return made
 
 

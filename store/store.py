@@ -15,22 +15,22 @@ from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import BlobRef
 from signoff.contracts.errors import Refused, SignoffError, StoreUnavailable
 from signoff.contracts.limits import PREVIEW_CHARS
-from signoff.contracts.usage import Use
+from signoff.contracts.usage import LimitedUse
 from signoff.store.claim_conditions import (
     add_claim,
-    added,
-    another_action,
     freeze_of,
+    has_other_action,
     hold_call,
+    insert_new,
     keep_use,
     moment,
     return_use,
     share_tenant,
-    spend,
+    spend_grant,
     take_use,
     tenant_of,
 )
-from signoff.store.database import Base, Found, make_private, open_base, read_url
+from signoff.store.database import Database, Found, make_private, open_database, read_url
 from signoff.store.refusal_counts import RefusalCounts, RefusalKind
 from signoff.store.roles import StoreRole, readable_tables
 from signoff.store.tables import BLOBS, KEYS, PROBES, TICKETS, StoreClock
@@ -103,7 +103,7 @@ class Blob(NamedTuple):
 
 def add_blob(connection: Connection, blob: Blob) -> None:
     """Adds a blob in the caller's transaction; adding it again changes nothing."""
-    added(connection, BLOBS, {"sha256": blob.sha256, "size": len(blob.body), "body": blob.body})
+    insert_new(connection, BLOBS, {"sha256": blob.sha256, "size": len(blob.body), "body": blob.body})
 
 
 class _NotGiven(SignoffError):
@@ -120,7 +120,7 @@ class Store:
     All methods raise `StoreUnavailable` when the database fails.
     """
 
-    def __init__(self, base: Base, words: str) -> None:
+    def __init__(self, base: Database, words: str) -> None:
         self._base = base
         self._words = words
         self._closed = False
@@ -145,7 +145,7 @@ class Store:
             make_private(place)
         except OSError as error:
             raise StoreUnavailable(f"{place.words} cannot be opened: {error.strerror}") from None
-        store = cls(open_base(place, durable=durable), place.words)
+        store = cls(open_database(place, durable=durable), place.words)
         try:
             # Nothing has connected before this: a wrong address is found at the start, not by the first claim.
             store.role = await store.run(prepare)
@@ -175,7 +175,7 @@ class Store:
 
         def probe(connection: Connection) -> datetime:
             # Written, too: a store on a full disk answers every question and takes no answer.
-            if not added(connection, PROBES, {"name": "ready"}):
+            if not insert_new(connection, PROBES, {"name": "ready"}):
                 connection.execute(update(PROBES).values(at=StoreClock()))
             # Every table that its role reads, not `SELECT 1`: a database that answers without its tables is not ready.
             for table in readable_tables(self.role):
@@ -210,7 +210,7 @@ class Store:
         owner: str = "",
         nonce: str = "",
         grant: str = "",
-        use: Use | None = None,
+        use: LimitedUse | None = None,
         holds: Callable[[Connection], bool] | None = None,
         also: Also | None = None,
         runs: bool = False,
@@ -250,11 +250,11 @@ class Store:
             if frozen:
                 # Raised, not returned: the ticket's row is written already, and only a rollback takes it back.
                 raise _NotGiven(Claim(kind="frozen", frozen=frozen))
-            if another_action(connection, values):
+            if has_other_action(connection, values):
                 raise _NotGiven(Claim(kind="other"))
             if holds is not None and not holds(connection):
                 raise _NotGiven(Claim(kind="superseded"))
-            if grant and not spend(connection, grant, key):
+            if grant and not spend_grant(connection, grant, key):
                 raise _NotGiven(Claim(kind="ungranted"))
             if use is not None:
                 # Before the use is counted: what this call took under tickets it gave up must not stand in its own way.
@@ -262,7 +262,7 @@ class Store:
             again = None if use is None else take_use(connection, use, key)
             if again is not None:
                 raise _NotGiven(Claim(kind="used_up", again=again))
-            # Last: what writes the record locks its streams until the transaction ends (see `audit.log.writing`).
+            # Last: what writes the record locks its streams until the transaction ends (see `audit.log.entry_writer`).
             if also is not None:
                 also(connection)
             return Claim(kind="fresh")
@@ -282,7 +282,7 @@ class Store:
         values = {"key": key, "state": "void", "workflow": workflow, "call": call, "tool": tool, "owner": ""}
 
         def enter(connection: Connection) -> Claim:
-            if added(connection, TICKETS, {**values, "nonce": nonce}):
+            if insert_new(connection, TICKETS, {**values, "nonce": nonce}):
                 return Claim(kind="void")
             return self._found(connection, key, workflow)
 
@@ -369,7 +369,7 @@ class Store:
 
         # Of several who make it at once the first one's stands, and all read that: a second one would break every seal.
         def make(connection: Connection) -> Any:
-            added(connection, KEYS, {"name": name, "secret": secrets.token_bytes(KEY_BYTES)})
+            insert_new(connection, KEYS, {"name": name, "secret": secrets.token_bytes(KEY_BYTES)})
             return connection.execute(query).scalar_one()
 
         # Read first: writing takes SQLite's one lock, and the key is made only once.

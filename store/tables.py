@@ -159,7 +159,9 @@ PEOPLE: Final = Table(
     Column("ended_by", String(64), nullable=True),
     Column("ended_at", BigInteger, nullable=True),
 )
-"""People whom nobody declared, as their last sign-in said: `body` is a `Vouched` as JSON, signed by the gateway."""
+"""People whom nobody declared, as their last sign-in said: `body` is a `VouchedPerson` as JSON, signed by the
+gateway.
+"""
 
 FREEZES: Final = Table(
     "freezes",

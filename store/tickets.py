@@ -4,13 +4,13 @@ from datetime import datetime
 from typing import Literal
 
 from signoff.contracts.call import CallOutcome
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 
 ClaimKind = Literal["fresh", "done", "open", "void", "undone", "frozen", "ungranted", "used_up", "superseded", "other"]
 TicketState = Literal["claimed", "done", "void"]
 
 
-class Claim(Shape):
+class Claim(FrozenModel):
     """The answer to a claim."""
 
     kind: ClaimKind
@@ -34,7 +34,7 @@ class Claim(Shape):
     """When a used-up tool may be used again, in UTC."""
 
 
-class Ticket(Shape):
+class Ticket(FrozenModel):
     """One ticket as it lies in the store. Times by the store's own clock, in UTC."""
 
     key: str

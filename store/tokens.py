@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, get_args
 from sqlalchemy import Connection, Row, insert, select, update
 
 from signoff.contracts.errors import NotFound, Refused
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 from signoff.store.store import Also, Store
 from signoff.store.tables import TOKENS
 
@@ -27,7 +27,7 @@ SEEN_EVERY: Final = timedelta(minutes=1)
 """How exactly it is known when a token was last used; each time would be a write for each request."""
 
 
-class Token(Shape):
+class Token(FrozenModel):
     """A personal token as people may see it. Times are the gateway's, in UTC."""
 
     id: str

@@ -18,7 +18,7 @@ _SHA_BYTES: Final = 32
 _SEAL_BYTES: Final = 16
 
 
-class Rest(NamedTuple):
+class ResultPiece(NamedTuple):
     """A piece of a kept text."""
 
     tool: str
@@ -33,7 +33,7 @@ class Rest(NamedTuple):
     """Where the next piece begins, or None at the end."""
 
 
-class Rests:
+class TruncatedResults:
     """Keeps and reads texts.
 
     Handles are sealed under a key of the store: nobody makes one, or uses one of another turn.
@@ -52,7 +52,7 @@ class Rests:
         sha = bytes.fromhex(blob.sha256)
         return base64.urlsafe_b64encode(sha + await self._seal(turn, sha)).decode()
 
-    async def read(self, turn: TurnKey, handle: str, start: int, chars: int) -> Rest | None:
+    async def read(self, turn: TurnKey, handle: str, start: int, chars: int) -> ResultPiece | None:
         """Returns at most `chars` characters from `start`; None for a handle that is not one of this turn.
 
         Raises `StoreUnavailable`.
@@ -73,7 +73,7 @@ class Rests:
         # Callers' schemas want 0 or more; past them, Python would count a negative start from the end.
         piece = text[max(start, 0) :][: max(chars, 1)]
         end = start + len(piece)
-        return Rest(kept["tool"], piece, start, len(text), end if end < len(text) else None)
+        return ResultPiece(kept["tool"], piece, start, len(text), end if end < len(text) else None)
 
     async def _seal(self, turn: TurnKey, sha: bytes) -> bytes:
         key = await self._store.secret_key(KEY)

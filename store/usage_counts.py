@@ -5,18 +5,18 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from signoff.contracts.usage import Use
+from signoff.contracts.usage import LimitedUse
 from signoff.store.claim_conditions import possible_again
 from signoff.store.store import Store
 
 
-class Usage:
+class UsageCounts:
     """Reads the uses in a store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def look(self, uses: Sequence[Use]) -> list[datetime | None]:
+    async def look(self, uses: Sequence[LimitedUse]) -> list[datetime | None]:
         """Returns for each use None where it can be taken now, else the time when it can.
 
         A use that its own call has is not counted.

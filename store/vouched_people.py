@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import ValidationError
 from sqlalchemy import Connection, Row, delete, select, update
 
-from signoff.people.vouched_directory import Vouched
-from signoff.store.claim_conditions import added
+from signoff.people.vouched_directory import VouchedPerson
+from signoff.store.claim_conditions import insert_new
 from signoff.store.store import Also, Store
 from signoff.store.tables import PEOPLE, SESSIONS
 from signoff.store.tokens import millis
@@ -24,12 +24,12 @@ class VouchedPeople:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def find(self, tenant: str, ids: Sequence[str]) -> list[Vouched]:
+    async def find(self, tenant: str, ids: Sequence[str]) -> list[VouchedPerson]:
         """Returns the rows of those of these `ids` whose vouching was not ended, expired or not."""
         query = _STANDING.where(PEOPLE.c.tenant == tenant, PEOPLE.c.person.in_(ids))
         return await self._store.run(lambda connection: _read(connection.execute(query)))
 
-    async def all(self) -> list[Vouched]:
+    async def all(self) -> list[VouchedPerson]:
         """Returns everybody whose vouching was not ended, the earliest first."""
         return await self._store.run(lambda connection: _read(connection.execute(_STANDING)))
 
@@ -54,7 +54,7 @@ class VouchedPeople:
         return await self._store.run(write)
 
 
-def vouching(vouched: Vouched) -> Also:
+def vouched_writer(vouched: VouchedPerson) -> Also:
     """Returns a write that replaces a person's row by what a sign-in said, and deletes expired rows."""
     person, seen = vouched.person, millis(vouched.seen_at)
     row = {
@@ -71,16 +71,16 @@ def vouching(vouched: Vouched) -> Also:
     def write(connection: Connection) -> None:
         connection.execute(delete(PEOPLE).where(PEOPLE.c.until <= seen))
         if not connection.execute(update(PEOPLE).where(*own).values(**row)).rowcount:
-            added(connection, PEOPLE, row)
+            insert_new(connection, PEOPLE, row)
 
     return write
 
 
-def _read(rows: Iterable[Row[Any]]) -> list[Vouched]:
-    found: list[Vouched] = []
+def _read(rows: Iterable[Row[Any]]) -> list[VouchedPerson]:
+    found: list[VouchedPerson] = []
     for row in rows:
         try:
-            vouched = Vouched.model_validate_json(row.body)
+            vouched = VouchedPerson.model_validate_json(row.body)
         except ValidationError:
             _log.warning("what the store has of the person %r is nothing that the gateway wrote", row.person)
             continue

@@ -26,7 +26,7 @@ _ENDING: Final[ContextVar[tuple[str, str] | None]] = ContextVar("ending", defaul
 """Run and id of the local activity whose end is on its way; each runs in a task of its own."""
 
 
-class Looks:
+class QueryFence:
     """Tracks which runs are being queried, and which activities ended without their workflow knowing.
 
     Workflows answer in threads.
@@ -123,10 +123,10 @@ def _discard(runs: dict[str, set[str]], run_id: str, activity_id: str) -> bool:
     return True
 
 
-class LooksInterceptor(Interceptor):
+class QueryFenceInterceptor(Interceptor):
     """Makes every local activity of a worker end outside queries."""
 
-    def __init__(self, looks: Looks) -> None:
+    def __init__(self, looks: QueryFence) -> None:
         self._looks = looks
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
@@ -135,7 +135,7 @@ class LooksInterceptor(Interceptor):
 
 
 class _Unseen(ActivityInboundInterceptor):
-    def __init__(self, next: ActivityInboundInterceptor, looks: Looks) -> None:
+    def __init__(self, next: ActivityInboundInterceptor, looks: QueryFence) -> None:
         super().__init__(next)
         self._looks = looks
 

@@ -5,7 +5,7 @@ answer is given is written to history with that task, but the workflow gets its 
 with whatever that one brings, and last. From the history it is read the other way round: commands then come in another
 order, the SDK calls the turn nondeterministic, and it hangs for ever. So this runner delivers first what was written
 first; `temporal/query_fence.py` keeps activities from ending in between, where nobody could tell the order. The core
-takes messages in the order in which they are sent; so `WatchedBridge` stands where they are sent.
+takes messages in the order in which they are sent; so `FencedBridge` stands where they are sent.
 
 The server may hand the core a query by itself together with events since the last task, for which a task is yet to
 come: the core has the workflow process them at once, and again nothing of them when the task comes, with more. Read
@@ -19,13 +19,13 @@ from temporalio.converter import StorageDriverStoreContext
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.workflow import Info
 
-from signoff.temporal.query_fence import Looks
+from signoff.temporal.query_fence import QueryFence
 
 _APART: Final = "legacy_query"
 """The id of a query that is answered by itself, outside a workflow task."""
 
 
-class WatchedRunner(WorkflowRunner):
+class FencedRunner(WorkflowRunner):
     """Wraps another runner, usually the SDK's sandbox, so that its instances get the events known to `looks` in order.
 
     `contextless` leaves out serialization contexts. For every payload the SDK asks an instance three to four times in
@@ -33,7 +33,7 @@ class WatchedRunner(WorkflowRunner):
     external storage makes use of the answer, so this is for workers that have neither.
     """
 
-    def __init__(self, inner: WorkflowRunner, looks: Looks, *, contextless: bool) -> None:
+    def __init__(self, inner: WorkflowRunner, looks: QueryFence, *, contextless: bool) -> None:
         self.inner = inner
         self.contextless = contextless
         self._looks = looks
@@ -52,10 +52,10 @@ class WatchedRunner(WorkflowRunner):
         self.inner.set_worker_level_failure_exception_types(types)
 
 
-class WatchedBridge(Bridge):
+class FencedBridge(Bridge):
     """Passes a worker's messages to the SDK's core, and records in `looks` what was sent, and when."""
 
-    def __init__(self, inner: Bridge, looks: Looks) -> None:
+    def __init__(self, inner: Bridge, looks: QueryFence) -> None:
         self._ref = inner._ref
         self._looks = looks
         looks.let_go = self.request_workflow_eviction
@@ -77,7 +77,7 @@ class WatchedBridge(Bridge):
 
 
 class _Watched(WorkflowInstance):
-    def __init__(self, inner: WorkflowInstance, looks: Looks) -> None:
+    def __init__(self, inner: WorkflowInstance, looks: QueryFence) -> None:
         self._inner = inner
         self._looks = looks
         self._begun: dict[int, str] = {}

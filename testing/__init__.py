@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from signoff.contracts.message import ResultPart as ResultPart
     from signoff.policy.cases import run_cases as run_cases
     from signoff.testing.channels import ChannelSuite as ChannelSuite
-    from signoff.testing.scripted import ScriptedModel as ScriptedModel
-    from signoff.testing.scripted import calls as calls
-    from signoff.testing.scripted import last_user_text as last_user_text
-    from signoff.testing.scripted import respond as respond
-    from signoff.testing.scripted import results as results
-    from signoff.testing.scripted import say as say
-    from signoff.testing.scripted import steps as steps
+    from signoff.testing.scripted_model import ScriptedModel as ScriptedModel
+    from signoff.testing.scripted_model import calls as calls
+    from signoff.testing.scripted_model import last_user_text as last_user_text
+    from signoff.testing.scripted_model import respond as respond
+    from signoff.testing.scripted_model import results as results
+    from signoff.testing.scripted_model import say as say
+    from signoff.testing.scripted_model import steps as steps
     from signoff.testing.tool_calls import tool_context as tool_context
     from signoff.testing.vendor import HTTP_TROUBLES as HTTP_TROUBLES
     from signoff.testing.vendor import Vendor as Vendor
     from signoff.testing.vendor import VendorCard as VendorCard
-    from signoff.testing.vendor_server import served as served
+    from signoff.testing.vendor_server import serve_vendor as serve_vendor
 
 _MODULES = {
     "HTTP_TROUBLES": "signoff.testing.vendor",
@@ -30,18 +30,18 @@ _MODULES = {
     "Completion": "signoff.contracts.completion",
     "CompletionRequest": "signoff.contracts.completion",
     "ResultPart": "signoff.contracts.message",
-    "ScriptedModel": "signoff.testing.scripted",
+    "ScriptedModel": "signoff.testing.scripted_model",
     "VendorCard": "signoff.testing.vendor",
     "Vendor": "signoff.testing.vendor",
-    "calls": "signoff.testing.scripted",
-    "last_user_text": "signoff.testing.scripted",
+    "calls": "signoff.testing.scripted_model",
+    "last_user_text": "signoff.testing.scripted_model",
     "run_cases": "signoff.policy.cases",
     "tool_context": "signoff.testing.tool_calls",
-    "respond": "signoff.testing.scripted",
-    "results": "signoff.testing.scripted",
-    "say": "signoff.testing.scripted",
-    "served": "signoff.testing.vendor_server",
-    "steps": "signoff.testing.scripted",
+    "respond": "signoff.testing.scripted_model",
+    "results": "signoff.testing.scripted_model",
+    "say": "signoff.testing.scripted_model",
+    "serve_vendor": "signoff.testing.vendor_server",
+    "steps": "signoff.testing.scripted_model",
     "text_of": "signoff.contracts.content",
 }
 __all__ = [*_MODULES]

@@ -29,7 +29,7 @@ from signoff.contracts.ids import show_code
 from signoff.keys.secrets import SecretProvider
 from signoff.registry.manifest.channel_sections import DeclaredChannel
 from signoff.store.store import open_store
-from signoff.testing.rig import MovableClock, Rig
+from signoff.testing.rig import ChannelRig, MovableClock
 from signoff.testing.vendor import Told, Vendor
 from signoff.texts.catalogue import text
 
@@ -54,15 +54,15 @@ _NONSENSE: Final = (
     b"From: <>\r\n\r\n",
 )
 
-Scenario: TypeAlias = "Callable[[Any, Rig], Awaitable[None]]"
+Scenario: TypeAlias = "Callable[[Any, ChannelRig], Awaitable[None]]"
 
 
-def played(scenario: Scenario) -> Callable[["ChannelSuite", Path], None]:
+def play_scenario(scenario: Scenario) -> Callable[["ChannelSuite", Path], None]:
     """A test of pytest's that plays a scenario in a loop of its own."""
 
     def test(self: "ChannelSuite", tmp_path: Path) -> None:
         async def play() -> None:
-            async with rigged(self, tmp_path) as rig:
+            async with open_rig(self, tmp_path) as rig:
                 await scenario(self, rig)
 
         with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
@@ -73,7 +73,7 @@ def played(scenario: Scenario) -> Callable[["ChannelSuite", Path], None]:
 
 
 @asynccontextmanager
-async def rigged(suite: "ChannelSuite", folder: Path, locale: str = "en") -> AsyncIterator[Rig]:
+async def open_rig(suite: "ChannelSuite", folder: Path, locale: str = "en") -> AsyncIterator[ChannelRig]:
     """The suite's channel, opened as a manifest would have it, at the suite's vendor; its people are of `locale`."""
     time = MovableClock()
     async with suite.vendor() as vendor, open_store(f"sqlite:///{folder}/signoff.db") as store:
@@ -89,7 +89,7 @@ async def rigged(suite: "ChannelSuite", folder: Path, locale: str = "en") -> Asy
         assert not problems, problems[0].what
         channel = opened["channel"]
         try:
-            yield Rig(store, channel, vendor, time, locale)
+            yield ChannelRig(store, channel, vendor, time, locale)
         finally:
             await channel.close_down()
 
@@ -109,8 +109,8 @@ class ChannelSuite:
 
     # Out.
 
-    @played
-    async def test_each_person_is_sent_one_card_that_says_all(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_each_person_is_sent_one_card_that_says_all(self, rig: ChannelRig) -> None:
         """What would happen, each argument, the code and the link; one card each, and not to who may not answer."""
         request = await rig.ask()
         await rig.carry()
@@ -121,8 +121,8 @@ class ChannelSuite:
         row = await rig.delivery(request, "bo")
         assert (row.state, row.token) == ("sent", rig.card(rig.bo).token)
 
-    @played
-    async def test_every_copy_of_a_card_carries_the_same_token(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_every_copy_of_a_card_carries_the_same_token(self, rig: ChannelRig) -> None:
         """The sender may be killed before it knows that the card is out: then it is sent again."""
         request = await rig.ask()
         row = await rig.delivery(request, "bo")
@@ -131,8 +131,8 @@ class ChannelSuite:
         copies = [card for card in rig.vendor.cards() if card.to == rig.bo]
         assert {card.token for card in copies} == {first.token}
 
-    @played
-    async def test_what_a_model_writes_is_text_and_nothing_else(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_what_a_model_writes_is_text_and_nothing_else(self, rig: ChannelRig) -> None:
         """No character that is not seen, no line of its own."""
         await rig.ask(args={"to": HOSTILE, "note\u202e": "x"})
         told = rig.card(rig.bo).text
@@ -140,8 +140,8 @@ class ChannelSuite:
         assert "⟦U+202E⟧" in told
         assert not any(line.strip().startswith("Approved by") for line in told.splitlines())
 
-    @played
-    async def test_unicode_arrives_as_it_is(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_unicode_arrives_as_it_is(self, rig: ChannelRig) -> None:
         """In a card, and in a reason."""
         request = await rig.ask(args={"to": UNICODE})
         assert UNICODE in rig.card(rig.bo).text
@@ -149,8 +149,8 @@ class ChannelSuite:
         await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.bo, "denied", UNICODE))
         assert rig.request(request.id).reason == UNICODE
 
-    @played
-    async def test_a_card_too_large_for_the_channel_says_so_and_links(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_card_too_large_for_the_channel_says_so_and_links(self, rig: ChannelRig) -> None:
         """Every argument is there, cut where it has to be; or the card says that it is not whole."""
         args = {f"argument_{number}": f"{number}:" + "x" * 480 for number in range(40)}
         await rig.ask(args=args)
@@ -160,8 +160,8 @@ class ChannelSuite:
             assert any(words in told for words in whole)
         assert "signoff.example/link/" in told
 
-    @played
-    async def test_all_cards_say_who_decided_and_where(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_all_cards_say_who_decided_and_where(self, rig: ChannelRig) -> None:
         """Wherever it was decided; what could be answered before says now that it is over."""
         request = await rig.ask()
         assert "Approved by Ana" not in rig.read_by(rig.bo)
@@ -172,16 +172,16 @@ class ChannelSuite:
             assert text("where.inbox", "en") in told
         assert (await rig.delivery(request, "bo")).state == "closed"
 
-    @played
-    async def test_a_long_reason_keeps_no_card_from_closing(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_long_reason_keeps_no_card_from_closing(self, rig: ChannelRig) -> None:
         """Nor does an action that takes many words."""
         request = await rig.ask(args={"to": UNICODE * 30, "note": "<&>" * 200})
         await rig.decide_elsewhere(request, "denied", f"{UNICODE} <&> *no* " * 60)
         assert "Denied by Ana" in rig.read_by(rig.bo)
         assert (await rig.delivery(request, "bo")).state == "closed"
 
-    @played
-    async def test_people_are_told_in_their_language(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_people_are_told_in_their_language(self, rig: ChannelRig) -> None:
         """What a card says, and what it says once it is over."""
         request = await rig.ask()
         notice = await rig.notice(await rig.delivery(request, "bo"))
@@ -194,8 +194,8 @@ class ChannelSuite:
         await rig.channel.close(sent, closed)
         assert "Genehmigt von Ana" in rig.read_by(rig.bo)
 
-    @played
-    async def test_what_a_vendor_tells_of_a_card_never_leads_back(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_what_a_vendor_tells_of_a_card_never_leads_back(self, rig: ChannelRig) -> None:
         """It comes in any order, and more than once."""
         request = await rig.ask()
         card = rig.card(rig.bo)
@@ -212,8 +212,8 @@ class ChannelSuite:
             assert await rig.hear(raw, raw) == [None, None]
             assert (await rig.delivery(request, "bo")).state == known
 
-    @played
-    async def test_a_reminder_says_that_it_is_one(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_reminder_says_that_it_is_one(self, rig: ChannelRig) -> None:
         """It is about the same delivery, and answers to it count."""
         request = await rig.ask()
         token = rig.card(rig.bo).token
@@ -225,8 +225,8 @@ class ChannelSuite:
         await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
         assert rig.request(request.id).state == "approved"
 
-    @played
-    async def test_many_at_once_are_one_message(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_many_at_once_are_one_message(self, rig: ChannelRig) -> None:
         """A digest says how many there are, and decides nothing by itself."""
         for number in range(1, 9):
             await rig.ask(number, told=False, approvers=("user:bo",))
@@ -235,8 +235,8 @@ class ChannelSuite:
         assert len(mine) == 1
         assert text("card.digest", "en", n=8) in mine[0].text
 
-    @played
-    async def test_a_vendor_that_is_down_gets_the_card_when_it_is_back(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_vendor_that_is_down_gets_the_card_when_it_is_back(self, rig: ChannelRig) -> None:
         """Nothing is lost, nothing is said to be sent, and the token is the same."""
         rig.vendor.trouble = "down"
         request = await rig.ask()
@@ -250,8 +250,8 @@ class ChannelSuite:
         assert rig.card(rig.bo).token == row.token
         assert (await rig.delivery(request, "bo")).state == "sent"
 
-    @played
-    async def test_a_vendor_that_is_busy_is_left_alone_as_long_as_it_says(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_vendor_that_is_busy_is_left_alone_as_long_as_it_says(self, rig: ChannelRig) -> None:
         """Each card waits, and goes out when the time is over."""
         rig.vendor.trouble = "busy"
         request = await rig.ask()
@@ -267,8 +267,8 @@ class ChannelSuite:
         await rig.carry()
         assert sorted(card.to for card in rig.vendor.cards()) == sorted((rig.ana, rig.bo))
 
-    @played
-    async def test_a_call_that_goes_wrong_is_made_again(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_call_that_goes_wrong_is_made_again(self, rig: ChannelRig) -> None:
         """Too much, a fault, an answer that is none, a cut connection: nothing is said to be sent, and later it is."""
         for number, trouble in enumerate(rig.vendor.troubles, 1):
             rig.vendor.trouble = trouble
@@ -284,8 +284,8 @@ class ChannelSuite:
             assert (await rig.delivery(request, "bo")).state == "sent", trouble
             assert rig.card(rig.bo).token == rows[1].token
 
-    @played
-    async def test_a_card_is_closed_even_where_the_vendor_was_down_at_the_decision(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_card_is_closed_even_where_the_vendor_was_down_at_the_decision(self, rig: ChannelRig) -> None:
         """Later, then."""
         request = await rig.ask()
         rig.vendor.trouble = "down"
@@ -297,8 +297,8 @@ class ChannelSuite:
         await rig.carry()
         assert "Approved by Ana" in rig.read_by(rig.bo)
 
-    @played
-    async def test_the_check_says_what_is_wrong_and_never_fails(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_the_check_says_what_is_wrong_and_never_fails(self, rig: ChannelRig) -> None:
         """Whether the vendor answers or not; a finding that is not well says what to do."""
         await rig.channel.check()
         for trouble in ("down", *rig.vendor.troubles):
@@ -308,8 +308,8 @@ class ChannelSuite:
 
     # In.
 
-    @played
-    async def test_a_yes_approves_as_that_person_and_is_answered(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_yes_approves_as_that_person_and_is_answered(self, rig: ChannelRig) -> None:
         """Who, by which channel, how surely; and they are told."""
         self._answers(rig)
         request = await rig.ask()
@@ -320,8 +320,8 @@ class ChannelSuite:
         assert decided.votes[0].assurance == rig.channel.assurance
         assert "Approved" in rig.read_by(rig.bo)
 
-    @played
-    async def test_a_no_denies_and_its_reason_is_kept(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_no_denies_and_its_reason_is_kept(self, rig: ChannelRig) -> None:
         """The agent is told why."""
         self._answers(rig)
         request = await rig.ask()
@@ -329,8 +329,8 @@ class ChannelSuite:
         decided = rig.request(request.id)
         assert (decided.state, decided.reason) == ("denied", "too expensive")
 
-    @played
-    async def test_a_card_that_is_not_whole_takes_a_no_and_no_yes(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_card_that_is_not_whole_takes_a_no_and_no_yes(self, rig: ChannelRig) -> None:
         """Neither a button nor words approve what nobody could read there; they are told to open it."""
         self._answers(rig)
         request = await rig.ask(args={"items": [{"pieces": number} for number in range(40)]})
@@ -348,8 +348,8 @@ class ChannelSuite:
         await rig.hear(rig.vendor.press(card, rig.bo, "denied", "too many"))
         assert rig.request(request.id).state == "denied"
 
-    @played
-    async def test_one_of_two_is_counted_and_told_so(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_one_of_two_is_counted_and_told_so(self, rig: ChannelRig) -> None:
         """It still waits for the other."""
         self._answers(rig)
         request = await rig.ask(quorum=2)
@@ -359,8 +359,8 @@ class ChannelSuite:
         await rig.hear(rig.vendor.press(rig.card(rig.ana), rig.ana, "approved"))
         assert rig.request(request.id).state == "approved"
 
-    @played
-    async def test_what_is_forged_decides_nothing(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_what_is_forged_decides_nothing(self, rig: ChannelRig) -> None:
         """Altered, unsigned, signed by somebody else; the true one still counts afterwards."""
         self._answers(rig)
         request = await rig.ask()
@@ -372,8 +372,8 @@ class ChannelSuite:
         await rig.hear(true)
         assert rig.request(request.id).state == "approved"
 
-    @played
-    async def test_odd_headers_are_forged_and_nothing_worse(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_odd_headers_are_forged_and_nothing_worse(self, rig: ChannelRig) -> None:
         """Whatever stands in each of them: no letter, no number, no text at all."""
         self._answers(rig)
         await rig.ask()
@@ -383,8 +383,8 @@ class ChannelSuite:
             for value in odd:
                 _received(rig.channel, dataclasses.replace(true, headers={**true.headers, name: value}))
 
-    @played
-    async def test_nonsense_is_refused_and_nothing_worse(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_nonsense_is_refused_and_nothing_worse(self, rig: ChannelRig) -> None:
         """Whatever the body is, though it comes from the vendor; also under another type."""
         self._answers(rig)
         await rig.ask()
@@ -396,8 +396,8 @@ class ChannelSuite:
                 await rig.hear(odd)
         assert rig.desk.heard == []
 
-    @played
-    async def test_an_answer_under_another_content_type_decides_nothing_or_the_same(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_an_answer_under_another_content_type_decides_nothing_or_the_same(self, rig: ChannelRig) -> None:
         """It is refused, or it is what it is; never something else."""
         self._answers(rig)
         request = await rig.ask()
@@ -406,8 +406,8 @@ class ChannelSuite:
             await rig.hear(dataclasses.replace(true, headers={**true.headers, "content-type": kind}))
         assert rig.request(request.id).state in ("pending", "approved")
 
-    @played
-    async def test_the_largest_message_is_read_in_good_time(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_the_largest_message_is_read_in_good_time(self, rig: ChannelRig) -> None:
         """As much as the channel takes, of what makes careless readers slow."""
         self._answers(rig)
         await rig.ask()
@@ -416,8 +416,8 @@ class ChannelSuite:
             await rig.hear(rig.vendor.sign(body))
         assert rig.desk.heard == []
 
-    @played
-    async def test_what_is_repeated_counts_once(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_what_is_repeated_counts_once(self, rig: ChannelRig) -> None:
         """Vendors say everything more than once, at once and much later; who answered is told once."""
         self._answers(rig)
         request = await rig.ask(quorum=2)
@@ -429,8 +429,8 @@ class ChannelSuite:
         assert len(rig.request(request.id).votes) == 1
         assert len(rig.vendor.reads(rig.bo)) == before
 
-    @played
-    async def test_only_a_post_says_something(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_only_a_post_says_something(self, rig: ChannelRig) -> None:
         """What prefetches links and previews them decides nothing."""
         self._answers(rig)
         await rig.ask()
@@ -438,8 +438,8 @@ class ChannelSuite:
         await rig.hear(*(dataclasses.replace(true, method=method) for method in ("GET", "HEAD", "OPTIONS")))
         assert rig.desk.heard == []
 
-    @played
-    async def test_a_stranger_decides_nothing_and_learns_nothing(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_stranger_decides_nothing_and_learns_nothing(self, rig: ChannelRig) -> None:
         """Whoever holds the card, it is the sender that counts."""
         self._answers(rig)
         request = await rig.ask()
@@ -448,8 +448,8 @@ class ChannelSuite:
         told = rig.read_by(rig.stranger)
         assert not any(part in told for part in (request.card.effect, show_code(request.code), "Payee"))
 
-    @played
-    async def test_who_is_not_asked_is_told_that_they_may_not(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_who_is_not_asked_is_told_that_they_may_not(self, rig: ChannelRig) -> None:
         """A known person without a seat, with somebody else's card."""
         self._answers(rig)
         request = await rig.ask()
@@ -457,8 +457,8 @@ class ChannelSuite:
         assert rig.request(request.id).votes == ()
         assert text("receipt.not_allowed", "en") in rig.read_by(rig.cy)
 
-    @played
-    async def test_who_comes_second_is_told_who_was_first(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_who_comes_second_is_told_who_was_first(self, rig: ChannelRig) -> None:
         """By whom and where it was decided; nothing changes."""
         self._answers(rig)
         request = await rig.ask()
@@ -469,8 +469,8 @@ class ChannelSuite:
         told = rig.read_by(rig.bo)
         assert "Already decided. Approved by Ana" in told
 
-    @played
-    async def test_who_comes_too_late_is_told_that_time_is_over(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_who_comes_too_late_is_told_that_time_is_over(self, rig: ChannelRig) -> None:
         """The deadline has passed, whether or not anybody has noticed yet."""
         self._answers(rig)
         request = await rig.ask(timeout=3_600.0)
@@ -480,8 +480,8 @@ class ChannelSuite:
         assert rig.request(request.id).votes == ()
         assert text("receipt.expired", "en") in rig.read_by(rig.bo)
 
-    @played
-    async def test_an_older_card_decides_nothing_of_a_newer_one(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_an_older_card_decides_nothing_of_a_newer_one(self, rig: ChannelRig) -> None:
         """A yes to what was asked before is none to what is asked now."""
         self._answers(rig)
         request = await rig.ask()
@@ -494,8 +494,8 @@ class ChannelSuite:
         await rig.hear(rig.vendor.press(newer, rig.bo, "approved"))
         assert rig.request(request.id).state == "approved"
 
-    @played
-    async def test_what_has_to_be_typed_is_not_decided_here(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_what_has_to_be_typed_is_not_decided_here(self, rig: ChannelRig) -> None:
         """The card says so, and an answer all the same is told where to go."""
         request = await rig.ask(confirm="type")
         card = rig.card(rig.bo)
@@ -505,8 +505,8 @@ class ChannelSuite:
         assert rig.request(request.id).votes == ()
         assert text("reply.link_only", "en") in rig.read_by(rig.bo)
 
-    @played
-    async def test_what_needs_more_than_this_channel_is_not_decided_here(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_what_needs_more_than_this_channel_is_not_decided_here(self, rig: ChannelRig) -> None:
         """It says that it takes a sign-in, with the link."""
         self._answers(rig)
         request = await rig.ask(min_assurance="mfa")
@@ -514,8 +514,8 @@ class ChannelSuite:
         assert rig.request(request.id).votes == ()
         assert text("reply.link_only", "en") in rig.read_by(rig.bo)
 
-    @played
-    async def test_a_bare_yes_with_two_open_asks_which(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_bare_yes_with_two_open_asks_which(self, rig: ChannelRig) -> None:
         """And with the code that is told it decides that one alone."""
         self._writes(rig)
         first, second = await rig.ask(1), await rig.ask(2)
@@ -530,8 +530,8 @@ class ChannelSuite:
         await rig.hear(rig.vendor.write(rig.bo, f"deny {show_code(first.code)} too expensive"))
         assert (rig.request(first.id).state, rig.request(first.id).reason) == ("denied", "too expensive")
 
-    @played
-    async def test_words_that_are_no_decision_decide_nothing(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_words_that_are_no_decision_decide_nothing(self, rig: ChannelRig) -> None:
         """Conditions, questions, both at once: whoever writes them is asked again."""
         self._answers(rig)
         request = await rig.ask()
@@ -545,8 +545,8 @@ class ChannelSuite:
         assert rig.request(request.id).state == "pending"
         assert text("reply.not_understood", "en") in rig.read_by(rig.bo)
 
-    @played
-    async def test_what_is_new_to_us_is_taken_and_changes_nothing(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_what_is_new_to_us_is_taken_and_changes_nothing(self, rig: ChannelRig) -> None:
         """Events and states that the vendor thinks of later."""
         self._answers(rig)
         request = await rig.ask()
@@ -555,8 +555,8 @@ class ChannelSuite:
         assert rig.desk.heard == []
         assert (await rig.delivery(request, "bo")).state == "sent"
 
-    @played
-    async def test_an_answer_is_kept_while_no_worker_runs(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_an_answer_is_kept_while_no_worker_runs(self, rig: ChannelRig) -> None:
         """It counts once, when one is back."""
         self._answers(rig)
         request = await rig.ask()
@@ -573,8 +573,8 @@ class ChannelSuite:
         assert rig.request(request.id).state == "approved"
         assert len(rig.desk.heard) == 1
 
-    @played
-    async def test_a_decision_stands_though_its_answer_does_not_get_out(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_decision_stands_though_its_answer_does_not_get_out(self, rig: ChannelRig) -> None:
         """The vendor goes down between the two."""
         self._answers(rig)
         request = await rig.ask()
@@ -584,10 +584,10 @@ class ChannelSuite:
         assert rig.request(request.id).state == "approved"
         assert await rig.arrived() == []
 
-    def _answers(self, rig: Rig) -> None:
+    def _answers(self, rig: ChannelRig) -> None:
         if not rig.channel.answers:
             pytest.skip("nobody answers by this channel")
 
-    def _writes(self, rig: Rig) -> None:
+    def _writes(self, rig: ChannelRig) -> None:
         if not (rig.channel.answers and rig.vendor.writes):
             pytest.skip("nobody can write there beside a card")

@@ -25,7 +25,7 @@ _NUMBERS: Final = count(1)
 
 
 @dataclass(frozen=True)
-class Page:
+class PagerMessage:
     """What somebody's pager shows."""
 
     to: str
@@ -53,7 +53,7 @@ class FakeApprise(Vendor):
 
     def __init__(self) -> None:
         self.host = f"host{next(_NUMBERS)}"
-        self.pages: list[Page] = []
+        self.pages: list[PagerMessage] = []
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -81,7 +81,7 @@ class FakeApprise(Vendor):
         """Any body; there is nothing to sign it with."""
         return InboundRequest(body, {"content-type": "text/plain"}, at=self.clock())
 
-    def take(self, page: Page, key: str) -> bool:
+    def take(self, page: PagerMessage, key: str) -> bool:
         """Returns whether a page gets out."""
         fits = 0 < len(page.body) <= MOST_CHARS and page.to in self.identities
         if self.trouble or key != KEY or not fits:
@@ -93,7 +93,7 @@ class FakeApprise(Vendor):
 def _page(body: str, title: str, notify_type: str, *args: Any, meta: Mapping[str, Any], **more: Any) -> bool:
     """What apprise calls for each address of that scheme."""
     to = unquote(str(meta.get("fullpath") or "")).removeprefix("/")
-    page = Page(to, title, body, str(getattr(more.get("body_format"), "value", "")))
+    page = PagerMessage(to, title, body, str(getattr(more.get("body_format"), "value", "")))
     return _HOSTS[str(meta["host"])].take(page, str(meta.get("user")))
 
 

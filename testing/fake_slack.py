@@ -20,7 +20,7 @@ from starlette.routing import Route
 from signoff.channels.envelopes import InboundRequest
 from signoff.contracts.decision import Verdict
 from signoff.testing.vendor import HTTP_TROUBLES, Trouble, Vendor, VendorCard
-from signoff.testing.vendor_server import served
+from signoff.testing.vendor_server import serve_vendor
 
 BOT_TOKEN: Final = "xoxb-fake"
 APP_TOKEN: Final = "xapp-fake"
@@ -285,7 +285,7 @@ class FakeSlack(Vendor):
 async def fake_slack() -> AsyncIterator[FakeSlack]:
     """A workspace that is there while the block runs."""
     slack = FakeSlack()
-    async with served(slack.app(), vendor=slack) as url:
+    async with serve_vendor(slack.app(), vendor=slack) as url:
         slack.url = url
         yield slack
 

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from signoff.channels.envelopes import InboundRequest
 from signoff.contracts.decision import Verdict
 from signoff.testing.vendor import HTTP_TROUBLES, Trouble, Vendor, VendorCard
-from signoff.testing.vendor_server import served
+from signoff.testing.vendor_server import serve_vendor
 
 TOKEN: Final = "123456789:AAfake-Token_of-a-bot"
 WEBHOOK_SECRET: Final = "a_word_of_our-own"
@@ -36,7 +36,7 @@ _ASKS: Final = ("Answer with the buttons.", "signed in: http")
 Body: TypeAlias = Mapping[str, Any]
 
 
-class Refusal(Exception):
+class BotRefusal(Exception):
     """What the Bot API does not do: its code and its words."""
 
     def __init__(self, code: int, words: str) -> None:
@@ -227,16 +227,16 @@ class FakeTelegram(Vendor):
             return Response("<html>Bad Gateway</html>", status_code=502, media_type="text/html")
         try:
             if request.path_params["token"] != TOKEN:
-                raise Refusal(401, "Unauthorized")
+                raise BotRefusal(401, "Unauthorized")
             if self.trouble:
-                raise Refusal(429, f"Too Many Requests: retry after {BUSY_SECONDS}")
+                raise BotRefusal(429, f"Too Many Requests: retry after {BUSY_SECONDS}")
             method, body = request.path_params["method"], json.loads(await request.body() or b"{}")
             self.calls.append((method, body))
             if method == "getUpdates":
                 result = await self._fetch(body)
             else:
                 result = self._method(method)(body)
-        except Refusal as refusal:
+        except BotRefusal as refusal:
             self.refused.append(refusal.words)
             told = {"ok": False, "error_code": refusal.code, "description": refusal.words}
             if refusal.code == 429:
@@ -255,19 +255,19 @@ class FakeTelegram(Vendor):
             "getMe": lambda _: _BOT,
         }
         if name not in known:
-            raise Refusal(404, "Not Found")
+            raise BotRefusal(404, "Not Found")
         return known[name]
 
     def _send(self, body: Body) -> Body:
         chat = body.get("chat_id")
         if str(chat) not in self.identities or not isinstance(chat, int):
-            raise Refusal(400, "Bad Request: chat not found")
+            raise BotRefusal(400, "Bad Request: chat not found")
         if chat in self.blocked:
-            raise Refusal(403, "Forbidden: bot was blocked by the user")
+            raise BotRefusal(403, "Forbidden: bot was blocked by the user")
         about = body.get("reply_parameters", {})
         replied = any((each.chat, each.number) == (chat, about.get("message_id")) for each in self.messages)
         if about and not replied and not about.get("allow_sending_without_reply"):
-            raise Refusal(400, "Bad Request: message to be replied not found")
+            raise BotRefusal(400, "Bad Request: message to be replied not found")
         number = next(self._numbers)
         message = TelegramMessage(chat, number, _text_of(body), _buttons_of(body), about.get("message_id", 0))
         self.messages.append(message)
@@ -279,10 +279,10 @@ class FakeTelegram(Vendor):
         where = (body.get("chat_id"), body.get("message_id"))
         message = next((each for each in self.messages if (each.chat, each.number) == where), None)
         if message is None:
-            raise Refusal(400, "Bad Request: message to edit not found")
+            raise BotRefusal(400, "Bad Request: message to edit not found")
         words, buttons = _text_of(body), _buttons_of(body)
         if (message.text, list(message.buttons)) == (words, list(buttons)):
-            raise Refusal(
+            raise BotRefusal(
                 400,
                 "Bad Request: message is not modified: specified new message content and reply markup are exactly "
                 "the same as a current content and reply markup of the message",
@@ -293,9 +293,9 @@ class FakeTelegram(Vendor):
     def _answer(self, body: Body) -> bool:
         words = body.get("text", "")
         if body.get("callback_query_id") not in self.queries:
-            raise Refusal(400, "Bad Request: query is too old and response timeout expired or query ID is invalid")
+            raise BotRefusal(400, "Bad Request: query is too old and response timeout expired or query ID is invalid")
         if _units(words) > _ALERT:
-            raise Refusal(400, "Bad Request: MESSAGE_TOO_LONG")
+            raise BotRefusal(400, "Bad Request: MESSAGE_TOO_LONG")
         who = self.queries.pop(body["callback_query_id"])
         if body.get("show_alert") is True and words:
             self.alerts.append((who, words))
@@ -303,9 +303,9 @@ class FakeTelegram(Vendor):
 
     def _set_webhook(self, body: Body) -> bool:
         if not str(body.get("url", "")).startswith("https://"):
-            raise Refusal(400, "Bad Request: bad webhook: An HTTPS URL must be provided for webhook")
+            raise BotRefusal(400, "Bad Request: bad webhook: An HTTPS URL must be provided for webhook")
         if not _SECRET.match(body.get("secret_token", "_")):
-            raise Refusal(400, "Bad Request: secret token contains unallowed characters")
+            raise BotRefusal(400, "Bad Request: secret token contains unallowed characters")
         self.webhook = {"url": body["url"], "allowed_updates": body.get("allowed_updates", [])}
         return True
 
@@ -316,7 +316,7 @@ class FakeTelegram(Vendor):
 
     async def _fetch(self, body: Body) -> list[Body]:
         if self.webhook:
-            raise Refusal(
+            raise BotRefusal(
                 409, "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete it"
             )
         # `offset` confirms what lies before it; what nobody confirmed comes again.
@@ -335,7 +335,7 @@ class FakeTelegram(Vendor):
 async def fake_telegram(*, polled: bool = False) -> AsyncIterator[FakeTelegram]:
     """A Bot API that is there while the block runs."""
     telegram = FakeTelegram(polled=polled)
-    async with served(telegram.app(), vendor=telegram) as url:
+    async with serve_vendor(telegram.app(), vendor=telegram) as url:
         telegram.url = url
         yield telegram
 
@@ -343,9 +343,9 @@ async def fake_telegram(*, polled: bool = False) -> AsyncIterator[FakeTelegram]:
 def _text_of(body: Body) -> str:
     words = body.get("text")
     if not isinstance(words, str) or not words.strip():
-        raise Refusal(400, "Bad Request: message text is empty")
+        raise BotRefusal(400, "Bad Request: message text is empty")
     if _units(words) > _TEXT:
-        raise Refusal(400, "Bad Request: message is too long")
+        raise BotRefusal(400, "Bad Request: message is too long")
     return words
 
 
@@ -355,10 +355,10 @@ def _buttons_of(body: Body) -> list[Body]:
     for button in buttons:
         data = button.get("callback_data", "")
         if not button.get("text") or set(button) != {"text", "callback_data"}:
-            raise Refusal(400, "Bad Request: can't parse inline keyboard button")
+            raise BotRefusal(400, "Bad Request: can't parse inline keyboard button")
         # In bytes, unlike the limits of texts.
         if not 1 <= len(data.encode()) <= _DATA:
-            raise Refusal(400, "Bad Request: BUTTON_DATA_INVALID")
+            raise BotRefusal(400, "Bad Request: BUTTON_DATA_INVALID")
     return buttons
 
 

@@ -25,7 +25,7 @@ from starlette.routing import Route
 from signoff.channels.envelopes import InboundRequest
 from signoff.contracts.decision import Verdict
 from signoff.testing.vendor import HTTP_TROUBLES, Told, Trouble, Vendor, VendorCard
-from signoff.testing.vendor_server import served
+from signoff.testing.vendor_server import serve_vendor
 
 ACCOUNT: Final = "AC" + "0a" * 16
 AUTH_TOKEN: Final = "7d3e5f0b9a814c62b0f4d6a1c8e27395"
@@ -368,7 +368,7 @@ class FakeSms(FakeTwilio):
 async def fake_twilio(twilio: FakeTwilio | None = None) -> AsyncIterator[FakeTwilio]:
     """A sender that is there while the block runs."""
     found = twilio or FakeTwilio()
-    async with served(found.app(), vendor=found) as url:
+    async with serve_vendor(found.app(), vendor=found) as url:
         found.url = url
         yield found
 

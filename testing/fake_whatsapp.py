@@ -23,7 +23,7 @@ from starlette.routing import Route
 from signoff.channels.envelopes import InboundRequest
 from signoff.contracts.decision import Verdict
 from signoff.testing.vendor import HTTP_TROUBLES, Told, Trouble, Vendor, VendorCard
-from signoff.testing.vendor_server import served
+from signoff.testing.vendor_server import serve_vendor
 from signoff.testing.whatsapp_schema import MESSAGE
 
 TOKEN: Final = "EAAfake"
@@ -364,7 +364,7 @@ class FakeWhatsApp(Vendor):
 async def fake_whatsapp(*, template: bool = False) -> AsyncIterator[FakeWhatsApp]:
     """A number that is there while the block runs; with `template`, its options name the approved one."""
     whatsapp = FakeWhatsApp(template=template)
-    async with served(whatsapp.app(), vendor=whatsapp) as url:
+    async with serve_vendor(whatsapp.app(), vendor=whatsapp) as url:
         whatsapp.url = url
         yield whatsapp
 

@@ -8,18 +8,18 @@ from sqlalchemy import Connection
 
 from signoff.activities.gate_activity import digest_of
 from signoff.activities.question_writer import QuestionWriter, Subject
-from signoff.activities.tool_hooks import judged, judged_past
-from signoff.activities.worker_deps import Room
+from signoff.activities.tool_hooks import judge_call, judge_past_call
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.digest import doubt_digest
-from signoff.approvals.machine import counted, vote_of
+from signoff.approvals.machine import count_vote, vote_of
 from signoff.contracts.activity_messages import Authority, GateTask
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.clock import system_clock
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
-from signoff.gateway.grant_rows import write_agreed
+from signoff.gateway.grant_rows import write_agreed_grant
 from signoff.registry.hooks import override_hash
 from signoff.registry.tool import Tool
 from signoff.store.content_store import load
@@ -28,8 +28,8 @@ from signoff.store.store import Store
 
 
 async def ask(
-    room: Room,
-    ctx: Pinned,
+    room: WorkerDeps,
+    ctx: CallContext,
     tool: Tool,
     args: Mapping[str, Any],
     *,
@@ -49,9 +49,9 @@ async def ask(
     task = GateTask(ctx=ctx, calls=(part,), doubt=doubt, edit=edit)
     digest = digest_of(ctx, call, tool, args)
     if doubt:
-        found = await judged_past(room.catalog, ctx, part, args, room.clock())
+        found = await judge_past_call(room.catalog, ctx, part, args, room.clock())
     else:
-        found = await judged(room.catalog, ctx, part, args, room.kinds, at=room.clock())
+        found = await judge_call(room.catalog, ctx, part, args, room.kinds, at=room.clock())
     shown = override_hash(found.override) if override is None else override
     bound = doubt_digest(digest, doubt) if doubt else digest
     about = Subject(part, args, tool, found.verdict, bound, note, shown, found.at)
@@ -84,9 +84,9 @@ async def answer(
     def insert(connection: Connection, rows: ApprovalRows | None) -> None:
         if rows is None:
             raise LookupError(f"nobody was asked about {decision.approval_id}")
-        after = counted(rows.request(rows.latest, vote.at), vote)
+        after = count_vote(rows.request(rows.latest, vote.at), vote)
         add_answer(connection, rows, vote, settles=decision.edited_args is None and after.state != "pending")
         if decision.edited_args is None:
-            write_agreed(connection, after, args, vote.at)
+            write_agreed_grant(connection, after, args, vote.at)
 
     await Questions(store).locked(decision.approval_id, insert)

@@ -12,16 +12,16 @@ from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
-from signoff.channels.base import Channel, ChannelContext, Options
+from signoff.channels.base import Channel, ChannelContext, ChannelOptions
 from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.envelopes import (
+    ChannelReply,
     ClosedCard,
     DeliveryStatus,
     InboundAction,
     InboundBatch,
     InboundRequest,
     OutboundCard,
-    Reply,
     SentCard,
 )
 from signoff.contracts.clock import system_clock
@@ -29,7 +29,7 @@ from signoff.contracts.clock import system_clock
 HEADER = "x-recording"
 
 
-class RecordingOptions(Options):
+class RecordingOptions(ChannelOptions):
     """A recording channel has no options."""
 
 
@@ -41,13 +41,13 @@ class RecordingChannel(Channel):
 
     kind: ClassVar[str] = "recording"
     identity: ClassVar[str] = "recording"
-    options: ClassVar[type[Options]] = RecordingOptions
+    options: ClassVar[type[ChannelOptions]] = RecordingOptions
 
     def __init__(self, means: ChannelContext) -> None:
         super().__init__(means)
         self.cards: list[tuple[OutboundCard, SentCard | None]] = []
         self.closings: list[tuple[SentCard, ClosedCard]] = []
-        self.replies: list[tuple[Mapping[str, Any], Reply]] = []
+        self.replies: list[tuple[Mapping[str, Any], ChannelReply]] = []
         self.failing: Callable[[OutboundCard | ClosedCard], None] | None = None
 
     async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
@@ -63,7 +63,7 @@ class RecordingChannel(Channel):
             self.failing(closed)
         self.closings.append((sent, closed))
 
-    async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:
+    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
         """See `Channel`."""
         self.replies.append((where, reply))
 

@@ -13,7 +13,7 @@ from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft, decision_from_draft
 from signoff.people.directory import Directory
-from signoff.people.eligibility import seat_of, table_of
+from signoff.people.eligibility import approver_spec_of, resolve_eligibility
 
 
 class RecordingDecisions:
@@ -34,7 +34,7 @@ class RecordingDecisions:
 
     def open(self, request: ApprovalRequest) -> ApprovalRequest:
         """Asks, or ask again; the request as it waits."""
-        return self._desk.open(deadlines.opened(request, self._clock()), self._clock())
+        return self._desk.open(deadlines.open_request(request, self._clock()), self._clock())
 
     def cancel(self, approval: str) -> ApprovalRequest:
         """Withdraws a request."""
@@ -57,7 +57,7 @@ class RecordingDecisions:
         self.heard.append((draft, author))
         self.again.append(again)
         decision = decision_from_draft(draft, author, self._clock())
-        told = self._desk.glance(decision, self._clock())
+        told = self._desk.precheck(decision, self._clock())
         return told or self._desk.settle(decision, self._authority(draft, author), self._clock())
 
     async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
@@ -87,5 +87,5 @@ class RecordingDecisions:
         )
 
     def _seat(self, request: ApprovalRequest, person: Person) -> str:
-        table = table_of(request)
-        return seat_of(person, self._people, table, self._clock()).code
+        table = approver_spec_of(request)
+        return resolve_eligibility(person, self._people, table, self._clock()).code

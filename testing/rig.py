@@ -24,8 +24,8 @@ from signoff.contracts.person import Person, Principal
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.people.directory import FixedDirectory
 from signoff.registry.manifest.channel_sections import RoutingRules
-from signoff.store.delivery_queue import Deliveries, DeliveryRow
-from signoff.store.inbound_queue import ArrivalRow, Arrivals
+from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
+from signoff.store.inbound_queue import InboundQueue, InboundRow
 from signoff.store.store import Store
 from signoff.store.tables import DELIVERIES
 from signoff.testing.recording_decisions import RecordingDecisions
@@ -48,7 +48,7 @@ class MovableClock:
         return system_clock() + self.ahead
 
 
-class Rig:
+class ChannelRig:
     """A channel between a fake vendor and a desk of real rules. Ana and Bo may approve, Cy may not, Guest asks."""
 
     def __init__(self, store: Store, channel: Channel, vendor: Vendor, time: MovableClock, locale: str = "en") -> None:
@@ -73,7 +73,7 @@ class Rig:
             )
         )
         self.desk = RecordingDecisions(self.people, time.now)
-        self.cards = Deliveries(store)
+        self.cards = DeliveryQueue(store)
         self.events = ScriptedEvents()
         self.recorded: list[AuditEntry] = []
         supplies = SenderDeps(
@@ -216,9 +216,9 @@ class Rig:
         link = await self._link(row)
         return OutboundCard(token=row.token, request=row.request, person=person, address=row.address, link=link)
 
-    async def arrived(self) -> list[ArrivalRow]:
+    async def arrived(self) -> list[InboundRow]:
         """Returns what waits to be heard."""
-        return await Arrivals(self.store).claim(100)
+        return await InboundQueue(self.store).claim(100)
 
     async def _link(self, row: DeliveryRow) -> str:
         return f"https://signoff.example/link/{row.token}"

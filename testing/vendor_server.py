@@ -64,7 +64,7 @@ def troubled(app: Any, vendor: Vendor) -> Any:
 
 
 @asynccontextmanager
-async def served(
+async def serve_vendor(
     app: Any, *, vendor: Vendor | None = None, certificate: Path | None = None, key: Path | None = None
 ) -> AsyncIterator[str]:
     """Serves `app` (ASGI) at the address that is given, such as `http://127.0.0.1:40123`, until the block ends.

@@ -9,11 +9,11 @@ from mail_kit import relay
 from mail_post import Post
 
 from signoff.contracts.ids import show_code
-from signoff.testing.channels import ChannelSuite, rigged
+from signoff.testing.channels import ChannelSuite, open_rig
 from signoff.testing.fake_slack import fake_slack
 from signoff.testing.fake_telegram import fake_telegram
 from signoff.testing.fake_whatsapp import fake_whatsapp
-from signoff.testing.rig import Rig
+from signoff.testing.rig import ChannelRig
 from signoff.testing.vendor import Vendor
 
 Kind = Literal["email", "slack", "telegram", "whatsapp"]
@@ -21,7 +21,7 @@ CHATS: tuple[Kind, ...] = ("slack", "telegram", "whatsapp")
 
 
 @asynccontextmanager
-async def answer_rig(kind: Kind, folder: Path, locale: str = "en") -> AsyncIterator[Rig]:
+async def answer_rig(kind: Kind, folder: Path, locale: str = "en") -> AsyncIterator[ChannelRig]:
     """Bo's channel of that kind, with the fake of its vendor behind it."""
 
     class Suite(ChannelSuite):
@@ -37,11 +37,11 @@ async def answer_rig(kind: Kind, folder: Path, locale: str = "en") -> AsyncItera
 
     own = folder / f"{kind}-{locale}"
     own.mkdir()
-    async with rigged(Suite(), own, locale) as rig:
+    async with open_rig(Suite(), own, locale) as rig:
         yield rig
 
 
-async def answered(rig: Rig, words: str, number: int = 1) -> str:
+async def answered(rig: ChannelRig, words: str, number: int = 1) -> str:
     """What becomes of a new request that Bo answers below its card; `{code}` in `words` is its code."""
     request = await rig.ask(number)
     code = show_code(request.code)
@@ -49,7 +49,7 @@ async def answered(rig: Rig, words: str, number: int = 1) -> str:
     return rig.request(request.id).state
 
 
-async def reply(rig: Rig, words: str, code: str) -> None:
+async def reply(rig: ChannelRig, words: str, code: str) -> None:
     """Bo writes something below the card with that code."""
     raw = rig.vendor.reply(rig.card(rig.bo, code), rig.bo, words)
     assert raw is not None

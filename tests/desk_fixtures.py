@@ -15,7 +15,7 @@ from temporalio.client import Client
 from temporalio.worker import Replayer
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from signoff.activities.worker_deps import Profile, Room
+from signoff.activities.worker_deps import Profile, WorkerDeps
 from signoff.contracts import names
 from signoff.contracts.approval import Question
 from signoff.contracts.completion import Completion, Driver
@@ -25,7 +25,7 @@ from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.message import ResultPart, user_message
 from signoff.contracts.person import Principal
 from signoff.contracts.turn import TurnInput, TurnView
-from signoff.engine.turn_client import Signoff
+from signoff.engine.turn_client import TurnClient
 from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Verifier
 from signoff.people.directory import Directory
@@ -38,7 +38,7 @@ from signoff.registry.tool_context import ToolContext
 from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.temporal.converter import DATA_CONVERTER
-from signoff.testing.scripted import steps
+from signoff.testing.scripted_model import steps
 from signoff.worker import build_worker
 from signoff.workflows import temporal_metadata
 from signoff.workflows.actor_turn import ActorTurn
@@ -95,11 +95,11 @@ def catalog_of(tools: Sequence[Tool], **more: Any) -> Catalog:
 class Bench:
     """A client and a worker's room for one task queue."""
 
-    signoff: Signoff
+    signoff: TurnClient
     client: Client
     store: Store
     task_queue: str
-    room: Room
+    room: WorkerDeps
 
     async def start(self, text: str = "go", **fields: Any) -> TurnKey:
         """Start a turn of `desk` for guest."""
@@ -237,7 +237,7 @@ async def bench(
 ) -> AsyncIterator[Bench]:
     """A running worker for `catalog` whose actors all use `model`."""
     driver = steps(model) if isinstance(model, Sequence) else model
-    room = Room(
+    room = WorkerDeps(
         catalog=catalog,
         store=store,
         people=people or catalog.people,
@@ -249,7 +249,7 @@ async def bench(
         secrets=secrets or SecretProvider(),
     )
     async with build_worker(client, room, task_queue=task_queue, max_cached_workflows=max_cached_workflows):
-        signoff = Signoff(client, task_queue=task_queue, patience=PATIENCE)
+        signoff = TurnClient(client, task_queue=task_queue, patience=PATIENCE)
         yield Bench(signoff, client, store, task_queue, room)
 
 

@@ -30,7 +30,7 @@ from signoff.registry.results.tool_result import ToolFailure
 from signoff.settings import Settings
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
-from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results
+from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
 
 PEOPLE = (
     Person(id="guest", name="Guest"),

@@ -15,7 +15,7 @@ from temporalio import activity
 from temporalio.client import Client
 
 from signoff.activities import gate_activity
-from signoff.activities.worker_deps import Room
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts import names
 from signoff.contracts.audit import AuditEntry
 from signoff.registry.catalog import Catalog
@@ -23,7 +23,7 @@ from signoff.registry.results.tool_result import ToolFailure
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import open_store
 from signoff.temporal.converter import DATA_CONVERTER
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 PAY = {"amount": 20, "to": "Ana"}
 WAYS = ("changed", "in_doubt", "fallback")
@@ -73,7 +73,7 @@ async def work(address: str, store_url: str, task_queue: str, way: str, ledger: 
     """Run until killed."""
     write = gate_activity.write
 
-    async def held_back(room: Room, entries: Sequence[AuditEntry]) -> None:
+    async def held_back(room: WorkerDeps, entries: Sequence[AuditEntry]) -> None:
         await write(room, entries)
         # What the gates say of a completion they say in the model's activity.
         if activity.info().activity_type == names.GATE:

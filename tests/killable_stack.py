@@ -23,7 +23,7 @@ from signoff.activities.tool_activity import tool_activities
 from signoff.contracts import names
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.person import Person
-from signoff.engine.turn_client import Signoff
+from signoff.engine.turn_client import TurnClient
 from signoff.gateway.app import build_app
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.server import serve
@@ -36,7 +36,7 @@ from signoff.registry.tool_context import ToolContext
 from signoff.settings import Settings
 from signoff.store.store import open_store
 from signoff.temporal.converter import DATA_CONVERTER
-from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results
+from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
 
 TOOLS = ("before", "during", "undispatched", "inside", "after", "judged")
 """One for each moment at which something may be killed; all write a line to the ledger."""
@@ -148,7 +148,7 @@ async def look_after(address: str, folder: Path, queue: str, port: int) -> None:
     catalog = desk(folder, queue)
     async with open_store(store_url(folder)) as store:
         deps = GatewayDeps(
-            client=Signoff(client, task_queue=queue),
+            client=TurnClient(client, task_queue=queue),
             catalog=catalog,
             people=catalog.people,
             store=store,

@@ -14,7 +14,7 @@ from signoff.approvals.card import render_card
 from signoff.channels.base import ChannelContext
 from signoff.channels.envelopes import ClosedCard, InboundBatch, InboundRequest, OutboundCard, SentCard
 from signoff.channels.mail.email import Email
-from signoff.channels.mail.raw_mail import Fetched
+from signoff.channels.mail.raw_mail import FetchedMail
 from signoff.contracts.person import Person
 
 NOW = datetime(2026, 11, 22, 14, 0, tzinfo=UTC)
@@ -40,7 +40,7 @@ class Desk:
 
     async def hear(self, raw: bytes, *recipients: str) -> InboundBatch:
         """What a mail means that we fetched."""
-        return await self.receive(Fetched(raw, at=NOW, recipients=recipients))
+        return await self.receive(FetchedMail(raw, at=NOW, recipients=recipients))
 
     async def receive(self, raw: InboundRequest) -> InboundBatch:
         """What a request means, read as the way in reads it."""

@@ -13,8 +13,8 @@ from mail_post import Post
 from name_server import NameServer, Zone, name_server
 
 from signoff.channels.envelopes import InboundBatch, InboundRequest
-from signoff.testing.channels import ChannelSuite, rigged
-from signoff.testing.rig import Rig
+from signoff.testing.channels import ChannelSuite, open_rig
+from signoff.testing.rig import ChannelRig
 from signoff.testing.vendor import Vendor
 
 
@@ -37,7 +37,7 @@ class SiteMail(Post):
 class MailSite:
     """The parts, and what people write."""
 
-    rig: Rig
+    rig: ChannelRig
     relay: Relay
     names: NameServer
 
@@ -89,7 +89,7 @@ async def mail_site(
             async def vendor(self) -> AsyncIterator[Vendor]:
                 yield SiteMail(server, domain, options)
 
-        async with rigged(Suite(), folder) as rig:
+        async with open_rig(Suite(), folder) as rig:
             await rig.ask()
             yield MailSite(rig, server, names)
             rig.intake.close()

@@ -9,7 +9,7 @@ import pytest
 from signoff.cli.local.gateway import running_gateway
 from signoff.cli.local.installation import find_workplace
 from signoff.cli.local.worker import running_worker
-from signoff.engine.turn_client import Signoff
+from signoff.engine.turn_client import TurnClient
 from signoff.store.installed_store import working_store
 from signoff.temporal.embedded_server import ServerHandle, free_port
 
@@ -26,7 +26,7 @@ async def gateway_alone(
         clean_env.setenv(f"SIGNOFF_{name}", value)
     clean_env.setenv("TEMPORAL_ADDRESS", server.address)
     place = find_workplace()
-    signoff = Signoff(await server.connect(), task_queue=task_queue)
+    signoff = TurnClient(await server.connect(), task_queue=task_queue)
     async with working_store(place.settings) as store, running_gateway(place, signoff, store):
         yield
 

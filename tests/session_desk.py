@@ -17,14 +17,14 @@ from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.message import Message, ResultPart, TextPart, user_message
 from signoff.contracts.session_messages import (
-    Injection,
+    LateResult,
     MailboxMessage,
     SessionInput,
     SessionReceipt,
     SessionTurnView,
     SessionView,
 )
-from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond
+from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
 
@@ -90,7 +90,7 @@ class Talk:
 
     async def add(self, turn: str, text: str, injection_id: str = "") -> SessionReceipt:
         """Hand a late result to a turn."""
-        injection = Injection(id=injection_id or f"i{uuid.uuid4().hex[:12]}", turn=turn, message=user_message(text))
+        injection = LateResult(id=injection_id or f"i{uuid.uuid4().hex[:12]}", turn=turn, message=user_message(text))
         return await self.desk.signoff.inject(self.key, injection)
 
     async def until(self, seen: Callable[[SessionView], bool]) -> SessionView:

@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Any
 
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.person import Principal
-from signoff.keys.signature_form import as_asked
+from signoff.keys.signature_form import principal_as_asked
 from signoff.keys.signatures import Signer
 
 
@@ -16,6 +16,6 @@ def signed_asker(
 
     `fields` are those of the context: the channel, what is given as `extra`, route and step.
     """
-    ctx = Pinned(**{"actor": "desk", "tenant": tenant, "session": session, "turn": turn, "user": user} | fields)
-    asker = as_asked(ctx, nonce="", at=at, any_actor="actor" not in fields)
+    ctx = CallContext(**{"actor": "desk", "tenant": tenant, "session": session, "turn": turn, "user": user} | fields)
+    asker = principal_as_asked(ctx, nonce="", at=at, any_actor="actor" not in fields)
     return signer.sign_principal(ctx.model_copy(update={"user": asker}))

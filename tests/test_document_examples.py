@@ -21,7 +21,7 @@ from signoff.policy.cases import run_cases
 from signoff.registry.manifest.loader import load_manifest
 from signoff.store.store import Store
 from signoff.temporal.embedded_server import ServerHandle, find_temporal
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
 SHOWN = [block for path in PAGES for block in blocks(path) if block.file.startswith("examples/")]

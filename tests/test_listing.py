@@ -14,7 +14,7 @@ from signoff.contracts.list_rows import TurnRow
 from signoff.engine.turn_list import turn_row, turns
 from signoff.store.questions import Questions
 from signoff.store.store import Store
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 from signoff.workflows import temporal_metadata
 
 

@@ -10,7 +10,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, TurnKey
-from signoff.engine.turn_client import Signoff
+from signoff.engine.turn_client import TurnClient
 
 KEY = TurnKey("main", "s", "t")
 
@@ -70,9 +70,9 @@ class Unreadable(Forgetful):
         raise WorkflowQueryFailedError("nondeterminism")
 
 
-def signoff(turn: Forgetful, patience: float = 7) -> Signoff:
+def signoff(turn: Forgetful, patience: float = 7) -> TurnClient:
     """The client, over nothing else."""
-    return Signoff(turn, patience=timedelta(seconds=patience))  # type: ignore[arg-type]
+    return TurnClient(turn, patience=timedelta(seconds=patience))  # type: ignore[arg-type]
 
 
 async def test_a_lost_question_is_asked_again_with_more_time(clock: Clock) -> None:

@@ -8,7 +8,7 @@ from temporalio.client import Client as Temporal
 
 import signoff
 from signoff.settings import Settings
-from signoff.testing import served
+from signoff.testing import serve_vendor
 
 
 async def test_a_program_runs_worker_gateway_and_client(
@@ -21,7 +21,7 @@ async def test_a_program_runs_worker_gateway_and_client(
         signoff.create_worker(settings, temporal=client) as worker,
         worker,
         app.router.lifespan_context(app),
-        served(app) as url,
+        serve_vendor(app) as url,
         await signoff.Client.connect(url) as people,
     ):
         turn = await people.start("pay 420", user="rui")

@@ -9,8 +9,8 @@ from temporalio.bridge.proto.workflow_completion import WorkflowActivationComple
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 
 from signoff.temporal import query_fence as looking
-from signoff.temporal.query_fence import Looks
-from signoff.temporal.workflow_runner import WatchedRunner
+from signoff.temporal.query_fence import QueryFence
+from signoff.temporal.workflow_runner import FencedRunner
 
 RUN = "run-1"
 
@@ -84,17 +84,17 @@ def inner() -> Inner:
     return Inner()
 
 
-def watched(inner: Inner, looks: Looks) -> WorkflowInstance:
+def watched(inner: Inner, looks: QueryFence) -> WorkflowInstance:
     """An instance that has begun local activity 3, `who`."""
     det: WorkflowInstanceDetails = None  # type: ignore[assignment]
-    instance = WatchedRunner(inner, looks, contextless=True).create_instance(det)
+    instance = FencedRunner(inner, looks, contextless=True).create_instance(det)
     instance.activate(act(1, "initialize_workflow"))
     return instance
 
 
 async def test_what_ended_before_a_query_was_answered_is_heard_before_what_the_next_task_brings(inner: Inner) -> None:
     """At the time of its own task, in one answer with the rest, whose order is that of a history read anew."""
-    looks = Looks()
+    looks = QueryFence()
     instance = watched(inner, looks)
     await looks.end(RUN, "who", done=True)
     looks.sent()
@@ -109,7 +109,7 @@ async def test_what_ended_before_a_query_was_answered_is_heard_before_what_the_n
 
 async def test_what_ended_after_the_answer_is_heard_as_the_sdk_tells_it(inner: Inner) -> None:
     """Then it is written with the next task, and read anew with that."""
-    looks = Looks()
+    looks = QueryFence()
     instance = watched(inner, looks)
     instance.activate(act(2, "query_workflow"))
     await looks.end(RUN, "who", done=True)
@@ -120,7 +120,7 @@ async def test_what_ended_after_the_answer_is_heard_as_the_sdk_tells_it(inner: I
 
 async def test_a_query_that_ends_no_task_changes_nothing(inner: Inner) -> None:
     """The SDK answers some queries apart from any task."""
-    looks = Looks()
+    looks = QueryFence()
     instance = watched(inner, looks)
     await looks.end(RUN, "who", done=True)
     looks.sent()
@@ -131,7 +131,7 @@ async def test_a_query_that_ends_no_task_changes_nothing(inner: Inner) -> None:
 
 async def test_a_run_that_is_kept_no_longer_is_forgotten(inner: Inner) -> None:
     """Another worker, or this one from the history, goes on with it."""
-    looks = Looks()
+    looks = QueryFence()
     instance = watched(inner, looks)
     await looks.end(RUN, "who", done=True)
     looks.sent()
@@ -141,7 +141,7 @@ async def test_a_run_that_is_kept_no_longer_is_forgotten(inner: Inner) -> None:
 
 async def test_an_answer_waits_for_what_has_ended_until_the_core_knows_of_it() -> None:
     """However busy the machine is: between the end of an activity and the message of it any time may pass."""
-    looks = Looks()
+    looks = QueryFence()
     await looks.end(RUN, "who", done=True)
     look = asyncio.create_task(asyncio.to_thread(looks.look, RUN))
     await asyncio.wait({look}, timeout=0.1)
@@ -152,7 +152,7 @@ async def test_an_answer_waits_for_what_has_ended_until_the_core_knows_of_it() -
 
 async def test_what_the_workflow_hears_of_before_it_is_said_to_be_sent_is_heard() -> None:
     """The core may be quicker than the one who told it."""
-    looks = Looks()
+    looks = QueryFence()
     await looks.end(RUN, "who", done=True)
     looks.heard(RUN, ["who"])
     looks.sent()
@@ -162,7 +162,7 @@ async def test_what_the_workflow_hears_of_before_it_is_said_to_be_sent_is_heard(
 async def test_an_answer_is_broken_off_where_nobody_can_say_what_had_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """The task fails and is done again, which loses nothing; a history that cannot be read would."""
     monkeypatch.setattr(looking, "WAIT", 0.05)
-    looks = Looks()
+    looks = QueryFence()
     await looks.end(RUN, "who", done=True)
     with pytest.raises(TimeoutError):
         looks.look(RUN)
@@ -170,7 +170,7 @@ async def test_an_answer_is_broken_off_where_nobody_can_say_what_had_ended(monke
 
 async def test_nothing_ends_until_a_moment_after_the_answer_was_sent() -> None:
     """Not from when it was found: until it is sent any time may pass."""
-    looks = Looks()
+    looks = QueryFence()
     looks.look(RUN)
     end = asyncio.create_task(looks.end(RUN, "who", done=True))
     await asyncio.wait({end}, timeout=3 * looking.REST)
@@ -195,7 +195,7 @@ async def test_a_run_that_is_ahead_of_its_history_is_let_go(
     inner: Inner, length: int, seconds: int, replaying: bool, expected: list[str]
 ) -> None:
     """What came after the last task is done with the next one only; what was done before it is in no history."""
-    looks, gone = Looks(), list[str]()
+    looks, gone = QueryFence(), list[str]()
     looks.let_go = gone.append
     instance = watched(inner, looks)
     later = act(seconds, "signal_workflow")
@@ -206,7 +206,7 @@ async def test_a_run_that_is_ahead_of_its_history_is_let_go(
 
 async def test_a_run_that_began_something_outside_a_task_is_let_go(inner: Inner) -> None:
     """A query by itself comes only between tasks, and a task lasts as long as its local activities."""
-    looks, gone = Looks(), list[str]()
+    looks, gone = QueryFence(), list[str]()
     looks.let_go = gone.append
     instance = watched(inner, looks)
     instance.activate(act(1, "query_workflow"))

@@ -16,8 +16,8 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from signoff.store.store import Store
 from signoff.temporal import workflow_runner as runners
 from signoff.temporal.converter import DATA_CONVERTER
-from signoff.testing.scripted import calls, respond
-from signoff.worker import SignoffPlugin, WatchedRunner, furnish
+from signoff.testing.scripted_model import calls, respond
+from signoff.worker import FencedRunner, SignoffPlugin, build_deps
 from signoff.workflows.actor_turn import ActorTurn
 
 SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
@@ -59,10 +59,10 @@ async def test_only_a_codec_makes_the_worker_tell_contexts(
     """A codec may bind what it encrypts to its workflow, so with one the SDK's own sandbox answers in which it is."""
     given = client.config()
     given["data_converter"] = dataclasses.replace(DATA_CONVERTER, payload_codec=codec)
-    plugin = SignoffPlugin(await furnish(catalog_of([], actors=[]), store))
+    plugin = SignoffPlugin(await build_deps(catalog_of([], actors=[]), store))
     config = plugin.configure_worker(WorkerConfig(client=Client(**given), workflow_runner=SandboxedWorkflowRunner()))
     runner = config["workflow_runner"]
-    assert isinstance(runner, WatchedRunner)
+    assert isinstance(runner, FencedRunner)
     assert runner.contextless is contextless
     assert type(runner.inner) is SandboxedWorkflowRunner
     assert "signoff" in runner.inner.restrictions.passthrough_modules

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.canonical_json import NotCanonical
-from signoff.contracts.decision import Decision, Remember
+from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import ASKED_SECONDS
 from signoff.contracts.person import Principal
-from signoff.keys.signature_form import as_asked, decision_bytes, principal_bytes, unsigned_principal
-from signoff.keys.signatures import Mark, PrivateKeys, PublicKey, Signer, Verifier, new_key
+from signoff.keys.signature_form import decision_bytes, principal_as_asked, principal_bytes, unsigned_principal
+from signoff.keys.signatures import PrivateKeys, PublicKey, Signature, Signer, Verifier, new_key
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 OLD, NEW = new_key(NOW - timedelta(days=90)), new_key(NOW - timedelta(days=1))
@@ -32,12 +32,12 @@ DECISION = Decision(
     assurance="session",
     delivery_id="inbox:ana:1",
     received_at=NOW,
-    remember=Remember(seconds=60.0),
+    remember=GrantRequest(seconds=60.0),
 )
 ANA = Principal(user="ana", name="Ana", tier="trusted", roles=("finance",))
 
 
-def pinned(**fields: Any) -> Pinned:
+def pinned(**fields: Any) -> CallContext:
     """What Ana asks for."""
     given: dict[str, Any] = {
         "actor": "desk",
@@ -50,13 +50,13 @@ def pinned(**fields: Any) -> Pinned:
         "user": ANA,
         "extra": {"budget": 10, "data": {"name": "Zoë"}},
     }
-    return Pinned(**given | fields)
+    return CallContext(**given | fields)
 
 
-def asked_by(signer: Signer, *, at: datetime = NOW) -> Pinned:
+def asked_by(signer: Signer, *, at: datetime = NOW) -> CallContext:
     """The same, with her signed for it."""
     ctx = pinned()
-    stamped = ctx.model_copy(update={"user": as_asked(ctx, nonce="n", at=at, store_id="s")})
+    stamped = ctx.model_copy(update={"user": principal_as_asked(ctx, nonce="n", at=at, store_id="s")})
     return ctx.model_copy(update={"user": signer.sign_principal(stamped)})
 
 
@@ -101,7 +101,7 @@ def test_a_signed_decision_survives_its_way_through_histories() -> None:
         {"received_at": NOW - timedelta(microseconds=1)},
         {"received_at": None},
         {"received_at": NOW.replace(tzinfo=None)},
-        {"remember": Remember(seconds=61.0)},
+        {"remember": GrantRequest(seconds=61.0)},
         {"remember": None},
         {"result": "done"},
         {"v": 2},
@@ -207,7 +207,7 @@ def test_what_tools_add_to_the_context_breaks_no_signature() -> None:
 def test_a_turn_that_may_be_passed_on_loses_its_place_at_most(place: tuple[str, str], holds: bool) -> None:
     """For whomever the session talks to: the route and the step that were given, or, passed on, none at all."""
     asked = pinned(actor="whoever")
-    asker = as_asked(asked, nonce="n", at=NOW, any_actor=True)
+    asker = principal_as_asked(asked, nonce="n", at=NOW, any_actor=True)
     asked = asked.model_copy(update={"user": asker})
     asked = asked.model_copy(update={"user": SIGNER.sign_principal(asked)})
     moved = {"actor": "another", "route": place[0], "step": place[1]}
@@ -217,9 +217,9 @@ def test_a_turn_that_may_be_passed_on_loses_its_place_at_most(place: tuple[str, 
 def test_a_principal_survives_its_way_through_histories() -> None:
     """Through JSON, whatever types people's attributes have."""
     asked = pinned(extra={"user.since": date(2020, 1, 1), "data": 7, "ratio": 1.0})
-    asked = asked.model_copy(update={"user": as_asked(asked, nonce="n", at=NOW)})
+    asked = asked.model_copy(update={"user": principal_as_asked(asked, nonce="n", at=NOW)})
     signed = asked.model_copy(update={"user": SIGNER.sign_principal(asked)})
-    again = Pinned.model_validate_json(signed.model_dump_json())
+    again = CallContext.model_validate_json(signed.model_dump_json())
     assert CHECK.check_principal(signed)
     assert CHECK.check_principal(again)
 
@@ -227,7 +227,7 @@ def test_a_principal_survives_its_way_through_histories() -> None:
 def test_rules_run_calls_for_a_day_from_when_it_was_asked() -> None:
     """Issued by the gateway's clock, in UTC whatever zone that is in."""
     east = NOW.astimezone(timezone(timedelta(hours=9)))
-    asker = as_asked(pinned(), nonce="n", at=east)
+    asker = principal_as_asked(pinned(), nonce="n", at=east)
     assert (asker.issued_at, asker.expires_at) == (NOW, NOW + timedelta(seconds=ASKED_SECONDS))
     assert asker.issued_at is not None
     assert asker.issued_at.tzinfo is UTC
@@ -299,7 +299,7 @@ def test_bytes_are_signed_for_one_purpose() -> None:
     assert CHECK.check_bytes("checkpoint", b"heads", mark, at=NOW)
     assert not CHECK.check_bytes("checkpoint", b"tails", mark, at=NOW)
     assert not CHECK.check_bytes("link", b"heads", mark, at=NOW)
-    assert not CHECK.check_bytes("checkpoint", b"heads", Mark(OLD.id, mark.signature), at=NOW)
+    assert not CHECK.check_bytes("checkpoint", b"heads", Signature(OLD.id, mark.signature), at=NOW)
     signed = SIGNER.sign_decision(DECISION)
     borrowed = SIGNER.sign_bytes("decision", decision_bytes(signed))
     assert not CHECK.check_decision(signed.model_copy(update={"signature": borrowed.signature}))
@@ -341,7 +341,7 @@ def test_the_bytes_are_canonical_json() -> None:
     """Anyone with the public key can check a decision without Signoff: RFC 8785 of what it says."""
     context = hashlib.sha256(b'{"context":{"budget":10},"data":{},"transient":[]}').hexdigest()
     ctx = pinned(extra={"budget": 10})
-    ctx = ctx.model_copy(update={"user": as_asked(ctx, nonce="n", at=NOW, store_id="s")})
+    ctx = ctx.model_copy(update={"user": principal_as_asked(ctx, nonce="n", at=NOW, store_id="s")})
     assert principal_bytes(ctx) == (
         b'{"channel":"inbox","context":"' + context.encode() + b'","principal":{"actor":"desk",'
         b'"expires_at":"2026-03-02T12:00:00.123456Z","given":["budget"],"issued_at":"2026-03-01T12:00:00.123456Z",'

@@ -28,7 +28,7 @@ _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 
 @dataclass(frozen=True)
-class Moment:
+class FormattedTime:
     """One time as shown."""
 
     iso: str
@@ -117,12 +117,12 @@ class Formatter:
         local = at.astimezone(self.zone)
         return self._dated(local, f"{local:%H:%M} {local.tzname() or ''}".strip())
 
-    def moment(self, at: datetime) -> Moment:
+    def moment(self, at: datetime) -> FormattedTime:
         """Formats a time for a page, where the zone is named only if it is not the person's own."""
         local = at.astimezone(self.zone)
         clock = self._dated(local, f"{local:%H:%M}") if self.zone_is_known else self.time(at)
         full = self._at(f"{self.day(local)} {local.year}", f"{local:%H:%M:%S} {local.tzname() or ''}".strip())
-        return Moment(at.isoformat(timespec="seconds"), clock, full)
+        return FormattedTime(at.isoformat(timespec="seconds"), clock, full)
 
     @property
     def zone_is_known(self) -> bool:

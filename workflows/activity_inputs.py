@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from signoff.approvals.machine import approving
-from signoff.contracts.activity_messages import Authority, Ruling
+from signoff.approvals.machine import approving_decisions
+from signoff.contracts.activity_messages import Authority, GateDecision
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import Permit, Pinned
+from signoff.contracts.call import CallContext, Permit
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
 
 
 def permit(
-    ctx: Pinned,
+    ctx: CallContext,
     call: CallPart,
-    ruling: Ruling,
+    ruling: GateDecision,
     request: ApprovalRequest | None,
     doubts: tuple[Decision, ...] = (),
 ) -> Permit:
@@ -33,7 +33,7 @@ def permit(
     )
     if request is None:
         return by_rule
-    approved = {"kind": "approved", "revision": request.revision, "decisions": _unsigned(approving(request))}
+    approved = {"kind": "approved", "revision": request.revision, "decisions": _unsigned(approving_decisions(request))}
     return by_rule.model_copy(update=approved)
 
 

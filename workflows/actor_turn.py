@@ -9,7 +9,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from signoff.approvals.approval_book import envelope_problem
-    from signoff.approvals.audit_events import begun, heard, over
+    from signoff.approvals.audit_events import session_entry, turn_end_entry, turn_entry
     from signoff.contracts import names
     from signoff.contracts.activity_messages import ModelReply, ModelTask, RecordTask, Response
     from signoff.contracts.approval import ApprovalRequest
@@ -24,7 +24,7 @@ with workflow.unsafe.imports_passed_through():
     from signoff.workflows.session_link import SessionLink
     from signoff.workflows.temporal_metadata import TemporalMetadata
     from signoff.workflows.tool_runner import ToolRunner
-    from signoff.workflows.turn_state import TurnState, correction, skipped
+    from signoff.workflows.turn_state import TurnState, correction, skipped_outcome
 
 
 _BROKEN_OFF = ("error", "cancelled")
@@ -122,7 +122,7 @@ class ActorTurn:
             raise RuntimeError(f"this turn needs engine {turn.engine}, this worker has {names.ENGINE}")
         self._state.book.unwritten.add(self._begun())
         for event in turn.heard:
-            self._state.book.unwritten.add(heard(*self._state.key, event))
+            self._state.book.unwritten.add(session_entry(*self._state.key, event))
         try:
             result = await self._converse()
         except asyncio.CancelledError:
@@ -169,11 +169,11 @@ class ActorTurn:
             # A `respond` that cannot be read goes back once; then its text is taken, or this might never end.
             if reply.response is not None and (not reply.respond_error or state.bad_responds):
                 for call in calls:
-                    state.conclude(skipped(call))
+                    state.conclude(skipped_outcome(call))
                 return state.answered(reply.response)
             if reply.respond_error:
                 state.bad_responds += 1
-                state.settle(calls, [skipped(call) for call in calls], (correction(reply),))
+                state.settle(calls, [skipped_outcome(call) for call in calls], (correction(reply),))
                 continue
             batch = self._calls.batch(calls, reply)
             # A turn may wait for months: what it does not need meanwhile it does not keep.
@@ -234,7 +234,7 @@ class ActorTurn:
 
     def _begun(self) -> AuditEntry:
         turn = self._state.turn
-        return begun(
+        return turn_entry(
             turn.tenant_id,
             turn.session_id,
             turn.turn_id,
@@ -260,7 +260,7 @@ class ActorTurn:
             return False
         self._told_end = True
         error = "" if result.error is None else result.error.code
-        ended = over(*self._state.key, workflow.now(), state=result.state, error=error)
+        ended = turn_end_entry(*self._state.key, workflow.now(), state=result.state, error=error)
         with contextlib.suppress(ActivityError, asyncio.CancelledError):
             # No local activity: what it leads to is the end, and answers may come in the task in which it ends.
             await workflow.execute_activity(

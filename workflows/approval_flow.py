@@ -11,10 +11,10 @@ from temporalio import workflow
 
 from signoff.approvals import audit_events, deadlines, identity, machine
 from signoff.approvals.approval_book import read_decision, read_withdrawal
-from signoff.approvals.edit_diff import told_to_model
+from signoff.approvals.edit_diff import edit_note
 from signoff.approvals.question_reference import request_from_reference
 from signoff.contracts import names
-from signoff.contracts.activity_messages import AnswersTask, Authority, IdentifyTask, Ruling, StoredAnswers
+from signoff.contracts.activity_messages import AnswersTask, Authority, GateDecision, IdentifyTask, StoredAnswers
 from signoff.contracts.approval import ApprovalRequest, CardRow
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content, text_of
@@ -23,7 +23,7 @@ from signoff.contracts.limits import MAX_REVISIONS
 from signoff.contracts.message import CallPart
 from signoff.contracts.receipt import Receipt
 from signoff.workflows import activity_inputs, options, outcomes, temporal_metadata
-from signoff.workflows.gate_call import judged, judged_soon
+from signoff.workflows.gate_call import judge_calls, judge_soon
 from signoff.workflows.turn_state import TurnState
 
 _TIMERS: Final = {"remind": "Reminder", "escalate": "Escalation", "deadline": "Deadline"}
@@ -35,13 +35,13 @@ class ApprovalFlow:
     def __init__(self, state: TurnState, show: Callable[[], None]) -> None:
         self._state = state
         self._show = show
-        self._edits: dict[str, tuple[CallPart, Ruling]] = {}
+        self._edits: dict[str, tuple[CallPart, GateDecision]] = {}
         self._proposed: dict[str, tuple[CardRow, ...]] = {}
         self._editors: dict[str, str] = {}
         self._examined: dict[str, list[Decision]] = {}
         self._examining = asyncio.Lock()
 
-    def enter(self, call: CallPart, ruling: Ruling) -> Ruling:
+    def enter(self, call: CallPart, ruling: GateDecision) -> GateDecision:
         """Opens the request of a call that must wait; returns the ruling without it, as the book keeps it from now."""
         if ruling.question is None:
             return ruling
@@ -52,14 +52,14 @@ class ApprovalFlow:
             self._state.mark(ruling.call, "waiting", ruling.rule)
         return ruling.model_copy(update={"question": None})
 
-    async def answered(self, ruling: Ruling) -> ApprovalRequest:
+    async def answered(self, ruling: GateDecision) -> ApprovalRequest:
         """Returns the request of `ruling` once people, or time, have settled it."""
         approval_id = self._state.approval_id(ruling.call)
         while True:
             request = self._state.book.get(approval_id)
             if request is None or request.expires_at is None:
                 raise RuntimeError(f"call {ruling.call} waits for a request that was never opened")
-            happening = deadlines.due(request)
+            happening = deadlines.next_event(request)
             if happening is None:
                 break
             # With nothing left `wait_for` gives up at once, without a timer and without a look at the condition.
@@ -81,7 +81,7 @@ class ApprovalFlow:
         self._show()
         return request
 
-    def take_edit(self, call: CallPart, ruling: Ruling) -> tuple[CallPart, Ruling]:
+    def take_edit(self, call: CallPart, ruling: GateDecision) -> tuple[CallPart, GateDecision]:
         """Returns the call and its ruling as people changed them, if they did since the call was last judged."""
         edit = self._edits.pop(call.call, None)
         if edit is None:
@@ -106,9 +106,9 @@ class ApprovalFlow:
     def note(self, request: ApprovalRequest) -> str:
         """Returns what the model is told of the changes that people made to its call; "" when they made none."""
         proposed = self._proposed.get(request.call)
-        return "" if proposed is None else told_to_model(proposed, request.card.rows)
+        return "" if proposed is None else edit_note(proposed, request.card.rows)
 
-    async def doubted(self, call: CallPart, ruling: Ruling, ticket: int) -> ApprovalRequest | CallOutcome | None:
+    async def doubted(self, call: CallPart, ruling: GateDecision, ticket: int) -> ApprovalRequest | CallOutcome | None:
         """Returns the question whether `call` happened under `ticket`, once it is settled; None where it cannot be
         asked.
 
@@ -117,7 +117,7 @@ class ApprovalFlow:
         doubt = {"doubt": ticket, "doubt_of": ruling.digest, "spent": self.revision(call.call)}
         task = self._state.gate_task(call, **doubt)
         async with self.one_after_the_other():
-            asked = self.enter(call, (await judged(task)).rulings[0])
+            asked = self.enter(call, (await judge_calls(task)).rulings[0])
         if asked.outcome is not None and asked.outcome.code not in ("in_doubt", "refused"):
             return asked.outcome
         if asked.verdict != "ask" or self._state.stopped:
@@ -137,14 +137,14 @@ class ApprovalFlow:
             return self._unreadable(decision, envelopes)
         await self._caught_up(decision)
         # Before its author is looked up: a second delivery, or one too late, costs no activity and waits for nobody.
-        receipt = self._state.book.glance(decision, workflow.now())
+        receipt = self._state.book.precheck(decision, workflow.now())
         request = self._state.book.get(decision.approval_id)
         if receipt is not None or request is None:
             return receipt or self._state.book.receipt(decision.approval_id)
         with self._under_examination(decision):
             async with self.one_after_the_other():
                 request = self._state.book.get(decision.approval_id) or request
-                receipt = self._state.book.glance(decision, workflow.now())
+                receipt = self._state.book.precheck(decision, workflow.now())
                 if receipt is not None:
                     return receipt
                 authority = await _identified(identity.identify(decision, request))
@@ -215,7 +215,7 @@ class ApprovalFlow:
             )
         call = CallPart(call=request.call, tool=request.tool, args=Content(inline=decision.edited_args))
         # As any other proposal: what a rule denies cannot be written into a call by people either.
-        reply = await judged_soon(self._state.gate_task(call, **activity_inputs.edit(decision, authority)))
+        reply = await judge_soon(self._state.gate_task(call, **activity_inputs.edit(decision, authority)))
         if reply is None:
             return self._refused(
                 decision, authority, request, "unavailable", "the arguments cannot be checked right now; try again"
@@ -243,9 +243,11 @@ class ApprovalFlow:
 
     def _unreadable(self, receipt: Receipt, envelopes: Sequence[Any]) -> Receipt:
         now, ctx = workflow.now(), self._state.ctx
-        seen = audit_events.turned_away(receipt, now, subject="", channel="", body=list(envelopes), tenant=ctx.tenant)
+        seen = audit_events.rejected_entry(
+            receipt, now, subject="", channel="", body=list(envelopes), tenant=ctx.tenant
+        )
         self._state.book.unwritten.add(seen)
-        return self._state.book.turn_away(receipt)
+        return self._state.book.reject(receipt)
 
     @asynccontextmanager
     async def one_after_the_other(self) -> AsyncIterator[None]:
@@ -288,10 +290,10 @@ class ApprovalFlow:
             body = decision.model_dump(mode="json", exclude_none=True)
             await (self.withdraw if decision.verdict == "withdrawn" else self.answer)((body,))
 
-    def _moved_on(self, approval_id: str, happening: deadlines.Due) -> bool:
+    def _moved_on(self, approval_id: str, happening: deadlines.DueEvent) -> bool:
         request = self._state.book.get(approval_id)
         # Not the state alone: a new revision, or a deadline put off, waits on with another timer.
-        return request is None or deadlines.due(request) != happening
+        return request is None or deadlines.next_event(request) != happening
 
 
 async def _identified(task: IdentifyTask) -> Authority:

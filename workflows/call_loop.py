@@ -8,8 +8,8 @@ from typing import Any
 from temporalio import workflow
 
 from signoff.approvals.denial_outcome import denied_outcome
-from signoff.approvals.machine import approving
-from signoff.contracts.activity_messages import ModelReply, Ruling, RunOptions, ToolReply
+from signoff.approvals.machine import approving_decisions
+from signoff.contracts.activity_messages import GateDecision, ModelReply, RunOptions, ToolReply
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.decision import Decision
@@ -18,7 +18,7 @@ from signoff.contracts.limits import MAX_REVISIONS
 from signoff.contracts.message import CallPart, words_of
 from signoff.workflows import activity_inputs, outcomes
 from signoff.workflows.approval_flow import ApprovalFlow
-from signoff.workflows.gate_call import judged
+from signoff.workflows.gate_call import judge_calls
 from signoff.workflows.tool_runner import ToolRunner
 from signoff.workflows.turn_state import TurnState
 
@@ -61,11 +61,11 @@ class CallLoop:
         says = words_of(reply.message)
         asked = {"tally": self._state.tally, "agent_says": says, "denied": self._state.denied()}
         try:
-            gated = reply.gates or await judged(self._state.gate_task(*calls, **asked))
+            gated = reply.gates or await judge_calls(self._state.gate_task(*calls, **asked))
         except asyncio.CancelledError:
             self._stop()
             # Each call still has its one result: a conversation with calls that have none cannot be shown to a model.
-            return [outcomes.unwanted(call.call, call.tool) for call in calls]
+            return [outcomes.unwanted_outcome(call.call, call.tool) for call in calls]
         self._state.tally = gated.tally
         rulings = [self._approvals.enter(call, ruling) for call, ruling in zip(calls, gated.rulings, strict=True)]
         self._state.entered = self._state.completions
@@ -88,13 +88,13 @@ class CallLoop:
         self._tools.cancel()
         self._approvals.stop()
 
-    async def _conclude(self, call: CallPart, ruling: Ruling, says: str) -> CallOutcome:
+    async def _conclude(self, call: CallPart, ruling: GateDecision, says: str) -> CallOutcome:
         primary = outcome = await self._settle(call, ruling)
         # A tool that changed while people were asked may have run with other options than it was proposed with.
         ran_with = self._ran_with.pop(call.call, ruling.options)
         if ran_with.fallbacks:
             ran = ruling.model_copy(update={"options": ran_with})
-            outcome = outcomes.stood_in(primary, await self._fallbacks(call, ran, primary, says))
+            outcome = outcomes.fallback_outcome(primary, await self._fallbacks(call, ran, primary, says))
         self._state.conclude(outcome)
         if ruling.options.aborts and outcomes.stops_siblings(primary, outcome):
             self._abort(self._state.siblings(call.call))
@@ -107,7 +107,9 @@ class CallLoop:
             if request.call in calls and request.kind == "approval":
                 self._state.book.cancel(request.id, "", _SIBLING_FAILED, workflow.now())
 
-    async def _fallbacks(self, call: CallPart, ruling: Ruling, primary: CallOutcome, says: str) -> list[CallOutcome]:
+    async def _fallbacks(
+        self, call: CallPart, ruling: GateDecision, primary: CallOutcome, says: str
+    ) -> list[CallOutcome]:
         """Returns what became of the tools that were tried in place of one that failed, in order, until one does
         not.
         """
@@ -116,7 +118,7 @@ class CallLoop:
         # What a person wrote into a call is meant for the tool it was shown with.
         names = () if self._approvals.changed(call.call) else ruling.options.fallbacks
         for number, name in enumerate(names, 1):
-            if not outcomes.goes_on(ended, ran_with) or self._state.stopped or self._tools.aborted(call.call):
+            if not outcomes.may_fall_back(ended, ran_with) or self._state.stopped or self._tools.aborted(call.call):
                 break
             # An id of its own, and so a digest and a ticket: nothing said of the first call lets this one run.
             second = CallPart(call=stand_in_id(call.call, number), tool=name, args=call.args)
@@ -130,13 +132,13 @@ class CallLoop:
                 break
         return tried
 
-    async def _judge_fallback(self, call: CallPart, primary: Ruling, says: str) -> Ruling:
+    async def _judge_fallback(self, call: CallPart, primary: GateDecision, says: str) -> GateDecision:
         """Returns the ruling on a fallback: through every gate as any other call, and counted as one."""
         # The tally is read, and written when the gates have answered: two fallbacks at once would be counted as one.
         async with self._approvals.one_after_the_other():
             before = self._state.tally
             asked = {"tally": before, "agent_says": says, "denied": self._state.denied()}
-            gated = await judged(self._state.gate_task(call, **asked))
+            gated = await judge_calls(self._state.gate_task(call, **asked))
             # The model repeats itself even where fallbacks come between its equal calls.
             self._state.tally = gated.tally.model_copy(update={"recent": before.recent})
         # Its end may be the beginning of the next one: that must stand in the history where it happened.
@@ -144,7 +146,7 @@ class CallLoop:
         self._show()
         return ruling
 
-    async def _settle(self, call: CallPart, ruling: Ruling) -> CallOutcome:
+    async def _settle(self, call: CallPart, ruling: GateDecision) -> CallOutcome:
         """Brings one call to its one outcome: judged anew as often as its approval goes stale, within bounds."""
         tries, revision = _Tries(), 1
         request: ApprovalRequest | None = None
@@ -154,7 +156,7 @@ class CallLoop:
             if ruling.verdict == "ask":
                 # One that was open when the turn was stopped is cancelled by then, and ends below as what it is.
                 if self._state.stopped and not self._approvals.revision(call.call):
-                    return outcomes.unwanted(call.call, call.tool)
+                    return outcomes.unwanted_outcome(call.call, call.tool)
                 if self._tools.aborted(call.call):
                     # Asked only after its sibling had failed: withdrawn at once, so that nobody is left to answer it.
                     self._abort((call.call,))
@@ -166,7 +168,7 @@ class CallLoop:
                 revision = request.revision
                 call, ruling = self._approvals.take_edit(call, ruling)
             if self._state.stopped:
-                return outcomes.unwanted(call.call, call.tool)
+                return outcomes.unwanted_outcome(call.call, call.tool)
             reply = await self._run_tool(call, ruling, request, tries)
             revision += 1
             unknown = self._unknown(reply)
@@ -178,12 +180,12 @@ class CallLoop:
                     told = await self._tell(call, ruling, request, tries, doubt)
                     return self._credited(told, ruling, request)
                 if doubt is None or doubt.state != "approved":
-                    return self._credited(outcomes.given_up(unknown, doubt), ruling, request)
+                    return self._credited(outcomes.given_up_outcome(unknown, doubt), ruling, request)
                 # It did not happen: the same right to run it, under the next ticket.
                 ruling = ruling.model_copy(update={"verdict": "run"})
                 # Its ticket was claimed and stays so: what comes of the next try needs one of its own.
                 tries.give_up(ruling.digest)
-                tries.doubts += approving(doubt)
+                tries.doubts += approving_decisions(doubt)
                 continue
             if reply.again == "undone":
                 ruling = ruling.model_copy(update={"verdict": "run"})
@@ -199,33 +201,38 @@ class CallLoop:
             if not self._state.stopped:
                 request, ruling = None, await self._judge_again(call, ruling)
             if self._state.stopped:
-                return outcomes.unwanted(call.call, call.tool)
+                return outcomes.unwanted_outcome(call.call, call.tool)
         # The last round asked once more: nothing waits for that answer any longer.
         if request is None and self._state.book.waits(approval_id := self._state.approval_id(call.call)):
             self._state.book.cancel(approval_id, "", "Asked too often.", workflow.now())
-        return outcomes.failed(call.call, call.tool, "refused", "Asked too often; give up on this call.")
+        return outcomes.failed_outcome(call.call, call.tool, "refused", "Asked too often; give up on this call.")
 
-    async def _judge_again(self, call: CallPart, before: Ruling) -> Ruling:
+    async def _judge_again(self, call: CallPart, before: GateDecision) -> GateDecision:
         async with self._approvals.one_after_the_other():
             again = {
                 "spent": self._approvals.revision(call.call),
                 "changed_by": self._approvals.editor(call.call),
                 "denied": self._state.denied(),
             }
-            gated = await judged(self._state.gate_task(call, **again))
+            gated = await judge_calls(self._state.gate_task(call, **again))
         ruling = self._approvals.enter(call, _shared(gated.rulings[0], before))
         self._show()
         return ruling
 
     async def _run_tool(
-        self, call: CallPart, ruling: Ruling, request: ApprovalRequest | None, tries: _Tries
+        self, call: CallPart, ruling: GateDecision, request: ApprovalRequest | None, tries: _Tries
     ) -> ToolReply:
         self._ran_with[call.call] = ruling.options
         permit = activity_inputs.permit(self._state.ctx, call, ruling, request, tries.doubts)
         return await self._tools.run(call, ruling, permit, tries.ticket(ruling.digest))
 
     async def _tell(
-        self, call: CallPart, ruling: Ruling, request: ApprovalRequest | None, tries: _Tries, doubt: ApprovalRequest
+        self,
+        call: CallPart,
+        ruling: GateDecision,
+        request: ApprovalRequest | None,
+        tries: _Tries,
+        doubt: ApprovalRequest,
     ) -> CallOutcome:
         permit = activity_inputs.permit(self._state.ctx, call, ruling, request, tries.doubts)
         return await self._tools.keep(call, ruling, permit, tries.ticket(ruling.digest), doubt)
@@ -236,7 +243,7 @@ class CallLoop:
         # Of a turn that was stopped nobody is asked anything more: its call stays in doubt, and says so.
         return reply.outcome if unknown and not self._state.stopped else None
 
-    def _credited(self, outcome: CallOutcome, ruling: Ruling, request: ApprovalRequest | None) -> CallOutcome:
+    def _credited(self, outcome: CallOutcome, ruling: GateDecision, request: ApprovalRequest | None) -> CallOutcome:
         credit: dict[str, Any] = {"rule": ruling.rule}
         if request is not None:
             note = " ".join(filter(None, (self._approvals.note(request), outcome.note)))
@@ -250,7 +257,7 @@ class CallLoop:
         return outcome.model_copy(update=credit)
 
 
-def _direct(outcome: CallOutcome, ruling: Ruling) -> CallOutcome:
+def _direct(outcome: CallOutcome, ruling: GateDecision) -> CallOutcome:
     """Returns `outcome`, marked where it may be the turn's answer.
 
     That people say it happened is no value to answer with, nor is that the tool handed its work off.
@@ -260,7 +267,7 @@ def _direct(outcome: CallOutcome, ruling: Ruling) -> CallOutcome:
     return outcome.model_copy(update={"direct": True}) if direct else outcome
 
 
-def _shared(ruling: Ruling, before: Ruling, **options: Any) -> Ruling:
+def _shared(ruling: GateDecision, before: GateDecision, **options: Any) -> GateDecision:
     """Returns `ruling` with no more characters of the batch's than the call had when it was proposed (N10), and
     `options`.
     """

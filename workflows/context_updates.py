@@ -7,7 +7,15 @@ from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.limits import SESSION_UPDATES_BYTES
 from signoff.contracts.turn import TurnInput
-from signoff.contracts.updates import NO_UPDATES, UPDATE, UPDATE_FAILED, Updates, applied, free, merged
+from signoff.contracts.updates import (
+    NO_UPDATES,
+    UPDATE,
+    UPDATE_FAILED,
+    Updates,
+    apply_updates,
+    free_updates,
+    merge_updates,
+)
 
 _FULL: Final = f"all that tools changed of it would be over {SESSION_UPDATES_BYTES} bytes"
 
@@ -39,7 +47,7 @@ class ContextUpdates:
     @property
     def extra(self) -> dict[str, Any]:
         """The context as the next completion sees it."""
-        return applied(self._held, self._given)
+        return apply_updates(self._held, self._given)
 
     def take(self, outcomes: Sequence[CallOutcome]) -> AppliedUpdates:
         """Applies what the calls of a batch change, in input order.
@@ -52,15 +60,15 @@ class ContextUpdates:
 
     def _take(self, outcome: CallOutcome, wished: Updates) -> CallOutcome:
         # What the caller gave stands: policies may read it, so no tool writes over it.
-        new = free(wished, self._given)
-        held = merged(self._held, new)
+        new = free_updates(wished, self._given)
+        held = merge_updates(self._held, new)
         if held.size > SESSION_UPDATES_BYTES:
             self._refused.append(UpdateRefusal(outcome, wished.names, "full"))
             return _full(outcome)
         kept_out = tuple(name for name in wished.names if name not in new.names)
         if kept_out:
             self._refused.append(UpdateRefusal(outcome, kept_out, "given"))
-        self._held, self.changed = held, merged(self.changed, new)
+        self._held, self.changed = held, merge_updates(self.changed, new)
         return outcome if new.names else outcome.model_copy(update={"updates": None})
 
 

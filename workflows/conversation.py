@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 from signoff.approvals.approval_book import envelope_problem
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.content import Content
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.limits import (
     EFFECT_CHARS,
@@ -24,7 +24,7 @@ from signoff.contracts.message import Message, TextPart
 from signoff.contracts.parts import RESPONSE
 from signoff.contracts.session_messages import (
     FollowUp,
-    Injection,
+    LateResult,
     MailboxMessage,
     QueuedView,
     SessionInput,
@@ -36,12 +36,12 @@ from signoff.contracts.session_messages import (
     turn_of,
 )
 from signoff.contracts.turn import Denial, TurnError, TurnInput
-from signoff.contracts.updates import merged
-from signoff.workflows.envelope_reader import read
+from signoff.contracts.updates import merge_updates
+from signoff.workflows.envelope_reader import read_envelope
 from signoff.workflows.session_log import SessionLog
 
 _OPEN: Final = ("working", "waiting")
-_ShapeT = TypeVar("_ShapeT", bound=Shape)
+_ShapeT = TypeVar("_ShapeT", bound=FrozenModel)
 
 
 class Conversation:
@@ -110,7 +110,7 @@ class Conversation:
         return self._log.told("result", envelopes, self._added(envelopes), now)
 
     def _added(self, envelopes: Sequence[Any]) -> SessionReceipt:
-        injection = self._read(envelopes, Injection)
+        injection = self._read(envelopes, LateResult)
         if isinstance(injection, SessionReceipt):
             return injection
         turn = self._latest(injection.turn)
@@ -132,7 +132,7 @@ class Conversation:
 
     def report(self, envelopes: Sequence[Any], now: datetime) -> None:
         """Takes a turn's report."""
-        report = read(envelopes[0] if len(envelopes) == 1 else None, TurnReport)
+        report = read_envelope(envelopes[0] if len(envelopes) == 1 else None, TurnReport)
         turn = None if isinstance(report, str) else self._turns.get(report.turn)
         if isinstance(report, str) or turn is None:
             code: Any = "malformed" if isinstance(report, str) else "unknown"
@@ -206,7 +206,7 @@ class Conversation:
         if turn is not None and turn.state == "working":
             self._turns[turn_id] = turn.model_copy(update={"state": "waiting"})
 
-    def undelivered(self) -> tuple[TurnKey, Injection] | None:
+    def undelivered(self) -> tuple[TurnKey, LateResult] | None:
         """Returns a late result that is still to be sent to its turn, which goes on; or None."""
         for injection in self._injected.values():
             turn = self._latest(injection.turn)
@@ -214,7 +214,7 @@ class Conversation:
                 return TurnKey(*self.key, turn.turn), injection
         return None
 
-    def delivered(self, injection: Injection) -> None:
+    def delivered(self, injection: LateResult) -> None:
         """Records that a late result was sent. It is kept until its turn reports that its model got it."""
         self._sent.add(injection.id)
 
@@ -260,7 +260,7 @@ class Conversation:
         problem = envelope_problem(envelopes)
         if problem:
             return self._refused("malformed", problem.replace("a decision", "a message"))
-        found = read(envelopes[0], shape)
+        found = read_envelope(envelopes[0], shape)
         return self._refused("malformed", found) if isinstance(found, str) else found
 
     def _spoken_to(self) -> tuple[str, str]:
@@ -268,14 +268,14 @@ class Conversation:
         named = next((each.actor for each in reversed(self._mailbox) if each.actor), "")
         return named or self._actor, named or self._chosen
 
-    def _known(self, item_id: str, item: Shape, turn: str) -> SessionReceipt | None:
+    def _known(self, item_id: str, item: FrozenModel, turn: str) -> SessionReceipt | None:
         if item_id not in self._seen:
             return None
         if self._seen[item_id] != _digest(item):
             return self._refused("conflict", f"`{item_id}` was sent before and said something else")
         return SessionReceipt(status="accepted", code="duplicate", turn=turn)
 
-    def _remember(self, item_id: str, item: Shape) -> None:
+    def _remember(self, item_id: str, item: FrozenModel) -> None:
         self._seen[item_id] = _digest(item)
         # The oldest first, by the order of the dict, which JSON keeps from one run to the next.
         while len(self._seen) > SESSION_SEEN:
@@ -314,7 +314,7 @@ class Conversation:
 
         Each turn saw only its own: those beside each other may together come to more than one may.
         """
-        updates = merged(self._updates, report.updates)
+        updates = merge_updates(self._updates, report.updates)
         if updates.size > SESSION_UPDATES_BYTES:
             return False
         self._updates = updates
@@ -336,7 +336,7 @@ class Conversation:
             self._sent.discard(injection.id)
         return tuple(each.message for each in mine if each.id not in taken)
 
-    def _goes_to(self, injection: Injection, turn_id: str) -> bool:
+    def _goes_to(self, injection: LateResult, turn_id: str) -> bool:
         turn = self._latest(injection.turn)
         return turn is not None and turn.turn == turn_id
 
@@ -444,10 +444,10 @@ def _as_said(message: Message) -> Message:
     return Message(role="user", parts=words)
 
 
-def _digest(item: Shape) -> str:
+def _digest(item: FrozenModel) -> str:
     # A principal is signed anew for each delivery; who it is lies in `person_id`.
     return sha256_hex(item.model_dump(mode="json", exclude={"principals"}))
 
 
-def _size(shape: Shape) -> int:
+def _size(shape: FrozenModel) -> int:
     return len(shape.model_dump_json().encode("utf-8", "surrogatepass"))

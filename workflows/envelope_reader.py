@@ -5,13 +5,13 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from signoff.contracts.canonical_json import NotCanonical, canonical_json, nesting
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.limits import MAX_NESTING
 
-_ShapeT = TypeVar("_ShapeT", bound=Shape)
+_ShapeT = TypeVar("_ShapeT", bound=FrozenModel)
 
 
-def read(body: Any, shape: type[_ShapeT]) -> _ShapeT | str:
+def read_envelope(body: Any, shape: type[_ShapeT]) -> _ShapeT | str:
     """Parses `body` as `shape`; returns the problem where it is wrong: no input may keep other messages from being
     processed.
     """

@@ -9,7 +9,7 @@ from signoff.contracts.activity_messages import GateReply, GateTask
 from signoff.workflows import options, outcomes
 
 
-async def judged(task: GateTask) -> GateReply:
+async def judge_calls(task: GateTask) -> GateReply:
     """Returns the gates' rulings on the calls of `task`; asked until they answer."""
     try:
         reply: GateReply = await workflow.execute_local_activity(
@@ -23,7 +23,7 @@ async def judged(task: GateTask) -> GateReply:
     return reply
 
 
-async def judged_soon(task: GateTask) -> GateReply | None:
+async def judge_soon(task: GateTask) -> GateReply | None:
     """Returns the same for somebody who waits for a receipt; None when the gates do not answer in time."""
     try:
         reply: GateReply = await workflow.execute_local_activity(

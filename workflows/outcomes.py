@@ -17,34 +17,34 @@ _NEVER_BEGUN = ("not_available", "input_invalid", "too_many_calls")
 _BRIEF = 300
 
 
-def given_up(unknown: CallOutcome, asked: ApprovalRequest | None) -> CallOutcome:
+def given_up_outcome(unknown: CallOutcome, asked: ApprovalRequest | None) -> CallOutcome:
     """Makes the outcome of a call in doubt that is not tried again, its effect unknown."""
     if asked is None:
         return unknown
     return unknown.model_copy(update={"approval_id": asked.id, "decided_by": asked.decided_by})
 
 
-def in_doubt(call: str, tool: str) -> CallOutcome:
+def in_doubt_outcome(call: str, tool: str) -> CallOutcome:
     """Makes the outcome of a call whose effect is unknown."""
     return CallOutcome(call=call, tool=tool, code="in_doubt", gate="execute", value=Content(inline=IN_DOUBT_TEXT))
 
 
-def failed(call: str, tool: str, code: CallCode, text: str) -> CallOutcome:
+def failed_outcome(call: str, tool: str, code: CallCode, text: str) -> CallOutcome:
     """Makes an outcome with words for the model."""
     return CallOutcome(call=call, tool=tool, code=code, gate="execute", value=Content(inline=text))
 
 
-def unwanted(call: str, tool: str) -> CallOutcome:
+def unwanted_outcome(call: str, tool: str) -> CallOutcome:
     """Makes the outcome of a call whose turn was stopped before it ran."""
-    return failed(call, tool, "skipped", "Not executed: the turn was cancelled.")
+    return failed_outcome(call, tool, "skipped", "Not executed: the turn was cancelled.")
 
 
-def aborted(call: str, tool: str) -> CallOutcome:
+def aborted_outcome(call: str, tool: str) -> CallOutcome:
     """Makes the outcome of a call that was stopped, or never begun, because a sibling failed."""
-    return failed(call, tool, "skipped", "Not executed: another call of the same completion failed.")
+    return failed_outcome(call, tool, "skipped", "Not executed: another call of the same completion failed.")
 
 
-def goes_on(ended: CallOutcome, options: RunOptions) -> bool:
+def may_fall_back(ended: CallOutcome, options: RunOptions) -> bool:
     """Returns whether a fallback may follow a call that ended so, run with `options`: it failed before it had its
     effect.
 
@@ -57,7 +57,7 @@ def goes_on(ended: CallOutcome, options: RunOptions) -> bool:
     return ended.code == "not_available" and ended.gate == "available"
 
 
-def stood_in(primary: CallOutcome, tried: Sequence[CallOutcome]) -> CallOutcome:
+def fallback_outcome(primary: CallOutcome, tried: Sequence[CallOutcome]) -> CallOutcome:
     """Makes the one outcome of a call, under the call's own id, after its fallbacks were `tried`.
 
     It is that of the last one that ran or that somebody decided; where none did, the call's own.

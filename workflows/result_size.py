@@ -4,7 +4,7 @@ from typing import Final
 
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.limits import TURN_RESULT_BYTES
 from signoff.contracts.turn import TurnResult
 
@@ -12,7 +12,7 @@ _BESIDE: Final = ("structured", "data_update", "context_update", "updates")
 _LEFT_OUT: Final = Content(inline="[left out: the turn's result would be too large]")
 
 
-def bounded(result: TurnResult) -> TurnResult:
+def bound_result(result: TurnResult) -> TurnResult:
     """Cuts `result` to `TURN_RESULT_BYTES` of JSON: first what stands beside values is left out, then values and words.
 
     The earliest calls give theirs first; the answer rests on the latest. The workflow's own messages keep every
@@ -33,7 +33,7 @@ def bounded(result: TurnResult) -> TurnResult:
     return result.model_copy(update={"calls": tuple(calls)})
 
 
-def json_size(shape: Shape) -> int:
+def json_size(shape: FrozenModel) -> int:
     """Returns the bytes of `shape` as JSON, as histories hold it."""
     return len(shape.model_dump_json().encode("utf-8", "surrogatepass"))
 

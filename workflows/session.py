@@ -16,7 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from signoff.contracts.message import Message
     from signoff.contracts.session_messages import (
         FollowUp,
-        Injection,
+        LateResult,
         MailboxMessage,
         SessionInput,
         SessionReceipt,
@@ -180,7 +180,7 @@ class Session:
             code = "config_error" if config else "stopped"
             self._talk.gone(turn_id, TurnError(code=code, message=words), workflow.now())
 
-    async def _deliver(self, key: TurnKey, injection: Injection) -> None:
+    async def _deliver(self, key: TurnKey, injection: LateResult) -> None:
         # A turn that has closed tells, or told, what it took; what it did not take goes into a turn of its own.
         self._talk.delivered(injection)
         try:

@@ -13,10 +13,10 @@ from signoff.contracts import names
 from signoff.contracts.ids import SessionKey
 from signoff.contracts.limits import SESSION_MAILBOX
 from signoff.contracts.message import Message
-from signoff.contracts.session_messages import Injection, TurnReport
+from signoff.contracts.session_messages import LateResult, TurnReport
 from signoff.contracts.turn import Denial, TurnError, TurnInput, TurnResult
 from signoff.contracts.updates import Updates
-from signoff.workflows.envelope_reader import read
+from signoff.workflows.envelope_reader import read_envelope
 
 
 class SessionLink:
@@ -25,7 +25,7 @@ class SessionLink:
     def __init__(self, turn: TurnInput) -> None:
         self._turn = turn
         self._session = SessionKey(turn.tenant_id, turn.session_id)
-        self._letters: dict[str, Injection] = {}
+        self._letters: dict[str, LateResult] = {}
         self._taken: list[str] = []
         self._aside: asyncio.Task[None] | None = None
 
@@ -34,8 +34,8 @@ class SessionLink:
         # What is not taken here is not among `taken` either: the session begins a turn of its own for it.
         if not self._turn.in_session or envelope_problem(envelopes) or len(self._letters) >= SESSION_MAILBOX:
             return
-        letter = read(envelopes[0], Injection)
-        if isinstance(letter, Injection):
+        letter = read_envelope(envelopes[0], LateResult)
+        if isinstance(letter, LateResult):
             self._letters.setdefault(letter.id, letter)
 
     def opened(self) -> tuple[Message, ...]:

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 from signoff.approvals.audit_events import fingerprint
 from signoff.contracts.limits import SESSION_HEARD
 from signoff.contracts.session_messages import SessionReceipt
-from signoff.contracts.turn import Heard
+from signoff.contracts.turn import SessionEvent
 
 _CHARS: Final = 200
 """Characters of what somebody wrote without anybody having checked it."""
@@ -16,7 +16,7 @@ _CHARS: Final = 200
 class SessionLog:
     """Keeps a bounded number of events: when it is full, the last one counts those that came after."""
 
-    def __init__(self, kept: Sequence[Heard]) -> None:
+    def __init__(self, kept: Sequence[SessionEvent]) -> None:
         self.kept = tuple(kept)
 
     def told(
@@ -30,7 +30,7 @@ class SessionLog:
         if receipt.status == "refused" or (what == "result" and not receipt.code):
             body = envelopes[0] if len(envelopes) == 1 and isinstance(envelopes[0], dict) else {}
             self._keep(
-                Heard(
+                SessionEvent(
                     at=at,
                     what=what,
                     id=_text(body.get("turn" if what == "report" else "id")),
@@ -45,18 +45,18 @@ class SessionLog:
 
     def gone(self, turn: str, code: str, at: datetime) -> None:
         """Records that a turn ended without a report, or never began: it cannot record that itself."""
-        self._keep(Heard(at=at, what="turn", id=turn, status="refused", code=code))
+        self._keep(SessionEvent(at=at, what="turn", id=turn, status="refused", code=code))
 
-    def take(self) -> tuple[Heard, ...]:
+    def take(self) -> tuple[SessionEvent, ...]:
         """Returns all events, for a turn that begins."""
         taken, self.kept = self.kept, ()
         return taken
 
-    def give_back(self, taken: Sequence[Heard]) -> None:
+    def give_back(self, taken: Sequence[SessionEvent]) -> None:
         """Takes the events back, as that turn did not begin."""
         self.kept = (*taken, *self.kept)
 
-    def _keep(self, event: Heard) -> None:
+    def _keep(self, event: SessionEvent) -> None:
         if len(self.kept) < SESSION_HEARD:
             self.kept = (*self.kept, event)
         else:

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, FailureError
 
-from signoff.approvals.doubt_report import happened
+from signoff.approvals.doubt_report import happened_outcome
 from signoff.contracts import names
-from signoff.contracts.activity_messages import OutcomeTask, Ruling, RunOptions, ToolReply, ToolTask
+from signoff.contracts.activity_messages import GateDecision, OutcomeTask, RunOptions, ToolReply, ToolTask
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallOutcome, Permit
 from signoff.contracts.message import CallPart
@@ -58,9 +58,9 @@ class ToolRunner:
     def unbegun(self, call: CallPart) -> CallOutcome:
         """Returns the outcome of a call that nobody wants to run any more."""
         unwanted = self._state.stopped or not self.aborted(call.call)
-        return (outcomes.unwanted if unwanted else outcomes.aborted)(call.call, call.tool)
+        return (outcomes.unwanted_outcome if unwanted else outcomes.aborted_outcome)(call.call, call.tool)
 
-    async def run(self, call: CallPart, ruling: Ruling, permit: Permit, ticket: int) -> ToolReply:
+    async def run(self, call: CallPart, ruling: GateDecision, permit: Permit, ticket: int) -> ToolReply:
         """Runs one call, in its turn. Never raises for what became of it."""
         ready = workflow.now()
         async with self._slots.one(ruling.options, partial(self._wanted, call.call, permit)) as begins:
@@ -72,7 +72,7 @@ class ToolRunner:
             return await self._begun(call, ruling.model_copy(update={"options": left}), permit, ticket)
 
     async def keep(
-        self, call: CallPart, ruling: Ruling, permit: Permit, ticket: int, request: ApprovalRequest
+        self, call: CallPart, ruling: GateDecision, permit: Permit, ticket: int, request: ApprovalRequest
     ) -> CallOutcome:
         """Returns what became of a call of which a person says in `request` that it happened, once that is in its
         ticket.
@@ -80,7 +80,7 @@ class ToolRunner:
         There it outlives the turn's history: a turn that is begun anew finds it, and asks nobody again.
         """
         word = request.votes[-1].decision
-        told = happened(call.call, call.tool, word)
+        told = happened_outcome(call.call, call.tool, word)
         task = self._question(call, ruling, permit, ticket).model_copy(update={"happened": word})
         try:
             reply = await _became(task, f"Write down that {call.tool} happened")
@@ -106,7 +106,7 @@ class ToolRunner:
     def _wanted(self, call: str, permit: Permit) -> bool:
         return not self._state.stopped and (permit.kind == "approved" or not self.aborted(call))
 
-    async def _begun(self, call: CallPart, ruling: Ruling, permit: Permit, ticket: int) -> ToolReply:
+    async def _begun(self, call: CallPart, ruling: GateDecision, permit: Permit, ticket: int) -> ToolReply:
         self._state.mark(call.call, "running", ruling.rule)
         task = ToolTask(
             permit=permit,
@@ -126,7 +126,7 @@ class ToolRunner:
             self._state.worked(reply.outcome)
         return reply
 
-    async def _scheduled(self, call: CallPart, task: ToolTask, ruling: Ruling) -> ToolReply:
+    async def _scheduled(self, call: CallPart, task: ToolTask, ruling: GateDecision) -> ToolReply:
         handle: workflow.ActivityHandle[ToolReply] = workflow.start_activity(
             ruling.options.activity or call.tool,
             task,
@@ -154,25 +154,27 @@ class ToolRunner:
         return reply
 
     async def _after_failure(
-        self, error: FailureError, call: CallPart, ruling: Ruling, permit: Permit, ticket: int
+        self, error: FailureError, call: CallPart, ruling: GateDecision, permit: Permit, ticket: int
     ) -> ToolReply:
         kind = outcomes.error_type(error)
         # It had no effect that could be in doubt.
         if outcomes.was_cancelled(error) and ruling.options.read_only:
             return ToolReply(outcome=self.unbegun(call))
         if kind == "InDoubt":
-            return ToolReply(outcome=outcomes.in_doubt(call.call, call.tool))
+            return ToolReply(outcome=outcomes.in_doubt_outcome(call.call, call.tool))
         if kind == "Refused":
-            return ToolReply(outcome=outcomes.failed(call.call, call.tool, "refused", outcomes.error_text(error)))
+            return ToolReply(
+                outcome=outcomes.failed_outcome(call.call, call.tool, "refused", outcomes.error_text(error))
+            )
         # Local tools only read, and take no ticket: there is nothing to look up.
         if ruling.options.local:
             return ToolReply(
-                outcome=outcomes.failed(call.call, call.tool, "execution_failed", outcomes.error_text(error))
+                outcome=outcomes.failed_outcome(call.call, call.tool, "execution_failed", outcomes.error_text(error))
             )
         # Whatever the server calls the failure, only the ticket knows whether the effect had begun.
         return await _became(self._question(call, ruling, permit, ticket), f"Find out what became of {call.tool}")
 
-    def _question(self, call: CallPart, ruling: Ruling, permit: Permit, ticket: int) -> OutcomeTask:
+    def _question(self, call: CallPart, ruling: GateDecision, permit: Permit, ticket: int) -> OutcomeTask:
         return OutcomeTask(
             permit=permit,
             tool=call.tool,
@@ -199,7 +201,7 @@ async def _became(task: OutcomeTask, summary: str) -> ToolReply:
     return reply
 
 
-async def _local(call: CallPart, task: ToolTask, ruling: Ruling) -> ToolReply:
+async def _local(call: CallPart, task: ToolTask, ruling: GateDecision) -> ToolReply:
     reply: ToolReply = await workflow.execute_local_activity(
         ruling.options.activity or call.tool,
         task,

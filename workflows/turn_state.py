@@ -5,12 +5,12 @@ from datetime import datetime
 from typing import Any
 
 from signoff.approvals.approval_book import ApprovalBook
-from signoff.approvals.audit_events import untaken
+from signoff.approvals.audit_events import untaken_entry
 from signoff.approvals.denial_outcome import denial_from_request
 from signoff.contracts.activity_messages import GateTask, ModelReply, Response, Tally, TurnLimits
-from signoff.contracts.call import CallOutcome, Pinned
+from signoff.contracts.call import CallContext, CallOutcome
 from signoff.contracts.content import Content, text_of
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id, stood_for
 from signoff.contracts.limits import MAX_DENIALS_IN_A_ROW, MESSAGES_BYTES
 from signoff.contracts.message import CallPart, Message, ResultPart
@@ -22,14 +22,14 @@ from signoff.contracts.turn import (
     FinalState,
     LiveState,
     ResponsePart,
+    TokenUsage,
     TurnError,
     TurnInput,
     TurnResult,
     TurnView,
-    Usage,
 )
 from signoff.workflows.context_updates import ContextUpdates
-from signoff.workflows.result_size import bounded, json_size
+from signoff.workflows.result_size import bound_result, json_size
 
 
 class TurnState:
@@ -43,7 +43,7 @@ class TurnState:
         """The requests of the turn."""
         self.updates = ContextUpdates(turn)
         """What its tools have changed of its context."""
-        self.ctx = Pinned(
+        self.ctx = CallContext(
             actor=turn.actor,
             session=turn.session_id,
             turn=turn.turn_id,
@@ -67,7 +67,7 @@ class TurnState:
         self.messages: list[Message] = list(turn.messages)
         self.message_bytes = sum(json_size(message) for message in turn.messages)
         self.calls: dict[str, CallView] = {}
-        self.usage = Usage()
+        self.usage = TokenUsage()
         self.limits = TurnLimits()
         self.completions = 0
         self.entered = 0
@@ -122,7 +122,7 @@ class TurnState:
         self.ctx = self.ctx.model_copy(update={"extra": self.updates.extra})
         for refused in taken.refused:
             call, tool = refused.outcome.call, refused.outcome.tool
-            self.book.unwritten.add(untaken(self.ctx, call, tool, refused.names, refused.why, now))
+            self.book.unwritten.add(untaken_entry(self.ctx, call, tool, refused.names, refused.why, now))
         return taken.outcomes
 
     def say(self, message: Message) -> None:
@@ -223,7 +223,7 @@ class TurnState:
             cost=self.usage.cost + self.tool_cost,
             active_seconds=round(self.active_seconds, 3),
         )
-        return bounded(whole)
+        return bound_result(whole)
 
     def view(self, started_at: datetime) -> TurnView:
         """Returns what an onlooker sees now."""
@@ -246,7 +246,7 @@ class TurnState:
         )
 
 
-def skipped(call: CallPart) -> CallOutcome:
+def skipped_outcome(call: CallPart) -> CallOutcome:
     """Returns the outcome of a call that stood beside `respond` (Q2): not executed."""
     text = "Not executed: the turn ended with the response in the same completion."
     return CallOutcome(call=call.call, tool=call.tool, code="skipped", gate="respond", value=Content(inline=text))
@@ -277,6 +277,6 @@ def _result(call: CallPart, outcome: CallOutcome) -> ResultPart:
     )
 
 
-def _beside(outcome: CallOutcome) -> Iterator[Shape]:
+def _beside(outcome: CallOutcome) -> Iterator[FrozenModel]:
     beside = (outcome.structured, outcome.data_update, outcome.context_update, outcome.updates)
     yield from (each for each in beside if each is not None)

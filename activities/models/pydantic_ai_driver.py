@@ -34,13 +34,13 @@ from pydantic_ai.models import Model, ModelRequestParameters, infer_model
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
-from signoff.contracts.activity_messages import Offered
+from signoff.contracts.activity_messages import ModelTool
 from signoff.contracts.completion import Completion, CompletionRequest, ProposedCall
 from signoff.contracts.content import text_of
 from signoff.contracts.errors import ConfigError, ModelRefused, ModelUnavailable
 from signoff.contracts.message import CallPart, Message, ResultPart
 from signoff.contracts.message import TextPart as Words
-from signoff.contracts.turn import Usage
+from signoff.contracts.turn import TokenUsage
 from signoff.formats.nearest_name import did_you_mean
 from signoff.registry.extras import EXTRAS
 
@@ -100,7 +100,7 @@ def from_library(response: ModelResponse) -> Completion:
         if isinstance(part, ToolCallPart)
     )
     text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
-    usage = Usage(
+    usage = TokenUsage(
         input_tokens=response.usage.input_tokens, output_tokens=response.usage.output_tokens, cost=_cost(response)
     )
     return Completion(text=text, calls=calls, usage=usage, provider=_pack(response))
@@ -229,7 +229,7 @@ def _unpack(body: bytes) -> ModelResponse | None:
     return found[0] if len(found) == 1 and isinstance(found[0], ModelResponse) else None
 
 
-def _definition(tool: Offered) -> ToolDefinition:
+def _definition(tool: ModelTool) -> ToolDefinition:
     return ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=tool.parameters)
 
 

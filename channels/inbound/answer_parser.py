@@ -66,7 +66,7 @@ class ParsedAnswer:
 
 
 @dataclass(frozen=True)
-class Sender:
+class AnswerSender:
     """Who wrote an answer, as far as reading it depends on that.
 
     `names` are what they are called. `effects` are the effects of the requests that are open for them, by code.
@@ -85,7 +85,7 @@ Part = Literal["approved", "denied", "courtesy", "greeting", "addressed", "joint
 
 
 @dataclass(frozen=True)
-class Phrases:
+class AnswerPhrases:
     """The phrases of one language and English, folded."""
 
     parts: Mapping[str, Part]
@@ -111,7 +111,7 @@ class _Body:
     reason: list[str] = field(default_factory=list)
 
 
-def read(text: str, sender: Sender) -> ParsedAnswer:
+def parse_answer(text: str, sender: AnswerSender) -> ParsedAnswer:
     """Parses a text that is wholly an answer. Never raises; the work grows with its length alone."""
     said = read_lines(lines_of(text), sender, cut=len(text) > READ_CHARS)
     if said.verdict == "approved" and is_unfinished(text):
@@ -129,7 +129,7 @@ def lines_of(text: str) -> list[str]:
     return text[:READ_CHARS].translate(_LINE_ENDS).strip().split("\n")
 
 
-def read_lines(lines: Sequence[str], sender: Sender, *, cut: bool = False) -> ParsedAnswer:
+def read_lines(lines: Sequence[str], sender: AnswerSender, *, cut: bool = False) -> ParsedAnswer:
     """Parses lines of an answer; where there are more than it reads, nothing decides."""
     text = "\n".join(lines).strip()
     phrases = phrases_of(sender.locale)
@@ -171,7 +171,7 @@ def decision_words(locale: str) -> dict[str, Answer]:
     return {phrase: part for phrase, part in parts.items() if part in ("approved", "denied")}
 
 
-def phrases_of(locale: str) -> Phrases:
+def phrases_of(locale: str) -> AnswerPhrases:
     """Returns the phrases that somebody of `locale` may use: those of their language, and English."""
     language = locale.replace("_", "-").partition("-")[0].lower()
     return _phrases(ALIASES.get(language, language))
@@ -190,7 +190,7 @@ def name_words(names: Sequence[str]) -> frozenset[str]:
 
 
 @cache
-def _phrases(language: str) -> Phrases:
+def _phrases(language: str) -> AnswerPhrases:
     parts: dict[str, Part] = {}
     commands: set[str] = set()
     tables: tuple[tuple[Mapping[str, str], Part], ...] = (
@@ -214,10 +214,10 @@ def _phrases(language: str) -> Phrases:
                 parts[folded] = part
                 if table is DENY:
                     commands.add(folded)
-    return Phrases(parts, frozenset(commands))
+    return AnswerPhrases(parts, frozenset(commands))
 
 
-def _read_line(line: str, phrases: Phrases, sender: Sender, body: _Body) -> None:
+def _read_line(line: str, phrases: AnswerPhrases, sender: AnswerSender, body: _Body) -> None:
     """Reads one line into `body`."""
     pieces = tokens(line, sender.effects)
     asks = any(piece.kind == "ask" for piece in pieces)
@@ -261,7 +261,7 @@ def _clauses(pieces: Sequence[AnswerToken]) -> list[list[AnswerToken]]:
 
 
 def _parts_of(
-    clause: Sequence[AnswerToken], phrases: Phrases, sender: Sender, *, first: bool
+    clause: Sequence[AnswerToken], phrases: AnswerPhrases, sender: AnswerSender, *, first: bool
 ) -> tuple[dict[str, Part], bool]:
     """Finds the phrases of a clause, each once, and whether it is made of nothing else. A second yes ends in a NUL."""
     found: dict[str, Part] = {}
@@ -305,7 +305,7 @@ def _phrase_at(words: Sequence[str], at: int, parts: Mapping[str, Part]) -> tupl
     return "", None
 
 
-def _without_effects(pieces: Sequence[AnswerToken], sender: Sender) -> tuple[tuple[AnswerToken, ...], set[str]]:
+def _without_effects(pieces: Sequence[AnswerToken], sender: AnswerSender) -> tuple[tuple[AnswerToken, ...], set[str]]:
     """Removes from a line the effects of open requests that it repeats word for word; returns whose they are, too."""
     left, found = tuple(pieces), set[str]()
     for code, effect in sender.effects.items():
@@ -327,7 +327,7 @@ def _place_of(wanted: Sequence[str], pieces: Sequence[AnswerToken]) -> tuple[int
     return None
 
 
-def _commands(pieces: Sequence[AnswerToken], phrases: Phrases) -> bool:
+def _commands(pieces: Sequence[AnswerToken], phrases: AnswerPhrases) -> bool:
     """Returns whether a line begins with a denial and its code, whatever reason follows."""
     words = [piece for piece in pieces if piece.kind in ("word", "code")]
     texts = [piece.text if piece.kind == "word" else "" for piece in words]
@@ -338,7 +338,7 @@ def _commands(pieces: Sequence[AnswerToken], phrases: Phrases) -> bool:
 
 
 def _keep_reason(
-    line: str, pieces: Sequence[AnswerToken], phrases: Phrases, body: _Body, *, denies: bool, understood: bool
+    line: str, pieces: Sequence[AnswerToken], phrases: AnswerPhrases, body: _Body, *, denies: bool, understood: bool
 ) -> None:
     """Keeps what of a line may be the reason of a denial: all that is not the denial itself."""
     body.no = body.no or denies

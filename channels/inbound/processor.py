@@ -16,18 +16,26 @@ from typing import Any, Final, Literal, Protocol
 
 from pydantic import ValidationError
 
-from signoff.approvals.audit_events import carried
+from signoff.approvals.audit_events import delivery_entry
 from signoff.approvals.confirmation import needs_typing
 from signoff.channels.base import Channel
-from signoff.channels.envelopes import DeliveryStatus, InboundAction, Reply
-from signoff.channels.inbound.answer_parser import ParsedAnswer, Sender, read
+from signoff.channels.envelopes import ChannelReply, DeliveryStatus, InboundAction
+from signoff.channels.inbound.answer_parser import AnswerSender, ParsedAnswer, parse_answer
 from signoff.channels.inbound.receiver import Record
-from signoff.channels.inbound.reply_sender import replied
-from signoff.channels.inbound.target import Asked, Codes, Pointed, note_of, open_requests, pointed, read_note
-from signoff.channels.inbound.unknown_senders import Strangers
+from signoff.channels.inbound.reply_sender import send_reply
+from signoff.channels.inbound.target import (
+    AskedRevision,
+    CodeLookup,
+    Target,
+    find_target,
+    note_of,
+    open_requests,
+    read_note,
+)
+from signoff.channels.inbound.unknown_senders import UnknownSenders
 from signoff.channels.mail.footers import footer_digest, read_mail_answer
 from signoff.channels.outbound.card_text import How
-from signoff.channels.outbound.receipt_text import not_understood, which_one
+from signoff.channels.outbound.receipt_text import not_understood_text, which_request_text
 from signoff.channels.outbound.sender import next_channel
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.clock import Clock
@@ -39,10 +47,10 @@ from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.people.directory import Directory
-from signoff.people.eligibility import seat_of, table_of
-from signoff.store.delivery_queue import Deliveries
+from signoff.people.eligibility import approver_spec_of, resolve_eligibility
+from signoff.store.delivery_queue import DeliveryQueue
 from signoff.store.footer_hashes import Footers
-from signoff.store.inbound_queue import ArrivalRow, Arrivals
+from signoff.store.inbound_queue import InboundQueue, InboundRow
 from signoff.store.leases import LEASE_SECONDS
 from signoff.store.store import Store
 from signoff.texts.catalogue import ENGLISH, text
@@ -78,13 +86,13 @@ class _Made:
     """What was made of an arrival: `result` is None where that is to be seen later. `reply` is told `where`."""
 
     result: dict[str, Any] | None = None
-    reply: Reply | None = None
+    reply: ChannelReply | None = None
     where: Mapping[str, Any] = field(default_factory=dict)
     state: Literal["done", "dropped"] = "done"
     forgotten: bool = False
 
 
-class DecisionPort(Codes, Protocol):
+class DecisionPort(CodeLookup, Protocol):
     """Where requests are decided: the gateway's, or a test's."""
 
     async def decide(self, draft: DecisionDraft, author: DecisionAuthor, *, again: bool = False) -> Receipt:
@@ -112,8 +120,8 @@ class InboundProcessor:
         record: Record,
         clock: Clock,
     ) -> None:
-        self._arrivals = Arrivals(store)
-        self._deliveries = Deliveries(store)
+        self._arrivals = InboundQueue(store)
+        self._deliveries = DeliveryQueue(store)
         self._footers = Footers(store)
         self._channels = channels
         self._directory = directory
@@ -123,8 +131,8 @@ class InboundProcessor:
         self._woken = asyncio.Event()
         self._swept: datetime | None = None
         self._seats: dict[str, asyncio.Semaphore] = {}
-        self._strangers = {name: Strangers(name, record, clock) for name in channels}
-        self._queues: dict[str, deque[tuple[ArrivalRow, float]]] = {}
+        self._strangers = {name: UnknownSenders(name, record, clock) for name in channels}
+        self._queues: dict[str, deque[tuple[InboundRow, float]]] = {}
         self._speakers: dict[str, asyncio.Task[None]] = {}
 
     def wake(self) -> None:
@@ -198,7 +206,7 @@ class InboundProcessor:
         for row in left:
             await self._given_back(row)
 
-    async def _given_back(self, row: ArrivalRow) -> None:
+    async def _given_back(self, row: InboundRow) -> None:
         """Lets a claimed arrival be anybody's, now."""
         with contextlib.suppress(Unavailable):
             await self._arrivals.later(row.key, 0)
@@ -218,7 +226,7 @@ class InboundProcessor:
             await self._arrivals.sweep(STRANGERS_KEPT, what="stranger")
             await self._footers.sweep(KEPT)
 
-    async def _hear(self, row: ArrivalRow, claimed: float) -> None:
+    async def _hear(self, row: InboundRow, claimed: float) -> None:
         """Hears one arrival; writes down what came of it, or when it is heard again. Raises only to be ended."""
         try:
             async with self._seats.setdefault(row.channel, asyncio.Semaphore(AT_ONCE)):
@@ -231,7 +239,7 @@ class InboundProcessor:
             if made.reply is not None:
                 # Whoever is told something slowly takes nobody's seat.
                 until = claimed + LEASE_SECONDS - _BEFORE_THE_END
-                answered = await replied(self._channels[row.channel], made.where, made.reply, until)
+                answered = await send_reply(self._channels[row.channel], made.where, made.reply, until)
                 result = None if result is None else {**result, "answered": answered}
             if made.forgotten:
                 # Of a flood not even the key is kept, or the store would grow by whatever anybody sends.
@@ -252,7 +260,7 @@ class InboundProcessor:
             _log.exception("%r could not be heard", row.key)
             await self._again(row, type(error).__name__ if row.attempts >= MISREADINGS else "")
 
-    async def _again(self, row: ArrivalRow, failure: str = "") -> None:
+    async def _again(self, row: InboundRow, failure: str = "") -> None:
         try:
             if failure:
                 await self._arrivals.done(row.key, {"what": "failed", "why": failure}, state="dropped")
@@ -262,7 +270,7 @@ class InboundProcessor:
             # It is claimed for a minute, and then anybody's again.
             _log.warning("the store does not take what is to become of %r", row.key)
 
-    async def _made_of(self, row: ArrivalRow) -> _Made:
+    async def _made_of(self, row: InboundRow) -> _Made:
         """Returns what came of an arrival, whoever is still to be told of it."""
         channel = self._channels.get(row.channel)
         if channel is None:
@@ -294,9 +302,9 @@ class InboundProcessor:
             if card.state == "failed" and card.ended_at is None:
                 await next_channel(self._deliveries, card)
                 facts = {"person": card.person, "channel": card.channel, "code": card.code, "told": card.told}
-                await self._record([carried(card.request, "failed", card.token, self._clock(), facts)])
+                await self._record([delivery_entry(card.request, "failed", card.token, self._clock(), facts)])
 
-    async def _said(self, channel: Channel, heard: InboundAction, row: ArrivalRow) -> _Made:
+    async def _said(self, channel: Channel, heard: InboundAction, row: InboundRow) -> _Made:
         person = await self._who(channel, heard)
         if person is None:
             return await self._stranger(channel, heard)
@@ -304,7 +312,7 @@ class InboundProcessor:
         if row.about is not None and said.verdict is not None:
             # It may be decided already, and what is open now is not what was open then.
             return await self._decided(channel, heard, person, said, read_note(row.about), row)
-        about = await pointed(self._deliveries, self._desk, channel, person, heard, said.code, row.received_at)
+        about = await find_target(self._deliveries, self._desk, channel, person, heard, said.code, row.received_at)
         if about.lent and any(self._seated(person, asked.request) for asked in about.asked):
             about = replace(about, certain=False)
         if said.effects and not {asked.request.code for asked in about.asked} <= said.effects:
@@ -322,14 +330,20 @@ class InboundProcessor:
             link = await self._desk.link(request, person, channel.kind)
             why = text("reply.link_only" if typed else "reply.unseen", language)
             words = f"{why} {text('reply.see', language, link=link)}"
-            told = Reply(text=words, language=language)
+            told = ChannelReply(text=words, language=language)
             return _Made({"what": "link", "person": person.id}, told, heard.where)
         # Noted before it is decided: after a crash in between, the next try must not be about what is shown by then.
         asked = read_note(await self._arrivals.note(row.key, note_of(asked)))
         return await self._decided(channel, heard, person, said, asked, row)
 
     async def _decided(
-        self, channel: Channel, heard: InboundAction, person: Person, said: ParsedAnswer, asked: Asked, row: ArrivalRow
+        self,
+        channel: Channel,
+        heard: InboundAction,
+        person: Person,
+        said: ParsedAnswer,
+        asked: AskedRevision,
+        row: InboundRow,
     ) -> _Made:
         """Decides an answer that names one request."""
         assert said.verdict is not None
@@ -339,14 +353,14 @@ class InboundProcessor:
         receipt = await self._desk.decide(draft, author, again=row.attempts > 1)
         formatter = formatter_for(person, self._clock())
         words = receipt_words(receipt, formatter, link, code=asked.request.code)
-        reply = Reply(text=words, receipt=receipt, language=formatter.language)
+        reply = ChannelReply(text=words, receipt=receipt, language=formatter.language)
         facts = {"person": person.id, "approval": receipt.approval_id}
         if receipt.code == "unavailable" and self._clock() >= _over(asked.request, row) + LATE:
             return _Made({"what": "given up", **facts, "code": receipt.code}, reply, heard.where, state="dropped")
         if receipt.status == "pending" or receipt.code == "unavailable":
             # It is kept and tried again, of which somebody is told once.
             kept = Receipt(status="pending", approval_id=asked.request.id, verdict=said.verdict)
-            told = Reply(
+            told = ChannelReply(
                 text=receipt_words(kept, formatter, code=asked.request.code), receipt=kept, language=formatter.language
             )
             return _Made(None, told if row.about is None else None, heard.where)
@@ -369,12 +383,12 @@ class InboundProcessor:
 
     async def _stranger(self, channel: Channel, heard: InboundAction) -> _Made:
         """Tells a stranger once a day that nobody knows them, and nothing of what there is."""
-        met = await self._strangers[channel.name].met(heard.identity)
-        reply = Reply(text=text("reply.stranger", ENGLISH)) if met == "new" else None
+        met = await self._strangers[channel.name].count_sender(heard.identity)
+        reply = ChannelReply(text=text("reply.stranger", ENGLISH)) if met == "new" else None
         return _Made({"what": "stranger"}, reply, _in_words(heard.where), forgotten=met == "many")
 
     async def _question(
-        self, channel: Channel, heard: InboundAction, person: Person, said: ParsedAnswer, about: Pointed
+        self, channel: Channel, heard: InboundAction, person: Person, said: ParsedAnswer, about: Target
     ) -> _Made:
         """Returns what somebody is asked whose answer decides nothing; only of requests that they may decide."""
         formatter = formatter_for(person, self._clock())
@@ -384,7 +398,7 @@ class InboundProcessor:
         if not requests:
             # The same words for what is others' and for what there is not: by asking, nobody finds out which it is.
             told = "receipt.unknown" if said.code or heard.token else "reply.none"
-            reply = Reply(text=text(told, formatter.language))
+            reply = ChannelReply(text=text(told, formatter.language))
         elif about.certain or (said.verdict is None and len(requests) == 1):
             link = await self._desk.link(requests[0], person, channel.kind)
             # With the code they say that they mean this request, and that the rest says nothing.
@@ -392,17 +406,21 @@ class InboundProcessor:
             how: How = "text" if coded else "reply"
             if said.footer:
                 await self._footers.ask(person.tenant, person.id, footer_digest(said.footer), requests[0].code)
-            told = not_understood(requests[0], formatter, link, how=how, unread=said.unread, footer=bool(said.footer))
-            reply = Reply(text=told)
+            told = not_understood_text(
+                requests[0], formatter, link, how=how, unread=said.unread, footer=bool(said.footer)
+            )
+            reply = ChannelReply(text=told)
         else:
-            reply = Reply(text=which_one(requests, formatter), choices=tuple(show_code(each.code) for each in requests))
+            reply = ChannelReply(
+                text=which_request_text(requests, formatter), choices=tuple(show_code(each.code) for each in requests)
+            )
         reply = reply.model_copy(update={"language": formatter.language})
         return _Made(_given({"what": "asked", "person": person.id, "why": said.why}), reply, where)
 
-    async def _sender(self, channel: Channel, heard: InboundAction, person: Person, row: ArrivalRow) -> Sender:
+    async def _sender(self, channel: Channel, heard: InboundAction, person: Person, row: InboundRow) -> AnswerSender:
         """Returns who wrote an answer, with all that reading it depends on."""
         if heard.verdict is not None:
-            return Sender(person.locale)
+            return AnswerSender(person.locale)
         requests = await open_requests(self._deliveries, channel, person, row.received_at)
         mail = heard.form == "mail"
         footers = await self._footers.of(person.tenant, person.id) if mail else ()
@@ -410,7 +428,7 @@ class InboundProcessor:
         names = (
             (person.name, heard.name, heard.identity.partition("@")[0].replace(".", " ")) if mail else (person.name,)
         )
-        return Sender(
+        return AnswerSender(
             locale=person.locale,
             names=names,
             effects={request.code: request.card.effect for request in requests},
@@ -419,8 +437,8 @@ class InboundProcessor:
         )
 
     def _seated(self, person: Person, request: ApprovalRequest) -> bool:
-        table = table_of(request)
-        return not seat_of(person, self._directory, table, self._clock()).code
+        table = approver_spec_of(request)
+        return not resolve_eligibility(person, self._directory, table, self._clock()).code
 
 
 def backoff(attempts: int) -> float:
@@ -428,7 +446,7 @@ def backoff(attempts: int) -> float:
     return float(min(LONGEST_WAIT, 2 ** min(max(attempts, 1) - 1, 20)))
 
 
-def _speaker(row: ArrivalRow) -> str:
+def _speaker(row: InboundRow) -> str:
     """Returns whose answers, or what cards' states, are to be heard in their order."""
     if row.kind == "status":
         return f"{row.channel}/status"
@@ -438,7 +456,7 @@ def _speaker(row: ArrivalRow) -> str:
         return row.key
 
 
-def _read(heard: InboundAction, sender: Sender) -> ParsedAnswer:
+def _read(heard: InboundAction, sender: AnswerSender) -> ParsedAnswer:
     """Returns what was said: by a button, else in words."""
     if heard.verdict is not None:
         return ParsedAnswer(heard.verdict, "", heard.reason or heard.text.strip())
@@ -446,10 +464,10 @@ def _read(heard: InboundAction, sender: Sender) -> ParsedAnswer:
         return ParsedAnswer(None, "", heard.text, "empty" if heard.unclear == "nothing" else "more")
     if heard.form == "mail":
         return read_mail_answer(heard.text.split("\n"), heard.below.split("\n"), sender)
-    return read(heard.text, sender)
+    return parse_answer(heard.text, sender)
 
 
-def _draft(asked: Asked, verdict: Verdict, reason: str, row: ArrivalRow) -> DecisionDraft:
+def _draft(asked: AskedRevision, verdict: Verdict, reason: str, row: InboundRow) -> DecisionDraft:
     return DecisionDraft.model_validate(
         {
             "approval_id": asked.request.id,
@@ -463,7 +481,7 @@ def _draft(asked: Asked, verdict: Verdict, reason: str, row: ArrivalRow) -> Deci
     )
 
 
-def _over(request: ApprovalRequest, row: ArrivalRow) -> datetime:
+def _over(request: ApprovalRequest, row: InboundRow) -> datetime:
     """Returns when the time of a request is over at the latest: its deadline may be put off once."""
     once = timedelta(seconds=request.timeout)
     return (request.expires_at or row.received_at + once) + once

@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 
 from pydantic_core import PydanticSerializationError
 
-from signoff.approvals.audit_events import act
-from signoff.audit.rate_limit import Sparing
+from signoff.approvals.audit_events import admin_entry
+from signoff.audit.rate_limit import RecordRateLimit
 from signoff.channels.base import Channel
 from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.envelopes import InboundBatch, InboundRequest
@@ -20,7 +20,7 @@ from signoff.contracts.audit import AuditEntry
 from signoff.contracts.clock import Clock
 from signoff.contracts.errors import NotFound, StoreUnavailable, Unavailable
 from signoff.contracts.names import DEFAULT_TENANT
-from signoff.store.inbound_queue import Arrivals
+from signoff.store.inbound_queue import InboundQueue
 from signoff.store.store import Store
 
 READERS: Final = 2
@@ -45,13 +45,13 @@ class InboundReceiver:
         woken: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
-        self._arrivals = Arrivals(store)
+        self._arrivals = InboundQueue(store)
         self._channels = channels
         self._record = record
         self._clock = clock
         self._woken = woken
         self._readers = {name: ThreadPoolExecutor(READERS, f"signoff-{name}") for name in channels}
-        self._forged = {name: Sparing() for name in channels}
+        self._forged = {name: RecordRateLimit() for name in channels}
 
     def room(self, name: str) -> int | None:
         """Returns bytes of the largest message of a channel; None for no channel of ours."""
@@ -110,7 +110,9 @@ class InboundReceiver:
         more = self._forged[name].admit(now)
         if more is None:
             return
-        told = act(DEFAULT_TENANT, "forged message", "", now, kind="attempt", channel=name, more_before=more or None)
+        told = admin_entry(
+            DEFAULT_TENANT, "forged message", "", now, kind="attempt", channel=name, more_before=more or None
+        )
         try:
             await self._record([told])
         # What is forged is refused with 401 all the same, and nobody learns how our store is.

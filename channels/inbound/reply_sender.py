@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from signoff.channels.base import Channel
 from signoff.channels.channel_errors import NotDelivered
-from signoff.channels.envelopes import Reply
+from signoff.channels.envelopes import ChannelReply
 
 TOTAL_SECONDS: Final = 25.0
 """How long all tries of one reply take at most; far less than a claim, so that nobody else answers meanwhile."""
@@ -15,7 +15,7 @@ _PAUSES: Final = (0.5, 2.0)
 _log = logging.getLogger(__name__)
 
 
-async def replied(channel: Channel, where: Mapping[str, Any], reply: Reply, until: float) -> bool:
+async def send_reply(channel: Channel, where: Mapping[str, Any], reply: ChannelReply, until: float) -> bool:
     """Sends `reply`; returns whether it was sent, at `until` of the loop's clock at the latest."""
     loop = asyncio.get_running_loop()
     try:
@@ -26,7 +26,7 @@ async def replied(channel: Channel, where: Mapping[str, Any], reply: Reply, unti
         return False
 
 
-async def _tried(channel: Channel, where: Mapping[str, Any], reply: Reply) -> bool:
+async def _tried(channel: Channel, where: Mapping[str, Any], reply: ChannelReply) -> bool:
     for pause in (*_PAUSES, None):
         try:
             await channel.answer(where, reply)

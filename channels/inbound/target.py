@@ -11,14 +11,14 @@ from signoff.channels.base import Channel
 from signoff.channels.envelopes import PARTIAL, InboundAction
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.person import Person
-from signoff.store.delivery_queue import Deliveries, DeliveryRow
+from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 
 UNKNOWN: Final = "unknown"
 """The hash of what is not known: no request has it, so that nothing is decided by it."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedRevision:
     """One revision of a request, as somebody was asked."""
 
     request: ApprovalRequest
@@ -31,7 +31,7 @@ class Asked:
     """False where what they saw does not give every value: then it is approved elsewhere."""
 
 
-def note_of(asked: Asked) -> dict[str, Any]:
+def note_of(asked: AskedRevision) -> dict[str, Any]:
     """Returns what is written down of `asked`, as JSON, before it is decided."""
     return {
         "request": asked.request.model_dump(mode="json"),
@@ -41,18 +41,18 @@ def note_of(asked: Asked) -> dict[str, Any]:
     }
 
 
-def read_note(note: Mapping[str, Any]) -> Asked:
+def read_note(note: Mapping[str, Any]) -> AskedRevision:
     """Returns what `note_of` wrote down."""
-    return Asked(
+    return AskedRevision(
         ApprovalRequest.model_validate(note["request"]), note["revision"], note["question_hash"], note["whole"]
     )
 
 
 @dataclass(frozen=True)
-class Pointed:
+class Target:
     """The requests that an answer can be about."""
 
-    asked: tuple[Asked, ...]
+    asked: tuple[AskedRevision, ...]
     """The candidates."""
     certain: bool
     """Whether the one candidate is surely meant."""
@@ -62,7 +62,7 @@ class Pointed:
     """
 
 
-class Codes(Protocol):
+class CodeLookup(Protocol):
     """Finds requests by their code, where no card was sent."""
 
     async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
@@ -70,15 +70,15 @@ class Codes(Protocol):
         ...
 
 
-async def pointed(
-    deliveries: Deliveries,
-    codes: Codes,
+async def find_target(
+    deliveries: DeliveryQueue,
+    codes: CodeLookup,
     channel: Channel,
     person: Person,
     heard: InboundAction,
     code: str,
     at: datetime,
-) -> Pointed:
+) -> Target:
     """Returns what `heard`, said by `person` with the short code `code` or none, is about. Raises `Unavailable`.
 
     `at` is when it came in, by the store's clock: however late it is heard, it is about what was shown by then.
@@ -91,27 +91,29 @@ async def pointed(
     if not code and not rows:
         # A card that is gone is about nothing; another message may be about anything that waits, even where that is
         # one request alone.
-        return Pointed(() if heard.token else (await _open(deliveries, channel, person, at)).asked, certain=False)
+        return Target(() if heard.token else (await _open(deliveries, channel, person, at)).asked, certain=False)
     if not code:
         lent = heard.verdict is None and any(row.person != person.id for row in rows)
-        return Pointed(_shown(rows), certain=len(rows) == 1 and rows[0].kind != "digest", lent=lent)
+        return Target(_shown(rows), certain=len(rows) == 1 and rows[0].kind != "digest", lent=lent)
     agreeing = [row for row in rows if row.request.code == code]
     if agreeing:
         return _one_of(_shown(agreeing))
     coded = await _by_code(deliveries, codes, channel, person, code, at)
     # A code that is not its card's: nobody can say which is meant. A list has none, so what is written counts.
     of_one = bool(rows) and rows[0].kind != "digest"
-    return Pointed((*_shown(rows), *coded.asked), certain=False) if of_one else coded
+    return Target((*_shown(rows), *coded.asked), certain=False) if of_one else coded
 
 
 async def open_requests(
-    deliveries: Deliveries, channel: Channel, person: Person, at: datetime
+    deliveries: DeliveryQueue, channel: Channel, person: Person, at: datetime
 ) -> Sequence[ApprovalRequest]:
     """Returns the requests that waited for a person on this channel when something came in."""
     return [row.request for row in await _out(deliveries, channel, person, at)]
 
 
-async def _named(deliveries: Deliveries, channel: Channel, person: Person, heard: InboundAction) -> list[DeliveryRow]:
+async def _named(
+    deliveries: DeliveryQueue, channel: Channel, person: Person, heard: InboundAction
+) -> list[DeliveryRow]:
     """Returns the cards that an answer names: by our own name, else by the vendor's, to this very person first."""
     row = await deliveries.by_token(heard.token) if heard.token else None
     # A token counts on the channel by which it went out. Elsewhere somebody copied it, and it names nothing.
@@ -128,19 +130,19 @@ async def _named(deliveries: Deliveries, channel: Channel, person: Person, heard
     return [each for each in here if each.person == person.id] or here
 
 
-async def _open(deliveries: Deliveries, channel: Channel, person: Person, at: datetime) -> Pointed:
+async def _open(deliveries: DeliveryQueue, channel: Channel, person: Person, at: datetime) -> Target:
     """Returns what waited for a person on this channel.
 
     Who was told of it by a list alone has not read what it asks; nor perhaps has anybody read what is being sent.
     """
     rows = await _out(deliveries, channel, person, at)
     alone = len(rows) == 1 and rows[0].kind != "digest" and rows[0].sent_at is not None
-    return Pointed(_shown(rows), certain=alone)
+    return Target(_shown(rows), certain=alone)
 
 
 async def _by_code(
-    deliveries: Deliveries, codes: Codes, channel: Channel, person: Person, code: str, at: datetime
-) -> Pointed:
+    deliveries: DeliveryQueue, codes: CodeLookup, channel: Channel, person: Person, code: str, at: datetime
+) -> Target:
     out = [row for row in await _out(deliveries, channel, person, at) if row.sent_at is not None]
     rows = [row for row in out if row.request.code == code]
     if not rows:
@@ -149,7 +151,7 @@ async def _by_code(
     return _one_of(_shown({row.approval: row for row in sorted(rows, key=lambda row: row.revision)}.values()))
 
 
-async def _out(deliveries: Deliveries, channel: Channel, person: Person, at: datetime) -> list[DeliveryRow]:
+async def _out(deliveries: DeliveryQueue, channel: Channel, person: Person, at: datetime) -> list[DeliveryRow]:
     found: dict[str, DeliveryRow] = {}
     for address in person.identities.get(channel.identity, ()):
         for row in await deliveries.open_for(channel.name, address, at):
@@ -159,7 +161,7 @@ async def _out(deliveries: Deliveries, channel: Channel, person: Person, at: dat
     return list(found.values())
 
 
-async def _as_told(deliveries: Deliveries, person: Person, request: ApprovalRequest, at: datetime) -> Asked:
+async def _as_told(deliveries: DeliveryQueue, person: Person, request: ApprovalRequest, at: datetime) -> AskedRevision:
     """Returns a request as its newest card told this person of it; without any card, what names no revision means the
     first.
     """
@@ -168,20 +170,20 @@ async def _as_told(deliveries: Deliveries, person: Person, request: ApprovalRequ
     if rows:
         return _as_shown(max(rows, key=lambda row: row.revision))
     shown = request.question_hash if request.revision == 1 else UNKNOWN
-    return Asked(request, 1, shown, request.card.whole)
+    return AskedRevision(request, 1, shown, request.card.whole)
 
 
-def _shown(rows: Iterable[DeliveryRow]) -> tuple[Asked, ...]:
+def _shown(rows: Iterable[DeliveryRow]) -> tuple[AskedRevision, ...]:
     return tuple(_as_shown(row) for row in rows)
 
 
-def _as_shown(row: DeliveryRow) -> Asked:
+def _as_shown(row: DeliveryRow) -> AskedRevision:
     """Returns what a card showed. A request that was over when it was asked again keeps its number, and nothing else of
     it.
     """
     shown = row.request.question_hash if row.request.revision == row.revision else UNKNOWN
-    return Asked(row.request, row.revision, shown, row.request.card.whole and PARTIAL not in row.handle)
+    return AskedRevision(row.request, row.revision, shown, row.request.card.whole and PARTIAL not in row.handle)
 
 
-def _one_of(asked: Sequence[Asked]) -> Pointed:
-    return Pointed(tuple(asked), certain=len(asked) == 1)
+def _one_of(asked: Sequence[AskedRevision]) -> Target:
+    return Target(tuple(asked), certain=len(asked) == 1)

@@ -3,7 +3,7 @@
 from datetime import UTC
 from typing import Final, Literal
 
-from signoff.approvals.audit_events import act, fingerprint
+from signoff.approvals.audit_events import admin_entry, fingerprint
 from signoff.channels.inbound.receiver import Record
 from signoff.contracts.clock import Clock
 from signoff.contracts.names import DEFAULT_TENANT
@@ -15,7 +15,7 @@ Met = Literal["new", "seen", "many"]
 _IDENTITY_CHARS: Final = 200
 
 
-class Strangers:
+class UnknownSenders:
     """Keeps count of the unknown senders on one channel in this process."""
 
     def __init__(self, channel: str, record: Record, clock: Clock) -> None:
@@ -26,7 +26,7 @@ class Strangers:
         self._kept = 0
         self._uncounted = 0
 
-    async def met(self, identity: str) -> Met:
+    async def count_sender(self, identity: str) -> Met:
         """Counts a sender; records it once a day, with how many were left out before.
 
         Raises `StoreUnavailable`.
@@ -40,7 +40,7 @@ class Strangers:
             return "many"
         self._kept += 1
         more = self._uncounted
-        seen = act(
+        seen = admin_entry(
             DEFAULT_TENANT,
             "stranger",
             "",

@@ -15,11 +15,11 @@ from signoff.channels.mail.authentication_results import ResultsServer
 from signoff.channels.mail.authenticity import Authenticity, AuthenticityEvidence, authenticate
 from signoff.channels.mail.body import content_type
 from signoff.channels.mail.dns_names import KnownTxt
-from signoff.channels.mail.header import Header, split_mail
-from signoff.channels.mail.no_reply import answers_go_nowhere, reads_nothing
-from signoff.channels.mail.raw_mail import Arrived
+from signoff.channels.mail.header import MailHeader, split_mail
+from signoff.channels.mail.no_reply import answers_go_nowhere, is_no_reply
+from signoff.channels.mail.raw_mail import ArrivedMail
 from signoff.channels.mail.reply_addresses import ReplyAddresses
-from signoff.channels.mail.reply_reader import MAX_MAIL, MailSaid, read_mail
+from signoff.channels.mail.reply_reader import MAX_MAIL, MailAnswer, read_mail
 
 UNNAMED: Final = "<nothing>"
 """Instead of the id of a mail: it surely replies to no card of ours, and so is never about the only one without its
@@ -34,10 +34,10 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Examined:
+class UnprovedMail:
     """A mail whose sender is not proved yet."""
 
-    said: MailSaid
+    said: MailAnswer
     """What the mail says."""
     evidence: AuthenticityEvidence
     """The evidence for its sender."""
@@ -52,7 +52,7 @@ class Examined:
 
 
 @dataclass(frozen=True)
-class MailEar:
+class MailReceiver:
     """Receives mail for one channel. Its sender is proved as `authenticate` does, by DKIM where there is no `server`.
 
     `own` is the address that our mail is from; `keeps_ids` whether it reaches people with the ids that we gave it.
@@ -63,7 +63,7 @@ class MailEar:
     server: ResultsServer | None
     keeps_ids: bool = True
 
-    def examine(self, arrived: Arrived) -> Examined | InboundBatch:
+    def examine(self, arrived: ArrivedMail) -> UnprovedMail | InboundBatch:
         """Examines a mail without asking anybody, the same work whoever sent it. Raises `Malformed`."""
         said, header, body = _read(arrived.raw)
         # The address that a mail came to decides nothing: it shows that whoever sent it has seen a card of ours.
@@ -76,9 +76,9 @@ class MailEar:
             return InboundBatch()
         evidence = authenticate(arrived.raw, provider=arrived.verdict, server=self.server)
         unanswered = answers_go_nowhere(header)
-        return Examined(said, evidence, claimed, hashlib.sha256(body).hexdigest(), unanswered, len(arrived.raw))
+        return UnprovedMail(said, evidence, claimed, hashlib.sha256(body).hexdigest(), unanswered, len(arrived.raw))
 
-    def conclude(self, mail: Examined, txt: KnownTxt) -> InboundBatch:
+    def conclude(self, mail: UnprovedMail, txt: KnownTxt) -> InboundBatch:
         """Interprets a mail, once the names of its evidence are looked up."""
         said, proof = mail.said, mail.evidence.judge(txt)
         key = _key(mail, proof)
@@ -102,7 +102,7 @@ class MailEar:
         )
         return InboundBatch(heard=(heard,))
 
-    def _about(self, said: MailSaid, proof: Authenticity) -> tuple[str, tuple[str, ...]]:
+    def _about(self, said: MailAnswer, proof: Authenticity) -> tuple[str, tuple[str, ...]]:
         """Returns the token of the one card that is meant, and ids of mails it replies to; never neither.
 
         A mail that names no card needs its code: an old `yes` would else be lent to whatever is open now.
@@ -138,7 +138,7 @@ class MailEar:
         return InboundBatch(statuses=(status,))
 
 
-def _read(raw: bytes) -> tuple[MailSaid, Header, bytes]:
+def _read(raw: bytes) -> tuple[MailAnswer, MailHeader, bytes]:
     """Parses a mail into text, header and body. Raises `Malformed` where not even the header can be read."""
     header, body = split_mail(raw)
     try:
@@ -152,7 +152,7 @@ def _read(raw: bytes) -> tuple[MailSaid, Header, bytes]:
     return replace(read_mail(bare + b"\n"), unclear="unreadable"), header, body
 
 
-def _key(mail: Examined, proof: Authenticity) -> str:
+def _key(mail: UnprovedMail, proof: Authenticity) -> str:
     """Computes one key for a mail however often it comes and whatever is added on the way; by its sender alone.
 
     Nobody can use up the key of a mail of somebody else's. Where its id is not sure it may get others, and is then only
@@ -170,7 +170,7 @@ def _key(mail: Examined, proof: Authenticity) -> str:
     return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
-def _unproved(key: str, mail: Examined) -> InboundAction:
+def _unproved(key: str, mail: UnprovedMail) -> InboundAction:
     """Nobody's: its identity is none that a person can have. Who has a card of ours is told so, others nothing."""
     said = mail.said
     where: dict[str, Any] = {"unproved": True}
@@ -180,10 +180,10 @@ def _unproved(key: str, mail: Examined) -> InboundAction:
     return InboundAction(key=key, identity=f"{said.sender or '?'} (not proved)", vendor_ids=(UNNAMED,), where=where)
 
 
-def _where(said: MailSaid) -> dict[str, Any]:
+def _where(said: MailAnswer) -> dict[str, Any]:
     return {
         # Nobody reads what is sent there, and where a machine does, two of them write for ever.
-        "to": "" if reads_nothing(said.sender) else said.sender,
+        "to": "" if is_no_reply(said.sender) else said.sender,
         "subject": said.subject[:_SUBJECT_CHARS],
         "message_id": said.message_id,
         "references": list(reversed(said.references))[-_KEPT_IDS:],

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final
 
-from signoff.channels.mail.header import Header, without_comments
+from signoff.channels.mail.header import MailHeader, without_comments
 
 _MAX_LENGTH: Final = 16 * 1024
 _BY: Final = re.compile(r"(?:^|\s)by\s+([a-z0-9][a-z0-9._:-]{0,252})(?=[\s;]|$)")
@@ -18,7 +18,7 @@ _TRACE: Final = ("authentication-results", "received-spf", "dkim-filter", "dmarc
 
 
 @dataclass(frozen=True)
-class Result:
+class MethodResult:
     """The result of one method, all in lower case."""
 
     method: str
@@ -34,7 +34,7 @@ class AuthenticationResults:
     """One field. Who wrote it is whom `authserv_id` names only if our own server takes such fields of others out."""
 
     authserv_id: str
-    results: tuple[Result, ...]
+    results: tuple[MethodResult, ...]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class ResultsServer:
     name: str
     received_by: str = ""
 
-    def results(self, header: Header) -> tuple[Result, ...] | None:
+    def results(self, header: MailHeader) -> tuple[MethodResult, ...] | None:
         """Returns all results of our own server; None where none of its `Received` is found.
 
         Above its topmost `Received`, and between several of its own, nobody before it can have written anything.
@@ -101,7 +101,7 @@ def parse_results(value: str) -> AuthenticationResults:
     return AuthenticationResults(first[0] if first and "=" not in first else "", results)
 
 
-def _result(part: list[str]) -> Result | None:
+def _result(part: list[str]) -> MethodResult | None:
     if len(part) < 3 or part[1] != "=":
         return None
     # RFC 8601 lets a version follow the method, as in `dkim/1`.
@@ -112,9 +112,9 @@ def _result(part: list[str]) -> Result | None:
         name, equals, value = rest[at : at + 3]
         # Of two values readers could take either. It stays a result, and no `pass`: left out, a `fail` would be missed.
         if equals != "=" or name in properties:
-            return Result(method, "", {})
+            return MethodResult(method, "", {})
         properties[name] = value
-    return Result(method, part[2], properties)
+    return MethodResult(method, part[2], properties)
 
 
 def _parts(value: str) -> list[list[str]]:

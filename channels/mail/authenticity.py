@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from signoff.channels.channel_errors import Malformed
-from signoff.channels.mail.authentication_results import Result, ResultsServer
+from signoff.channels.mail.authentication_results import MethodResult, ResultsServer
 from signoff.channels.mail.body_hash import BodyHashes
-from signoff.channels.mail.dkim_signature import Signature, flaw, holds, signatures
+from signoff.channels.mail.dkim_signature import DkimSignature, flaw, holds, signatures
 from signoff.channels.mail.dmarc import may_not_sign, walked_names
 from signoff.channels.mail.dns_names import KnownTxt, dns_name, reaches
-from signoff.channels.mail.header import Header, mailboxes, only_sender, split_mail
+from signoff.channels.mail.header import MailHeader, mailboxes, only_sender, split_mail
 from signoff.contracts.limits import MAIL_SIGNATURES_TRIED
 
 _ONCE: Final = frozenset(
@@ -69,9 +69,9 @@ class AuthenticityEvidence:
     """
 
     verdict: Authenticity
-    header: Header = field(default_factory=lambda: Header(()))
+    header: MailHeader = field(default_factory=lambda: MailHeader(()))
     head: bytes = b""
-    signed: tuple[Signature, ...] = ()
+    signed: tuple[DkimSignature, ...] = ()
     names: tuple[str, ...] = ()
 
     @property
@@ -90,7 +90,7 @@ class AuthenticityEvidence:
         # All of these hold, so what any of them covers is the sender's own.
         return _authentic(self.header, self.verdict.sender, "dkim", frozenset.union(*covers))
 
-    def _unproven(self, signature: Signature, txt: KnownTxt) -> str:
+    def _unproven(self, signature: DkimSignature, txt: KnownTxt) -> str:
         """Returns why `signature` does not prove that the sender's domain sent the mail; nothing if it does."""
         above = "" if signature.domain == self.domain else may_not_sign(signature.domain, self.domain, txt)
         return above or holds(self.head, signature, txt)
@@ -121,14 +121,14 @@ def authenticate(
     return AuthenticityEvidence(Authenticity(sender, "", "nothing is set up that proves who sends"))
 
 
-def _by_provider(header: Header, sender: str, verdict: ProviderVerdict) -> Authenticity:
+def _by_provider(header: MailHeader, sender: str, verdict: ProviderVerdict) -> Authenticity:
     if verdict.dmarc.strip().lower() != "pass":
         return Authenticity(sender, "", "DMARC did not pass")
     spf = verdict.envelope_from if verdict.spf.strip().lower() == "pass" else ""
     return _passed(header, sender, "provider", envelope=spf)
 
 
-def _by_results(header: Header, sender: str, server: ResultsServer) -> Authenticity:
+def _by_results(header: MailHeader, sender: str, server: ResultsServer) -> Authenticity:
     results = server.results(header)
     if results is None:
         return Authenticity(sender, "", "no `Received` of our mail server is in the mail")
@@ -142,7 +142,7 @@ def _by_results(header: Header, sender: str, server: ResultsServer) -> Authentic
     return _passed(header, sender, "results", envelope=_envelope([each for each in results if each.method == "spf"]))
 
 
-def _envelope(spf: list[Result]) -> str:
+def _envelope(spf: list[MethodResult]) -> str:
     """Returns the domain of MAIL FROM for which SPF passed; "" where any result of SPF differs."""
     # Of HELO alone it is told too. That says nothing of who sends, except where it failed.
     told = [each for each in spf if "smtp.mailfrom" in each.properties or each.value not in ("pass", "none")]
@@ -150,7 +150,7 @@ def _envelope(spf: list[Result]) -> str:
     return domains.pop() if len(domains) == 1 and all(each.value == "pass" for each in told) else ""
 
 
-def _passed(header: Header, sender: str, by: _By, *, envelope: str) -> Authenticity:
+def _passed(header: MailHeader, sender: str, by: _By, *, envelope: str) -> Authenticity:
     """DMARC passed. By SPF for `envelope`, the sender's own server brought the mail; else only what a signature covers
     is theirs."""
     domain = sender.partition("@")[2]
@@ -162,7 +162,7 @@ def _passed(header: Header, sender: str, by: _By, *, envelope: str) -> Authentic
     return _authentic(header, sender, by, frozenset.intersection(*near) if near else frozenset())
 
 
-def _by_dkim(raw: bytes, header: Header, body: bytes, sender: str) -> AuthenticityEvidence:
+def _by_dkim(raw: bytes, header: MailHeader, body: bytes, sender: str) -> AuthenticityEvidence:
     domain = sender.partition("@")[2]
     found = signatures(header.all("dkim-signature"))
     aligned = [signature for signature in found if reaches(signature.domain, domain)]
@@ -187,7 +187,7 @@ def _akin(domain: str, other: str) -> bool:
     return domain.split(".")[-2:] == other.split(".")[-2:]
 
 
-def _authentic(header: Header, sender: str, by: _By, surely: frozenset[str]) -> Authenticity:
+def _authentic(header: MailHeader, sender: str, by: _By, surely: frozenset[str]) -> Authenticity:
     named = (value for name in ("to", "cc") if name in surely for value in header.all(name))
     recipients = tuple(dict.fromkeys(address for value in named for address in mailboxes(value).addresses))
     return Authenticity(sender, by, "", surely, recipients)

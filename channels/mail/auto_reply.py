@@ -3,7 +3,7 @@
 from typing import Final
 
 from signoff.channels.mail.body import content_type
-from signoff.channels.mail.header import Header, only_sender, shown
+from signoff.channels.mail.header import MailHeader, decode_words, only_sender
 from signoff.channels.mail.phrases import AUTOMATIC
 
 _PRESENT: Final = (
@@ -17,7 +17,7 @@ _REPORTS: Final = frozenset(
 _MACHINES: Final = frozenset(("mailer-daemon", "postmaster", "double-bounce", "bounce", "bounces"))
 
 
-def automatic_sign(header: Header) -> str:
+def automatic_sign(header: MailHeader) -> str:
     """Returns the field that shows it, such as `auto-submitted`; "" where none does. The subject is the last resort."""
     submitted = header.all("auto-submitted")
     # RFC 3834 has `no` for people alone; every other value is a machine's, those not known yet included.
@@ -36,7 +36,7 @@ def automatic_sign(header: Header) -> str:
     for name in _PRESENT:
         if header.all(name):
             return name
-    subject = shown(header.first("subject")).strip().casefold()
+    subject = decode_words(header.first("subject")).strip().casefold()
     return "subject" if subject.startswith(AUTOMATIC) else ""
 
 

@@ -10,8 +10,8 @@ from email.message import Message
 from typing import Final
 
 from signoff.channels.channel_errors import Malformed
-from signoff.channels.mail.charsets import decoded
-from signoff.channels.mail.header import Header, part_header
+from signoff.channels.mail.charsets import decode_text
+from signoff.channels.mail.header import MailHeader, part_header
 
 MAX_TEXT: Final = 1024 * 1024
 """Bytes of one part that are read."""
@@ -44,7 +44,7 @@ class _Part:
         return self.type.get_content_disposition() == "attachment"
 
 
-def written_body(header: Header, body: bytes) -> MailBody:
+def written_body(header: MailHeader, body: bytes) -> MailBody:
     """Extracts the text of a mail whose header and body `split_mail` gave.
 
     Raises `Malformed` where a content type contradicts itself.
@@ -56,7 +56,7 @@ def written_body(header: Header, body: bytes) -> MailBody:
     return plain if html is None else replace(plain, twin=html.text)
 
 
-def content_type(header: Header) -> str:
+def content_type(header: MailHeader) -> str:
     """Returns the content type of a mail or part, in lower case, such as `text/plain`."""
     return _typed(header).get_content_type()
 
@@ -71,7 +71,7 @@ def _first(parts: Sequence[_Part], wanted: str) -> MailBody | None:
     return None
 
 
-def _leaves(header: Header, body: bytes) -> Iterator[_Part]:
+def _leaves(header: MailHeader, body: bytes) -> Iterator[_Part]:
     waiting = [(header, body, 0)]
     seen = 0
     while waiting and seen < _MAX_PARTS:
@@ -100,14 +100,14 @@ def _pieces(body: bytes, boundary: str) -> Iterator[bytes]:
         start = end
 
 
-def _part(piece: bytes) -> tuple[Header, bytes]:
+def _part(piece: bytes) -> tuple[MailHeader, bytes]:
     if piece.startswith(b"\n"):
-        return Header(()), piece[1:]
+        return MailHeader(()), piece[1:]
     head, _, body = piece.partition(b"\n\n")
     return part_header(head), body
 
 
-def _typed(header: Header) -> Message:
+def _typed(header: MailHeader) -> Message:
     """Keeps only what describes how a part is read, for the standard library's reader of parameters."""
     message = Message()
     for name in ("content-type", "content-disposition", "content-transfer-encoding"):
@@ -138,7 +138,7 @@ def _read(part: _Part, *, html: bool) -> MailBody:
         raw = binascii.a2b_qp(raw)
     charset = _parameter(part.type, "charset") or "utf-8"
     flowed = _parameter(part.type, "format").lower() == "flowed"
-    text = decoded(raw[:MAX_TEXT], charset)
+    text = decode_text(raw[:MAX_TEXT], charset)
     return MailBody(text, html=html, flowed=flowed, cut=len(raw) > MAX_TEXT or len(part.body) > 4 * MAX_TEXT)
 
 

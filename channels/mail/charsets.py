@@ -8,13 +8,13 @@ _READ: Final = ("utf", "iso8859", "cp", "koi8", "mac", "gb", "big5", "euc", "shi
 _CONTROLS: Final = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), " ")
 
 
-def decoded(body: bytes, charset: str) -> str:
+def decode_text(body: bytes, charset: str) -> str:
     """Decodes `body` to text without control characters, line ends `\n`.
 
     Read as UTF-8 if it is that, and not ASCII alone, whatever `charset` says: some clients say what they do not
     hold.
     """
-    if charset_known(charset) and (body.isascii() or not _is_utf8(body)):
+    if is_known_charset(charset) and (body.isascii() or not _is_utf8(body)):
         text = body.decode(charset, "replace")
     else:
         text = body.decode("utf-8", "replace")
@@ -23,7 +23,7 @@ def decoded(body: bytes, charset: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def charset_known(charset: str) -> bool:
+def is_known_charset(charset: str) -> bool:
     """Returns whether `charset` is one that text comes in."""
     try:
         return codecs.lookup(charset[:40]).name.replace("-", "").replace("_", "").startswith(_READ)

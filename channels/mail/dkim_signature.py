@@ -32,7 +32,7 @@ _BROKEN: Final = "the signature does not hold"
 
 
 @dataclass(frozen=True)
-class Signature:
+class DkimSignature:
     """The claims of one DKIM-Signature field."""
 
     index: int
@@ -52,12 +52,12 @@ class Signature:
     partial: bool
 
 
-def signatures(fields: list[str]) -> list[Signature]:
+def signatures(fields: list[str]) -> list[DkimSignature]:
     """Parses those of the unfolded values of DKIM-Signature that can be read, topmost first."""
     return [read for index, value in enumerate(fields) if (read := _read(index, value)) is not None]
 
 
-def flaw(signature: Signature, body: BodyHashes) -> str:
+def flaw(signature: DkimSignature, body: BodyHashes) -> str:
     """Returns why `signature` proves nothing whatever its key is; "" if its key has to be looked up."""
     if signature.algorithm not in _ALGORITHMS:
         return "the signature's algorithm is not one that proves anything"
@@ -72,7 +72,7 @@ def flaw(signature: Signature, body: BodyHashes) -> str:
     return "" if made is not None and made == signature.body_hash else _BROKEN
 
 
-def holds(head: bytes, signature: Signature, txt: KnownTxt) -> str:
+def holds(head: bytes, signature: DkimSignature, txt: KnownTxt) -> str:
     """Returns why `signature`, which has no `flaw`, does not hold for the header `head`; "" if it does. Raises nothing.
 
     `head` has line ends CRLF.
@@ -98,7 +98,7 @@ def holds(head: bytes, signature: Signature, txt: KnownTxt) -> str:
     return "" if held is True else _BROKEN
 
 
-def _read(index: int, value: str) -> Signature | None:
+def _read(index: int, value: str) -> DkimSignature | None:
     tags = _tags(value) if len(value) <= _MAX_SIGNATURE else None
     domain = dns_name(tags.get("d", "")) if tags else ""
     if not tags or not domain:
@@ -106,7 +106,7 @@ def _read(index: int, value: str) -> Signature | None:
     names = [name.strip().lower() for name in tags.get("h", "").split(":")]
     # A single word is the header's; the body's is then `simple` (RFC 6376, 3.5).
     canonical = tags.get("c", "").lower().partition("/")[2].strip() or "simple"
-    return Signature(
+    return DkimSignature(
         index=index,
         domain=domain,
         signer=tags.get("i", f"@{domain}").rpartition("@")[2].lower(),
@@ -132,7 +132,7 @@ def _tags(value: str) -> dict[str, str] | None:
     return tags
 
 
-def _key_flaw(record: str, signature: Signature) -> str:
+def _key_flaw(record: str, signature: DkimSignature) -> str:
     """Returns why the key in `record` does not count for `signature`; "" if it may."""
     tags = _tags(record) or {}
     kind = tags.get("k", "rsa").lower()

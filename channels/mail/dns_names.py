@@ -56,7 +56,7 @@ async def lookup_txt(name: str) -> list[str]:
     return [b"".join(record.strings).decode("utf-8", "replace") for record in answer]
 
 
-def known(found: Mapping[str, Sequence[str] | None]) -> KnownTxt:
+def txt_lookup_of(found: Mapping[str, Sequence[str] | None]) -> KnownTxt:
     """Returns a lookup over findings by name; None is a name of which nobody knows."""
 
     def txt(name: str) -> Sequence[str]:
@@ -68,7 +68,7 @@ def known(found: Mapping[str, Sequence[str] | None]) -> KnownTxt:
     return txt
 
 
-class Names:
+class DnsNames:
     """Looks up the names of mails by `txt`, and remembers findings and failures for a while."""
 
     def __init__(self, txt: TxtLookup, clock: Callable[[], float] = time.monotonic) -> None:

@@ -11,26 +11,26 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from signoff.channels.base import Channel, ChannelContext, Options, Receive
+from signoff.channels.base import Channel, ChannelContext, ChannelOptions, Receive
 from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.envelopes import (
+    ChannelReply,
     CheckFinding,
     ClosedCard,
     InboundBatch,
     InboundRequest,
     OutboundCard,
-    Reply,
     SentCard,
 )
-from signoff.channels.mail.answer import Examined, MailEar
+from signoff.channels.mail.answer import MailReceiver, UnprovedMail
 from signoff.channels.mail.authentication_results import ResultsServer
-from signoff.channels.mail.dns_names import Names, TxtLookup, known, lookup_txt
+from signoff.channels.mail.dns_names import DnsNames, TxtLookup, lookup_txt, txt_lookup_of
 from signoff.channels.mail.imap import fetch, try_mailbox
-from signoff.channels.mail.letter import Letter, Stationery
+from signoff.channels.mail.letter import Letter, LetterSender
 from signoff.channels.mail.lmtp import serve
 from signoff.channels.mail.options import EmailOptions, InboundOptions, is_here
-from signoff.channels.mail.provider_requests import MailShape, mail_shape
-from signoff.channels.mail.raw_mail import Arrived, Fetched
+from signoff.channels.mail.provider_requests import MailFormat, mail_shape
+from signoff.channels.mail.raw_mail import ArrivedMail, FetchedMail
 from signoff.channels.mail.reply_addresses import ReplyAddresses
 from signoff.channels.mail.reply_reader import MAX_MAIL
 from signoff.channels.mail.smtp import knock, send
@@ -48,7 +48,7 @@ class Email(Channel):
 
     kind: ClassVar[str] = "email"
     identity: ClassVar[str] = "email"
-    options: ClassVar[type[Options]] = EmailOptions
+    options: ClassVar[type[ChannelOptions]] = EmailOptions
     room: int = MAX_MAIL * 4 // 3 + MIB
     """The longest mail that is read, as Base64 in somebody's JSON."""
 
@@ -59,7 +59,7 @@ class Email(Channel):
         # Validated it would be refused: who declares `inbound` has to name one way.
         self._inbound = options.inbound or InboundOptions.model_construct()
         self._replies = ReplyAddresses(options.answered_at, means.secret)
-        self._paper = Stationery(
+        self._paper = LetterSender(
             options.address,
             options.sender_name,
             self._replies,
@@ -68,11 +68,11 @@ class Email(Channel):
         )
         named = options.authserv_id
         self._server = ResultsServer(named, options.received_by) if named else None
-        self._ear = MailEar(self._replies, options.address, self._server, keeps_ids=options.smtp.keeps_ids)
-        self._names = Names(txt)
+        self._ear = MailReceiver(self._replies, options.address, self._server, keeps_ids=options.smtp.keeps_ids)
+        self._names = DnsNames(txt)
         self._queue = MailQueue()
         webhook = self._inbound.webhook
-        self._shape: MailShape | None = None if webhook is None else mail_shape(webhook)
+        self._shape: MailFormat | None = None if webhook is None else mail_shape(webhook)
         if webhook is not None and webhook.shape == "ses":
             # What SNS signs is inside the JSON, so that a stranger's is parsed as well: no more than SNS ever brings.
             self.room = NOTICE_BYTES
@@ -91,12 +91,12 @@ class Email(Channel):
         """See `Channel`: one mail in the thread."""
         await self._send(self._paper.closing(sent, closed, str(sent.handle.get("to", "")), self.means.clock()))
 
-    async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:
+    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
         """See `Channel`. Nobody is told of one card twice that nothing was decided: no two machines write for ever."""
         if where.get("unproved"):
             link = self.means.public_url
             # Whatever was to be said of a card is not for somebody who may have made the sender up.
-            reply = Reply(text=text("mail.unproved", ENGLISH, link=link))
+            reply = ChannelReply(text=text("mail.unproved", ENGLISH, link=link))
         once = self._about(where, reply)
         if not where.get("to") or once in self._answered:
             return
@@ -107,7 +107,7 @@ class Email(Channel):
         if len(self._answered) > _REMEMBERED:
             self._answered.popitem(last=False)
 
-    def _about(self, where: Mapping[str, Any], reply: Reply) -> tuple[str, ...]:
+    def _about(self, where: Mapping[str, Any], reply: ChannelReply) -> tuple[str, ...]:
         """Returns what an answer is, among those that nobody is given twice; nothing for what decided something.
 
         Of what is about no card, one a day.
@@ -122,7 +122,7 @@ class Email(Channel):
     def verify(self, raw: InboundRequest) -> None:
         """See `Channel`."""
         # No request over HTTP becomes one; whether the sender is proved is asked in `hear`, as of every mail.
-        if isinstance(raw, Fetched):
+        if isinstance(raw, FetchedMail):
             return
         if self._shape is None:
             raise Forged("no mail comes by HTTP here")
@@ -131,7 +131,7 @@ class Email(Channel):
     def parse(self, raw: InboundRequest) -> InboundBatch:
         """See `Channel`. Of a mail that only DKIM could prove, nothing is: its keys are looked up by `read` alone."""
         examined = self._examine(raw)
-        return examined if isinstance(examined, InboundBatch) else self._ear.conclude(examined, known({}))
+        return examined if isinstance(examined, InboundBatch) else self._ear.conclude(examined, txt_lookup_of({}))
 
     async def read(self, raw: InboundRequest, threads: Executor) -> InboundBatch:
         """See `Channel`. Between reading and proving a mail the DNS is asked, for which no thread waits."""
@@ -141,21 +141,21 @@ class Email(Channel):
             return examined
         evidence = examined.evidence
         if not evidence.names:
-            return self._ear.conclude(examined, known({}))
+            return self._ear.conclude(examined, txt_lookup_of({}))
         async with self._queue.turn(evidence.domain, examined.size):
             found = await self._names.find(evidence.names)
-            received = await loop.run_in_executor(threads, self._ear.conclude, examined, known(found))
+            received = await loop.run_in_executor(threads, self._ear.conclude, examined, txt_lookup_of(found))
             proved = received.heard[0].where.get("unproved") is None
             self._queue.note(evidence.domain, proved=proved, silent=None in found.values())
         return received
 
-    def _verified(self, raw: InboundRequest) -> Examined | InboundBatch:
+    def _verified(self, raw: InboundRequest) -> UnprovedMail | InboundBatch:
         self.verify(raw)
         return self._examine(raw)
 
-    def _examine(self, raw: InboundRequest) -> Examined | InboundBatch:
-        if isinstance(raw, Fetched):
-            return self._ear.examine(Arrived(raw.body, raw.recipients))
+    def _examine(self, raw: InboundRequest) -> UnprovedMail | InboundBatch:
+        if isinstance(raw, FetchedMail):
+            return self._ear.examine(ArrivedMail(raw.body, raw.recipients))
         if self._shape is None:
             raise Malformed("no mail comes by HTTP here")
         arrived = self._shape.mail(raw)
@@ -165,7 +165,7 @@ class Email(Channel):
         """See `Channel`: the mailbox, or the port for our mail server."""
 
         async def kept(raw: bytes, recipients: tuple[str, ...] = ()) -> InboundBatch:
-            return await take(Fetched(raw, at=self.means.clock(), recipients=recipients))
+            return await take(FetchedMail(raw, at=self.means.clock(), recipients=recipients))
 
         if self._inbound.imap is not None:
             await fetch(self._inbound.imap, MAX_MAIL, kept, self._queue.proved)

@@ -15,8 +15,8 @@ from functools import cache
 from typing import Final
 
 from signoff.channels.inbound.answer_parser import (
+    AnswerSender,
     ParsedAnswer,
-    Sender,
     decision_words,
     is_unfinished,
     name_words,
@@ -77,7 +77,7 @@ class _Cut:
     """From behind the sign-off on."""
 
 
-def read_mail_answer(above: Sequence[str], below: Sequence[str], sender: Sender) -> ParsedAnswer:
+def read_mail_answer(above: Sequence[str], below: Sequence[str], sender: AnswerSender) -> ParsedAnswer:
     """Parses a mail's answer: `above` its quote, and `below` it, where mostly nothing stands but what a server adds."""
     cut = _cut(_without_banners(above), sender)
     said = read_lines(cut.body, sender)
@@ -99,7 +99,7 @@ def read_mail_answer(above: Sequence[str], below: Sequence[str], sender: Sender)
     return replace(said, footer=_to_remember(confirmed, sender))
 
 
-def unknown_line(lines: Sequence[str], sender: Sender) -> str:
+def unknown_line(lines: Sequence[str], sender: AnswerSender) -> str:
     """Returns the first line of a footer that may say anything; "" where all of it is known to say nothing."""
     if len(lines) > FOOTER_LINES:
         return next(filter(None, lines), "…")
@@ -115,7 +115,7 @@ def unknown_line(lines: Sequence[str], sender: Sender) -> str:
     return ""
 
 
-def _denied(said: ParsedAnswer, cut: _Cut, below: Sequence[str], sender: Sender) -> ParsedAnswer:
+def _denied(said: ParsedAnswer, cut: _Cut, below: Sequence[str], sender: AnswerSender) -> ParsedAnswer:
     """A no stands whatever is below it, but for a yes."""
     yes = {phrase for phrase, verdict in decision_words(sender.locale).items() if verdict == "approved"}
     unread = unknown_line([*cut.footer, "", *below], sender)
@@ -124,7 +124,7 @@ def _denied(said: ParsedAnswer, cut: _Cut, below: Sequence[str], sender: Sender)
     return said
 
 
-def _cut(lines: Sequence[str], sender: Sender) -> _Cut:
+def _cut(lines: Sequence[str], sender: AnswerSender) -> _Cut:
     for at, line in enumerate(lines):
         if not line:
             continue
@@ -186,7 +186,7 @@ def _each_sentence_has(text: str, words: frozenset[str]) -> bool:
     return bool(sentences)
 
 
-def _closes(line: str, sender: Sender) -> bool:
+def _closes(line: str, sender: AnswerSender) -> bool:
     """Returns whether a line is wholly a closing phrase, alone or with the sender's own name."""
     if len(line) > LINE_CHARS:
         return False
@@ -198,7 +198,7 @@ def _closes(line: str, sender: Sender) -> bool:
     return ends and bool(name.strip()) and _is_own_name(name.strip(), sender)
 
 
-def _is_own_name(line: str, sender: Sender) -> bool:
+def _is_own_name(line: str, sender: AnswerSender) -> bool:
     words = fold(line.strip(_TIGHT)).replace("-", " ").split() if len(line) <= LINE_CHARS else []
     own = _own(sender)
     if not words or len(words) > 6:
@@ -213,11 +213,11 @@ def _is_named(word: str, own: frozenset[str]) -> bool:
     return word.isalpha() and any(name.startswith(word) for name in own) and (len(word) == 1 or len(word) >= 3)
 
 
-def _own(sender: Sender) -> frozenset[str]:
+def _own(sender: AnswerSender) -> frozenset[str]:
     return name_words(sender.names) - reserve_words()
 
 
-def _says_nothing(line: str, sender: Sender) -> bool:
+def _says_nothing(line: str, sender: AnswerSender) -> bool:
     """Returns whether a line of a footer is one of those that are known by their form."""
     if not line or is_rule(line) or _is_dashes(line):
         return True
@@ -256,7 +256,7 @@ def _names_device(word: str) -> bool:
     return word.isalnum() and any(map(str.isdigit, word)) and any(map(str.isalpha, word)) and len(word) <= 10
 
 
-def _is_contact(line: str, sender: Sender) -> bool:
+def _is_contact(line: str, sender: AnswerSender) -> bool:
     """A line of name, title, company, numbers or addresses, each word of it known to be part of one."""
     if not MONEY_SIGNS.isdisjoint(line.replace("<", "").replace(">", "")):
         return False
@@ -312,7 +312,7 @@ def _is_numbers(pieces: Sequence[str], words: Sequence[str], own: frozenset[str]
 
 
 def _is_title(pieces: Sequence[str], words: Sequence[str], own: frozenset[str]) -> bool:
-    """`Head of Finance`, also `CEO at Example`: titles and departments, and behind them a company's name."""
+    """`StreamHead of Finance`, also `CEO at Example`: titles and departments, and behind them a company's name."""
     at = next((at for at, word in enumerate(words) if word in ("at", "@") and at), len(words))
     named = [piece for piece in pieces[at + 1 :] if piece.strip(_TIGHT + "!")]
     if len(named) > _COMPANY_WORDS or not all(_is_capital(piece) for piece in named):
@@ -347,13 +347,13 @@ def _is_capital(piece: str) -> bool:
     return not bare or bare[:1].isupper() or fold(bare) in PARTICLES
 
 
-def _is_known(block: str, sender: Sender, code: str) -> bool:
+def _is_known(block: str, sender: AnswerSender, code: str) -> bool:
     """Returns whether a block is one that this sender has confirmed, or confirms with this very answer by its code."""
     digest = footer_digest(block)
     return digest in sender.footers or (bool(code) and (digest, code) in sender.asked)
 
 
-def _to_remember(block: str, sender: Sender) -> str:
+def _to_remember(block: str, sender: AnswerSender) -> str:
     """Returns `block` if it may be remembered: not where it is a few words that could be a condition, or decides."""
     found = _words(block)
     short = len(block.split()) < _SHORT_WORDS

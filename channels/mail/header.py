@@ -11,7 +11,7 @@ from email.header import decode_header
 from typing import Final
 
 from signoff.channels.channel_errors import Malformed
-from signoff.channels.mail.charsets import decoded
+from signoff.channels.mail.charsets import decode_text
 
 MAX_HEADER: Final = 128 * 1024
 """Bytes of a header; real ones stay below 64 KiB."""
@@ -25,7 +25,7 @@ _MAX_IDS = 100
 
 
 @dataclass(frozen=True)
-class Header:
+class MailHeader:
     """The fields of a header in their order, names in lower case, values unfolded and stripped."""
 
     fields: tuple[tuple[str, str], ...]
@@ -39,7 +39,7 @@ class Header:
         return next(iter(self.all(name)), "")
 
 
-def split_mail(raw: bytes) -> tuple[Header, bytes]:
+def split_mail(raw: bytes) -> tuple[MailHeader, bytes]:
     """Splits header and body, with line ends `\n`. Raises `Malformed` where readers could differ about the header."""
     text = raw.replace(b"\r\n", b"\n")
     head, _, body = text.partition(b"\n\n") if not text.startswith(b"\n") else (b"", b"", text)
@@ -58,10 +58,10 @@ def split_mail(raw: bytes) -> tuple[Header, bytes]:
             fields.append((name.decode("ascii").lower(), [_text(value)]))
         else:
             raise Malformed("the mail has no readable header")
-    return Header(tuple((name, " ".join(" ".join(lines).split())) for name, lines in fields)), body
+    return MailHeader(tuple((name, " ".join(" ".join(lines).split())) for name, lines in fields)), body
 
 
-def part_header(head: bytes) -> Header:
+def part_header(head: bytes) -> MailHeader:
     """Parses the header of a part of a mail, where unreadable fields do not matter."""
     fields: list[tuple[str, str]] = []
     for line in head[:MAX_HEADER].split(b"\n")[:MAX_FIELDS]:
@@ -71,17 +71,19 @@ def part_header(head: bytes) -> Header:
             fields[-1] = (fields[-1][0], f"{fields[-1][1]} {_text(line).strip()}"[:_MAX_SHOWN])
         elif colon and _NAME.fullmatch(name):
             fields.append((name.decode("ascii").lower(), _text(value).strip()[:_MAX_SHOWN]))
-    return Header(tuple(fields))
+    return MailHeader(tuple(fields))
 
 
-def shown(value: str) -> str:
+def decode_words(value: str) -> str:
     """Decodes the encoded words of a field's text, at most 2,000 characters of it."""
     value = value[:_MAX_SHOWN]
     try:
         pieces = decode_header(value)
     except (ValueError, MessageError):
         return value
-    return "".join(piece if isinstance(piece, str) else decoded(piece, charset or "utf-8") for piece, charset in pieces)
+    return "".join(
+        piece if isinstance(piece, str) else decode_text(piece, charset or "utf-8") for piece, charset in pieces
+    )
 
 
 def plain_address(address: str) -> str:
@@ -145,7 +147,7 @@ def mailboxes(value: str) -> Mailboxes:
     return Mailboxes(found, "".join(around), odd or depth != 0 or len(found) != len(addresses))
 
 
-def only_sender(header: Header) -> tuple[str, str]:
+def only_sender(header: MailHeader) -> tuple[str, str]:
     """Returns the one address of the one From; else "", and why it is not clear who it is."""
     values = header.all("from")
     if len(values) != 1:
@@ -155,7 +157,7 @@ def only_sender(header: Header) -> tuple[str, str]:
         return "", "From is not one plain address"
     [address] = read.addresses
     # Mail programs show the name and hide the address: `"boss@ours.example" <x@elsewhere.example>` reads as the boss.
-    if any(like.lower() != address for like in _LIKE_ADDRESS.findall(shown(read.around))):
+    if any(like.lower() != address for like in _LIKE_ADDRESS.findall(decode_words(read.around))):
         return "", "the name in From is another address"
     return address, ""
 
@@ -217,4 +219,4 @@ def _bare(bare: list[str], addresses: list[str], around: list[str]) -> None:
 
 
 def _text(line: bytes) -> str:
-    return decoded(line, "utf-8")
+    return decode_text(line, "utf-8")

@@ -18,7 +18,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from signoff.channels.channel_errors import NotDelivered
-from signoff.channels.envelopes import ClosedCard, OutboundCard, Reply, SentCard
+from signoff.channels.envelopes import ChannelReply, ClosedCard, OutboundCard, SentCard
 from signoff.channels.mail.header import plain_address
 from signoff.channels.mail.quotes import END, MARK
 from signoff.channels.mail.reply_addresses import ReplyAddresses
@@ -90,7 +90,7 @@ class Letter:
 
 
 @dataclass(frozen=True)
-class Stationery:
+class LetterSender:
     """The sender of our mail."""
 
     address: str
@@ -128,7 +128,7 @@ class Stationery:
         draft = _Draft(address, identity, subject, _ids([sent.vendor_id]), now)
         return self._letter(draft, closed.token, formatter.language, told, page)
 
-    def answer(self, where: Mapping[str, Any], reply: Reply, now: datetime) -> Letter:
+    def answer(self, where: Mapping[str, Any], reply: ChannelReply, now: datetime) -> Letter:
         """Writes an answer to a mail, in its thread. Raises `NotDelivered`."""
         token = str(where.get("token", ""))
         thread = _ids([*where.get("references", ()), where.get("message_id", "")])

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from signoff.channels.mail.header import Header, mailboxes
+from signoff.channels.mail.header import MailHeader, mailboxes
 
 _NOBODY: Final = re.compile(
     r"(?<![a-z])(?:no|do ?not|dont|never) ?(?:reply|respond|response|answer)(?![a-z])"
@@ -14,13 +14,13 @@ _NOBODY: Final = re.compile(
 _MAX_SHOWN: Final = 2_000
 
 
-def reads_nothing(address: str) -> bool:
+def is_no_reply(address: str) -> bool:
     """Returns whether nobody reads `address`, such as `no-reply@example.com`, in the languages of cards."""
     local = address.rpartition("@")[0].lower()
     return _NOBODY.search(re.sub(r"[-_.+=0-9]+", " ", local)) is not None
 
 
-def answers_go_nowhere(header: Header) -> bool:
+def answers_go_nowhere(header: MailHeader) -> bool:
     """Returns whether a mail asks for its answers to go to an address that nobody reads."""
     named = [address for value in header.all("reply-to") for address in mailboxes(value[:_MAX_SHOWN]).addresses]
-    return any(map(reads_nothing, named))
+    return any(map(is_no_reply, named))

@@ -8,7 +8,7 @@ from typing import Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from signoff.channels.base import Options
+from signoff.channels.base import ChannelOptions
 from signoff.channels.mail.header import mailboxes, plain_address
 
 LOCAL_CHARS: Final = 14
@@ -17,7 +17,7 @@ LOCAL_CHARS: Final = 14
 _REWRITING: Final = (".amazonaws.com", ".postmarkapp.com")
 
 
-class SmtpOptions(Options):
+class SmtpOptions(ChannelOptions):
     """The server that takes our mail."""
 
     host: str = Field(min_length=1, description="The mail server, such as smtp.example.com.")
@@ -42,7 +42,7 @@ class SmtpOptions(Options):
         return not self.rewrites_ids and not self.host.lower().endswith(_REWRITING)
 
 
-class ImapOptions(Options):
+class ImapOptions(ChannelOptions):
     """A mailbox for answers alone: what is unread in it is taken and marked as read."""
 
     host: str = Field(min_length=1, description="The IMAP server.")
@@ -59,7 +59,7 @@ class ImapOptions(Options):
         return self
 
 
-class LmtpOptions(Options):
+class LmtpOptions(ChannelOptions):
     """A port on which our own mail server hands answers in. Who can reach it can say anything: keep it private."""
 
     host: str = Field("127.0.0.1", min_length=1, description="The address that is listened on.")
@@ -67,7 +67,7 @@ class LmtpOptions(Options):
     protocol: Literal["lmtp", "smtp"] = Field("lmtp", description="What the mail server speaks.")
 
 
-class MailWebhookOptions(Options):
+class MailWebhookOptions(ChannelOptions):
     """Answers that come to `/channels/<name>` by HTTP."""
 
     shape: Literal["raw", "postmark", "mailgun", "ses"] = Field(
@@ -87,7 +87,7 @@ class MailWebhookOptions(Options):
         return self
 
 
-class InboundOptions(Options):
+class InboundOptions(ChannelOptions):
     """How answers come in: by one of the three."""
 
     imap: ImapOptions | None = None
@@ -101,7 +101,7 @@ class InboundOptions(Options):
         return self
 
 
-class EmailOptions(Options):
+class EmailOptions(ChannelOptions):
     """Without `inbound` mail only tells, and is answered from its link."""
 
     smtp: SmtpOptions

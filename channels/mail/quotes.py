@@ -35,7 +35,7 @@ _SPAN: Final = 4
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenText:
     """What somebody wrote anew, line by line, signatures and all."""
 
     above: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class _Found:
     under: list[str] = field(default_factory=list)
 
 
-def newly_written(lines: Sequence[str], *, flowed: bool = False) -> Written:
+def find_new_text(lines: Sequence[str], *, flowed: bool = False) -> WrittenText:
     """Returns what of `lines` is not quoted. The lines of a signature that a client marks follow a line `--`."""
     few = lines[:_MAX_LINES]
     found = _scan([_clean(line) for line in (_unflowed(few) if flowed else few)])
@@ -60,7 +60,7 @@ def newly_written(lines: Sequence[str], *, flowed: bool = False) -> Written:
     # What was cut off may take back what stands above it.
     long = len(lines) > _MAX_LINES or sum(map(len, (*above, *under))) > _MAX_TEXT
     why = "too_long" if long else "" if above or under else "nothing"
-    return Written(_cut(above), _cut(under), why)
+    return WrittenText(_cut(above), _cut(under), why)
 
 
 def is_rule(line: str) -> bool:

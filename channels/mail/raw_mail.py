@@ -7,14 +7,14 @@ from signoff.channels.mail.authenticity import ProviderVerdict
 
 
 @dataclass(frozen=True)
-class Fetched(InboundRequest):
+class FetchedMail(InboundRequest):
     """A mail that we fetched, or that our own mail server handed in; no HTTP route makes one."""
 
     recipients: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Arrived:
+class ArrivedMail:
     """One mail, byte for byte."""
 
     raw: bytes

@@ -10,9 +10,9 @@ from typing import Final
 from signoff.channels.channel_errors import Malformed
 from signoff.channels.mail.auto_reply import automatic_sign
 from signoff.channels.mail.body import MailBody, written_body
-from signoff.channels.mail.header import Header, mailboxes, message_ids, only_sender, shown, split_mail
+from signoff.channels.mail.header import MailHeader, decode_words, mailboxes, message_ids, only_sender, split_mail
 from signoff.channels.mail.html_text import STRUCK, html_lines
-from signoff.channels.mail.quotes import Written, newly_written
+from signoff.channels.mail.quotes import WrittenText, find_new_text
 
 MAX_MAIL: Final = 10 * 1024 * 1024
 """Bytes of a whole mail; a longer one is not read."""
@@ -22,7 +22,7 @@ _MAX_NAME: Final = 500
 
 
 @dataclass(frozen=True)
-class MailSaid:
+class MailAnswer:
     """What one mail holds for us. Addresses are in lower case, message ids with their angle brackets.
 
     `above` and `below` are what was newly written above the quote and below it, by line. `unclear` says why none of it
@@ -46,7 +46,7 @@ class MailSaid:
     subject: str
 
 
-def read_mail(raw: bytes) -> MailSaid:
+def read_mail(raw: bytes) -> MailAnswer:
     """Reads a mail as it came, headers and all. Raises `Malformed`, and nothing else."""
     if len(raw) > MAX_MAIL:
         raise Malformed("the mail is too long")
@@ -54,9 +54,9 @@ def read_mail(raw: bytes) -> MailSaid:
     sender, _ = only_sender(header)
     written = _written(written_body(header, body))
     # Only for reading what stands below an answer: who may answer is known by the address alone.
-    name = shown(mailboxes(header.first("from")[:_MAX_NAME]).around) if sender else ""
+    name = decode_words(mailboxes(header.first("from")[:_MAX_NAME]).around) if sender else ""
     ids = message_ids(header.first("message-id"))
-    return MailSaid(
+    return MailAnswer(
         above=written.above,
         below=written.below,
         unclear=written.unclear,
@@ -67,18 +67,18 @@ def read_mail(raw: bytes) -> MailSaid:
         delivered=_addresses(header, *_DELIVERED),
         message_id=ids[0] if ids else "",
         references=_references(header),
-        subject=shown(header.first("subject")),
+        subject=decode_words(header.first("subject")),
     )
 
 
-def _written(body: MailBody) -> Written:
+def _written(body: MailBody) -> WrittenText:
     lines = html_lines(body.text) if body.html else body.text.split("\n")
-    written = newly_written(lines, flowed=body.flowed)
+    written = find_new_text(lines, flowed=body.flowed)
     # What was cut off may take back what stands above it.
     if body.cut:
         return replace(written, unclear="too_long")
     # A client that writes a part without formatting leaves out that something in it is struck out.
-    twin = newly_written(html_lines(body.twin)) if _may_strike(body.twin) else Written()
+    twin = find_new_text(html_lines(body.twin)) if _may_strike(body.twin) else WrittenText()
     struck = any(STRUCK in line for line in (*twin.above, *twin.below))
     return replace(written, unclear="struck") if struck else written
 
@@ -88,12 +88,12 @@ def _may_strike(document: str) -> bool:
     return any(sign in folded for sign in ("<s>", "<s ", "<strike", "<del", "line-through"))
 
 
-def _addresses(header: Header, *names: str) -> tuple[str, ...]:
+def _addresses(header: MailHeader, *names: str) -> tuple[str, ...]:
     found = (address for name in names for value in header.all(name) for address in mailboxes(value).addresses)
     return tuple(dict.fromkeys(found))[:_MAX_ADDRESSES]
 
 
-def _references(header: Header) -> tuple[str, ...]:
+def _references(header: MailHeader) -> tuple[str, ...]:
     """Long threads lose their middle, so what counts stands at the end."""
     found = [*message_ids(header.first("in-reply-to")), *reversed(message_ids(header.first("references")))]
     return tuple(dict.fromkeys(found))

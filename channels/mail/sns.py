@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.mail.authenticity import ProviderVerdict
-from signoff.channels.mail.raw_mail import Arrived
+from signoff.channels.mail.raw_mail import ArrivedMail
 
 Fetch = Callable[[str], bytes]
 """Reads what stands at a web address of Amazon. Blocks. Raises `OSError`."""
@@ -44,7 +44,7 @@ _MAX_CERTIFICATES: Final = 8
 _log = logging.getLogger(__name__)
 
 
-def fetched(url: str) -> bytes:
+def fetch_url(url: str) -> bytes:
     """Fetches `url`; redirects are not followed. Raises `OSError`."""
     try:
         answer = httpx.get(url, timeout=5.0, follow_redirects=False)
@@ -85,7 +85,7 @@ class SnsTopic:
         except InvalidSignature:
             raise Forged("the signature is not by SNS") from None
 
-    def mail(self, body: bytes) -> Arrived | None:
+    def mail(self, body: bytes) -> ArrivedMail | None:
         """Extracts the mail of a verified notice; confirms a subscription. Raises `Malformed`."""
         notice = _object(body)
         kind = _text(notice, "Type")
@@ -124,7 +124,7 @@ class SnsTopic:
         return certificate
 
 
-def _mail(message: dict[str, Any]) -> Arrived | None:
+def _mail(message: dict[str, Any]) -> ArrivedMail | None:
     """Extracts the mail that SES received; None for its other events. Raises `Malformed`."""
     if message.get("notificationType") != "Received":
         return None
@@ -140,7 +140,7 @@ def _mail(message: dict[str, Any]) -> Arrived | None:
     recipients = receipt.get("recipients")
     named = tuple(each for each in recipients if isinstance(each, str)) if isinstance(recipients, list) else ()
     verdict = ProviderVerdict(_status(receipt, "dmarcVerdict"), _status(receipt, "spfVerdict"), _text(mail, "source"))
-    return Arrived(raw, named, verdict)
+    return ArrivedMail(raw, named, verdict)
 
 
 def _signed(notice: dict[str, Any]) -> tuple[bytes, hashes.HashAlgorithm]:

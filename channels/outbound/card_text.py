@@ -33,7 +33,7 @@ _LEAST_EFFECT: Final = 60
 
 
 @dataclass(frozen=True)
-class Limits:
+class CardLimits:
     """How much a channel has room for, in characters: a whole card as text, one value, the agent's words; and rows.
 
     Raises `ValueError` for a `whole` below `LEAST_CHARS`.
@@ -50,7 +50,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Line:
+class CardLine:
     """One argument of a card."""
 
     label: str
@@ -80,7 +80,7 @@ class CardWords:
     subject: str
     code: str
     effect: str
-    rows: tuple[Line, ...]
+    rows: tuple[CardLine, ...]
     note: str
     asked: str
     rule: str
@@ -117,7 +117,7 @@ def card_words(
     *,
     how: How,
     assurance: Assurance = "channel",
-    limits: Limits | None = None,
+    limits: CardLimits | None = None,
 ) -> CardWords:
     """Writes a card; its `text` is at most `limits.whole` characters.
 
@@ -125,7 +125,7 @@ def card_words(
     no room, values are cut shorter, then the agent's words and the rule go, then the last arguments; `whole` is then
     False.
     """
-    limits = limits or Limits()
+    limits = limits or CardLimits()
     if how == "link" or notice.kind == "digest" or link_only(notice.request, assurance):
         how = "link"
     writer = _Writer(notice, formatter, how)
@@ -155,7 +155,7 @@ class _Writer:
         self.formatter = formatter
         self.how = how
 
-    def attempts(self, limits: Limits) -> Iterator[CardWords]:
+    def attempts(self, limits: CardLimits) -> Iterator[CardWords]:
         """Yields the card in full, then in less and less room."""
         rows = min(len(self.request.card.rows), limits.rows)
         for value in (limits.value, *(each for each in _TIGHTER if each < limits.value)):
@@ -229,21 +229,21 @@ class _Writer:
             return text("card.doubt", language)
         return text("card.remind" if self.notice.kind == "remind" else "card.ask", language)
 
-    def lines(self, value: int, rows: int) -> tuple[Line, ...]:
+    def lines(self, value: int, rows: int) -> tuple[CardLine, ...]:
         every = self.request.card.rows
         lines = [self.line(row, value) for row in every[:rows]]
         if rows < len(every):
-            lines.append(Line("", text("card.left_out", self.formatter.language, n=len(every) - rows)))
+            lines.append(CardLine("", text("card.left_out", self.formatter.language, n=len(every) - rows)))
         return tuple(lines)
 
-    def line(self, row: CardRow, limit: int) -> Line:
+    def line(self, row: CardRow, limit: int) -> CardLine:
         value = self.formatter.card_words(row)
         shown = shown_again(value, limit)
         cut = row.cut or len(shown) < len(value)
         # A row may come cut already; only its own `length` knows how much there was.
         length = max(row.length, len(row.value))
         note = text("card.cut", self.formatter.language, n=length) if cut else ""
-        return Line(shown_again((row.label or row.name) if row.name else "", NAME_CHARS), shown, note)
+        return CardLine(shown_again((row.label or row.name) if row.name else "", NAME_CHARS), shown, note)
 
     def note(self) -> str:
         request = self.request

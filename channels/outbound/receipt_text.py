@@ -29,7 +29,7 @@ def closing_text(closed: ClosedCard, formatter: Formatter) -> str:
     return "\n\n".join(("\n".join(first), about, *opened))
 
 
-def not_understood(
+def not_understood_text(
     request: ApprovalRequest,
     formatter: Formatter,
     link: str = "",
@@ -54,7 +54,7 @@ def not_understood(
     return "\n".join(told)
 
 
-def which_one(requests: Sequence[ApprovalRequest], formatter: Formatter) -> str:
+def which_request_text(requests: Sequence[ApprovalRequest], formatter: Formatter) -> str:
     """Writes the question which of several requests an answer meant: each with its code, and how to name one."""
     each = [f"- {show_code(request.code)}: {shown_again(request.card.effect, EFFECT_CHARS)}" for request in requests]
     language = formatter.language

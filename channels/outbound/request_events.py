@@ -8,7 +8,7 @@ from signoff.approvals.notifications import RequestEvent, events_between
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.clock import Clock
 from signoff.contracts.errors import NotFound
-from signoff.store.questions import Questions, Touched
+from signoff.store.questions import ApprovalProgress, Questions
 from signoff.store.request_reader import RequestReader
 
 OVERLAP: Final = timedelta(seconds=10)
@@ -23,7 +23,7 @@ class RequestEvents:
         self._requests = requests
         self._clock = clock
         self._since: datetime | None = None
-        self._known: dict[str, Touched] = {}
+        self._known: dict[str, ApprovalProgress] = {}
         self._open: dict[str, ApprovalRequest] = {}
 
     async def poll(self) -> list[RequestEvent]:
@@ -65,5 +65,5 @@ class RequestEvents:
             return None
 
     def _is_due(self, request: ApprovalRequest) -> bool:
-        coming = deadlines.due(request)
+        coming = deadlines.next_event(request)
         return coming is not None and coming.at <= self._clock()

@@ -7,16 +7,16 @@ from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.person import Person, Reach
+from signoff.contracts.person import ContactPreferences, Person
 from signoff.people.directory import Directory
-from signoff.people.eligibility import seat_of, table_of
+from signoff.people.eligibility import approver_spec_of, resolve_eligibility
 from signoff.registry.manifest.channel_sections import RoutingRules
 
 SPARE: Final = timedelta(minutes=1)
 """What somebody needs at least to answer: a rest that ends later than this before the deadline is not waited for."""
 
 
-class Planned(NamedTuple):
+class PlannedCard(NamedTuple):
     """One card to come."""
 
     person: Person
@@ -32,10 +32,10 @@ class Planned(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class RoutePlan:
     """The cards of a request."""
 
-    cards: tuple[Planned, ...]
+    cards: tuple[PlannedCard, ...]
     """What is to be sent, in order."""
     unreached: tuple[Person, ...]
     """People whom no channel reaches: they find the request in the inbox only."""
@@ -45,8 +45,10 @@ def asked(request: ApprovalRequest, people: Directory, now: datetime) -> tuple[P
     """Returns everybody who may answer `request` now, for themselves or for somebody else, in order of the
     directory.
     """
-    table = table_of(request)
-    return tuple(person for person in people.all(request.tenant) if not seat_of(person, people, table, now).code)
+    table = approver_spec_of(request)
+    return tuple(
+        person for person in people.all(request.tenant) if not resolve_eligibility(person, people, table, now).code
+    )
 
 
 def plan(
@@ -55,13 +57,13 @@ def plan(
     identities: Mapping[str, str],
     rules: RoutingRules,
     now: datetime,
-) -> Plan:
+) -> RoutePlan:
     """Plans how `people` are told of `request`. `identities` gives for each channel the kind of identity it reaches.
 
     The first channel at once, or when the person's rest ends; each next one only if the one before was not read within
     `rules.fallback_after`. With `rules.all` they are told on all of them at once.
     """
-    cards: list[Planned] = []
+    cards: list[PlannedCard] = []
     unreached: list[Person] = []
     for person in people:
         found = [
@@ -75,11 +77,11 @@ def plan(
         begins = due(person.reach, now, request.expires_at)
         for rank, (name, address) in enumerate(found):
             at = begins if rules.all else begins + rank * timedelta(seconds=rules.fallback_after)
-            cards.append(Planned(person, name, address, rank, at))
-    return Plan(tuple(cards), tuple(unreached))
+            cards.append(PlannedCard(person, name, address, rank, at))
+    return RoutePlan(tuple(cards), tuple(unreached))
 
 
-def due(reach: Reach | None, now: datetime, deadline: datetime | None) -> datetime:
+def due(reach: ContactPreferences | None, now: datetime, deadline: datetime | None) -> datetime:
     """Returns when somebody may be told: now, or as their quiet hours end, unless that would be too late to answer."""
     if reach is None:
         return now
@@ -89,7 +91,7 @@ def due(reach: Reach | None, now: datetime, deadline: datetime | None) -> dateti
     return ends
 
 
-def rest_ends(reach: Reach, now: datetime) -> datetime | None:
+def rest_ends(reach: ContactPreferences, now: datetime) -> datetime | None:
     """Returns the end of the quiet hours that `now` (UTC) falls in, in UTC; None outside of them.
 
     A rest is from `quiet_from` to `quiet_to` on the wall clock of the person's zone, over midnight where the second is
@@ -110,7 +112,7 @@ _WEEK: Final = 7
 _DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
-def _rest_at(reach: Reach, local: datetime) -> datetime | None:
+def _rest_at(reach: ContactPreferences, local: datetime) -> datetime | None:
     if _DAYS[local.weekday()] in reach.quiet_days:
         return _at(local, time(0), 1)
     if not reach.quiet_from or not reach.quiet_to:
@@ -130,7 +132,7 @@ def _at(local: datetime, clock: time, days: int) -> datetime:
     return datetime.combine(local.date() + timedelta(days=days), clock, tzinfo=local.tzinfo)
 
 
-def _in_order(notify: Sequence[str], reach: Reach | None) -> tuple[str, ...]:
+def _in_order(notify: Sequence[str], reach: ContactPreferences | None) -> tuple[str, ...]:
     """Returns the channels of a request, in the order of the person where they have one; only those of both."""
     if reach is None or not reach.channels:
         return tuple(dict.fromkeys(notify))

@@ -11,7 +11,7 @@ from datetime import timedelta
 from itertools import groupby
 from typing import Final, Literal
 
-from signoff.approvals.audit_events import carried
+from signoff.approvals.audit_events import delivery_entry
 from signoff.channels.base import Channel
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import PARTIAL, ClosedCard, OutboundCard, SentCard
@@ -20,8 +20,8 @@ from signoff.contracts.clock import Clock
 from signoff.contracts.person import Person
 from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import Directory
-from signoff.people.eligibility import seat_of, table_of
-from signoff.store.delivery_queue import Deliveries, DeliveryRow
+from signoff.people.eligibility import approver_spec_of, resolve_eligibility
+from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 
 SEND_SECONDS: Final = 30.0
 """How long one card may take; a claim lasts twice as long."""
@@ -41,7 +41,7 @@ class SenderDeps:
     vendor answers.
     """
 
-    deliveries: Deliveries
+    deliveries: DeliveryQueue
     people: Directory
     links: Callable[[DeliveryRow], Awaitable[str]]
     record: Callable[[AuditEntry], Awaitable[None]]
@@ -207,9 +207,9 @@ class ChannelSender:
         """Returns whether the person is to be told now: they may still answer, and have not read it elsewhere."""
         request = row.request
         person = self._supplies.people.find(row.person, row.tenant)
-        table = table_of(request)
+        table = approver_spec_of(request)
         # By the directory as it is now: who has left since the card was planned is not told what waits.
-        seated = not seat_of(person, self._supplies.people, table, self._supplies.clock()).code
+        seated = not resolve_eligibility(person, self._supplies.people, table, self._supplies.clock()).code
         if not seated or any(vote.subject == row.person for vote in request.votes):
             # One acts on cards that are not out yet alone, the other on reminders of those that are.
             await self._cards.drop(row.token)
@@ -238,15 +238,15 @@ class ChannelSender:
 
     async def _told(self, row: DeliveryRow, event: str, **facts: object) -> None:
         facts = {"person": row.person, "channel": row.channel, **facts}
-        await self._supplies.record(carried(row.request, event, row.token, self._supplies.clock(), facts))
+        await self._supplies.record(delivery_entry(row.request, event, row.token, self._supplies.clock(), facts))
 
 
-async def next_channel(cards: Deliveries, failed: DeliveryRow) -> None:
+async def next_channel(cards: DeliveryQueue, failed: DeliveryRow) -> None:
     """Lets the person's next channel take over at once from one that failed."""
     rows = await cards.of_request(failed.approval, failed.revision)
     mine = [row for row in rows if row.person == failed.person and row.state == "planned"]
     if mine:
-        await cards.hasten(min(mine, key=lambda row: row.due_at).token)
+        await cards.expedite(min(mine, key=lambda row: row.due_at).token)
 
 
 def _to_whom(row: DeliveryRow) -> tuple[str, str, str]:

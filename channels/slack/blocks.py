@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
 from signoff.channels.envelopes import ClosedCard, OutboundCard
-from signoff.channels.outbound.card_text import CardWords, Limits, card_words
+from signoff.channels.outbound.card_text import CardLimits, CardWords, card_words
 from signoff.channels.outbound.receipt_text import closing_text
 from signoff.texts.catalogue import text
 from signoff.texts.endings import closing_words
@@ -27,7 +27,7 @@ OPEN: Final = "signoff.open"
 CHANGE: Final = "signoff.change"
 REASON: Final = "signoff.reason"
 """Names of what can be pressed or submitted."""
-LIMITS: Final = Limits(whole=9_000, value=400, says=800, rows=40)
+LIMITS: Final = CardLimits(whole=9_000, value=400, says=800, rows=40)
 
 
 def card_blocks(notice: OutboundCard, formatter: Formatter, public_url: str) -> tuple[str, list[Block]]:
@@ -54,7 +54,7 @@ def card_blocks(notice: OutboundCard, formatter: Formatter, public_url: str) -> 
         buttons.append(_button(CHANGE, text("button.change", formatter.language), url=edit))
     if buttons:
         blocks.append({"type": "actions", "block_id": f"signoff.{notice.token}", "elements": buttons})
-    return escaped(words.text)[:FALLBACK_CHARS], blocks
+    return escape(words.text)[:FALLBACK_CHARS], blocks
 
 
 def closed_blocks(closed: ClosedCard, formatter: Formatter) -> tuple[str, list[Block]]:
@@ -67,7 +67,7 @@ def closed_blocks(closed: ClosedCard, formatter: Formatter) -> tuple[str, list[B
         button = _button(OPEN, text("button.open", formatter.language), url=closed.link)
         # Another name than before: Slack wants a new one where a message is changed.
         blocks.append({"type": "actions", "block_id": f"signoff.{closed.token}.over", "elements": [button]})
-    return escaped(told)[:FALLBACK_CHARS] or closing_words(closed.request, formatter), blocks
+    return escape(told)[:FALLBACK_CHARS] or closing_words(closed.request, formatter), blocks
 
 
 def reason_view(token: str, where: dict[str, Any], language: str) -> Block:
@@ -92,7 +92,7 @@ def reason_view(token: str, where: dict[str, Any], language: str) -> Block:
     }
 
 
-def escaped(words: str) -> str:
+def escape(words: str) -> str:
     """Escapes words so that they mean nothing but themselves where Slack reads marks."""
     # `<!channel>` in an argument would call everybody, and `<https://...|here>` hide where it leads.
     return words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 from signoff.channels.channel_errors import Malformed
 from signoff.channels.envelopes import InboundAction, InboundBatch, InboundRequest
 from signoff.channels.slack.blocks import APPROVE, DENY, REASON
-from signoff.channels.slack.text import unescaped, written_text
+from signoff.channels.slack.text import unescape, written_text
 
 _FORM: Final = "application/x-www-form-urlencoded"
 _TOKEN_CHARS: Final = 32
@@ -98,7 +98,7 @@ def _submitted(payload: Mapping[str, Any]) -> InboundBatch:
         identity=_who(_team(payload), user.get("id")),
         token=_text(opened, "token")[:_TOKEN_CHARS],
         verdict="denied",
-        reason=unescaped(_text(given, "value")).strip(),
+        reason=unescape(_text(given, "value")).strip(),
         where={"channel": _text(opened, "channel"), "user": _text(user, "id")},
     )
     return InboundBatch(heard=(heard,))

@@ -14,20 +14,20 @@ from pydantic import Field
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
-from signoff.channels.base import Channel, ChannelContext, Options, Receive
+from signoff.channels.base import Channel, ChannelContext, ChannelOptions, Receive
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.envelopes import (
+    ChannelReply,
     CheckFinding,
     ClosedCard,
     InboundBatch,
     InboundRequest,
     OutboundCard,
-    Reply,
     SentCard,
 )
 from signoff.channels.outbound.card_text import card_words
 from signoff.channels.signature_check import HmacSignature
-from signoff.channels.slack.blocks import LIMITS, card_blocks, closed_blocks, escaped, reason_view
+from signoff.channels.slack.blocks import LIMITS, card_blocks, closed_blocks, escape, reason_view
 from signoff.channels.slack.errors import ERRORS
 from signoff.channels.slack.payloads import event, interaction, read_payload
 from signoff.channels.vendor_http import VendorHttp
@@ -39,7 +39,7 @@ _SECONDS: Final = 10.0
 _log = logging.getLogger(__name__)
 
 
-class SlackOptions(Options):
+class SlackOptions(ChannelOptions):
     """One app in one workspace. Either `signing_secret` (Slack calls us) or `app_token` (Socket Mode), or both."""
 
     token: str = Field(description="The bot token, env:NAME; its value begins with xoxb-.")
@@ -53,7 +53,7 @@ class Slack(Channel):
 
     kind: ClassVar[str] = "slack"
     identity: ClassVar[str] = "slack"
-    options: ClassVar[type[Options]] = SlackOptions
+    options: ClassVar[type[ChannelOptions]] = SlackOptions
     # Slack takes about one message a second in one conversation.
     per_second: ClassVar[float] = 1.0
 
@@ -91,11 +91,11 @@ class Slack(Channel):
         where = {"channel": sent.handle["channel"], "ts": sent.handle["ts"]}
         await self._call("chat.update", {**where, "text": words, "blocks": blocks})
 
-    async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:
+    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
         """See `Channel`. Whoever pressed Deny is asked for the reason, in a window that Slack opens for 3 seconds."""
         if where.get("trigger_id") and reply.receipt is None and await self._asked_why(where):
             return
-        told = {"text": escaped(reply.text), "mrkdwn": False}
+        told = {"text": escape(reply.text), "mrkdwn": False}
         if await self._responded(str(where.get("response_url", "")), told):
             return
         message = {"channel": where["channel"], **told}

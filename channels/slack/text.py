@@ -43,7 +43,7 @@ _SHORTCODE: Final = re.compile(r":([a-z0-9_+-]{1,40}):(?::skin-tone-[2-6]:)?")
 _DEEPEST: Final = 20
 
 
-def unescaped(text: str) -> str:
+def unescape(text: str) -> str:
     """Undoes Slack's three escapes in a text."""
     for escaped, plain in _ESCAPES:
         text = text.replace(escaped, plain)
@@ -56,7 +56,7 @@ def written_text(message: Mapping[str, Any]) -> str:
     A client may send what is struck out or quoted as such in `blocks` alone: it is then marked here.
     """
     found = message.get("text")
-    text = unescaped(found) if isinstance(found, str) else ""
+    text = unescape(found) if isinstance(found, str) else ""
     # A picture that is not listed keeps its name, which is no word of an answer.
     text = _SHORTCODE.sub(lambda code: _PICTURES.get(code[1], code[0]), text)
     marks = set(_marks(message.get("blocks"), 0))

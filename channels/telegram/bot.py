@@ -42,7 +42,7 @@ ERRORS: Final = VendorErrors(
 )
 
 
-class Bot:
+class TelegramBot:
     """One bot at one server of the Bot API."""
 
     def __init__(self, token: str, api_url: str, seconds: float = SECONDS) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from signoff.channels.envelopes import ClosedCard, OutboundCard
-from signoff.channels.outbound.card_text import CardWords, Limits, card_words
+from signoff.channels.outbound.card_text import CardLimits, CardWords, card_words
 from signoff.channels.outbound.receipt_text import closing_text
 from signoff.contracts.decision import Assurance, Verdict
 from signoff.formats.visible_text import ELLIPSIS
@@ -42,7 +42,7 @@ def closed_message(closed: ClosedCard, formatter: Formatter) -> Message:
 def text_message(words: str) -> Message:
     """Writes words, cut where they are longer than a message may be."""
     # Else Telegram fetches the card's link, and shows whatever it finds there.
-    return {"text": cut(words, TEXT_UNITS), "link_preview_options": {"is_disabled": True}}
+    return {"text": cut_words(words, TEXT_UNITS), "link_preview_options": {"is_disabled": True}}
 
 
 def below(message: int) -> Message:
@@ -50,13 +50,13 @@ def below(message: int) -> Message:
     return {"reply_parameters": {"message_id": message, "allow_sending_without_reply": True}}
 
 
-def pressed(data: str) -> tuple[Verdict, str] | None:
+def read_button(data: str) -> tuple[Verdict, str] | None:
     """Returns the verdict and delivery of one of our buttons; None for anybody else's."""
     found = _PRESSED.match(data)
     return (_VERDICTS[found[1]], found[2]) if found else None
 
 
-def cut(words: str, limit: int) -> str:
+def cut_words(words: str, limit: int) -> str:
     """Cuts words to `limit`, counted in UTF-16, which no other way of counting exceeds."""
     shown = words
     while _units(shown) > limit:
@@ -70,7 +70,7 @@ def fitting_words(notice: OutboundCard, formatter: Formatter, assurance: Assuran
     """Writes the card's words, few enough to fit."""
     # Limits count characters, of which one has at most two units: half of the room always fits.
     for whole in (TEXT_UNITS, TEXT_UNITS * 3 // 4, TEXT_UNITS // 2):
-        limits = Limits(whole=whole, value=400, says=600, rows=60)
+        limits = CardLimits(whole=whole, value=400, says=600, rows=60)
         words = card_words(notice, formatter, how="buttons", assurance=assurance, limits=limits)
         if _units(words.text) <= TEXT_UNITS:
             break

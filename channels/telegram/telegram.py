@@ -12,25 +12,25 @@ from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
-from signoff.channels.base import Channel, ChannelContext, Options, Receive
+from signoff.channels.base import Channel, ChannelContext, ChannelOptions, Receive
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.envelopes import (
+    ChannelReply,
     CheckFinding,
     ClosedCard,
     InboundBatch,
     InboundRequest,
     OutboundCard,
-    Reply,
     SentCard,
 )
 from signoff.channels.signature_check import check_same
-from signoff.channels.telegram.bot import Bot
+from signoff.channels.telegram.bot import TelegramBot
 from signoff.channels.telegram.cards import (
     ALERT_UNITS,
     below,
     card_message,
     closed_message,
-    cut,
+    cut_words,
     fitting_words,
     text_message,
 )
@@ -48,7 +48,7 @@ _TOLD_CHARS: Final = 120
 _log = logging.getLogger(__name__)
 
 
-class TelegramOptions(Options):
+class TelegramOptions(ChannelOptions):
     """One bot. With `webhook_secret` Telegram calls this gateway; without it the gateway asks Telegram."""
 
     token: str = Field(description="The bot's token, env:NAME.", pattern=r"^[0-9]{1,20}:[A-Za-z0-9_-]{1,100}$")
@@ -65,14 +65,14 @@ class Telegram(Channel):
 
     kind: ClassVar[str] = "telegram"
     identity: ClassVar[str] = "telegram"
-    options: ClassVar[type[Options]] = TelegramOptions
+    options: ClassVar[type[ChannelOptions]] = TelegramOptions
     # Telegram takes some 30 a second of a bot, whomever they are for.
     per_second: ClassVar[float] = 20.0
 
     def __init__(self, means: ChannelContext) -> None:
         super().__init__(means)
         self._options = TelegramOptions.model_validate(means.options)
-        self._bot = self.attach(Bot(self._options.token, self._options.api_url))
+        self._bot = self.attach(TelegramBot(self._options.token, self._options.api_url))
 
     async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
         """See `Channel`."""
@@ -105,7 +105,7 @@ class Telegram(Channel):
                 raise
             # It was edited before, and nobody heard that it was.
 
-    async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:
+    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
         """See `Channel`. A press is answered above the chat; what does not fit there, or comes late, in the chat."""
         if where.get("query") and await self._alerted(str(where["query"]), reply.text):
             return
@@ -166,7 +166,7 @@ class Telegram(Channel):
 
     async def _alerted(self, query: str, words: str) -> bool:
         """Returns whether a press is answered with all of `words`. It waits for an answer only for a while."""
-        shown = cut(words, ALERT_UNITS)
+        shown = cut_words(words, ALERT_UNITS)
         try:
             await self._bot.call("answerCallbackQuery", {"callback_query_id": query, "text": shown, "show_alert": True})
         except NotDelivered as error:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from signoff.channels.channel_errors import Malformed
 from signoff.channels.envelopes import InboundAction, InboundBatch, InboundRequest
-from signoff.channels.telegram.cards import pressed
+from signoff.channels.telegram.cards import read_button
 
 # Without `edited_message`: what somebody decided does not change with their words.
 ALLOWED: Final = ("message", "callback_query")
@@ -49,7 +49,7 @@ def vendor_id(chat: int, message: int) -> str:
 def _press(query: Mapping[str, Any]) -> InboundBatch:
     """A press counts as of who pressed, wherever the message stands and whatever chat it says."""
     data, name = query.get("data"), query.get("id")
-    found = pressed(data) if isinstance(data, str) else None
+    found = read_button(data) if isinstance(data, str) else None
     if found is None:
         return InboundBatch()
     if not isinstance(name, str) or not name:

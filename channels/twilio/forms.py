@@ -12,7 +12,7 @@ from signoff.channels.envelopes import DeliveryStatus, InboundAction, InboundBat
 from signoff.channels.signature_check import hmac_base64
 from signoff.channels.twilio.errors import ERRORS
 from signoff.channels.twilio.messages import PREFIX, Via, is_address
-from signoff.channels.whatsapp.messages import pressed
+from signoff.channels.whatsapp.messages import read_button
 from signoff.formats.visible_text import one_line
 
 _FORM: Final = "application/x-www-form-urlencoded"
@@ -88,7 +88,7 @@ def _message(form: Mapping[str, str], key: str, sender: str, via: Via) -> Inboun
         return None
     button = "ButtonPayload" in form or "ButtonText" in form
     kind, opted = form.get("MessageType", ""), form.get("OptOutType", "")
-    found = pressed(form.get("ButtonPayload", ""))
+    found = read_button(form.get("ButtonPayload", ""))
     unknown = button and found is None
     if unknown or kind not in _TYPES | _WORDLESS or opted in ("STOP", "HELP") or not is_address(identity, via):
         # To STOP and HELP Twilio has answered already. Who wrote by another way than ours is not known by it.

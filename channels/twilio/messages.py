@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
 from signoff.channels.envelopes import ClosedCard, OutboundCard
-from signoff.channels.outbound.card_text import CardWords, Limits, card_words
+from signoff.channels.outbound.card_text import CardLimits, CardWords, card_words
 from signoff.channels.outbound.receipt_text import closing_text
 from signoff.channels.whatsapp.messages import plain, template_message, template_words, units
 from signoff.contracts.decision import Assurance
@@ -44,7 +44,7 @@ def fields_draw_whole(notice: OutboundCard, formatter: Formatter, assurance: Ass
 def _fitting(notice: OutboundCard, formatter: Formatter, assurance: Assurance) -> CardWords:
     """Returns the card's words, few enough to fit."""
     for whole in (BODY_UNITS, BODY_UNITS * 3 // 4, BODY_UNITS // 2):
-        limits = Limits(whole=whole, value=300, says=300, rows=40)
+        limits = CardLimits(whole=whole, value=300, says=300, rows=40)
         words = card_words(notice, formatter, how="text", assurance=assurance, limits=limits)
         if units(words.text) <= BODY_UNITS:
             break

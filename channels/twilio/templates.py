@@ -14,7 +14,7 @@ _PLACE: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _SHOWN: Final = 60
 
 
-def judged(content: str, template: Mapping[str, Any], approval: Mapping[str, Any]) -> CheckFinding:
+def check_template(content: str, template: Mapping[str, Any], approval: Mapping[str, Any]) -> CheckFinding:
     """Returns whether a template can carry a card; `template` and `approval` are Twilio's two answers about it."""
     what = f"the template {content}"
     reply = _map(_map(template, "types"), "twilio/quick-reply")

@@ -13,15 +13,15 @@ from typing import Annotated, Any, ClassVar, Final, Self
 import httpx
 from pydantic import Field, StringConstraints, model_validator
 
-from signoff.channels.base import Channel, ChannelContext, Options
+from signoff.channels.base import Channel, ChannelContext, ChannelOptions
 from signoff.channels.channel_errors import Forged, NotDelivered
 from signoff.channels.envelopes import (
+    ChannelReply,
     CheckFinding,
     ClosedCard,
     InboundBatch,
     InboundRequest,
     OutboundCard,
-    Reply,
     SentCard,
 )
 from signoff.channels.signature_check import check_same
@@ -38,7 +38,7 @@ from signoff.channels.twilio.messages import (
     template_fields,
     text_fields,
 )
-from signoff.channels.twilio.templates import judged
+from signoff.channels.twilio.templates import check_template
 from signoff.channels.vendor_http import VendorHttp
 from signoff.channels.whatsapp.templates import template_language
 from signoff.contracts.limits import KIB
@@ -52,7 +52,7 @@ _KEPT: Final = 10_000
 _log = logging.getLogger(__name__)
 
 
-class TwilioOptions(Options):
+class TwilioOptions(ChannelOptions):
     """One sender of one account."""
 
     via: Via = Field(description="`whatsapp` or `sms`.")
@@ -86,7 +86,7 @@ class Twilio(Channel):
 
     kind: ClassVar[str] = "twilio"
     identity: ClassVar[str] = "twilio"
-    options: ClassVar[type[Options]] = TwilioOptions
+    options: ClassVar[type[ChannelOptions]] = TwilioOptions
     # Twilio signs each field, so that a stranger's form is parsed as well; one with a message is of a few KiB.
     room: int = 64 * KIB
 
@@ -129,7 +129,7 @@ class Twilio(Channel):
                 raise
             _log.info("nobody is told on `%s` that `%s` is over: it is too long ago", self.name, name)
 
-    async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:
+    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
         """See `Channel`."""
         to, receipt = str(where["to"]), reply.receipt
         await self._send(to, text_fields(reply.text, self._options.via))
@@ -199,7 +199,9 @@ class Twilio(Channel):
     async def _template(self, content: str) -> CheckFinding:
         url = f"{self._options.content_url}/v1/Content/{content}"
         try:
-            return judged(content, await self._call("GET", url), await self._call("GET", f"{url}/ApprovalRequests"))
+            return check_template(
+                content, await self._call("GET", url), await self._call("GET", f"{url}/ApprovalRequests")
+            )
         except NotDelivered as error:
             what = f"Twilio refuses to tell of the template {content}: {error.message} ({error.code})"
             return CheckFinding(False, what, "check `content_sids`")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from signoff.channels.envelopes import ClosedCard, OutboundCard
-from signoff.channels.outbound.card_text import LEAST_CHARS, CardWords, Limits, card_words, link_only
+from signoff.channels.outbound.card_text import LEAST_CHARS, CardLimits, CardWords, card_words, link_only
 from signoff.channels.outbound.receipt_text import closing_text
 from signoff.contracts.decision import Assurance, Verdict
 from signoff.formats.visible_text import ELLIPSIS
@@ -108,7 +108,7 @@ def text_message(words: str) -> Message:
     return {"type": "text", "text": {"preview_url": False, "body": shown}}
 
 
-def pressed(payload: str) -> tuple[Verdict, str] | None:
+def read_button(payload: str) -> tuple[Verdict, str] | None:
     """Returns what a button of ours says, and of which delivery; None for anybody else's."""
     for prefix, verdict in _VERDICTS.items():
         token = payload.removeprefix(prefix)
@@ -137,7 +137,7 @@ def _fitting(
 ) -> CardWords:
     """Returns the card's words, narrow enough for what is `said` of them to fit in `room`."""
     for whole in (room, room * 3 // 4, room // 2):
-        limits = Limits(whole=max(whole, LEAST_CHARS), value=300, says=300, rows=40)
+        limits = CardLimits(whole=max(whole, LEAST_CHARS), value=300, says=300, rows=40)
         words = card_words(notice, formatter, how="buttons", assurance=assurance, limits=limits)
         if units(said(words)) <= room:
             break

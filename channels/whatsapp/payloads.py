@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from signoff.channels.channel_errors import Malformed
 from signoff.channels.envelopes import DeliveryStatus, InboundAction, InboundBatch, InboundRequest
 from signoff.channels.whatsapp.errors import ERRORS, OUTSIDE
-from signoff.channels.whatsapp.messages import pressed
+from signoff.channels.whatsapp.messages import read_button
 from signoff.channels.whatsapp.window import ServiceWindow
 from signoff.contracts.decision import Verdict
 from signoff.formats.visible_text import one_line
@@ -115,7 +115,7 @@ def _said(message: Mapping[str, Any], kind: str) -> tuple[Verdict | None, str, s
     elif kind == "button":
         payload = _text(_map(message, "button"), "payload")
     # Reactions and edited messages come to nothing here: a thumb below a card is no decision.
-    found = pressed(payload)
+    found = read_button(payload)
     return None if found is None else (*found, "")
 
 

@@ -22,7 +22,7 @@ def template_language(languages: Mapping[str, str], locale: str) -> str:
     return known.get(wanted) or known.get(wanted.partition("-")[0]) or next(iter(languages.values()))
 
 
-def judged(name: str, languages: Sequence[str], answer: Mapping[str, Any]) -> list[CheckFinding]:
+def check_templates(name: str, languages: Sequence[str], answer: Mapping[str, Any]) -> list[CheckFinding]:
     """Returns whether the template is there and fits, language by language; `answer` is Meta's list of templates."""
     listed = answer.get("data")
     found = {

@@ -10,15 +10,15 @@ from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
-from signoff.channels.base import Channel, ChannelContext, Options
+from signoff.channels.base import Channel, ChannelContext, ChannelOptions
 from signoff.channels.channel_errors import Forged, NotDelivered
 from signoff.channels.envelopes import (
+    ChannelReply,
     CheckFinding,
     ClosedCard,
     InboundBatch,
     InboundRequest,
     OutboundCard,
-    Reply,
     SentCard,
 )
 from signoff.channels.signature_check import HmacSignature, check_same
@@ -34,7 +34,7 @@ from signoff.channels.whatsapp.messages import (
     text_message,
 )
 from signoff.channels.whatsapp.payloads import read_payload
-from signoff.channels.whatsapp.templates import judged, template_language
+from signoff.channels.whatsapp.templates import check_templates, template_language
 from signoff.channels.whatsapp.window import ServiceWindow
 from signoff.formats.visible_text import one_line
 
@@ -44,7 +44,7 @@ _NAME_CHARS: Final = 80
 _log = logging.getLogger(__name__)
 
 
-class WhatsAppOptions(Options):
+class WhatsAppOptions(ChannelOptions):
     """One number of one business account. Without a `template` only who has written within 24 hours is reached."""
 
     phone_number_id: str = Field(description="Meta's id of our number, in digits.", pattern=r"^[0-9]{1,30}$")
@@ -72,7 +72,7 @@ class WhatsApp(Channel):
 
     kind: ClassVar[str] = "whatsapp"
     identity: ClassVar[str] = "whatsapp"
-    options: ClassVar[type[Options]] = WhatsAppOptions
+    options: ClassVar[type[ChannelOptions]] = WhatsAppOptions
     per_second: ClassVar[float] = 20.0
 
     def __init__(self, means: ChannelContext) -> None:
@@ -115,7 +115,7 @@ class WhatsApp(Channel):
                 raise
             _log.info("nobody is told on `%s` that `%s` is over: it is too long ago", self.name, request.id)
 
-    async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:
+    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
         """See `Channel`."""
         await self._send(str(where["to"]), text_message(reply.text), str(where.get("message", "")))
 
@@ -192,7 +192,7 @@ class WhatsApp(Channel):
         except NotDelivered as error:
             remedy = "check `business_account_id`, and that the token has whatsapp_business_management"
             return [CheckFinding(False, f"Meta refuses to tell of templates: {error.message} ({error.code})", remedy)]
-        return judged(options.template, list(options.languages.values()), told)
+        return check_templates(options.template, list(options.languages.values()), told)
 
     async def _call(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, **query: str

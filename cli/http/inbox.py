@@ -15,7 +15,7 @@ from signoff.cli.terminal.tables import clean, receipt_line, waiting_table
 from signoff.client.client import Client
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.clock import system_clock
-from signoff.contracts.decision import Remember, Verdict
+from signoff.contracts.decision import GrantRequest, Verdict
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.limits import MAX_REMEMBERED_USES
 from signoff.contracts.list_rows import WaitingCard
@@ -50,7 +50,7 @@ class CommandAnswer:
     person: str = ""
     reason: str = ""
     result: str = ""
-    remember: Remember | None = None
+    remember: GrantRequest | None = None
     confirm: str = ""
     change: ArgumentChange = ArgumentChange()
     seen: str = ""
@@ -277,7 +277,7 @@ async def _in_editor(out: Output, client: Client, request: ApprovalRequest, offe
         out.say(f"{problem}; the editor opens again, leave it as it is to give up")
 
 
-def _wish(remember: bool, where: str, lasting: str, uses: int, everywhere: bool) -> Remember | None:
+def _wish(remember: bool, where: str, lasting: str, uses: int, everywhere: bool) -> GrantRequest | None:
     if not remember:
         if where or everywhere:
             raise typer.BadParameter("this says which calls are meant by --remember; add that", param_hint="--where")
@@ -286,4 +286,4 @@ def _wish(remember: bool, where: str, lasting: str, uses: int, everywhere: bool)
         length = seconds(lasting)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--for") from None
-    return Remember(scope="tenant" if everywhere else "session", where=where, seconds=length, uses=uses)
+    return GrantRequest(scope="tenant" if everywhere else "session", where=where, seconds=length, uses=uses)

@@ -16,7 +16,7 @@ from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import parse_approval_id, read_code
 from signoff.contracts.turn import TurnView
-from signoff.formats.nearest_name import shown
+from signoff.formats.nearest_name import quote_name
 
 _FAILED = ("error", "cancelled")
 
@@ -139,7 +139,7 @@ async def _found(client: Client, name: str) -> ApprovalRequest | TurnView:
         return await client.view(name)
     except NotFound as error:
         near = error.message.partition(";")[1:]
-        raise NotFound(f"there is no request and no turn {shown(name)}{''.join(near)}") from None
+        raise NotFound(f"there is no request and no turn {quote_name(name)}{''.join(near)}") from None
 
 
 async def _begun(out: Output, turn: TurnHandle, *, wait: bool, found: object) -> int:

@@ -16,14 +16,14 @@ from rich.table import Table
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from signoff.approvals.audit_events import act
+from signoff.approvals.audit_events import admin_entry
 from signoff.audit.agentack_export import trace
 from signoff.audit.checkpoints import Checkpoint, Checkpoints
-from signoff.audit.export import Export, each, exported, read_export, write_checkpoint
+from signoff.audit.export import Export, export_lines, iterate, read_export, write_checkpoint
 from signoff.audit.log import AuditLog
-from signoff.audit.retention import Retired, retire
-from signoff.audit.stream_report import Line, Telling, find_stream, tell
-from signoff.audit.verifier import Report, verify, verify_stream, with_heads
+from signoff.audit.retention import RetiredStream, retire
+from signoff.audit.stream_report import ReportLine, StreamReport, find_stream, report_stream
+from signoff.audit.verifier import VerificationReport, verify, verify_stream, with_heads
 from signoff.cli.local.installation import account, reach_server
 from signoff.cli.terminal.options import Address, AsJson, Url
 from signoff.cli.terminal.output import Output, run
@@ -42,7 +42,7 @@ from signoff.store.store import Store
 app = typer.Typer(help="The record of what happened.", no_args_is_help=True, rich_markup_mode=None)
 
 
-class Form(StrEnum):
+class ExportFormat(StrEnum):
     """What an export is written as."""
 
     JSONL = "jsonl"
@@ -88,22 +88,22 @@ def export(
     turn: Annotated[str, typer.Option("--turn", help="Only this turn, without checkpoints.")] = "",
     tenant: Annotated[str, typer.Option("--tenant", help="Only this tenant, without checkpoints.")] = "",
     form: Annotated[
-        Form, typer.Option("--format", help="`agentack`: one turn as a trace for `agentack check`.")
-    ] = Form.JSONL,
+        ExportFormat, typer.Option("--format", help="`agentack`: one turn as a trace for `agentack check`.")
+    ] = ExportFormat.JSONL,
 ) -> None:
     """Print or write the record as JSON lines, which `audit verify FILE` checks anywhere."""
 
     async def body(out: Output) -> int:
         count = 0
-        if form is Form.AGENTACK and (tenant or not turn):
+        if form is ExportFormat.AGENTACK and (tenant or not turn):
             raise Refused("a trace is of one turn: name it by --turn, and no tenant")
         settings = load_settings()
         async with working_store(settings) as store:
             stream = await _stream(AuditLog(store), turn) if turn else ""
-            if form is Form.AGENTACK:
-                lines = each(await _trace(store, stream, _verifier(settings.public_keys, given=False)))
+            if form is ExportFormat.AGENTACK:
+                lines = iterate(await _trace(store, stream, _verifier(settings.public_keys, given=False)))
             else:
-                lines = exported(store, tenant=tenant, stream=stream)
+                lines = export_lines(store, tenant=tenant, stream=stream)
             with _created(to) if to is not None else nullcontext(sys.stdout) as file:
                 async for line in lines:
                     file.write(line + "\n")
@@ -130,11 +130,11 @@ def show(
             settings = load_settings()
             async with working_store(settings) as store:
                 stream = await _stream(AuditLog(store), turn)
-                told = await tell(store, stream, _verifier(settings.public_keys, given=False))
+                told = await report_stream(store, stream, _verifier(settings.public_keys, given=False))
         else:
             async with GatewayClient(url) as client:
                 # The slash of a stream such as `admin/main` stays one: the route takes the rest of the path.
-                told = await client.get(Telling, f"/v1/audit/{quote(turn.strip())}")
+                told = await client.get(StreamReport, f"/v1/audit/{quote(turn.strip())}")
         finding = told.finding
         verdict = finding.message if finding else f"verified: {len(told.records)} records, none changed or missing"
         out.show(told, told.stream, _table(told.timeline), verdict)
@@ -224,12 +224,12 @@ async def _is_over(client: Client, turn: TurnKey) -> bool:
     return described.status != WorkflowExecutionStatus.RUNNING
 
 
-def _retirements(gone: Sequence[Retired], before: datetime) -> list[AuditEntry]:
+def _retirements(gone: Sequence[RetiredStream], before: datetime) -> list[AuditEntry]:
     """One act for each tenant of which something went."""
     counts = Counter(each.turn.tenant for each in gone)
     when, who = before.isoformat(), account()
     return [
-        act(tenant, "retire", "", system_clock(), before=when, turns=counts[tenant], account=who)
+        admin_entry(tenant, "retire", "", system_clock(), before=when, turns=counts[tenant], account=who)
         for tenant in sorted(counts)
     ]
 
@@ -245,7 +245,7 @@ def _moment(text: str) -> datetime:
     return found
 
 
-async def _of_store(store: Store, verifier: Verifier, kept: Checkpoint | None) -> Report:
+async def _of_store(store: Store, verifier: Verifier, kept: Checkpoint | None) -> VerificationReport:
     points = Checkpoints(store)
     # In this order: what was there when the first was read is surely among the last.
     heads = await points.heads()
@@ -253,8 +253,8 @@ async def _of_store(store: Store, verifier: Verifier, kept: Checkpoint | None) -
     return with_heads(report, await points.heads()) if report.headless else report
 
 
-async def _of_export(export: Export, verifier: Verifier, kept: Checkpoint | None) -> Report:
-    return await verify(each(export.records), each(export.checkpoints), verifier, kept=kept)
+async def _of_export(export: Export, verifier: Verifier, kept: Checkpoint | None) -> VerificationReport:
+    return await verify(iterate(export.records), iterate(export.checkpoints), verifier, kept=kept)
 
 
 def _shortcomings(export: Export) -> list[str]:
@@ -304,7 +304,7 @@ async def _stream(log: AuditLog, text: str) -> str:
     return find_stream(await log.streams(), text)
 
 
-def _report_json(report: Report, notes: Iterable[str]) -> dict[str, Any]:
+def _report_json(report: VerificationReport, notes: Iterable[str]) -> dict[str, Any]:
     finding = report.finding
     return {
         "whole": finding is None,
@@ -318,7 +318,7 @@ def _report_json(report: Report, notes: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def _report_words(report: Report) -> list[str]:
+def _report_words(report: VerificationReport) -> list[str]:
     if report.finding is not None:
         return [f"{report.finding.fault}: {report.finding.message}"]
     words = [f"verified: {report.records} records in {report.streams} streams, none changed, missing or out of place"]
@@ -329,7 +329,7 @@ def _report_words(report: Report) -> list[str]:
     return words
 
 
-def _table(lines: Iterable[Line]) -> Table:
+def _table(lines: Iterable[ReportLine]) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     for name in ("at", "who", "what"):
         table.add_column(name, no_wrap=name != "what", overflow="fold")

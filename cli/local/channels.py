@@ -11,13 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from signoff.approvals.argument_rows import plural
-from signoff.approvals.audit_events import act
+from signoff.approvals.audit_events import admin_entry
 from signoff.audit.log import AuditLog
 from signoff.channels.base import Channel
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.channel_loader import ChannelProblem, open_channels
 from signoff.channels.envelopes import CheckFinding, OutboundCard
-from signoff.cli.local.installation import Workplace, account, find_workplace
+from signoff.cli.local.installation import LocalInstallation, account, find_workplace
 from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean
@@ -26,9 +26,9 @@ from signoff.contracts.audit import AuditEntry
 from signoff.contracts.clock import system_clock
 from signoff.contracts.content import Content
 from signoff.contracts.errors import NotFound
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.person import Person, Principal
-from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.store.delivery_queue import KEY, delivery_token
 from signoff.store.installed_store import working_store
 from signoff.store.store import Store
@@ -41,7 +41,7 @@ app = typer.Typer(help="List, check and try the channels of the manifest.", no_a
 Name = Annotated[str, typer.Option("--channel", help="One channel only, by its name.", show_default=False)]
 
 
-class Listed(Shape):
+class ChannelRow(FrozenModel):
     """One channel. `problem` says why it is not there; `reaches` are the active people who have an address on it."""
 
     name: str
@@ -55,7 +55,7 @@ class Listed(Shape):
     problem: str = ""
 
 
-class Checked(Shape):
+class ChannelCheck(FrozenModel):
     """One thing that was looked at."""
 
     channel: str
@@ -64,7 +64,7 @@ class Checked(Shape):
     remedy: str = ""
 
 
-class Tried(Shape):
+class ChannelTrial(FrozenModel):
     """What became of one test card."""
 
     channel: str
@@ -80,7 +80,7 @@ def list_channels(manifest: Manifest = None, as_json: AsJson = False) -> None:
     async def body(out: Output) -> int:
         place = find_workplace(manifest)
         async with _opened(place) as (_, channels, problems):
-            rows = listed(place, channels, problems)
+            rows = channel_rows(place, channels, problems)
         out.show(rows, _table(rows) if rows else "the manifest declares no channels; everybody finds all in the inbox")
         return 0
 
@@ -129,10 +129,10 @@ def send_test(
             if not wanted and not missing:
                 kinds = ", ".join(sorted({f"`identities.{each.identity}`" for each in channels.values()}))
                 why = f"give them one of {kinds}" if kinds else "the manifest declares none"
-                raise NotFound(f"no channel reaches {shown(person)}: {why}")
+                raise NotFound(f"no channel reaches {quote_name(person)}: {why}")
             tried = [await _tried(place, store, each, who) for each in wanted]
             await AuditLog(store).append([_entry(place, who, [each.channel for each in tried if each.sent])])
-        tried += [Tried(channel=each.channel, address="", sent=False, said=each.what) for each in missing]
+        tried += [ChannelTrial(channel=each.channel, address="", sent=False, said=each.what) for each in missing]
         said = [f"{'✓' if each.sent else '✗'} {each.channel}: {clean(each.said)}" for each in tried]
         out.show(tried, *(Text(words, "" if each.sent else "red") for words, each in zip(said, tried, strict=True)))
         return 0 if all(each.sent for each in tried) else 1
@@ -140,19 +140,21 @@ def send_test(
     run(body, as_json=as_json)
 
 
-def listed(place: Workplace, channels: dict[str, Channel], problems: Sequence[ChannelProblem]) -> list[Listed]:
+def channel_rows(
+    place: LocalInstallation, channels: dict[str, Channel], problems: Sequence[ChannelProblem]
+) -> list[ChannelRow]:
     """Every channel of the manifest, in its order."""
     order = place.catalog.channels.routing.default
     missing = {each.channel: each.what for each in problems}
-    rows: list[Listed] = []
+    rows: list[ChannelRow] = []
     for name, declared in place.catalog.channels.declared.items():
         place_in_order = order.index(name) + 1 if name in order else None
         channel = channels.get(name)
         if channel is None:
-            rows.append(Listed(name=name, kind=declared.kind, default=place_in_order, problem=missing[name]))
+            rows.append(ChannelRow(name=name, kind=declared.kind, default=place_in_order, problem=missing[name]))
             continue
         rows.append(
-            Listed(
+            ChannelRow(
                 name=name,
                 kind=declared.kind,
                 identity=channel.identity,
@@ -166,7 +168,7 @@ def listed(place: Workplace, channels: dict[str, Channel], problems: Sequence[Ch
 
 
 @asynccontextmanager
-async def _opened(place: Workplace) -> AsyncIterator[tuple[Store, dict[str, Channel], list[ChannelProblem]]]:
+async def _opened(place: LocalInstallation) -> AsyncIterator[tuple[Store, dict[str, Channel], list[ChannelProblem]]]:
     declared = place.catalog.channels.declared.values()
     async with working_store(place.settings) as store:
         channels, problems = await open_channels(
@@ -179,7 +181,7 @@ async def _opened(place: Workplace) -> AsyncIterator[tuple[Store, dict[str, Chan
             await asyncio.gather(*(channel.close_down() for channel in channels.values()), return_exceptions=True)
 
 
-async def _asked(place: Workplace, channel: Channel) -> list[Checked]:
+async def _asked(place: LocalInstallation, channel: Channel) -> list[ChannelCheck]:
     """What the channel finds, and whether it reaches anybody."""
     try:
         async with asyncio.timeout(PATIENCE):
@@ -196,27 +198,29 @@ async def _asked(place: Workplace, channel: Channel) -> list[Checked]:
     reached = len(_reached(place, channel))
     remedy = "" if reached else f"add `identities.{channel.identity}` to people"
     found = [*found, CheckFinding(bool(reached), f"reaches {plural(reached, 'active person')}", remedy)]
-    return [Checked(channel=channel.name, ok=each.ok, what=each.what, remedy=each.remedy) for each in found]
+    return [ChannelCheck(channel=channel.name, ok=each.ok, what=each.what, remedy=each.remedy) for each in found]
 
 
-async def _tried(place: Workplace, store: Store, channel: Channel, person: Person) -> Tried:
+async def _tried(place: LocalInstallation, store: Store, channel: Channel, person: Person) -> ChannelTrial:
     address, now = _address(person, channel), system_clock()
     try:
         async with asyncio.timeout(PATIENCE):
             sent = await channel.deliver(await _notice(place, store, channel, person, now), None)
     except NotDelivered as error:
-        return Tried(channel=channel.name, address=address, sent=False, said=f"{error.message} ({error.code})")
+        return ChannelTrial(channel=channel.name, address=address, sent=False, said=f"{error.message} ({error.code})")
     except TimeoutError:
-        return Tried(channel=channel.name, address=address, sent=False, said="the vendor did not answer in time")
+        return ChannelTrial(channel=channel.name, address=address, sent=False, said="the vendor did not answer in time")
     except Exception as error:
         # Its name alone, as in `_asked`.
         said = f"the channel failed: {type(error).__name__}"
-        return Tried(channel=channel.name, address=address, sent=False, said=said)
+        return ChannelTrial(channel=channel.name, address=address, sent=False, said=said)
     named = f", as {sent.vendor_id}" if sent.vendor_id else ""
-    return Tried(channel=channel.name, address=address, sent=True, said=f"sent to {address}{named}")
+    return ChannelTrial(channel=channel.name, address=address, sent=True, said=f"sent to {address}{named}")
 
 
-async def _notice(place: Workplace, store: Store, channel: Channel, person: Person, now: datetime) -> OutboundCard:
+async def _notice(
+    place: LocalInstallation, store: Store, channel: Channel, person: Person, now: datetime
+) -> OutboundCard:
     """A card about nothing: there is no such turn, so that whatever is answered finds no request."""
     approval = f"{person.tenant}.test.{now:%Y%m%d%H%M%S}.c1.1"
     request = ApprovalRequest(
@@ -240,36 +244,38 @@ async def _notice(place: Workplace, store: Store, channel: Channel, person: Pers
     return OutboundCard(token=token, request=request, person=person, address=address, link=place.settings.public_url)
 
 
-def _entry(place: Workplace, person: Person, sent: list[str]) -> AuditEntry:
+def _entry(place: LocalInstallation, person: Person, sent: list[str]) -> AuditEntry:
     now, tenant = system_clock(), place.tenant
-    return act(tenant, "channels test", "", now, channel="cli", person=person.id, channels=sent, account=account())
+    return admin_entry(
+        tenant, "channels test", "", now, channel="cli", person=person.id, channels=sent, account=account()
+    )
 
 
 def _address(person: Person, channel: Channel) -> str:
     return next(iter(person.identities.get(channel.identity, ())), "")
 
 
-def _reached(place: Workplace, channel: Channel) -> list[Person]:
+def _reached(place: LocalInstallation, channel: Channel) -> list[Person]:
     return [person for person in place.people.all() if person.active and _address(person, channel)]
 
 
-def _known(place: Workplace, name: str) -> None:
+def _known(place: LocalInstallation, name: str) -> None:
     declared = place.catalog.channels.declared
     if name and name not in declared:
         near = did_you_mean(name, declared) or f"; known: {', '.join(f'`{each}`' for each in declared) or 'none'}"
-        raise NotFound(f"there is no channel {shown(name)}{near}")
+        raise NotFound(f"there is no channel {quote_name(name)}{near}")
 
 
-def _misses(problem: ChannelProblem) -> Checked:
-    return Checked(channel=problem.channel, ok=False, what=problem.what, remedy="correct it in the manifest")
+def _misses(problem: ChannelProblem) -> ChannelCheck:
+    return ChannelCheck(channel=problem.channel, ok=False, what=problem.what, remedy="correct it in the manifest")
 
 
-def _line(each: Checked) -> str:
+def _line(each: ChannelCheck) -> str:
     remedy = f"; {each.remedy}" if each.remedy and not each.ok else ""
     return f"{'✓' if each.ok else '✗'} {each.channel}: {clean(each.what)}{clean(remedy)}"
 
 
-def _table(rows: Sequence[Listed]) -> Table:
+def _table(rows: Sequence[ChannelRow]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("Name", "Kind", "Used", "Answers", "Reaches"):
         table.add_column(column, no_wrap=column == "Name", overflow="fold")

@@ -15,7 +15,7 @@ from temporalio.client import Client
 from signoff.activities.models.drivers import SCRIPTED, build_driver
 from signoff.approvals.argument_rows import plural
 from signoff.cli.local.gateway import running_gateway
-from signoff.cli.local.installation import Workplace, find_workplace, server_is_configured, write_running
+from signoff.cli.local.installation import LocalInstallation, find_workplace, server_is_configured, write_running
 from signoff.cli.local.tools import inventory_table
 from signoff.cli.local.worker import running_worker
 from signoff.cli.terminal.log_setup import logged_to
@@ -25,7 +25,7 @@ from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
 from signoff.contracts.dev_process import DevProcess
 from signoff.contracts.errors import ConfigError, ServerUnavailable
 from signoff.contracts.version import VERSION
-from signoff.engine.turn_client import Signoff
+from signoff.engine.turn_client import TurnClient
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.inventory import inventory
 from signoff.settings import Settings
@@ -44,7 +44,7 @@ UiPort = Annotated[int | None, typer.Option(min=1, max=65535, help="The port of 
 
 
 @dataclass(frozen=True)
-class Server:
+class DevServer:
     """The Temporal server that `dev` works with. `handle` is None for one that was running already."""
 
     client: Client
@@ -107,7 +107,7 @@ async def _dev(
             queue = place.settings.task_queue
             worker = await stack.enter_async_context(running_worker(place, server.client, store, task_queue=queue))
             stack.callback(out.say, "stopping: worker")
-            signoff = Signoff(server.client, task_queue=queue)
+            signoff = TurnClient(server.client, task_queue=queue)
             gateway = await stack.enter_async_context(running_gateway(place, signoff, store))
             stack.callback(out.say, "stopping: gateway")
             # Last to come and first to go: who finds the word in another terminal finds everything running.
@@ -120,12 +120,12 @@ async def _dev(
 
 
 @asynccontextmanager
-async def _server(settings: Settings, address: str | None, ui: bool) -> AsyncIterator[Server]:
+async def _server(settings: Settings, address: str | None, ui: bool) -> AsyncIterator[DevServer]:
     """The embedded server, or a client of a running one, which gets our search attributes if it lacks them."""
     if address or server_is_configured():
         client = await connect(address)
         await ensure_search_attributes(client)
-        yield Server(client, client.service_client.config.target_host, None)
+        yield DevServer(client, client.service_client.config.target_host, None)
         return
     options = ServerOptions(
         db_file=settings.state_dir / DATABASE_NAME,
@@ -136,11 +136,11 @@ async def _server(settings: Settings, address: str | None, ui: bool) -> AsyncIte
         retention_days=settings.retention,
     )
     async with run_server(options) as handle:
-        yield Server(await handle.connect(), handle.address, handle)
+        yield DevServer(await handle.connect(), handle.address, handle)
 
 
 @asynccontextmanager
-async def _watched(server: Server) -> AsyncIterator[tuple[asyncio.Task[None], ...]]:
+async def _watched(server: DevServer) -> AsyncIterator[tuple[asyncio.Task[None], ...]]:
     """A task that fails when the embedded server ends by itself; none for a server that is not ours."""
     if server.handle is None:
         yield ()
@@ -158,7 +158,7 @@ async def _until_ended(handle: ServerHandle) -> None:
 
 
 @contextmanager
-def _word_left(place: Workplace, server: Server) -> Iterator[None]:
+def _word_left(place: LocalInstallation, server: DevServer) -> Iterator[None]:
     """Leaves word of what runs here for commands in other terminals, for the length of a block."""
     running = DevProcess(
         pid=os.getpid(),
@@ -178,7 +178,7 @@ def _word_left(place: Workplace, server: Server) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
-async def _greet(out: Output, place: Workplace, server: Server, store: Store) -> None:
+async def _greet(out: Output, place: LocalInstallation, server: DevServer, store: Store) -> None:
     settings, tenant = place.settings, place.tenant
     waiting = len(await Questions(store).waiting(tenant))
     asks = f"{plural(waiting, 'request')} for people, see `signoff inbox`" if waiting else "nothing yet"

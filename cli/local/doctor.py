@@ -22,10 +22,10 @@ from signoff.cli.terminal.output import Output, run
 from signoff.client.address import read_running
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import ConfigError, SignoffError
-from signoff.contracts.frozen_model import Shape
+from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.names import ACTOR_TURN, MEMO_STORE
 from signoff.engine.clock_check import clock_problem, server_ahead, store_ahead
-from signoff.gateway.auth.provider_people import logins_lacking, second_login
+from signoff.gateway.auth.provider_people import missing_logins_warning, second_login
 from signoff.keys.key_files import read_private, read_public
 from signoff.keys.signatures import Signer
 from signoff.people.directory import declared_people
@@ -48,7 +48,7 @@ _NAME_ANOTHER: Final = "name another in SIGNOFF_TEMPORAL_BINARY"
 app = typer.Typer(rich_markup_mode=None)
 
 
-class Check(Shape):
+class DoctorCheck(FrozenModel):
     """One check: what was found, or what is wrong and how to repair it."""
 
     name: str
@@ -73,7 +73,7 @@ def doctor(
     run(body, as_json=as_json)
 
 
-async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> list[Check]:
+async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> list[DoctorCheck]:
     """Every check, in the order in which one thing needs the other."""
     checks = [await _checked("python", _python), await _checked("settings", _settings)]
     # All that follows is found by the settings.
@@ -98,11 +98,11 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
     return [*checks, store, *roles, *refused, *logins, server, *clocks, *turns, attributes]
 
 
-async def _checked(name: str, look: Callable[[], Awaitable[str]]) -> Check:
+async def _checked(name: str, look: Callable[[], Awaitable[str]]) -> DoctorCheck:
     try:
-        return Check(name=name, ok=True, said=await look())
+        return DoctorCheck(name=name, ok=True, said=await look())
     except SignoffError as error:
-        return Check(name=name, ok=False, said=error.message)
+        return DoctorCheck(name=name, ok=False, said=error.message)
 
 
 async def _python() -> str:
@@ -192,7 +192,7 @@ async def _logins(manifest: Path | None) -> str:
     """Who could come in as somebody else, and whose sign-ins were refused for that in the last days."""
     place = find_workplace(manifest)
     declared = declared_people(place.people)
-    said = [logins_lacking(place.catalog, declared, place.settings)]
+    said = [missing_logins_warning(place.catalog, declared, place.settings)]
     since = system_clock() - timedelta(days=REFUSED_DAYS)
     refused: dict[tuple[str, str], str] = {}
     async with working_store(place.settings) as store:
@@ -243,5 +243,5 @@ async def _turns(settings: Settings, address: str | None) -> str:
     return f"all that go on were begun with this store, {own}"
 
 
-def _line(check: Check) -> str:
+def _line(check: DoctorCheck) -> str:
     return f"{'✓' if check.ok else '✗'} {check.name}: {check.said}"

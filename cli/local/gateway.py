@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from signoff.cli.local.installation import Workplace, find_workplace
+from signoff.cli.local.installation import LocalInstallation, find_workplace
 from signoff.cli.terminal.log_setup import logged_to
 from signoff.cli.terminal.options import Address, AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
-from signoff.engine.turn_client import Signoff
+from signoff.engine.turn_client import TurnClient
 from signoff.gateway.app import build_app
-from signoff.gateway.auth.provider_people import knowing_logins
+from signoff.gateway.auth.provider_people import with_provider_people
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.runtime import gateway_signer, gateway_tasks
 from signoff.gateway.server import serve
@@ -38,7 +38,9 @@ def gateway(
 
 
 @asynccontextmanager
-async def running_gateway(place: Workplace, signoff: Signoff, store: Store) -> AsyncIterator[asyncio.Task[None]]:
+async def running_gateway(
+    place: LocalInstallation, signoff: TurnClient, store: Store
+) -> AsyncIterator[asyncio.Task[None]]:
     """The gateway, which answers when the block begins, until it ends.
 
     It signs checkpoints of the record meanwhile, and records whom it knows where that changes. Channels carry, hear and
@@ -56,7 +58,7 @@ async def running_gateway(place: Workplace, signoff: Signoff, store: Store) -> A
         signer=await gateway_signer(settings, place.people, store),
         secrets=place.secrets,
     )
-    deps = knowing_logins(deps)
+    deps = with_provider_people(deps)
     stop, ready = asyncio.Event(), asyncio.Event()
     async with gateway_tasks(deps, place.people) as intake:
         app = build_app(deps, intake)

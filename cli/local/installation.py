@@ -14,15 +14,15 @@ from signoff.contracts.dev_process import DevProcess
 from signoff.contracts.errors import NotFound
 from signoff.contracts.names import DEFAULT_TENANT, RUNNING_FILE
 from signoff.contracts.person import Person
-from signoff.engine.turn_client import Signoff
-from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.engine.turn_client import TurnClient
+from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.registry.installation import Installation, load_installation
 from signoff.settings import Settings, load_settings
 from signoff.temporal.embedded_server import connect
 
 
 @dataclass(frozen=True)
-class Workplace(Installation):
+class LocalInstallation(Installation):
     """One installation as the command line found it."""
 
     running: DevProcess | None
@@ -45,19 +45,19 @@ class Workplace(Installation):
         if found is None:
             ids = [person.id for person in self.people.all(tenant)]
             near = did_you_mean(person_id, ids) or f"; known: {', '.join(f'`{each}`' for each in ids) or 'nobody'}"
-            where = "" if tenant == self.tenant else f" in the tenant {shown(tenant)}"
-            raise NotFound(f"there is no person {shown(person_id)}{where}{near}")
+            where = "" if tenant == self.tenant else f" in the tenant {quote_name(tenant)}"
+            raise NotFound(f"there is no person {quote_name(person_id)}{where}{near}")
         return found
 
-    async def reach(self, address: str | None = None) -> Signoff:
+    async def reach(self, address: str | None = None) -> TurnClient:
         """A client of the server at `address`, else as `TEMPORAL_*` says, else of the `signoff dev` that runs here.
 
         Raises `ServerUnavailable` or `ConfigError`.
         """
-        return Signoff(await reach_server(self.running, address), task_queue=self.task_queue)
+        return TurnClient(await reach_server(self.running, address), task_queue=self.task_queue)
 
 
-def find_workplace(manifest: Path | None = None, **overrides: Any) -> Workplace:
+def find_workplace(manifest: Path | None = None, **overrides: Any) -> LocalInstallation:
     """Settings, catalog and people in force here; `overrides` are settings. Raises `ConfigError`.
 
     Without a manifest given or set, the one of the `signoff dev` that runs in this folder is used.
@@ -67,7 +67,7 @@ def find_workplace(manifest: Path | None = None, **overrides: Any) -> Workplace:
     if running is not None and "manifest" not in settings.model_fields_set:
         settings = settings.model_copy(update={"manifest": Path(running.manifest)})
     found = load_installation(settings)
-    return Workplace(found.settings, found.catalog, found.people, found.secrets, running)
+    return LocalInstallation(found.settings, found.catalog, found.people, found.secrets, running)
 
 
 async def reach_server(running: DevProcess | None, address: str | None = None) -> Client:

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from signoff.approvals.argument_rows import plural
-from signoff.approvals.audit_events import act
+from signoff.approvals.audit_events import admin_entry
 from signoff.audit.log import AuditLog
 from signoff.cli.local.installation import account
 from signoff.cli.terminal.options import AsJson
@@ -110,7 +110,7 @@ def export(
 
 async def _recorded(settings: Settings, name: str, key: str) -> list[str]:
     """Write down what was done to a key, once. It is done whatever the store says: what comes back tells that."""
-    told = act(
+    told = admin_entry(
         DEFAULT_TENANT, name, "", system_clock(), key=f"{name}/{key}", key_id=key, channel="cli", account=account()
     )
     try:

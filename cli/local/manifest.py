@@ -11,7 +11,7 @@ from rich.tree import Tree
 
 from signoff.activities.models.drivers import build_drivers
 from signoff.approvals.argument_rows import plural
-from signoff.cli.local.installation import Workplace, find_workplace
+from signoff.cli.local.installation import LocalInstallation, find_workplace
 from signoff.cli.local.tools import counted, findings
 from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
@@ -137,7 +137,7 @@ def show(manifest: Manifest = None) -> None:
     run(body, as_json=True)
 
 
-async def _check_models(place: Workplace) -> None:
+async def _check_models(place: LocalInstallation) -> None:
     """Raises `ConfigError` for a model that cannot be had, naming the actor: it may be that of `defaults`."""
     try:
         await build_drivers(place.catalog, place.secrets)
@@ -150,7 +150,7 @@ async def _check_models(place: Workplace) -> None:
         raise ConfigError(f"actor `{whose[0]}`: {error.message}{told}", **error.context) from error
 
 
-def _coverage(place: Workplace) -> list[str]:
+def _coverage(place: LocalInstallation) -> list[str]:
     """Says what no worker would start with here: a note only, as the people may be others where it runs."""
     try:
         check_approver_coverage(place.catalog, place.people, by_login=login_roles(place.settings))

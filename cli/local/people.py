@@ -9,21 +9,21 @@ import typer
 from rich.table import Table
 
 from signoff.approvals.argument_rows import plural
-from signoff.approvals.audit_events import act
-from signoff.audit.log import writing
-from signoff.cli.local.installation import Workplace, account, find_workplace
+from signoff.approvals.audit_events import admin_entry
+from signoff.audit.log import entry_writer
+from signoff.cli.local.installation import LocalInstallation, account, find_workplace
 from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.person import Delegation, Person
-from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.keys.key_files import FileVerifier
 from signoff.people.directory import DEVELOPMENT_PEOPLE, Directory, declared_people
 from signoff.people.eligibility import rights
 from signoff.people.people_file import FileDirectory
-from signoff.people.vouched_directory import doubt
+from signoff.people.vouched_directory import vouching_problem
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.inventory import inventory
 from signoff.settings import login_roles
@@ -56,13 +56,15 @@ def signout(
     async def body(out: Output) -> int:
         place, now = find_workplace(manifest), system_clock()
         if place.people.find(person, place.tenant) is not None:
-            raise Refused(f"{shown(person)} is declared: make them `active: false` where they are")
+            raise Refused(f"{quote_name(person)} is declared: make them `active: false` where they are")
         by = account()
-        told = writing([act(place.tenant, "people signout", "", now, channel="cli", person=person, account=by)])
+        told = entry_writer(
+            [admin_entry(place.tenant, "people signout", "", now, channel="cli", person=person, account=by)]
+        )
         async with working_store(place.settings) as store:
             ended = await VouchedPeople(store).end(place.tenant, person, by=by[:64], now=now, also=told)
         if not ended:
-            raise NotFound(f"nobody signed in as {shown(person)}; `signoff people list` shows who did")
+            raise NotFound(f"nobody signed in as {quote_name(person)}; `signoff people list` shows who did")
         out.show({"person": person, "ended_at": now}, f"{clean(person)} is signed out")
         return 0
 
@@ -92,7 +94,7 @@ def check(
     run(body, as_json=as_json)
 
 
-class Listed(Person):
+class PersonRow(Person):
     """A person and by what they are known: `source` is a file's name, `built in`, or `login`.
 
     What a login said is believed until `until`; `doubt` is why it is not.
@@ -103,7 +105,7 @@ class Listed(Person):
     doubt: str = ""
 
 
-async def everybody(place: Workplace) -> list[Listed]:
+async def everybody(place: LocalInstallation) -> list[PersonRow]:
     """Whom a worker here knows, those whom nobody declared last. Raises `StoreUnavailable`, `ConfigError`."""
     built_in = [] if declared_people(place.people) is place.people else DEVELOPMENT_PEOPLE
     listed = [
@@ -115,11 +117,12 @@ async def everybody(place: Workplace) -> list[Listed]:
     async with working_store(place.settings) as store:
         rows = await VouchedPeople(store).all()
     return listed + [
-        _listed(row.person, "login", until=row.until, doubt=doubt(row, place.people, verifier, now)) for row in rows
+        _listed(row.person, "login", until=row.until, doubt=vouching_problem(row, place.people, verifier, now))
+        for row in rows
     ]
 
 
-def people_table(people: Iterable[Listed], now: datetime) -> Table:
+def people_table(people: Iterable[PersonRow], now: datetime) -> Table:
     """One line a person."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("Id", "Name", "Tenant", "Tier", "Roles", "Active", "Known by", "Elsewhere", "Stood in for by"):
@@ -199,11 +202,11 @@ def _useless(person: Person, people: Directory, now: datetime) -> Iterable[str]:
             yield f"`{person.id}` delegates to `{each.to}`, who is not active"
 
 
-def _listed(person: Person, source: str, **more: Any) -> Listed:
-    return Listed(**dict(person), source=source, **more)
+def _listed(person: Person, source: str, **more: Any) -> PersonRow:
+    return PersonRow(**dict(person), source=source, **more)
 
 
-def _known_by(person: Listed) -> str:
+def _known_by(person: PersonRow) -> str:
     if person.until is None:
         return person.source
     return f"{person.source}, {person.doubt}" if person.doubt else f"{person.source}, until {_moment(person.until)}"
@@ -217,6 +220,6 @@ def _moment(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
-def _source(place: Workplace) -> Path:
+def _source(place: LocalInstallation) -> Path:
     declared = declared_people(place.people)
     return declared.path if isinstance(declared, FileDirectory) else place.settings.manifest

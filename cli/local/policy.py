@@ -17,8 +17,8 @@ from signoff.audit.call_history import past_calls
 from signoff.audit.log import AuditLog
 from signoff.audit.record import moment_text
 from signoff.cli.local.installation import find_workplace, reach_server
-from signoff.cli.local.policy_simulation import NOT_LOOKED_AT, Tried, simulate
-from signoff.cli.local.tools import find_tool, findings, pinned
+from signoff.cli.local.policy_simulation import NOT_LOOKED_AT, SimulatedCall, simulate
+from signoff.cli.local.tools import call_context_of, find_tool, findings
 from signoff.cli.terminal.inputs import read_duration, read_moment, read_object
 from signoff.cli.terminal.options import Address, AsJson, Asker, Manifest
 from signoff.cli.terminal.output import Output, run
@@ -27,7 +27,7 @@ from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import ConfigError, Refused
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.formats.yaml_file import read_yaml
-from signoff.policy.cases import CaseResult, run_cases
+from signoff.policy.cases import PolicyCaseResult, run_cases
 from signoff.policy.explanation import explain_json, explain_text
 from signoff.registry.catalog import Catalog
 from signoff.registry.manifest.loader import load_manifest
@@ -98,7 +98,7 @@ def explain(
         tool = find_tool(place.catalog, name)
         _check_arguments(tool, given)
         actor = next(iter(place.catalog.actors), "")
-        seen_by = place.catalog.sight_at(pinned(place, actor, person), at)
+        seen_by = place.catalog.sight_at(call_context_of(place, actor, person), at)
         judged_by = _merged(seen_by.judged_ctx, differing)
         by_rules = place.catalog.policy(tool.activity).judge(given, judged_by, seen_by.actor_facts)
         verdict = await verdict_of(place.catalog, tool, given, judged_by, by_rules)
@@ -135,11 +135,11 @@ def simulate_file(
     run(body, as_json=as_json)
 
 
-def _tried_json(tried: Tried) -> dict[str, Any]:
+def _tried_json(tried: SimulatedCall) -> dict[str, Any]:
     return tried.past.model_dump() | {"would": tried.would, "why": tried.why}
 
 
-def _tried_words(tried: list[Tried]) -> list[RenderableType]:
+def _tried_words(tried: list[SimulatedCall]) -> list[RenderableType]:
     known = [each for each in tried if each.would != "unknown"]
     freed = [each for each in known if each.would == "run" and each.past.became != "auto"]
     against = [each for each in freed if each.past.became == "denied"]
@@ -189,14 +189,14 @@ def _merged(base: dict[str, Any], differing: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-async def _heard(catalog: Catalog, result: CaseResult) -> CaseResult:
+async def _heard(catalog: Catalog, result: PolicyCaseResult) -> PolicyCaseResult:
     case = result.case
     ctx = case.judged_in(catalog.zone)
     verdict = await verdict_of(catalog, find_tool(catalog, case.tool), case.args, ctx, result.verdict)
     return replace(result, verdict=verdict)
 
 
-def _failure(result: CaseResult) -> Text:
+def _failure(result: PolicyCaseResult) -> Text:
     verdict = result.verdict
     return Text(
         f"failed: {result.case.name}: expected {_told(result.case.expect, result.case.quorum)}, got "
@@ -209,7 +209,7 @@ def _told(verdict: str, people: int | None) -> str:
     return f"{verdict} by {people} people" if verdict == "ask" and people not in (None, 1) else verdict
 
 
-def _case_json(result: CaseResult) -> dict[str, Any]:
+def _case_json(result: PolicyCaseResult) -> dict[str, Any]:
     case = result.case
     return {
         "name": case.name,

@@ -11,14 +11,14 @@ from signoff.approvals.digest import call_digest
 from signoff.audit.call_history import PastCall
 from signoff.contracts import names
 from signoff.contracts.activity_messages import ModelReply, ModelTask, Tally
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.errors import ServerUnavailable, StoreUnavailable
 from signoff.contracts.message import CallPart
 from signoff.registry.capabilities import KINDS
 from signoff.registry.catalog import Catalog
-from signoff.registry.gates.argument_check import as_run
-from signoff.registry.gates.pipeline import Known, judge
+from signoff.registry.gates.argument_check import final_arguments
+from signoff.registry.gates.pipeline import GateFacts, judge
 from signoff.store.content_store import load
 from signoff.store.store import Store
 
@@ -30,7 +30,7 @@ NOT_LOOKED_AT: Final = (
 )
 
 
-class Tried(NamedTuple):
+class SimulatedCall(NamedTuple):
     """One past call under the policies of now. `why` is the rule, or why it cannot be known."""
 
     past: PastCall
@@ -41,14 +41,14 @@ class Tried(NamedTuple):
 class _Proposed(NamedTuple):
     """A call as the model made it, in the context as it stood then: what tools and the session had changed included."""
 
-    ctx: Pinned
+    ctx: CallContext
     call: CallPart
 
 
 _Turn: TypeAlias = Mapping[str, _Proposed]
 
 
-async def simulate(client: Client, store: Store, catalog: Catalog, past: Iterable[PastCall]) -> list[Tried]:
+async def simulate(client: Client, store: Store, catalog: Catalog, past: Iterable[PastCall]) -> list[SimulatedCall]:
     """Judge each call anew, with the context and the arguments that its turn's history holds.
 
     They count only if they have the digest that was recorded. Where a history is gone, by the server's retention, or
@@ -64,12 +64,12 @@ async def simulate(client: Client, store: Store, catalog: Catalog, past: Iterabl
     return tried
 
 
-async def _tried(store: Store, catalog: Catalog, past: PastCall, turn: _Turn | None) -> Tried:
+async def _tried(store: Store, catalog: Catalog, past: PastCall, turn: _Turn | None) -> SimulatedCall:
     if turn is None:
-        return Tried(past, "unknown", "its history is gone")
+        return SimulatedCall(past, "unknown", "its history is gone")
     proposed = turn.get(past.call)
     if proposed is None:
-        return Tried(past, "unknown", "no model proposed it: it stood in for a call that had failed")
+        return SimulatedCall(past, "unknown", "no model proposed it: it stood in for a call that had failed")
     ctx, call = proposed
     tool = catalog.sight(ctx).tool(past.tool)
     try:
@@ -84,32 +84,36 @@ async def _tried(store: Store, catalog: Catalog, past: PastCall, turn: _Turn | N
             tool=past.tool,
             definition=past.definition,
             # The digest is over what would run, which a tool's own check may have corrected.
-            args=args if tool is None else as_run(tool, args),
+            args=args if tool is None else final_arguments(tool, args),
         )
     except (StoreUnavailable, NotCanonical, TypeError, ValueError):
-        return Tried(past, "unknown", "the arguments cannot be read")
+        return SimulatedCall(past, "unknown", "the arguments cannot be read")
     if digest != past.digest:
-        return Tried(past, "unknown", "the arguments are not those that were recorded: people had changed them")
+        return SimulatedCall(past, "unknown", "the arguments are not those that were recorded: people had changed them")
     found = judge(
         catalog,
         ctx,
         call,
         args,
         Tally(),
-        known=Known(backends=frozenset(KINDS), spent={}, at=datetime.fromisoformat(past.at)),
+        known=GateFacts(backends=frozenset(KINDS), spent={}, at=datetime.fromisoformat(past.at)),
     )
     if found.kind == "question":
-        return Tried(past, "unknown", "its tool checks permissions, and is asked about what is proposed now only")
+        return SimulatedCall(
+            past, "unknown", "its tool checks permissions, and is asked about what is proposed now only"
+        )
     if found.unheard is not None:
-        return Tried(past, "unknown", "its policy has a handler, which is asked about what is proposed now only")
+        return SimulatedCall(
+            past, "unknown", "its policy has a handler, which is asked about what is proposed now only"
+        )
     if found.kind == "settled" or found.verdict is None:
-        return Tried(past, "deny", found.message)
-    return Tried(past, "run" if found.kind == "run" else "ask", found.verdict.rule)
+        return SimulatedCall(past, "deny", found.message)
+    return SimulatedCall(past, "run" if found.kind == "run" else "ask", found.verdict.rule)
 
 
 async def _turn(client: Client, workflow_id: str) -> _Turn | None:
     """What the history of a turn says was proposed; None when there is none."""
-    asked: dict[int, Pinned] = {}
+    asked: dict[int, CallContext] = {}
     calls: dict[str, _Proposed] = {}
     try:
         async for event in client.get_workflow_handle(workflow_id).fetch_history_events():

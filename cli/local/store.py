@@ -5,8 +5,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from signoff.approvals.audit_events import act
-from signoff.audit.log import writing
+from signoff.approvals.audit_events import admin_entry
+from signoff.audit.log import entry_writer
 from signoff.cli.local.installation import account, find_workplace
 from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
@@ -16,7 +16,7 @@ from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import ConfigError, NotFound
 from signoff.contracts.ids import is_id
 from signoff.contracts.limits import REASON_CHARS
-from signoff.formats.nearest_name import shown
+from signoff.formats.nearest_name import quote_name
 from signoff.settings import Settings, load_settings
 from signoff.store.freezes import Freezes
 from signoff.store.installed_store import working_store
@@ -102,7 +102,7 @@ def freeze(
         settings, unsure = _of_tenant(manifest, tenant)
         async with working_store(settings) as store:
             # Written in one transaction with the freeze: neither is there without the other.
-            seen = writing([_act(tenant, "freeze", reason=words)])
+            seen = entry_writer([_act(tenant, "freeze", reason=words)])
             standing = await Freezes(store).freeze(tenant, reason=words, by=UNPROVED, also=seen)
         out.show(standing, frozen_line(standing), _NOT_SWEPT, *unsure)
         return 0
@@ -117,9 +117,9 @@ def thaw(tenant: Tenant, manifest: Manifest = None, as_json: AsJson = False) -> 
     async def body(out: Output) -> int:
         settings, _ = _of_tenant(manifest, tenant)
         async with working_store(settings) as store:
-            lifted = await Freezes(store).thaw(tenant, also=writing([_act(tenant, "thaw")]))
+            lifted = await Freezes(store).thaw(tenant, also=entry_writer([_act(tenant, "thaw")]))
         if lifted is None:
-            raise NotFound(f"the tenant {shown(tenant)} is not frozen")
+            raise NotFound(f"the tenant {quote_name(tenant)} is not frozen")
         out.show(lifted, f"thawed: {clean(tenant)}, frozen by {clean(lifted.by)}")
         return 0
 
@@ -132,7 +132,7 @@ def _of_tenant(manifest: Path | None, tenant: str) -> tuple[Settings, list[str]]
     Raises `NotFound` for a tenant without anybody: most likely its name is mistyped.
     """
     if not is_id(tenant):
-        raise NotFound(f"there is no tenant {shown(tenant)}")
+        raise NotFound(f"there is no tenant {quote_name(tenant)}")
     settings = load_settings(manifest=manifest)
     try:
         place = find_workplace(manifest)
@@ -140,13 +140,13 @@ def _of_tenant(manifest: Path | None, tenant: str) -> tuple[Settings, list[str]]
         # On the day of a freeze a manifest that cannot be read must not stand in its way.
         return settings, [f"whether anybody is in this tenant is not known: {error.message}"]
     if not place.people.all(tenant):
-        raise NotFound(f"nobody is in the tenant {shown(tenant)}")
+        raise NotFound(f"nobody is in the tenant {quote_name(tenant)}")
     return place.settings, []
 
 
 def _act(tenant: str, name: str, **facts: Any) -> AuditEntry:
     """The record of an act of nobody who is known: whoever holds the store's address, and their account here."""
-    return act(tenant, name, "", system_clock(), channel="cli", by=UNPROVED, account=account(), **facts)
+    return admin_entry(tenant, name, "", system_clock(), channel="cli", by=UNPROVED, account=account(), **facts)
 
 
 def _require_owner(store: Store) -> None:

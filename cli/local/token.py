@@ -9,8 +9,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from signoff.approvals.audit_events import act
-from signoff.audit.log import writing
+from signoff.approvals.audit_events import admin_entry
+from signoff.audit.log import entry_writer
 from signoff.cli.local.installation import account, find_workplace
 from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
@@ -113,10 +113,10 @@ def _told(name: str) -> Callable[[Token], Also]:
             "scopes": list(token.scopes),
             "account": account(),
         }
-        told = act(
+        told = admin_entry(
             token.tenant, name, "", system_clock(), expires_at=token.expires_at.isoformat(), channel="cli", **facts
         )
-        return writing([told])
+        return entry_writer([told])
 
     return seen
 

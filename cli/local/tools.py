@@ -7,25 +7,25 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from signoff.activities.tool_hooks import judged
+from signoff.activities.tool_hooks import judge_call
 from signoff.approvals.argument_rows import plural
-from signoff.cli.local.installation import Workplace, find_workplace
+from signoff.cli.local.installation import LocalInstallation, find_workplace
 from signoff.cli.local.tool_metrics import metrics
 from signoff.cli.terminal.inputs import read_object
 from signoff.cli.terminal.options import AsJson, Asker, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.contracts.activity_messages import Tally
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.clock import system_clock
 from signoff.contracts.content import Content
 from signoff.contracts.errors import ConfigError, NotFound
 from signoff.contracts.message import CallPart
-from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.people.directory import principal_of
 from signoff.policy.explanation import explain_json, explain_text
 from signoff.registry.capabilities import KINDS
 from signoff.registry.catalog import Catalog
-from signoff.registry.gates.gate_trace import GateSays, gate_trace
+from signoff.registry.gates.gate_trace import GateTraceEntry, gate_trace
 from signoff.registry.gates.inventory import InventoryRow, inventory
 from signoff.registry.gates.pipeline import Judgement, judge
 from signoff.registry.registry import definition_hash
@@ -107,20 +107,22 @@ def find_tool(catalog: Catalog, name: str) -> Tool:
     """The tool of exactly this name. Raises `NotFound` that offers the nearest ones."""
     found = catalog.tool(name)
     if found is None:
-        raise NotFound(f"there is no tool {shown(name)}{did_you_mean(name, catalog.registry.list())}")
+        raise NotFound(f"there is no tool {quote_name(name)}{did_you_mean(name, catalog.registry.list())}")
     return found
 
 
-def _meant(place: Workplace, name: str, where: tuple[str, str, str], person: str) -> tuple[Tool, Pinned | None]:
+def _meant(
+    place: LocalInstallation, name: str, where: tuple[str, str, str], person: str
+) -> tuple[Tool, CallContext | None]:
     """The tool that `name`, or an activity, means for an actor on a route at a step; with the context there, if any."""
     catalog = place.catalog
     actor, route, step = where
     named = catalog.tool(name) or next(iter(catalog.named(name)), None)
     if actor and actor not in catalog.actors:
-        raise NotFound(f"there is no actor {shown(actor)}{did_you_mean(actor, catalog.actors)}")
+        raise NotFound(f"there is no actor {quote_name(actor)}{did_you_mean(actor, catalog.actors)}")
     if named is None:
         known = {tool.name for tool in catalog.every_tool}
-        raise NotFound(f"there is no tool {shown(name)}{did_you_mean(name, known)}")
+        raise NotFound(f"there is no tool {quote_name(name)}{did_you_mean(name, known)}")
     if not any(where):
         actor, route, step = home(named)
     row = next(row for row in inventory(catalog) if row.tool == named.activity)
@@ -128,7 +130,7 @@ def _meant(place: Workplace, name: str, where: tuple[str, str, str], person: str
     if not actor:
         return named, None
     catalog.scopes[actor].check(route, step, ())
-    ctx = pinned(place, actor, person).model_copy(update={"route": route, "step": step})
+    ctx = call_context_of(place, actor, person).model_copy(update={"route": route, "step": step})
     return catalog.sight(ctx).tool(named.name) or named, ctx
 
 
@@ -164,13 +166,17 @@ def inventory_table(rows: tuple[InventoryRow, ...]) -> Table:
     return table
 
 
-def pinned(place: Workplace, actor: str, person_id: str) -> Pinned:
+def call_context_of(place: LocalInstallation, actor: str, person_id: str) -> CallContext:
     """The context of an imagined turn of this person with this actor. Raises `NotFound`."""
     user = principal_of(place.person(person_id))
-    return Pinned(actor=actor, session="explained", turn="explained", tenant=place.tenant, channel="cli", user=user)
+    return CallContext(
+        actor=actor, session="explained", turn="explained", tenant=place.tenant, channel="cli", user=user
+    )
 
 
-async def _judgement(place: Workplace, tool: Tool, ctx: Pinned | None, args: dict[str, Any] | None) -> Judgement | None:
+async def _judgement(
+    place: LocalInstallation, tool: Tool, ctx: CallContext | None, args: dict[str, Any] | None
+) -> Judgement | None:
     """What becomes of a call, or without arguments of one that has none; None where no actor could make it."""
     if ctx is None:
         if args is None:
@@ -180,10 +186,10 @@ async def _judgement(place: Workplace, tool: Tool, ctx: Pinned | None, args: dic
     if args is None:
         # No handler is asked: of arguments that nobody gave it could say nothing.
         return judge(place.catalog, ctx, call, {}, Tally())
-    return await judged(place.catalog, ctx, call, args, frozenset(KINDS), at=system_clock())
+    return await judge_call(place.catalog, ctx, call, args, frozenset(KINDS), at=system_clock())
 
 
-def _gates_table(gates: tuple[GateSays, ...]) -> Table:
+def _gates_table(gates: tuple[GateTraceEntry, ...]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("Gate", "Says", "Why"):
         table.add_column(column, no_wrap=column != "Why", overflow="fold")

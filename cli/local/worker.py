@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 from temporalio.client import Client
 
-from signoff.cli.local.installation import Workplace, find_workplace
+from signoff.cli.local.installation import LocalInstallation, find_workplace
 from signoff.cli.local.tools import inventory_table
 from signoff.cli.terminal.log_setup import logged_to
 from signoff.cli.terminal.options import Address, AsJson, Manifest, Model
@@ -20,7 +20,7 @@ from signoff.store.installed_store import make_state_dir, working_store
 from signoff.store.roles import StoreRole
 from signoff.store.store import Store
 from signoff.temporal.embedded_server import check_server
-from signoff.worker import installed_worker, quicken
+from signoff.worker import freeze_gc, installed_worker
 
 _log = logging.getLogger(__name__)
 app = typer.Typer(rich_markup_mode=None)
@@ -34,7 +34,7 @@ def worker(manifest: Manifest = None, address: Address = None, model: Model = ""
 
 @asynccontextmanager
 async def running_worker(
-    place: Workplace, client: Client, store: Store, *, task_queue: str
+    place: LocalInstallation, client: Client, store: Store, *, task_queue: str
 ) -> AsyncIterator[asyncio.Task[None]]:
     """A worker until the block ends, then shut down; the task ends early only if the worker fails.
 
@@ -43,7 +43,7 @@ async def running_worker(
     if place.settings.profile == "production" and (said := role_problem(store.dialect, store.role)):
         _log.warning(said)
     async with installed_worker(place, client, store, task_queue=task_queue) as worker:
-        quicken()
+        freeze_gc()
         task = asyncio.create_task(worker.run())
         try:
             yield task

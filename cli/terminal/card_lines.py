@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from signoff.approvals.quorum import progress
-from signoff.approvals.unseen_values import SEEN_CHARS, SEEN_NEEDED, Value, every_value
+from signoff.approvals.unseen_values import SEEN_CHARS, SEEN_NEEDED, FullValue, every_value
 from signoff.cli.terminal.edit_options import change_lines
 from signoff.cli.terminal.tables import ago, clean, clock, groups_text, state_text, until
 from signoff.contracts.approval import ApprovalRequest, Vote
@@ -62,7 +62,7 @@ def check_seen(request: ApprovalRequest, written: str) -> str:
     return request.seen
 
 
-def _values(request: ApprovalRequest) -> list[Value]:
+def _values(request: ApprovalRequest) -> list[FullValue]:
     """Every value of a request, as far as its arguments came with it."""
     args = request.args.inline
     return every_value(args, {}, request.secrets) if isinstance(args, dict) else []

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import typer
 
-from signoff.approvals.edit_diff import changes
+from signoff.approvals.edit_diff import row_changes
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import ConfigError
 
@@ -40,6 +40,6 @@ def change_lines(request: ApprovalRequest) -> list[str]:
     """What the last edit of a request changed, a line each: `Cost: 420 -> 380`."""
     if not request.edited_by:
         return []
-    found = changes(request.before, request.card.rows)
+    found = row_changes(request.before, request.card.rows)
     lines = [f"{each.label or each.name}: {each.before or 'nothing'} -> {each.after or 'nothing'}" for each in found]
     return lines or ["what was changed is hidden"]

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from signoff.contracts.approval import ApproverGroup
 from signoff.contracts.content import Content, text_of
-from signoff.contracts.grant import Freeze, Swept
+from signoff.contracts.grant import Freeze, SweepResult
 from signoff.contracts.ids import show_code
 from signoff.contracts.limits import EFFECT_CHARS
 from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
@@ -214,7 +214,7 @@ def frozen_line(standing: Freeze) -> str:
     return f"frozen: {standing.tenant} by {who} since {since}: {clean(standing.reason)}; nothing of it starts"
 
 
-def swept_lines(swept: Swept) -> list[str]:
+def swept_lines(swept: SweepResult) -> list[str]:
     """What a freeze withdrew, and what waits all the same."""
     lines = [f"withdrawn: {swept.withdrawn} of what waited"]
     if swept.waiting:

@@ -22,7 +22,7 @@ from signoff.contracts.call import CallOutcome
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.turn import TurnView
-from signoff.engine.turn_client import Signoff
+from signoff.engine.turn_client import TurnClient
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, find_temporal, free_port, run_server
 
 READY_SECONDS: Final = 60.0
@@ -86,7 +86,7 @@ class Stage:
     folder: Path
     manifest: Path
     server: ServerHandle
-    signoff: Signoff
+    signoff: TurnClient
     http: httpx.AsyncClient
     env: dict[str, str]
     worker: Program | None = None
@@ -227,7 +227,7 @@ async def open_stage(folder: Path, manifest: Path, more: Mapping[str, str] | Non
         # Past any proxy of this terminal: it would be asked for 127.0.0.1 in vain.
         http = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False)
         await stack.enter_async_context(http)
-        stage = Stage(folder, manifest, server, Signoff(client), http, env)
+        stage = Stage(folder, manifest, server, TurnClient(client), http, env)
         stack.push_async_callback(stage.stop_worker)
         await stage.start_worker()
         yield stage

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from signoff.channels import HmacSignature, InboundRequest, Verdict
-from signoff.testing import HTTP_TROUBLES, ChannelSuite, Vendor, VendorCard, served
+from signoff.testing import HTTP_TROUBLES, ChannelSuite, Vendor, VendorCard, serve_vendor
 
 TOKEN, SECRET = "a token", "a secret"
 SIGNATURE = HmacSignature("x-pigeon-signature", [SECRET.encode()], time_header="x-pigeon-time", before="{time}.")
@@ -108,7 +108,7 @@ class Loft(Vendor):
 async def loft() -> AsyncIterator[Loft]:
     """A loft that listens."""
     vendor = Loft()
-    async with served(vendor.app(), vendor=vendor) as vendor.url:
+    async with serve_vendor(vendor.app(), vendor=vendor) as vendor.url:
         yield vendor
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Query, Request, Response
 
-from signoff.approvals.audit_events import turned_away
+from signoff.approvals.audit_events import rejected_entry
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, Refused, SignoffError
 from signoff.contracts.ids import parse_approval_id
@@ -16,7 +16,7 @@ from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import BatchBody, DecisionAuthor, DecisionDraft, WithdrawBody
 from signoff.contracts.responses import ApprovalList, BatchReceipts
 from signoff.gateway.api.faults import FAULTS, RECEIPTS
-from signoff.gateway.auth.caller import AuthenticatedCaller, acting, own_tenant, person_of
+from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, own_tenant, person_of
 from signoff.gateway.auth.dependencies import As, Deps, TokenDecider, TokenReader
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.decision_service import (
@@ -24,12 +24,12 @@ from signoff.gateway.decision_service import (
     once_each,
     parse_draft,
     read_batched,
-    refused,
+    refused_receipt,
     with_key,
     withdraw,
 )
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.error_middleware import unexpected
+from signoff.gateway.error_middleware import unexpected_receipt
 from signoff.gateway.errors import receipt_status
 from signoff.gateway.languages import formatter_in
 from signoff.gateway.value_check import whole_request
@@ -75,7 +75,7 @@ async def list_approvals(
     tenant = own_tenant(caller, tenant)
     person = None
     if mine or as_person is not None:
-        person = acting(deps, caller, as_person, default=DEFAULT_DECIDER, tenant=tenant)
+        person = acting_person(deps, caller, as_person, default=DEFAULT_DECIDER, tenant=tenant)
     approvers = None if person is None else deps.rights(person)
     if approver:
         approvers = (approver,) if approvers is None or approver in approvers else ()
@@ -159,13 +159,13 @@ async def _own_receipt(deps: GatewayDeps, item: Any, attempt: _Attempt) -> Recei
         # JSON may hold half of a surrogate pair (`"\\ud800"`), which no record and no receipt can carry.
         json.dumps(item, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        return refused("malformed", "", "it holds text that is none")
+        return refused_receipt("malformed", "", "it holds text that is none")
     try:
         return await _decided(deps, read_batched(item, name), attempt, by_card=True)
     except SignoffError as error:
-        return refused("unavailable", name, error.message)
+        return refused_receipt("unavailable", name, error.message)
     except Exception as error:
-        return unexpected(name, error)
+        return unexpected_receipt(name, error)
 
 
 async def _decided(
@@ -188,7 +188,7 @@ async def _decided(
 
 async def _noted(deps: GatewayDeps, receipt: Receipt, attempt: _Attempt) -> Receipt:
     """Returns `receipt`, written down: this attempt never came as far as its turn."""
-    seen = turned_away(
+    seen = rejected_entry(
         receipt,
         deps.clock(),
         subject="" if attempt.caller is None else attempt.caller.person.id,
@@ -205,13 +205,13 @@ async def _named(deps: GatewayDeps, approval: str, attempt: _Attempt) -> tuple[s
     try:
         approval_id = await _find(deps, approval, attempt.caller)
     except NotFound as error:
-        return refused("unknown", approval, error.message)
+        return refused_receipt("unknown", approval, error.message)
     key = parse_approval_id(approval_id)
     tenant = DEFAULT_TENANT if key is None else key.turn.tenant
     try:
-        return approval_id, acting(deps, attempt.caller, attempt.person, default=DEFAULT_DECIDER, tenant=tenant)
+        return approval_id, acting_person(deps, attempt.caller, attempt.person, default=DEFAULT_DECIDER, tenant=tenant)
     except Refused as error:
-        return refused("not_allowed", approval_id, error.message)
+        return refused_receipt("not_allowed", approval_id, error.message)
 
 
 async def _find(deps: GatewayDeps, approval: str, caller: AuthenticatedCaller | None) -> str:

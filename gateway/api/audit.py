@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from signoff.audit.stream_report import Telling
+from signoff.audit.stream_report import StreamReport
 from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.auth.caller import own_tenant, person_of
 from signoff.gateway.auth.dependencies import Deps, TokenReader
@@ -12,7 +12,7 @@ router = APIRouter(prefix="/v1/audit", tags=["audit"], responses=FAULTS)
 
 
 @router.get("/{name:path}", summary="The timeline of a turn")
-async def show_record(name: str, deps: Deps, caller: TokenReader, tenant: str | None = None) -> Telling:
+async def show_record(name: str, deps: Deps, caller: TokenReader, tenant: str | None = None) -> StreamReport:
     """For the roles `admin` and `auditor`, and in development for everybody.
 
     `name` is `<tenant>.<session>.<turn>`, a workflow id, a turn's id or its beginning, or `admin/<tenant>` for what

@@ -8,10 +8,10 @@ from signoff.contracts.grant import Grant
 from signoff.contracts.names import DEFAULT_DECIDER
 from signoff.contracts.responses import GrantList
 from signoff.gateway.api.faults import FAULTS
-from signoff.gateway.auth.caller import acting, own_tenant, person_of
+from signoff.gateway.auth.caller import acting_person, own_tenant, person_of
 from signoff.gateway.auth.dependencies import As, Deps, TokenDecider, TokenReader
 from signoff.gateway.grant_service import readable_grants, take_back
-from signoff.store.grants import shown_grant
+from signoff.store.grants import masked_grant
 
 router = APIRouter(prefix="/v1/grants", tags=["grants"], responses=FAULTS)
 
@@ -25,7 +25,7 @@ async def list_grants(
 ) -> GrantList:
     """Newest first; those that whoever asks gave, is served by, or might have given."""
     found = await readable_grants(deps, person_of(caller), own_tenant(caller, tenant), every=every)
-    return GrantList(grants=tuple(shown_grant(grant) for grant in found))
+    return GrantList(grants=tuple(masked_grant(grant) for grant in found))
 
 
 @router.delete("/{grant}", summary="Take a remembered answer back")
@@ -34,5 +34,5 @@ async def revoke_grant(
 ) -> Grant:
     """Whose answer it is may take it back, and who has the role `admin`."""
     tenant = own_tenant(caller, tenant)
-    person = acting(deps, caller, as_person, default=DEFAULT_DECIDER, tenant=tenant)
+    person = acting_person(deps, caller, as_person, default=DEFAULT_DECIDER, tenant=tenant)
     return await take_back(deps, grant, person, tenant)

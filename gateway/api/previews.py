@@ -16,9 +16,9 @@ from signoff.gateway.argument_parser import ParsedArguments, problem_words, read
 from signoff.gateway.auth.caller import own_tenant, person_of
 from signoff.gateway.auth.dependencies import Deps, TokenDecider
 from signoff.gateway.conversations import Conversations
-from signoff.gateway.edited_card import as_edited
+from signoff.gateway.edited_card import edited_request
 from signoff.gateway.errors import BadRequest
-from signoff.gateway.secret_masks import hidden
+from signoff.gateway.secret_masks import mask_text
 from signoff.registry.catalog import Catalog
 from signoff.store.request_reader import LoadedRequest
 
@@ -42,7 +42,7 @@ async def preview_edit(approval: str, body: PreviewBody, deps: Deps, caller: Tok
     typed = _typed(loaded, body, deps.catalog)
     if problems := problem_words(typed):
         raise BadRequest(problems)
-    card = as_edited(loaded.request, typed.written, deps.catalog).card
+    card = edited_request(loaded.request, typed.written, deps.catalog).card
     return EditPreview(args=_as_written(typed, body, loaded.request.secrets), card=card, changed=typed.changed)
 
 
@@ -53,7 +53,7 @@ def _as_written(typed: ParsedArguments, body: PreviewBody, secrets: Collection[s
     if body.text:
         return dict(typed.written)
     left = [name for name in secrets if not any(f"{name}.".startswith(f"{path}.") for path in body.set)]
-    masked: dict[str, Any] = hide(typed.written, left, hidden)
+    masked: dict[str, Any] = hide(typed.written, left, mask_text)
     return masked
 
 

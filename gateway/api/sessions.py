@@ -7,10 +7,10 @@ from fastapi import APIRouter, Query, Response
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.requests import ResultBody, SayBody
-from signoff.contracts.responses import SessionLinks, SessionList, SessionSaid
+from signoff.contracts.responses import SessionLinks, SessionList, SessionMessageReply
 from signoff.contracts.session_messages import SessionReceipt, SessionView
 from signoff.gateway.api.faults import FAULTS
-from signoff.gateway.auth.caller import AuthenticatedCaller, acting, own_tenant, person_of
+from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, own_tenant, person_of
 from signoff.gateway.auth.dependencies import Deps, TokenReader, TokenStarter
 from signoff.gateway.auth.person_lookup import known_person
 from signoff.gateway.conversations import Conversations
@@ -20,8 +20,8 @@ from signoff.gateway.turn_starter import add_result, read_session, say
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=FAULTS)
 _TAKEN: Final[dict[int | str, dict[str, Any]]] = {
-    200: {"model": SessionSaid, "description": "It was sent before; this changes nothing."},
-    202: {"model": SessionSaid, "description": "No worker is there; it is stored and taken in later."},
+    200: {"model": SessionMessageReply, "description": "It was sent before; this changes nothing."},
+    202: {"model": SessionMessageReply, "description": "No worker is there; it is stored and taken in later."},
     429: {"description": "Too much waits for an answer in this session."},
 }
 
@@ -46,7 +46,7 @@ async def list_sessions(
 )
 async def say_something(
     session: str, body: SayBody, deps: Deps, caller: TokenStarter, response: Response
-) -> SessionSaid:
+) -> SessionMessageReply:
     """Answered in the order of arrival; a turn that waits for people holds up nobody.
 
     `session` is `<tenant>.<session>`, or the session alone: the id that an answer told, or a name of one's own,
@@ -54,7 +54,7 @@ async def say_something(
     """
     named = _key(session, caller)
     own = body.user if "user" in body.model_fields_set else None
-    user = acting(deps, caller, own, default=body.user, tenant=named.tenant)
+    user = acting_person(deps, caller, own, default=body.user, tenant=named.tenant)
     body = body.model_copy(update={"user": user.id})
     person = known_person(deps.people, body.user, named.tenant)
     key = own_session(named, person, development=deps.development)
@@ -64,7 +64,7 @@ async def say_something(
 @router.post("/{session}/results", status_code=201, summary="Hand a late result to a turn", responses=_TAKEN)
 async def hand_over(
     session: str, body: ResultBody, deps: Deps, caller: TokenStarter, response: Response
-) -> SessionSaid:
+) -> SessionMessageReply:
     """Goes to the turn itself while it goes on, else to the next turn of the same actor, which begins at once."""
     key = _key(session, caller)
     if caller is not None:
@@ -82,7 +82,7 @@ async def show_session(session: str, deps: Deps, caller: TokenReader) -> Session
     return await Conversations(deps).named_session(_key(session, caller), person_of(caller))
 
 
-def _answer(deps: GatewayDeps, key: SessionKey, receipt: SessionReceipt, response: Response) -> SessionSaid:
+def _answer(deps: GatewayDeps, key: SessionKey, receipt: SessionReceipt, response: Response) -> SessionMessageReply:
     name = session_name(key)
     turn = turn_name(TurnKey(*key, receipt.turn)) if receipt.turn else ""
     links = SessionLinks(
@@ -90,7 +90,7 @@ def _answer(deps: GatewayDeps, key: SessionKey, receipt: SessionReceipt, respons
     )
     response.status_code = 202 if receipt.status == "pending" else 200 if receipt.code else 201
     response.headers["location"] = links.self
-    return SessionSaid(
+    return SessionMessageReply(
         id=name,
         tenant=key.tenant,
         session=key.session,

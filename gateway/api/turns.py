@@ -11,13 +11,13 @@ from signoff.contracts.errors import NotFound, SignoffError
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.contracts.requests import CancelBody, TurnBody
-from signoff.contracts.responses import RestOfResult, TurnCancelled, TurnLinks, TurnList, TurnStarted
+from signoff.contracts.responses import ResultRest, TurnCancelled, TurnLinks, TurnList, TurnStarted
 from signoff.contracts.turn import TurnView
 from signoff.engine import turn_list
 from signoff.gateway.api.faults import FAULTS
-from signoff.gateway.auth.caller import AuthenticatedCaller, acting, own_tenant, person_of
+from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, own_tenant, person_of
 from signoff.gateway.auth.dependencies import Deps, LiveUpdates, TokenReader, TokenStarter
-from signoff.gateway.auth.streams import streamed
+from signoff.gateway.auth.streams import stream_events
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps, turn_name
 from signoff.gateway.errors import fault_of
@@ -25,7 +25,7 @@ from signoff.gateway.live import event
 from signoff.gateway.secret_masks import masked_view
 from signoff.gateway.turn_starter import start
 from signoff.store.questions import Questions
-from signoff.store.truncated_results import Rests
+from signoff.store.truncated_results import TruncatedResults
 
 router = APIRouter(prefix="/v1/turns", tags=["turns"], responses=FAULTS)
 
@@ -87,17 +87,17 @@ async def show_turn(turn: str, deps: Deps, caller: TokenReader) -> TurnView:
 @router.get("/{turn}/calls/{call}/rest", summary="Read a result that was cut")
 async def show_rest(
     turn: str, call: str, deps: Deps, caller: TokenReader, start: Annotated[int, Query(ge=0)] = 0
-) -> RestOfResult:
+) -> ResultRest:
     """At most 80,000 characters of the whole text, for who may read the turn; `next` is where it goes on."""
     key = await _key(deps, turn, caller)
     view = await Conversations(deps).turn(key, person_of(caller))
     handles = [each.outcome.rest for each in view.calls if each.call == call and each.outcome is not None]
     found = None
     if handles and handles[0]:
-        found = await Rests(deps.store).read(key, handles[0], start, RESULT_CHARS_PER_BATCH)
+        found = await TruncatedResults(deps.store).read(key, handles[0], start, RESULT_CHARS_PER_BATCH)
     if found is None:
         raise NotFound(f"call `{call}` of this turn has no result that was cut")
-    return RestOfResult(
+    return ResultRest(
         call=call, tool=found.tool, start=found.start, total=found.total, next=found.next_start, text=found.text
     )
 
@@ -110,7 +110,7 @@ async def follow_turn(
     key, conversations = await _key(deps, turn, caller), Conversations(deps)
     await conversations.turn(key, person_of(caller))
     stream = live.follow(f"api {key.workflow_id}", lambda: _changes(deps, key))
-    return streamed(request, stream, conversations.following(key))
+    return stream_events(request, stream, conversations.following(key))
 
 
 @router.post("/{turn}/cancel", status_code=202, summary="Ask a turn to stop")
@@ -126,7 +126,7 @@ def _own_body(deps: GatewayDeps, body: TurnBody, caller: AuthenticatedCaller | N
     given = body.model_fields_set
     tenant = own_tenant(caller, body.tenant if "tenant" in given else None)
     named = body.user if "user" in given else None
-    person = acting(deps, caller, named, default=body.user, tenant=tenant)
+    person = acting_person(deps, caller, named, default=body.user, tenant=tenant)
     return body.model_copy(update={"user": person.id, "tenant": tenant})
 
 

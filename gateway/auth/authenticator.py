@@ -10,7 +10,7 @@ from signoff.gateway.auth.caller import CALLER, SESSION, AuthenticatedCaller, Si
 from signoff.gateway.auth.failed_sign_ins import FailedSignIns
 from signoff.gateway.auth.provider_people import ProviderPeople
 from signoff.gateway.deps import GatewayDeps
-from signoff.store.browser_sessions import Sessions
+from signoff.store.browser_sessions import StoredSessions
 from signoff.store.tokens import Scope, Tokens
 
 Credential = Literal["token", "cookie"]
@@ -28,7 +28,7 @@ class Authenticator:
         self._deps = deps
         self._logins = logins
         self._tokens = Tokens(deps.store)
-        self._sessions = Sessions(deps.store)
+        self._sessions = StoredSessions(deps.store)
         self._refusals = FailedSignIns(deps, "api")
 
     async def identify(self, request: Request, credential: Credential) -> AuthenticatedCaller | None:

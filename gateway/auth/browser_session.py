@@ -5,18 +5,18 @@ from typing import Final
 from sqlalchemy import Connection
 from starlette.responses import RedirectResponse, Response
 
-from signoff.approvals.audit_events import act
-from signoff.audit.log import writing
+from signoff.approvals.audit_events import admin_entry
+from signoff.audit.log import entry_writer
 from signoff.contracts.decision import Assurance
 from signoff.contracts.person import Person
 from signoff.gateway.auth.caller import SESSION
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.pages.visitor import Visitor, Visitors, new_session
-from signoff.people.vouched_directory import Vouched
-from signoff.store.browser_sessions import LIFETIME, Sessions
+from signoff.people.vouched_directory import VouchedPerson
+from signoff.store.browser_sessions import LIFETIME, StoredSessions
 from signoff.store.store import Also
 from signoff.store.tokens import Token
-from signoff.store.vouched_people import vouching
+from signoff.store.vouched_people import vouched_writer
 
 NEXT_CHARS: Final = 500
 
@@ -27,7 +27,7 @@ class BrowserSessions:
     def __init__(self, deps: GatewayDeps, visitors: Visitors) -> None:
         self._deps = deps
         self._visitors = visitors
-        self._sessions = Sessions(deps.store)
+        self._sessions = StoredSessions(deps.store)
 
     async def enter(
         self,
@@ -35,7 +35,7 @@ class BrowserSessions:
         then: str,
         assurance: Assurance,
         token: Token | None = None,
-        vouched: Vouched | None = None,
+        vouched: VouchedPerson | None = None,
     ) -> Response:
         """Signs a person in. The browser gets a new cookie: one set before by somebody else is worthless.
 
@@ -45,7 +45,9 @@ class BrowserSessions:
         by = "" if token is None else token.id
         roles = () if vouched is None else vouched.person.roles
         # Written with the session: nobody is in without a record of it, or vouched for without having come in.
-        told = writing([act(person.tenant, "sign-in", person.id, now, assurance=assurance, token=by, roles=roles)])
+        told = entry_writer(
+            [admin_entry(person.tenant, "sign-in", person.id, now, assurance=assurance, token=by, roles=roles)]
+        )
         await self._sessions.open(
             cookie,
             tenant=person.tenant,
@@ -53,7 +55,7 @@ class BrowserSessions:
             assurance=assurance,
             now=now,
             token=token,
-            also=told if vouched is None else _both(vouching(vouched), told),
+            also=told if vouched is None else _both(vouched_writer(vouched), told),
         )
         response = RedirectResponse(then, status_code=303)
         self._visitors.set_cookie(response, SESSION, cookie, seconds=int(LIFETIME.total_seconds()))
@@ -62,8 +64,8 @@ class BrowserSessions:
     async def leave(self, visitor: Visitor) -> Response:
         """Signs out: the session is over, not only its cookie gone."""
         person = visitor.person
-        told = act(person.tenant, "sign-out", person.id, self._deps.clock())
-        await self._sessions.close(visitor.session, also=writing([told]))
+        told = admin_entry(person.tenant, "sign-out", person.id, self._deps.clock())
+        await self._sessions.close(visitor.session, also=entry_writer([told]))
         response = RedirectResponse("/login?out=1", status_code=303)
         self._visitors.set_cookie(response, SESSION, "", seconds=0)
         return response

@@ -9,7 +9,7 @@ from signoff.contracts.decision import Assurance
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
-from signoff.formats.nearest_name import shown
+from signoff.formats.nearest_name import quote_name
 from signoff.gateway.auth.person_lookup import known_person
 from signoff.gateway.deps import GatewayDeps
 from signoff.store.tokens import Scope
@@ -52,7 +52,7 @@ def person_of(caller: AuthenticatedCaller | None) -> Person | None:
     return None if caller is None else caller.person
 
 
-def acting(
+def acting_person(
     deps: GatewayDeps,
     caller: AuthenticatedCaller | None,
     named: str | None,
@@ -70,7 +70,9 @@ def acting(
             raise SignInNeeded("nobody signed in")
         return known_person(deps.people, default if named is None else named, tenant)
     if named not in (None, caller.person.id):
-        raise Refused(f"this token is of `{caller.person.id}` and cannot act as {shown(named)}", code="not_allowed")
+        raise Refused(
+            f"this token is of `{caller.person.id}` and cannot act as {quote_name(named)}", code="not_allowed"
+        )
     own_tenant(caller, tenant)
     return caller.person
 

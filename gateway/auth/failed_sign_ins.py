@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from signoff.approvals.audit_events import act
-from signoff.audit.rate_limit import Sparing
+from signoff.approvals.audit_events import admin_entry
+from signoff.audit.rate_limit import RecordRateLimit
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.gateway.audit_writer import record
 from signoff.gateway.deps import GatewayDeps
@@ -19,7 +19,7 @@ class FailedSignIns:
     def __init__(self, deps: GatewayDeps, channel: str) -> None:
         self._deps = deps
         self._channel = channel
-        self._sparing = Sparing()
+        self._sparing = RecordRateLimit()
 
     async def note(self, reason: str, login: str = "", person: str = "") -> None:
         """Records that somebody was not let in, with the reason they were told. Never raises for a store that is away.
@@ -31,7 +31,7 @@ class FailedSignIns:
         more = self._sparing.admit(now)
         if more is None:
             return
-        told = act(
+        told = admin_entry(
             DEFAULT_TENANT,
             "sign-in refused",
             "",

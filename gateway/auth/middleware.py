@@ -13,7 +13,7 @@ from signoff.gateway.body_limit import READING
 Answer = Callable[[Request, SignoffError], Awaitable[Response]]
 
 
-class Authentication:
+class AuthenticationMiddleware:
     """Has the access of its route admit every request that brings a body, and answers those that it refuses.
 
     FastAPI reads and parses a body before it asks any dependency, the access among them.

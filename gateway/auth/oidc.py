@@ -12,7 +12,7 @@ from signoff.registry.extras import missing_extra
 from signoff.settings import Settings
 
 if TYPE_CHECKING:
-    from signoff.gateway.auth.oidc_provider import Provider
+    from signoff.gateway.auth.oidc_provider import OidcProvider
 
 CALLBACK: Final = "/login/oidc/callback"
 
@@ -36,7 +36,7 @@ async def check_secret(settings: Settings, secrets: SecretProvider) -> None:
         raise ConfigError(f"`oidc_client_secret` needs {error.message}", field="oidc_client_secret") from None
 
 
-def provider_of(settings: Settings, clock: Clock, secrets: SecretProvider) -> "Provider | None":
+def provider_of(settings: Settings, clock: Clock, secrets: SecretProvider) -> "OidcProvider | None":
     """Returns the provider that the settings name, or None; `secrets` reads the gateway's secret there.
 
     Raises `ConfigError` for half a provider, and where the extra `oidc` is not installed.
@@ -51,9 +51,9 @@ def provider_of(settings: Settings, clock: Clock, secrets: SecretProvider) -> "P
     if lacks := missing_extra("oidc"):
         raise ConfigError(f"`oidc_issuer` {lacks}", field="oidc_issuer")
     # Its libraries are there only where somebody signs in with a provider.
-    from signoff.gateway.auth.oidc_provider import Provider  # noqa: PLC0415
+    from signoff.gateway.auth.oidc_provider import OidcProvider  # noqa: PLC0415
 
-    return Provider(settings, clock, secrets)
+    return OidcProvider(settings, clock, secrets)
 
 
 def assurance_of(claims: Mapping[str, Any], mfa_acr: Collection[str] = ()) -> Assurance:

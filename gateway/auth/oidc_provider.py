@@ -50,7 +50,7 @@ class _Published:
     at: datetime
 
 
-class Provider:
+class OidcProvider:
     """Talks to one provider, as the settings name it. `clock` gives the time by which tokens are judged.
 
     `secrets` reads the gateway's secret there for each sign-in: a new one needs no new gateway.

@@ -3,7 +3,7 @@
 from signoff.contracts.errors import NotFound
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
-from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.people.directory import Directory
 
 
@@ -12,7 +12,7 @@ def known_person(people: Directory, name: str, tenant: str = DEFAULT_TENANT) -> 
     person = people.find(name, tenant)
     if person is None or not person.active:
         near = did_you_mean(name, [each.id for each in active_people(people, tenant)])
-        raise NotFound(f"there is no person {shown(name)}{near}")
+        raise NotFound(f"there is no person {quote_name(name)}{near}")
     return person
 
 

@@ -12,11 +12,11 @@ from signoff.contracts.errors import Refused
 from signoff.contracts.person import Person
 from signoff.gateway.deps import GatewayDeps
 from signoff.people.addresses import claimed_names
-from signoff.people.claims import ClaimsDirectory, ClaimsMapping, login_of
+from signoff.people.claims import ClaimsDirectory, ClaimsMapping, login_from_claims
 from signoff.people.directory import Directory, declared_people
-from signoff.people.login import id_of
+from signoff.people.login import id_from_login
 from signoff.people.people_file import CHECK_SECONDS
-from signoff.people.vouched_directory import Vouched, joined_logins, vouch, vouched_people
+from signoff.people.vouched_directory import VouchedPerson, joined_logins, vouch, vouched_people
 from signoff.registry.approver_coverage import approvers_without_login
 from signoff.registry.catalog import Catalog
 from signoff.settings import Settings
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 _NAMED: Final = 10
 
 
-def knowing_logins(deps: GatewayDeps) -> GatewayDeps:
+def with_provider_people(deps: GatewayDeps) -> GatewayDeps:
     """Returns `deps` whose directory knows those, too, for whom a provider vouches, where one is named.
 
     Logs a warning where approvers who are declared could come in as somebody else.
@@ -34,7 +34,7 @@ def knowing_logins(deps: GatewayDeps) -> GatewayDeps:
     settings = deps.settings
     if settings.oidc_issuer is None or isinstance(deps.people, ClaimsDirectory):
         return deps
-    if lacking := logins_lacking(deps.catalog, declared_people(deps.people), settings):
+    if lacking := missing_logins_warning(deps.catalog, declared_people(deps.people), settings):
         _log.warning("%s", lacking)
     mapping = ClaimsMapping(groups_claim=settings.oidc_groups_claim, roles=settings.oidc_roles)
     return dataclasses.replace(deps, people=ClaimsDirectory(deps.people, mapping))
@@ -51,7 +51,7 @@ def second_login(facts: Mapping[str, object]) -> str:
     )
 
 
-def logins_lacking(catalog: Catalog, people: Directory, settings: Settings) -> str:
+def missing_logins_warning(catalog: Catalog, people: Directory, settings: Settings) -> str:
     """Returns a warning where groups give roles and people whom tools ask have no login written down; "" without
     one.
     """
@@ -100,7 +100,7 @@ class ProviderPeople:
             people.hold(known, joined_logins(rows, people.declared, verifier))
             self._due = due
 
-    async def admit(self, claims: Mapping[str, Any]) -> tuple[Person, Vouched | None]:
+    async def admit(self, claims: Mapping[str, Any]) -> tuple[Person, VouchedPerson | None]:
         """Says whom verified claims are about, and what is to be written of them if nobody declared them.
 
         What an earlier login said of them ends where this one makes nobody, or somebody declared, of them. Raises
@@ -109,7 +109,7 @@ class ProviderPeople:
         people, signer, now = self._people, self._deps.signer, self._deps.clock()
         if people is None:
             raise Refused("nobody is known by a login here")
-        tenant, own_id = people.mapping.tenant, id_of(login_of(claims))
+        tenant, own_id = people.mapping.tenant, id_from_login(login_from_claims(claims))
         try:
             person = people.admit(claims)
         # Who lost their last group is out by this sign-in, not when the earlier one's word runs out.

@@ -12,7 +12,7 @@ from signoff.gateway.pages.visitor import Visitors
 from signoff.store.tokens import Tokens
 
 if TYPE_CHECKING:
-    from signoff.gateway.auth.oidc_provider import Provider
+    from signoff.gateway.auth.oidc_provider import OidcProvider
 
 
 class SignIn:
@@ -26,7 +26,7 @@ class SignIn:
         self._provider = provider_of(deps.settings, deps.clock, deps.secrets)
 
     @property
-    def provider(self) -> "Provider":
+    def provider(self) -> "OidcProvider":
         """The provider of the settings. Raises `NotFound` where they name none."""
         if self._provider is None:
             raise NotFound("nobody signs in with a provider here")

@@ -85,7 +85,9 @@ class Streams:
             return False
 
 
-def streamed(request: Request, events: AsyncGenerator[str, None], allowed: Allowed | None = None) -> StreamingResponse:
+def stream_events(
+    request: Request, events: AsyncGenerator[str, None], allowed: Allowed | None = None
+) -> StreamingResponse:
     """Answers with server-sent events for as long as whoever sent `request` is let in and, where asked, `allowed`."""
     streams: Streams = request.app.state.streams
     return streams.respond(request, events, allowed)

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from signoff.audit.record import Record
-from signoff.audit.stream_report import Line
+from signoff.audit.stream_report import ReportLine
 from signoff.contracts.ids import parse_workflow_id
 from signoff.gateway.auth.dependencies import PAGE_READ
 from signoff.gateway.auth.person_lookup import display_name
@@ -17,14 +17,14 @@ from signoff.gateway.deps import turn_name
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.record_access import read_record
-from signoff.texts.formatter import Moment
+from signoff.texts.formatter import FormattedTime
 
 
 @dataclass(frozen=True)
 class _Row:
     """One record: when, who and what in words; as it was written; and whether it is the one that does not hold."""
 
-    at: Moment | None
+    at: FormattedTime | None
     who: str
     what: str
     record: Record
@@ -54,14 +54,14 @@ async def show_record(name: str, site: CurrentSite, visitor: CurrentVisitor) -> 
     )
 
 
-def _row(site: Site, line: Line, record: Record, visitor: Visitor, *, broken: bool) -> _Row:
+def _row(site: Site, line: ReportLine, record: Record, visitor: Visitor, *, broken: bool) -> _Row:
     name = display_name(site.deps.people, record.subject, record.tenant) if record.subject else ""
     # Names may repeat and change; who it was is the id.
     who = name if name == record.subject else f"{name} ({record.subject})"
     return _Row(_moment(record.at, visitor), who, line.what, record, broken)
 
 
-def _moment(at: str, visitor: Visitor) -> Moment | None:
+def _moment(at: str, visitor: Visitor) -> FormattedTime | None:
     """None for a time that somebody made something else of."""
     try:
         return visitor.formatter.moment(datetime.fromisoformat(at))

@@ -15,8 +15,8 @@ from signoff.contracts.decision import Verdict
 from signoff.contracts.errors import SignoffError
 from signoff.contracts.receipt import Receipt
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
-from signoff.gateway.decision_service import decide, refused
-from signoff.gateway.error_middleware import unexpected
+from signoff.gateway.decision_service import decide, refused_receipt
+from signoff.gateway.error_middleware import unexpected_receipt
 from signoff.gateway.pages.card_view import CardPage
 from signoff.gateway.pages.decision_form import author_of, draft_in
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
@@ -108,14 +108,14 @@ async def _one(site: Site, visitor: Visitor, approval: str, number: int, form: M
         verdict: Verdict = "approved" if form["verdict"] == "approved" else "denied"
         draft = draft_in(plain, approval, verdict, language)
         if alone:
-            receipt = refused("not_allowed", approval, text(alone, language))
+            receipt = refused_receipt("not_allowed", approval, text(alone, language))
         else:
             receipt = await decide(site.deps, draft, author_of(visitor))
     except SignoffError as error:
-        receipt = refused("unavailable", approval, error.message)
+        receipt = refused_receipt("unavailable", approval, error.message)
     # Those beside it have counted, and must be told so.
     except Exception as error:
-        receipt = unexpected(approval, error)
+        receipt = unexpected_receipt(approval, error)
     good = receipt.status != "refused"
     return BatchReceipt(
         card=card,

@@ -15,7 +15,7 @@ from signoff.gateway.decision_service import can_remember, seat_at
 from signoff.gateway.pages.call_view import CallLine
 from signoff.gateway.pages.delivery_view import DeliveryLine
 from signoff.gateway.pages.timeline_view import (
-    Diff,
+    EditDiff,
     TimedStep,
     diff_of,
     groups_words,
@@ -28,10 +28,10 @@ from signoff.gateway.pages.value_view import Row, value_rows, values_count
 from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.secret_masks import masked_args
 from signoff.people.directory import Directory
-from signoff.people.eligibility import Seat
+from signoff.people.eligibility import Eligibility
 from signoff.texts.catalogue import has_text, text
 from signoff.texts.endings import where_words
-from signoff.texts.formatter import Formatter, Moment
+from signoff.texts.formatter import FormattedTime, Formatter
 from signoff.texts.reasons import rule_expression, rule_words
 
 RAW_CHARS: Final = 20_000
@@ -48,21 +48,21 @@ class VoteLine:
     """The verdict for machines."""
     told: str
     """The verdict in words."""
-    when: Moment
+    when: FormattedTime
     """When it was given."""
     reason: str
     """Why."""
 
 
 @dataclass(frozen=True)
-class Ending:
+class CardEnding:
     """How a request ended."""
 
     state: str
     """Its state."""
     sentence: str
     """The sentence."""
-    when: Moment | None
+    when: FormattedTime | None
     """When."""
     where: str
     """Where the answer came from."""
@@ -91,13 +91,13 @@ class CardPage:
     expression: str
     stricter: tuple[str, ...]
     requester: str
-    asked: Moment | None
+    asked: FormattedTime | None
     asked_ago: str
-    due: Moment | None
+    due: FormattedTime | None
     due_in: str
     silence: str
     timed: tuple[TimedStep, ...]
-    diff: Diff | None
+    diff: EditDiff | None
     votes: tuple[VoteLine, ...]
     counted: str
     may: str
@@ -112,7 +112,7 @@ class CardPage:
     raw: str
     unseen: str
     opened: bool
-    ending: Ending | None
+    ending: CardEnding | None
     withdraws: bool
     told: tuple[DeliveryLine, ...]
 
@@ -207,7 +207,7 @@ def word_to_type(request: ApprovalRequest, visitor: Visitor) -> str:
     return visitor.formatter.value(row, ()) if is_money(row) else row.value
 
 
-def _why_not(request: ApprovalRequest, seat: Seat, visitor: Visitor, people: Directory) -> str:
+def _why_not(request: ApprovalRequest, seat: Eligibility, visitor: Visitor, people: Directory) -> str:
     own = seat.code == "self_approval"
     language = visitor.formatter.language
     if not seat.code:
@@ -242,7 +242,7 @@ def _counted(request: ApprovalRequest, people: Directory, formatter: Formatter) 
     return f"{told}. {still}"
 
 
-def _ending(request: ApprovalRequest, line: CallLine | None, visitor: Visitor, people: Directory) -> Ending:
+def _ending(request: ApprovalRequest, line: CallLine | None, visitor: Visitor, people: Directory) -> CardEnding:
     language = visitor.formatter.language
     # Of a withdrawal the request keeps the id alone.
     by = request.decided_by and (request.decided_name or display_name(people, request.decided_by, request.tenant))
@@ -255,7 +255,7 @@ def _ending(request: ApprovalRequest, line: CallLine | None, visitor: Visitor, p
         key = "ended.cancelled_by"
     decided = request.state in ("approved", "denied", "happened")
     result = request.votes[-1].decision.result if request.state == "happened" and request.votes else ""
-    return Ending(
+    return CardEnding(
         state=request.state,
         sentence=text(key, language, who=who or "?"),
         when=visitor.formatter.moment(request.decided_at) if request.decided_at else None,

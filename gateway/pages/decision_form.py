@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from signoff.approvals.confirmation import is_confirmed
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.decision import Remember, Verdict
+from signoff.contracts.decision import GrantRequest, Verdict
 from signoff.contracts.limits import MAX_REMEMBERED_USES, REASON_CHARS
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
@@ -75,7 +75,7 @@ def author_of(visitor: Visitor, channel: str = "inbox") -> DecisionAuthor:
     return DecisionAuthor(visitor.person, channel, visitor.assurance)
 
 
-def remember_in(form: Mapping[str, str], language: str) -> Remember | None:
+def remember_in(form: Mapping[str, str], language: str) -> GrantRequest | None:
     """Returns what is to be remembered; None where nothing is. Raises `BadRequest`."""
     if form.get("remember") != "on":
         return None
@@ -85,7 +85,7 @@ def remember_in(form: Mapping[str, str], language: str) -> Remember | None:
     where = form.get("where", "").strip()[:WHERE_CHARS] if form.get("which") == "where" else ""
     if form.get("which") == "where" and not where:
         raise BadRequest(text("remember.bad_where", language))
-    return Remember(
+    return GrantRequest(
         scope="tenant" if form.get("scope") == "tenant" else "session",
         where=where,
         seconds=SPANS.get(form.get("span", ""), SPANS["1h"]),

@@ -14,7 +14,7 @@ from signoff.gateway.argument_form import ArgumentField, fields_of
 from signoff.gateway.argument_parser import ParsedArguments, read_fields
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.decision_service import decide
-from signoff.gateway.edited_card import as_edited
+from signoff.gateway.edited_card import edited_request
 from signoff.gateway.errors import BadRequest, receipt_status
 from signoff.gateway.pages.card_view import why_no_edit, word_to_type
 from signoff.gateway.pages.decision_form import author_of, draft_in, typing_note
@@ -78,7 +78,7 @@ async def _review(
     *,
     note: str = "",
 ) -> Response:
-    changed = as_edited(opened.request, typed.written, site.deps.catalog)
+    changed = edited_request(opened.request, typed.written, site.deps.catalog)
     context = {
         **_context(opened, visitor),
         "note": note,
@@ -98,7 +98,7 @@ async def _approve(
     language = visitor.formatter.language
     plain = {name: form.get(name, "") for name in ("revision", "question_hash", "delivery", "reason", "typed")}
     draft = draft_in(plain, opened.request.id, "approved", language)
-    changed = as_edited(opened.request, typed.written, site.deps.catalog)
+    changed = edited_request(opened.request, typed.written, site.deps.catalog)
     if note := typing_note(changed, draft, visitor):
         return await _review(site, opened, visitor, typed, form, note=note)
     edited = draft.model_copy(update={"edited_args": typed.args})

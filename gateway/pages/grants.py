@@ -15,7 +15,7 @@ from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.visitor import Visitor
 from signoff.texts.catalogue import text
-from signoff.texts.formatter import Moment
+from signoff.texts.formatter import FormattedTime
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class GrantRow:
     grant: Grant
     tool: str
     people: str
-    until: Moment
+    until: FormattedTime
     until_in: str
     token: str
 

@@ -18,7 +18,7 @@ from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionDraft
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.auth.person_lookup import display_name
-from signoff.gateway.auth.streams import streamed
+from signoff.gateway.auth.streams import stream_events
 from signoff.gateway.decision_service import decide, withdraw
 from signoff.gateway.errors import BadRequest, receipt_status
 from signoff.gateway.live import event
@@ -32,7 +32,7 @@ from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.request_loader import open_card, own_approval
 from signoff.texts.catalogue import text
 from signoff.texts.endings import receipt_words
-from signoff.texts.formatter import Moment
+from signoff.texts.formatter import FormattedTime
 
 LISTED: Final = 200
 LOOK_SECONDS: Final = 2.0
@@ -40,14 +40,14 @@ LOOK_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True)
-class WaitingRow:
+class InboxRow:
     """One request of the list."""
 
     card: WaitingCard
     """The request in short."""
     requester: str
     """The requester's name."""
-    due: Moment | None
+    due: FormattedTime | None
     """Its deadline."""
     due_in: str
     """Its deadline in words."""
@@ -141,7 +141,7 @@ async def follow_waiting(request: Request, site: CurrentSite, visitor: CurrentVi
     """Events `waiting` with how many requests wait for this person, whenever the list changed."""
     entries, tenant = site.deps.rights(visitor.person), visitor.person.tenant
     stream = site.live.follow(f"waiting {tenant} {entries}", lambda: _looks(site, tenant, entries))
-    return streamed(request, stream)
+    return stream_events(request, stream)
 
 
 async def _looks(site: Site, tenant: str, approvers: Sequence[str]) -> AsyncGenerator[str, None]:
@@ -220,12 +220,12 @@ def _card_context(card: CardPage, visitor: Visitor) -> dict[str, Any]:
     }
 
 
-async def _rows(site: Site, visitor: Visitor) -> list[WaitingRow]:
+async def _rows(site: Site, visitor: Visitor) -> list[InboxRow]:
     person, formatter = visitor.person, visitor.formatter
     entries = site.deps.rights(person)
     found = await site.deps.requests.waiting(person.tenant, approvers=entries, limit=LISTED)
     return [
-        WaitingRow(
+        InboxRow(
             card=card,
             requester=display_name(site.deps.people, card.requester, person.tenant),
             due=formatter.moment(card.expires_at) if card.expires_at else None,
@@ -244,7 +244,7 @@ def _together(site: Site, tool: str) -> bool:
     return all(each.confirm == "" and not at_least(each.min_assurance, "mfa") for each in policies)
 
 
-def _list(site: Site, rows: list[WaitingRow], visitor: Visitor, choice: WaitingFilter, selected: str) -> dict[str, Any]:
+def _list(site: Site, rows: list[InboxRow], visitor: Visitor, choice: WaitingFilter, selected: str) -> dict[str, Any]:
     shown = [row for row in rows if _passes(row.card, choice)]
     return {
         "rows": shown,

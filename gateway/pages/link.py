@@ -9,13 +9,13 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from signoff.approvals.audit_events import opened
+from signoff.approvals.audit_events import link_entry
 from signoff.contracts.decision import Assurance, Verdict
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.limits import LINK_SECONDS
 from signoff.contracts.person import Person
-from signoff.gateway.approval_links import LINK_KEY, Link, delivery_of, read_link
+from signoff.gateway.approval_links import LINK_KEY, ApprovalLink, delivery_of, read_link
 from signoff.gateway.audit_writer import record
 from signoff.gateway.auth.dependencies import OPEN_PAGE
 from signoff.gateway.decision_service import decide
@@ -38,7 +38,7 @@ _BOTH: Final[tuple[Verdict, ...]] = ("approved", "denied")
 class OpenedLink:
     """A link that was opened: what it says, as it was written, and its recipient at this browser."""
 
-    link: Link
+    link: ApprovalLink
     written: str
     visitor: Visitor
 
@@ -56,7 +56,7 @@ async def show_link(request: Request, written: str, site: CurrentSite) -> Respon
     """The request, with the form to answer it where the link is enough for that."""
     found = await _opened(site, request, written)
     link = found.link
-    seen = opened(link.approval, link.person, link.channel, site.deps.clock(), link=delivery_of(written))
+    seen = link_entry(link.approval, link.person, link.channel, site.deps.clock(), link=delivery_of(written))
     await record(site.deps.store, seen)
     return await _page(site, found)
 
@@ -116,7 +116,7 @@ async def _opened(site: Site, request: Request, written: str) -> OpenedLink:
     return OpenedLink(link, written, await site.visitors.visitor_as(request, person, ASSURANCE, signed_in=False))
 
 
-def _recipient(site: Site, link: Link) -> Person:
+def _recipient(site: Site, link: ApprovalLink) -> Person:
     named = parse_approval_id(link.approval)
     person = None if named is None else site.deps.people.find(link.person, named.turn.tenant)
     if person is None or not person.active:
@@ -166,5 +166,5 @@ async def _page(site: Site, opened: OpenedLink, *, note: str = "", status: int =
     return site.renderer.page("link.html", visitor.browser, status=status, nav="link", **context)
 
 
-def _verbs(link: Link) -> tuple[Verdict, ...]:
+def _verbs(link: ApprovalLink) -> tuple[Verdict, ...]:
     return _BOTH if not link.verb else (link.verb,)

@@ -16,7 +16,7 @@ from signoff.contracts.requests import SayBody
 from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import TurnView
 from signoff.gateway.auth.dependencies import PAGE_READ, PAGE_START
-from signoff.gateway.auth.streams import streamed
+from signoff.gateway.auth.streams import stream_events
 from signoff.gateway.deps import session_name, turn_name
 from signoff.gateway.errors import sentence, status_of
 from signoff.gateway.live import event
@@ -96,7 +96,7 @@ async def follow_session(request: Request, session: str, site: CurrentSite, visi
     key = _own(visitor, session)
     await site.conversations.session(key, visitor.person)
     stream = site.live.follow(f"page {key.workflow_id}", lambda: _versions(site, key))
-    return streamed(request, stream, site.conversations.following(key))
+    return stream_events(request, stream, site.conversations.following(key))
 
 
 def _own_session(site: Site, visitor: Visitor, key: SessionKey) -> SessionKey:

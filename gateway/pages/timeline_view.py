@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from signoff.approvals.edit_diff import changes
+from signoff.approvals.edit_diff import row_changes
 from signoff.contracts.approval import ApprovalRequest, ApproverGroup, CardRow
 from signoff.contracts.person import Person
 from signoff.gateway.auth.person_lookup import active_people
@@ -12,7 +12,7 @@ from signoff.gateway.pages.visitor import Visitor
 from signoff.people.directory import Directory
 from signoff.people.eligibility import rights
 from signoff.texts.catalogue import text
-from signoff.texts.formatter import Formatter, Moment
+from signoff.texts.formatter import FormattedTime, Formatter
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class TimedStep:
     """One thing that time brings or brought: words, and the moment they end with, if any."""
 
     words: str
-    when: Moment | None = None
+    when: FormattedTime | None = None
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class DiffLine:
 
 
 @dataclass(frozen=True)
-class Diff:
+class EditDiff:
     """What somebody changed."""
 
     who: str
@@ -96,14 +96,14 @@ def timed_words(request: ApprovalRequest, people: Directory, formatter: Formatte
     return tuple(told)
 
 
-def diff_of(request: ApprovalRequest, visitor: Visitor) -> Diff | None:
+def diff_of(request: ApprovalRequest, visitor: Visitor) -> EditDiff | None:
     """Returns what the last edit of a request changed; None for one nobody changed."""
     if not request.edited_by:
         return None
     who = request.edited_name or request.edited_by
     if request.edited_by == visitor.person.id:
         who = f"{who} ({text('receipt.you', visitor.formatter.language)})"
-    return Diff(who, diff_lines(request.before, request.card.rows, visitor.formatter))
+    return EditDiff(who, diff_lines(request.before, request.card.rows, visitor.formatter))
 
 
 def diff_lines(before: tuple[CardRow, ...], after: tuple[CardRow, ...], formatter: Formatter) -> tuple[DiffLine, ...]:
@@ -115,7 +115,7 @@ def diff_lines(before: tuple[CardRow, ...], after: tuple[CardRow, ...], formatte
             before=formatter.value(old[change.name], before) if change.name in old else "",
             after=formatter.value(new[change.name], after) if change.name in new else "",
         )
-        for change in changes(before, after)
+        for change in row_changes(before, after)
     )
 
 

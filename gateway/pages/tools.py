@@ -9,14 +9,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from signoff.contracts.activity_messages import Tally
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.content import Content
 from signoff.contracts.errors import NotFound, SignoffError
 from signoff.contracts.limits import ARGUMENTS_BYTES
 from signoff.contracts.message import CallPart
 from signoff.contracts.names import DEFAULT_ASKER
 from signoff.contracts.person import Person
-from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.gateway.auth.dependencies import PAGE_READ
 from signoff.gateway.auth.person_lookup import known_person
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
@@ -28,7 +28,7 @@ from signoff.policy.answer import EngineAnswer
 from signoff.policypool import ask_rules
 from signoff.registry.capabilities import KINDS
 from signoff.registry.gates.inventory import exists_for, inventory
-from signoff.registry.gates.pipeline import Judgement, Known, judge
+from signoff.registry.gates.pipeline import GateFacts, Judgement, judge
 from signoff.registry.scopes.position import home
 from signoff.registry.tool import Tool
 from signoff.texts.catalogue import text
@@ -37,7 +37,7 @@ _SAMPLES: Final[dict[str, Any]] = {"string": "", "number": 0, "integer": 0, "boo
 
 
 @dataclass(frozen=True)
-class Explained:
+class CallExplanation:
     """What would happen to a call, in words."""
 
     kind: str
@@ -88,7 +88,7 @@ async def explain_call(request: Request, tool: str, site: CurrentSite, visitor: 
 async def _judge(site: Site, visitor: Visitor, tool: Tool, form: dict[str, str], args: dict[str, Any]) -> Judgement:
     tenant = visitor.person.tenant
     actor, route, step = home(tool)
-    ctx = Pinned(
+    ctx = CallContext(
         actor=actor or chosen_actor(site.deps, form.get("actor") or None),
         route=route,
         step=step,
@@ -99,7 +99,7 @@ async def _judge(site: Site, visitor: Visitor, tool: Tool, form: dict[str, str],
         user=principal_of(_asker(site, visitor, form.get("user", ""))),
     )
     call = CallPart(call="c1.1", tool=tool.name, args=Content(inline=args))
-    catalog, known = site.deps.catalog, Known(backends=frozenset(KINDS), spent={}, at=site.deps.clock())
+    catalog, known = site.deps.catalog, GateFacts(backends=frozenset(KINDS), spent={}, at=site.deps.clock())
     return await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
 
 
@@ -110,14 +110,14 @@ def _asker(site: Site, visitor: Visitor, named: str) -> Person:
     return known_person(site.deps.people, named or DEFAULT_ASKER, visitor.person.tenant)
 
 
-def _explained(site: Site, found: Judgement, language: str) -> Explained:
+def _explained(site: Site, found: Judgement, language: str) -> CallExplanation:
     verdict = found.verdict
     who = ""
     if found.kind == "ask" and found.tool is not None:
         approvers = site.deps.catalog.approvers(found.tool.activity, verdict)
         who = ", ".join(each.partition(":")[2] for each in approvers)
     rule = f"{verdict.rule}: {verdict.rule_text}" if verdict is not None and verdict.rule_text else ""
-    return Explained(
+    return CallExplanation(
         kind=found.kind,
         headline=text(f"try.{found.kind}", language, who=who),
         why=verdict.why if verdict is not None else found.message,
@@ -135,7 +135,7 @@ def _form(
     *,
     note: str = "",
     status: int = 200,
-    explained: Explained | None = None,
+    explained: CallExplanation | None = None,
 ) -> Response:
     owner, _, _ = home(tool)
     actors = [name for name, actor in site.deps.catalog.actors.items() if _uses(actor.tools, tool.name)]
@@ -162,7 +162,7 @@ def _tool(site: Site, visitor: Visitor, name: str) -> Tool:
     found = catalog.tool(name)
     if found is None or not exists_for(catalog, found, tenant):
         known = (tool.name for tool in catalog.tools() if exists_for(catalog, tool, tenant))
-        raise NotFound(f"there is no tool {shown(name)}{did_you_mean(name, known)}")
+        raise NotFound(f"there is no tool {quote_name(name)}{did_you_mean(name, known)}")
     return found
 
 

@@ -15,7 +15,7 @@ from signoff.contracts.turn import TurnView
 from signoff.engine.turn_list import turns
 from signoff.gateway.auth.dependencies import PAGE_READ, PAGE_START
 from signoff.gateway.auth.person_lookup import active_people, display_name
-from signoff.gateway.auth.streams import streamed
+from signoff.gateway.auth.streams import stream_events
 from signoff.gateway.deps import session_name, turn_name
 from signoff.gateway.live import event
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
@@ -62,7 +62,7 @@ async def follow_turn(request: Request, turn: str, site: CurrentSite, visitor: C
     key = _own(site, visitor, turn)
     await site.conversations.turn(key, visitor.person)
     stream = site.live.follow(f"page {key.workflow_id}", lambda: _versions(site, key))
-    return streamed(request, stream, site.conversations.following(key))
+    return stream_events(request, stream, site.conversations.following(key))
 
 
 @router.api_route("/turns", methods=["GET", "HEAD"], dependencies=[PAGE_READ])

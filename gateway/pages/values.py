@@ -6,7 +6,7 @@ from starlette.requests import Request
 
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.pages.visitor import Visitor
-from signoff.gateway.value_check import open_page, unopened, value_pages
+from signoff.gateway.value_check import open_page, unopened_pages, value_pages
 from signoff.store.request_reader import LoadedRequest
 from signoff.texts.catalogue import text
 
@@ -25,7 +25,7 @@ async def open_values(deps: GatewayDeps, loaded: LoadedRequest, visitor: Visitor
     waits = loaded.request.state == "pending" and not loaded.request.card.whole
     if waits and not fetched:
         await open_page(deps.store, loaded, visitor.person, page)
-    left = await unopened(deps.store, loaded, visitor.person) if waits else 0
+    left = await unopened_pages(deps.store, loaded, visitor.person) if waits else 0
     language = visitor.formatter.language
     return {
         "effect": loaded.request.card.effect,

@@ -19,13 +19,13 @@ from signoff.channels.outbound.sender import SenderDeps
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.errors import SignoffError
 from signoff.contracts.limits import LINK_SECONDS
-from signoff.gateway.approval_links import LINK_KEY, Link, make_link
+from signoff.gateway.approval_links import LINK_KEY, ApprovalLink, make_link
 from signoff.gateway.audit_writer import record
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.repair_task import AnswerDispatcher, RequestSweep
 from signoff.gateway.vendors.decision_adapter import DecisionAdapter
 from signoff.registry.manifest.channel_sections import RoutingRules
-from signoff.store.delivery_queue import Deliveries, DeliveryRow
+from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 from signoff.store.questions import Questions
 
 LONGEST_PAUSE: Final = 300.0
@@ -99,7 +99,7 @@ def _courier(deps: GatewayDeps, channels: Mapping[str, Channel], rules: RoutingR
 
     async def link_of(row: DeliveryRow) -> str:
         over = row.request.expires_at or row.created_at + timedelta(seconds=row.request.timeout)
-        link = Link(
+        link = ApprovalLink(
             approval=row.approval,
             revision=row.revision,
             person=row.person,
@@ -114,7 +114,7 @@ def _courier(deps: GatewayDeps, channels: Mapping[str, Channel], rules: RoutingR
         await record(deps.store, entry)
 
     supplies = SenderDeps(
-        deliveries=Deliveries(deps.store),
+        deliveries=DeliveryQueue(deps.store),
         people=deps.people,
         links=link_of,
         record=note,

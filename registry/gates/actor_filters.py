@@ -17,13 +17,13 @@ from signoff.registry.tool import Tool
 _MCP: Final = "mcp__"
 
 
-def excluded(actor: Actor, tool: Tool, channel: str) -> bool:
+def is_excluded(actor: Actor, tool: Tool, channel: str) -> bool:
     """Returns whether the tool does not exist on the surface that the turn came by (E12). Nothing is stronger."""
     surface = actor.surfaces.get(channel)
     return surface is not None and tool.name in surface.exclude
 
 
-def permitted(actor: Actor, tool: Tool) -> bool:
+def is_permitted(actor: Actor, tool: Tool) -> bool:
     """Returns whether the actor's own list and filters let the tool through.
 
     The list is the boundary (B45). Tools of MCP servers and plugins pass it also where the actor has filters for what

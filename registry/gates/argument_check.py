@@ -12,7 +12,7 @@ from signoff.contracts.limits import ARGUMENTS_BYTES, KIB
 from signoff.contracts.message import CallPart
 from signoff.formats.bounds import out_of_bounds
 from signoff.formats.json_schema import SchemaProblem
-from signoff.formats.nearest_name import cut, shown
+from signoff.formats.nearest_name import cut_text, quote_name
 from signoff.registry.hooks import Correction
 from signoff.registry.tool import Tool
 
@@ -25,7 +25,7 @@ _NAMES_TOLD: Final = 10
 
 
 @dataclass(frozen=True)
-class Checked:
+class ArgumentCheck:
     """The result of checking a call's arguments."""
 
     problems: tuple[SchemaProblem, ...] = ()
@@ -36,7 +36,7 @@ class Checked:
     """The arguments in place of those given, if the tool's own check corrected them."""
 
 
-def misshapen(call: CallPart, args: Any) -> str:
+def shape_problem(call: CallPart, args: Any) -> str:
     """Returns why these are no arguments of any call, for the model; "" if they may be."""
     if call.malformed:
         return call.malformed
@@ -55,7 +55,7 @@ def misshapen(call: CallPart, args: Any) -> str:
     return ""
 
 
-def check_arguments(tool: Tool, args: Any) -> Checked:
+def check_arguments(tool: Tool, args: Any) -> ArgumentCheck:
     """Checks arguments by the schema, as far as the tool's `validation` applies it, and by the tool's own check.
 
     Never raises.
@@ -63,43 +63,43 @@ def check_arguments(tool: Tool, args: Any) -> Checked:
     misfits = () if tool.validation == "off" else tuple(tool.schema.check(args))
     # The tool's own check is not even called: it may rely on what the schema says.
     if misfits and tool.validation == "strict":
-        return Checked(problems=misfits)
+        return ArgumentCheck(problems=misfits)
     if tool.validate_input is None:
-        return Checked(misfits=misfits)
+        return ArgumentCheck(misfits=misfits)
     try:
         # A copy: only a `Correction` changes arguments, as that is judged again and told of.
         found = tool.validate_input(copy.deepcopy(args))
         if isinstance(found, Correction):
             # Copied and cut within the `try`: what a developer's code returns may fail at that as well.
-            return Checked((), misfits, Correction(copy.deepcopy(dict(found.args)), str(found.why)[:_WHY_CHARS]))
-        return Checked(tuple(found), misfits)
+            return ArgumentCheck((), misfits, Correction(copy.deepcopy(dict(found.args)), str(found.why)[:_WHY_CHARS]))
+        return ArgumentCheck(tuple(found), misfits)
     except Exception as error:
         # The developer's check may fail on what a model sends: then the arguments are not known to be valid.
-        return Checked((SchemaProblem("", f"cannot be checked ({type(error).__name__})"),))
+        return ArgumentCheck((SchemaProblem("", f"cannot be checked ({type(error).__name__})"),))
 
 
-def corrected(proposed: Mapping[str, Any], found: Correction) -> tuple[dict[str, Any], str]:
+def apply_correction(proposed: Mapping[str, Any], found: Correction) -> tuple[dict[str, Any], str]:
     """Returns the corrected arguments, and a note that names what changed and why, without values: they may be
     secret.
     """
     args = dict(found.args)
     names = sorted(name for name in {*proposed, *args} if _differ(name, proposed, args))
     more = f" and {len(names) - _NAMES_TOLD} more" if len(names) > _NAMES_TOLD else ""
-    told = f"The arguments were corrected ({', '.join(map(shown, names[:_NAMES_TOLD])) or 'none changed'}{more})"
+    told = f"The arguments were corrected ({', '.join(map(quote_name, names[:_NAMES_TOLD])) or 'none changed'}{more})"
     return args, f"{told}: {found.why}." if found.why else f"{told}."
 
 
-def check_corrected(tool: Tool, args: Any) -> Checked:
+def check_corrected(tool: Tool, args: Any) -> ArgumentCheck:
     """Checks corrected arguments the same way: once is enough, so they must be right now."""
     checked = check_arguments(tool, args)
     # Corrected to themselves they are settled. Otherwise what runs would hang on how often it was checked, and the
     # digest that people approve would not be the one computed where the tool runs.
     if checked.corrected is None or dict(checked.corrected.args) == args:
-        return Checked(checked.problems, checked.misfits)
-    return Checked((SchemaProblem("", "are corrected again and again"),))
+        return ArgumentCheck(checked.problems, checked.misfits)
+    return ArgumentCheck((SchemaProblem("", "are corrected again and again"),))
 
 
-def as_run(tool: Tool, args: Any) -> Any:
+def final_arguments(tool: Tool, args: Any) -> Any:
     """Returns the arguments with which a call is judged, bound and run: those given, or the corrected ones."""
     if tool.validate_input is None:
         return args
@@ -108,14 +108,14 @@ def as_run(tool: Tool, args: Any) -> Any:
     return args if found is None else dict(found.args)
 
 
-def told_problems(problems: Sequence[SchemaProblem]) -> str:
+def problems_text(problems: Sequence[SchemaProblem]) -> str:
     """Writes the problems for the model: the first few, and how many more there are.
 
     At most some 1,500 characters: paths, and the words of a tool's own check, may repeat what the model sent.
     """
     first = problems[:PROBLEMS_TOLD]
-    told = "; ".join(f"`{cut(path, _PATH_CHARS)}` {message}" if path else message for path, message in first)
-    told = cut(told, _TOLD_CHARS)
+    told = "; ".join(f"`{cut_text(path, _PATH_CHARS)}` {message}" if path else message for path, message in first)
+    told = cut_text(told, _TOLD_CHARS)
     return f"{told}; and {len(problems) - PROBLEMS_TOLD} more" if len(problems) > PROBLEMS_TOLD else told
 
 

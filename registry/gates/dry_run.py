@@ -13,7 +13,7 @@ _ALL_CHARS: Final = 1_500
 """Characters of all arguments that are repeated: a batch of such calls has to fit into one ruling."""
 
 
-def would_be_called(tool: Tool, args: Mapping[str, Any]) -> str:
+def dry_run_text(tool: Tool, args: Mapping[str, Any]) -> str:
     """Writes the sentence for the model: the tool and its arguments, secret ones hidden and long ones cut."""
     # Hidden before cut: the first 500 characters of a secret are the secret.
     shown = hide(args, tool.masked_arguments, lambda _: HIDDEN)

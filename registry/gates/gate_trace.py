@@ -13,7 +13,7 @@ _WORDS: Final = {"run": "it runs, nobody is asked", "ask": "people are asked"}
 
 
 @dataclass(frozen=True)
-class GateSays:
+class GateTraceEntry:
     """What one gate decides about a call."""
 
     gate: GateName
@@ -24,7 +24,7 @@ class GateSays:
     """Why, where there is more to say."""
 
 
-def gate_trace(found: Judgement, *, with_arguments: bool, needs: str = "") -> tuple[GateSays, ...]:
+def gate_trace(found: Judgement, *, with_arguments: bool, needs: str = "") -> tuple[GateTraceEntry, ...]:
     """Returns every gate in order. `found` is the judgement of the call, or of one without arguments.
 
     `needs` is what the tool's policy says for itself, told of the last gate where no arguments are given.
@@ -32,15 +32,15 @@ def gate_trace(found: Judgement, *, with_arguments: bool, needs: str = "") -> tu
     decides = _ORDER.index(found.gate)
     if with_arguments or decides < _OF_ARGUMENTS:
         return tuple(_said(index, decides, found) for index in range(len(_ORDER)))
-    early = tuple(GateSays(gate, "passes") for gate in _ORDER[:_OF_ARGUMENTS])
-    late = tuple(GateSays(gate, "open", "depends on the arguments") for gate in _ORDER[_OF_ARGUMENTS:-1])
-    return (*early, *late, GateSays(_ORDER[-1], "open", needs))
+    early = tuple(GateTraceEntry(gate, "passes") for gate in _ORDER[:_OF_ARGUMENTS])
+    late = tuple(GateTraceEntry(gate, "open", "depends on the arguments") for gate in _ORDER[_OF_ARGUMENTS:-1])
+    return (*early, *late, GateTraceEntry(_ORDER[-1], "open", needs))
 
 
-def _said(index: int, decides: int, found: Judgement) -> GateSays:
+def _said(index: int, decides: int, found: Judgement) -> GateTraceEntry:
     gate = _ORDER[index]
     if index != decides:
-        return GateSays(gate, "passes" if index < decides else "unasked")
+        return GateTraceEntry(gate, "passes" if index < decides else "unasked")
     why = found.verdict.why if found.verdict is not None else ""
     told = found.message or ": ".join(filter(None, (_WORDS.get(found.kind, "asks the tool's own check"), why)))
-    return GateSays(gate, "decides", told)
+    return GateTraceEntry(gate, "decides", told)

@@ -3,16 +3,16 @@
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from signoff.approvals.grant_rules import likeness, wish_problem
+from signoff.approvals.grant_rules import exact_digest, wish_problem
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.grant import Grant
 from signoff.people.directory import Directory
 from signoff.policy.approval_policy import ApprovalPolicy
-from signoff.policy.grant_predicate import Predicate, compile_where
+from signoff.policy.grant_predicate import GrantPredicate, compile_where
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.pipeline import DOUBTED_RULE, UNREMEMBERED_RULES, Judgement
 from signoff.registry.hooks import PERMISSION_RULE
@@ -22,12 +22,12 @@ from signoff.registry.tool import Tool
 _PREDICATES_KEPT: Final = 1_000
 
 
-class Remembering:
+class GrantMatcher:
     """Matches grants with the calls of one catalog; keeps the predicates it compiled last."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._predicates: dict[tuple[str, str, tuple[str, ...]], Predicate | ConfigError] = {}
+        self._predicates: dict[tuple[str, str, tuple[str, ...]], GrantPredicate | ConfigError] = {}
 
     def problem(self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any]) -> str:
         """Returns why `decision` cannot be remembered, in words for its author; "" when it can or need not be.
@@ -52,7 +52,9 @@ class Remembering:
             return "`remember`: an answer that names nobody is not remembered"
         return wish_problem(wish) or self._unfit(request, wish.where, args)
 
-    def applies(self, grant: Grant, ctx: Pinned, found: Judgement, args: Mapping[str, Any], people: Directory) -> bool:
+    def applies(
+        self, grant: Grant, ctx: CallContext, found: Judgement, args: Mapping[str, Any], people: Directory
+    ) -> bool:
         """Returns whether `grant` answers for a call about which people would be asked.
 
         Not whether it has a use left: that is known only where it is spent.
@@ -103,7 +105,7 @@ class Remembering:
             return ""
         return "`remember.where`: it is not true of the arguments of this very call"
 
-    def _predicate(self, tool: Tool, where: str, asked_secrets: Collection[str] = ()) -> Predicate:
+    def _predicate(self, tool: Tool, where: str, asked_secrets: Collection[str] = ()) -> GrantPredicate:
         """Compiles the predicate of a grant. Raises `ConfigError`."""
         hidden = tuple(sorted({*tool.masked_arguments, *asked_secrets}))
         key = (definition_hash(tool), where.strip(), hidden)
@@ -124,7 +126,7 @@ class Remembering:
         return found
 
 
-def _serves(grant: Grant, ctx: Pinned, people: Directory) -> bool:
+def _serves(grant: Grant, ctx: CallContext, people: Directory) -> bool:
     """Returns whether the grant is for the session and the human of `ctx`, or for everybody."""
     if not grant.like.session:
         return True
@@ -133,7 +135,7 @@ def _serves(grant: Grant, ctx: Pinned, people: Directory) -> bool:
     return grant.like.session == ctx.session and len(humans) == 1
 
 
-def _still_given(grant: Grant, ctx: Pinned, found: Judgement, policy: ApprovalPolicy, people: Directory) -> bool:
+def _still_given(grant: Grant, ctx: CallContext, found: Judgement, policy: ApprovalPolicy, people: Directory) -> bool:
     """Returns whether the approvers would be asked the same question today, and may still answer it for this requester.
 
     Another policy or another reason to ask is another question; so is a requester of whom nobody is sure.
@@ -154,6 +156,6 @@ def _still_given(grant: Grant, ctx: Pinned, found: Judgement, policy: ApprovalPo
 
 def _digest(tool: Tool, args: Mapping[str, Any]) -> str:
     try:
-        return likeness(tool.name, definition_hash(tool), args)
+        return exact_digest(tool.name, definition_hash(tool), args)
     except NotCanonical:
         return ""

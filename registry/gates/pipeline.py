@@ -9,26 +9,26 @@ from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
 from signoff.contracts.activity_messages import Tally
-from signoff.contracts.call import CallCode, Pinned, ToolDenied
+from signoff.contracts.call import CallCode, CallContext, ToolDenied
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.ids import is_tool_name
 from signoff.contracts.limits import MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS, RECENT_CALLS
 from signoff.contracts.message import CallPart
 from signoff.formats.json_schema import SchemaProblem
-from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.policy.compiled_policy import PolicyVerdict
 from signoff.policy.handler_verdict import handler_rule
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.argument_check import (
-    Checked,
+    ArgumentCheck,
+    apply_correction,
     check_arguments,
     check_corrected,
-    corrected,
-    misshapen,
-    told_problems,
+    problems_text,
+    shape_problem,
 )
-from signoff.registry.gates.dry_run import would_be_called
-from signoff.registry.gates.tool_view import Sight
+from signoff.registry.gates.dry_run import dry_run_text
+from signoff.registry.gates.tool_view import ToolView
 from signoff.registry.hooks import PERMISSION_RULE, Permission
 from signoff.registry.tool import Tool
 
@@ -48,7 +48,7 @@ _MARK_CHARS: Final = 16
 
 
 @dataclass(frozen=True)
-class Known:
+class GateFacts:
     """What the gates cannot find out by themselves; whoever knows nothing lets nothing through that depends on it.
 
     `unavailable` are names of tools, `backends` the kinds of capability that are there, `permission` the answer of the
@@ -63,7 +63,7 @@ class Known:
     at: datetime | None = None
 
 
-NOTHING_KNOWN: Final = Known()
+NOTHING_KNOWN: Final = GateFacts()
 
 
 @dataclass(frozen=True)
@@ -104,12 +104,12 @@ class Judgement:
 @dataclass(frozen=True)
 class _Proposal:
     catalog: Catalog
-    sight: Sight
+    sight: ToolView
     call: CallPart
     args: Any
     tally: Tally
     dry_run: bool
-    known: Known = NOTHING_KNOWN
+    known: GateFacts = NOTHING_KNOWN
     corrected: bool = False
     note: str = ""
 
@@ -123,13 +123,13 @@ _Late: TypeAlias = Callable[[_Proposal, Tool], Judgement | None]
 
 def judge(
     catalog: Catalog,
-    ctx: Pinned,
+    ctx: CallContext,
     call: CallPart,
     args: Any,
     tally: Tally,
     *,
     dry_run: bool = False,
-    known: Known = NOTHING_KNOWN,
+    known: GateFacts = NOTHING_KNOWN,
 ) -> Judgement:
     """Judges one call by the gates; the first that objects decides. `args` are the call's loaded arguments."""
     sight = catalog.sight_at(ctx, known.at).without(known.unavailable)
@@ -179,7 +179,7 @@ def action_hash(call: CallPart, args: Any, judgement: Judgement) -> str:
 
 def shape(proposal: _Proposal) -> Judgement | None:
     """Gate 1: the arguments are one JSON object of bearable size that RFC 8785 can write."""
-    why = misshapen(proposal.call, proposal.args)
+    why = shape_problem(proposal.call, proposal.args)
     return proposal.settled("shape", "input_invalid", why) if why else None
 
 
@@ -195,7 +195,7 @@ def caps(proposal: _Proposal) -> Judgement | None:
     if tally.calls >= calls:
         why = f"this turn has made its {calls} calls; answer with what you have"
     elif tally.per_tool.get(_tally_key(call), 0) >= MAX_CALLS_PER_TOOL:
-        why = f"{shown(call.tool)} was called {MAX_CALLS_PER_TOOL} times in this turn; do without it"
+        why = f"{quote_name(call.tool)} was called {MAX_CALLS_PER_TOOL} times in this turn; do without it"
     elif (equal := tally.recent.count(_action(call, proposal.args)[:_MARK_CHARS])) >= MAX_IDENTICAL_CALLS:
         why = f"the same call was made {equal} times among the last {len(tally.recent)} calls; do something else"
     else:
@@ -262,19 +262,19 @@ def schema(proposal: _Proposal, tool: Tool) -> Judgement | _Proposal:
     """
     checked, note = check_arguments(tool, proposal.args), ""
     if checked.corrected is not None:
-        args, note = corrected(proposal.args, checked.corrected)
+        args, note = apply_correction(proposal.args, checked.corrected)
         # They come from a developer's code now: they are digested, kept and shown like those that a model sent, so the
         # first gate looks at them too.
-        why = misshapen(proposal.call, args)
-        checked = Checked((SchemaProblem("", why),)) if why else check_corrected(tool, args)
+        why = shape_problem(proposal.call, args)
+        checked = ArgumentCheck((SchemaProblem("", why),)) if why else check_corrected(tool, args)
         proposal = dataclasses.replace(proposal, args=args, corrected=True, note=note)
     if checked.problems:
-        told = told_problems(checked.problems)
-        message = f"the arguments of {shown(tool.name)} are not valid: {told}. Correct them and call it again"
+        told = problems_text(checked.problems)
+        message = f"the arguments of {quote_name(tool.name)} are not valid: {told}. Correct them and call it again"
         return proposal.settled("schema", "input_invalid", message, tool)
     if not checked.misfits:
         return proposal
-    misfit = f"The arguments do not fit the schema: {told_problems(checked.misfits)}."
+    misfit = f"The arguments do not fit the schema: {problems_text(checked.misfits)}."
     return dataclasses.replace(proposal, note=f"{note} {misfit}".strip())
 
 
@@ -285,7 +285,7 @@ def permission(proposal: _Proposal, tool: Tool) -> Judgement | None:
     answer = proposal.known.permission
     if answer is None:
         # Settled as it is, it must not pass for a call that came to a good end.
-        message = f"nobody has asked whether {shown(tool.name)} is permitted"
+        message = f"nobody has asked whether {quote_name(tool.name)} is permitted"
         return Judgement(proposal.call.call, "question", "permission", "refused", message, tool)
     if answer.allowed or _override(proposal, tool):
         return None
@@ -300,7 +300,7 @@ def capabilities(proposal: _Proposal, tool: Tool) -> Judgement | None:
     missing = [kind for kind in tool.capabilities.kinds if kind not in proposal.known.backends]
     if not missing:
         return None
-    message = f"{shown(tool.name)} needs {', '.join(missing)}, which is not set up here; do without it"
+    message = f"{quote_name(tool.name)} needs {', '.join(missing)}, which is not set up here; do without it"
     return proposal.settled("capabilities", "not_available", message, tool)
 
 
@@ -310,7 +310,7 @@ def usage(proposal: _Proposal, tool: Tool) -> Judgement | None:
         return None
     spent = proposal.known.spent
     if spent is None:
-        why = f"nobody has looked how often {shown(tool.name)} was used; do without it"
+        why = f"nobody has looked how often {quote_name(tool.name)} was used; do without it"
     else:
         why = spent.get(proposal.call.call, "")
     return proposal.settled("usage", "not_available", why, tool) if why else None
@@ -320,7 +320,7 @@ def dry_run(proposal: _Proposal, tool: Tool) -> Judgement | None:
     """Gate 13: a dry run ends here, with what would have been called (E17); nobody is asked, nothing runs."""
     if not proposal.dry_run:
         return None
-    return proposal.settled("dry_run", "ok", would_be_called(tool, proposal.args), tool)
+    return proposal.settled("dry_run", "ok", dry_run_text(tool, proposal.args), tool)
 
 
 def approval(proposal: _Proposal, tool: Tool) -> Judgement:
@@ -337,7 +337,7 @@ def approval(proposal: _Proposal, tool: Tool) -> Judgement:
     return dataclasses.replace(found, kind="ask", verdict=asks, unheard=verdict)
 
 
-def by_verdict(sight: Sight, call: CallPart, tool: Tool, verdict: PolicyVerdict, override: str = "") -> Judgement:
+def by_verdict(sight: ToolView, call: CallPart, tool: Tool, verdict: PolicyVerdict, override: str = "") -> Judgement:
     """What the verdict of the tool's policy makes of a call: global rules may still ask.
 
     People are asked in any case where there is something to `override`: no rule and no earlier answer does that.
@@ -386,7 +386,9 @@ def _noted(proposal: _Proposal, found: Judgement) -> Judgement:
 def _not_there(proposal: _Proposal, gate: GateName) -> Judgement:
     # A hidden tool must read like one that does not exist, and only what the actor may see is offered instead.
     near = did_you_mean(proposal.call.tool, (tool.name for tool in proposal.sight.visible()))
-    message = f"there is no tool {shown(proposal.call.tool)} for you{near or '; use one of the tools you were given'}"
+    message = (
+        f"there is no tool {quote_name(proposal.call.tool)} for you{near or '; use one of the tools you were given'}"
+    )
     return proposal.settled(gate, "not_available", message)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from signoff.policy.compiled_policy import CompiledPolicy, CompiledRules, PolicyVerdict, RulesVerdict
 from signoff.registry.actor import Actor
-from signoff.registry.gates.actor_filters import excluded, permitted
+from signoff.registry.gates.actor_filters import is_excluded, is_permitted
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.scopes.position import NO_RESOLUTION_CONTEXT, Position, Resolution, ResolutionContext
 from signoff.registry.tool import Tool
@@ -20,7 +20,7 @@ _NONE: Final[frozenset[str]] = frozenset()
 
 
 @dataclass(frozen=True)
-class Sight:
+class ToolView:
     """What one actor can see of a registry, under global rules and one pinned context.
 
     `actor` is None when this worker does not know the actor (any more): then nothing is visible.
@@ -73,7 +73,7 @@ class Sight:
         found = self.resolution(tool.name).seen
         return found is not None and found.activity == tool.activity
 
-    def at(self, now: Mapping[str, Any] | None) -> "Sight":
+    def at(self, now: Mapping[str, Any] | None) -> "ToolView":
         """Returns the same view for a call that is judged at this instant, a `now_record`; None: nobody says when."""
         # What rules say of this instant is no other's: which tools there are is asked of no instant.
         rulings: dict[str, RulesVerdict] = {} if self.rules.reads_now else self.rulings
@@ -84,7 +84,7 @@ class Sight:
         """The context as rules see it: with the instant at which the call is judged, where that is known."""
         return {**self.ctx, **({} if self.now is None else {"now": dict(self.now)})}
 
-    def without(self, unavailable: frozenset[str]) -> "Sight":
+    def without(self, unavailable: frozenset[str]) -> "ToolView":
         """Returns the same view without the tools of these names, as they are not available now."""
         return dataclasses.replace(self, unavailable=unavailable) if unavailable != self.unavailable else self
 
@@ -125,7 +125,7 @@ class Sight:
 
     def excludes(self, tool: Tool) -> bool:
         """Returns whether the tool does not exist on the surface by which the turn came (gate 4)."""
-        return self.actor is not None and excluded(self.actor, tool, self.ctx["channel"])
+        return self.actor is not None and is_excluded(self.actor, tool, self.ctx["channel"])
 
     def hides(self, tool: Tool) -> bool:
         """Returns whether a global rule hides this tool: it must read as if it did not exist (gate 5)."""
@@ -140,7 +140,7 @@ class Sight:
         tools = (tool, *self.over.get(tool.activity, ()))
         tenant = self.ctx.get("tenant")
         here = all(each.tenants is None or tenant in each.tenants for each in tools)
-        return here and self.actor is not None and permitted(self.actor, tool)
+        return here and self.actor is not None and is_permitted(self.actor, tool)
 
     def offers(self, tool: Tool) -> bool:
         """Returns whether the actor could see the tool if it was available."""

@@ -9,7 +9,7 @@ from typing import Any, Final, TypedDict
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import is_id
-from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.formats.yaml_file import Place, YamlFile
 from signoff.formats.yaml_section import read_section
 from signoff.keys.secret_references import FORMS, literal_secrets
@@ -120,7 +120,9 @@ def _check(given: DeclaredChannel) -> None:
     if given.name == INBOX:
         raise _refuse(given.name, "", "has the name of what everybody has anyway; give it another")
     if not isinstance(given.kind, str) or _KIND.match(given.kind) is None:
-        raise _refuse(given.name, "kind", f"has the kind {shown(str(given.kind))}; write `email`, or `package.module`")
+        raise _refuse(
+            given.name, "kind", f"has the kind {quote_name(str(given.kind))}; write `email`, or `package.module`"
+        )
     extra = CHANNEL_EXTRAS.get(given.kind)
     if extra is not None and (lacks := missing_extra(extra)):
         raise _refuse(given.name, "kind", f"is of kind `{given.kind}`, which {lacks}")
@@ -139,7 +141,7 @@ def _check_names(who: str, names: Iterable[str], known: Mapping[str, Any], **con
     for name in names:
         if name not in known:
             near = did_you_mean(name, known) or f"; known: {', '.join(f'`{each}`' for each in known) or 'none'}"
-            raise ConfigError(f"{who} names the unknown channel {shown(name)}{near}", **context, value=name)
+            raise ConfigError(f"{who} names the unknown channel {quote_name(name)}{near}", **context, value=name)
         # Channels are tried in turn: the second time would tell the same person once more of a card they left unread.
         if name in seen:
             raise ConfigError(f"{who} names the channel `{name}` twice; keep one", **context, value=name)
@@ -148,4 +150,4 @@ def _check_names(who: str, names: Iterable[str], known: Mapping[str, Any], **con
 
 def _refuse(name: str, field_name: str, why: str) -> ConfigError:
     where = f"channels.{name}.{field_name}" if field_name else f"channels.{name}"
-    return ConfigError(f"channel {shown(name)} {why}", channel=name, field=where, value=name)
+    return ConfigError(f"channel {quote_name(name)} {why}", channel=name, field=where, value=name)

@@ -57,7 +57,7 @@ class Delivery:
 
 
 @dataclass(frozen=True)
-class Undelivered:
+class DeliveryFailure:
     """The argument of an observer: a destination did not get its view."""
 
     destination: str
@@ -75,7 +75,7 @@ class Undelivered:
 
 
 Sink: TypeAlias = Callable[[Delivery], Awaitable[None]]
-Observer: TypeAlias = Callable[[Undelivered], Any]
+Observer: TypeAlias = Callable[[DeliveryFailure], Any]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ BUILT_IN: Final[Mapping[str, Reducer]] = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class Registration:
+class ReducerEntry:
     """One entry of a `ReducerRegistry`. Two entries are the same only if they are one object."""
 
     registry: "ReducerRegistry"
@@ -45,19 +45,19 @@ class ReducerRegistry:
     """Holds reducers by the exact name of their tool, filled before a catalog is built; the catalog keeps a copy."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, Registration] = {}
+        self._entries: dict[str, ReducerEntry] = {}
 
-    def register(self, tool: str, reducer: Reducer) -> Registration:
+    def register(self, tool: str, reducer: Reducer) -> ReducerEntry:
         """Adds the reducer of `tool`. Raises `RegistrationError` for a second one, and for what is no function."""
         if not is_tool_name(tool):
             raise _refuse(tool, f"`{tool}` is no tool's name")
         if tool in self._entries:
             raise _refuse(tool, f"Reducer already registered for tool '{tool}'")
         _check(tool, reducer)
-        self._entries[tool] = Registration(self, tool, reducer)
+        self._entries[tool] = ReducerEntry(self, tool, reducer)
         return self._entries[tool]
 
-    def forget(self, entry: Registration) -> None:
+    def forget(self, entry: ReducerEntry) -> None:
         """Removes `entry` if it is still the one under its name."""
         if self._entries.get(entry.tool) is entry:
             del self._entries[entry.tool]

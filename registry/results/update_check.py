@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import SESSION_UPDATES_BYTES
 from signoff.contracts.updates import DATA, NO_UPDATES, Updates
@@ -30,7 +30,7 @@ def accept_updates(
     tool: Tool,
     scopes: ActorScopes,
     fields: ContextFields,
-    ctx: Pinned,
+    ctx: CallContext,
     data: Mapping[str, Any],
     context: Mapping[str, Any],
 ) -> AcceptedUpdates:
@@ -59,7 +59,7 @@ def check_updates(tools: Iterable[Tool], scopes: Iterable[ActorScopes], fields: 
             raise ConfigError(message, tool_name=tool.name, field="updates", value=name)
 
 
-def _problems(mine: Updates, scopes: ActorScopes, fields: ContextFields, ctx: Pinned) -> Iterator[str]:
+def _problems(mine: Updates, scopes: ActorScopes, fields: ContextFields, ctx: CallContext) -> Iterator[str]:
     for name, value in mine.data.items():
         yield from _misfits(f"{DATA}.{name}", scopes.schemas.get(name), value)
     for name, value in mine.context.items():

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from signoff.contracts.errors import ConfigError
 from signoff.formats.json_schema import CompiledSchema
-from signoff.formats.nearest_name import shown
+from signoff.formats.nearest_name import quote_name
 from signoff.policy.compiled_policy import CompiledPolicy
-from signoff.policy.policy_stack import Below, incomparable, stacked
+from signoff.policy.policy_stack import UnderlyingPolicy, incomparable, stack_policies
 from signoff.registry.scopes.position import Position, ResolutionContext
 from signoff.registry.tool import Tool
 
@@ -68,13 +68,13 @@ class ActorScopes:
         position = self.position(route, step)
         if position is None:
             known = ", ".join(f"`{each}/{inner}`" if inner else f"`{each}`" for each, inner in self.positions if each)
-            message = f"actor `{self.actor}` has no route and step {shown(f'{route}/{step}')}; known: {known}"
+            message = f"actor `{self.actor}` has no route and step {quote_name(f'{route}/{step}')}; known: {known}"
             raise ConfigError(message, actor=self.actor, field="route", value=route)
         for name in transient:
             # The turn's own layer is the nearest: a name that it does not own is unknown, or shadows what it may not.
             if position.resolve(name, ResolutionContext(transient=(name,))).at != 0:
                 message = (
-                    f"actor `{self.actor}` can have no tool {shown(name)} for one turn: none, or it may not shadow"
+                    f"actor `{self.actor}` can have no tool {quote_name(name)} for one turn: none, or it may not shadow"
                 )
                 raise ConfigError(message, actor=self.actor, field="transient", value=name)
 
@@ -100,7 +100,7 @@ def policy_over(placed: ScopedTool, own: Mapping[str, CompiledPolicy], approvers
     """
     tool, nearest = placed.tool, own[placed.tool.activity]
     # `own` and not what is stacked already: `over` names every tool behind this one, so each counts exactly once.
-    below = [Below(own[each.activity], _fits(each)) for each in placed.obeys]
+    below = [UnderlyingPolicy(own[each.activity], _fits(each)) for each in placed.obeys]
     why = incomparable(nearest, [each.policy for each in below], approvers)
     if why:
         raise ConfigError(
@@ -110,7 +110,7 @@ def policy_over(placed: ScopedTool, own: Mapping[str, CompiledPolicy], approvers
             field="requires_approval",
             value=tool.name,
         )
-    return stacked(nearest, below, approvers)
+    return stack_policies(nearest, below, approvers)
 
 
 def _fits(tool: Tool) -> Callable[[Mapping[str, Any]], bool]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from signoff.contracts.errors import ConfigError, NotFound
-from signoff.formats.nearest_name import did_you_mean, shown
+from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.registry.catalog import Catalog
 from signoff.registry.scopes.position import LayerName, Position
 
@@ -27,10 +27,10 @@ def tools_in_scope(catalog: Catalog, scope: str, *, actor: str = "", route: str 
     """
     if scope not in SCOPES:
         known = ", ".join(f"`{each}`" for each in SCOPES)
-        message = f"there is no scope {shown(scope)}; known: {known}{did_you_mean(scope, SCOPES)}"
+        message = f"there is no scope {quote_name(scope)}; known: {known}{did_you_mean(scope, SCOPES)}"
         raise ConfigError(message, field="scope", value=scope)
     if actor and actor not in catalog.actors:
-        raise NotFound(f"there is no actor {shown(actor)}{did_you_mean(actor, catalog.actors)}")
+        raise NotFound(f"there is no actor {quote_name(actor)}{did_you_mean(actor, catalog.actors)}")
     found = {
         tool.activity
         for position in _positions(catalog, actor, route, step)
@@ -52,7 +52,7 @@ def _positions(catalog: Catalog, actor: str, route: str, step: str) -> Iterator[
                 count += 1
                 yield position
     if not count and (route or step):
-        where = f"actor {shown(actor)}" if actor else "any actor"
+        where = f"actor {quote_name(actor)}" if actor else "any actor"
         raise ConfigError(
-            f"there is no route and step {shown(f'{route}/{step}')} of {where}", field="route", value=route
+            f"there is no route and step {quote_name(f'{route}/{step}')} of {where}", field="route", value=route
         )

@@ -10,10 +10,10 @@ from temporalio.testing import ActivityEnvironment
 
 from signoff.activities.gate_activity import digest_of
 from signoff.activities.tool_activity import ToolActivity
-from signoff.activities.worker_deps import Room
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.activity_messages import GateReply, ToolReply, ToolTask
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import CallOutcome, Permit, Pinned
+from signoff.contracts.call import CallContext, CallOutcome, Permit
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import StoreUnavailable
@@ -50,19 +50,19 @@ class MoodyStore(Store):
             raise StoreUnavailable("the store did not answer")
 
 
-def pinned(**fields: Any) -> Pinned:
+def pinned(**fields: Any) -> CallContext:
     """The pinned context of the one turn."""
-    return Pinned(
+    return CallContext(
         **{"actor": "desk", "session": TURN.session, "turn": TURN.turn, "tenant": TURN.tenant, "user": GUEST} | fields
     )
 
 
-def room_of(store: Store, *tools: Tool, **fields: Any) -> Room:
+def room_of(store: Store, *tools: Tool, **fields: Any) -> WorkerDeps:
     """A room whose catalog holds `tools`; `policies`, `people` and the like go to the catalog."""
     profile = fields.pop("profile", "development")
     drivers = fields.pop("drivers", {})
     catalog = catalog_of(tools, **fields)
-    return Room(
+    return WorkerDeps(
         catalog=catalog, store=store, people=catalog.people, drivers=drivers, mark_key=MARK_KEY, profile=profile
     )
 
@@ -80,7 +80,9 @@ def decision(**fields: Any) -> Decision:
     return Decision(**given | fields)
 
 
-async def asked(room: Room, tool: Tool, args: Any = None, *, ctx: Pinned | None = None, **more: Any) -> ApprovalRequest:
+async def asked(
+    room: WorkerDeps, tool: Tool, args: Any = None, *, ctx: CallContext | None = None, **more: Any
+) -> ApprovalRequest:
     """The question about the one call, as the gates of `room` write it; `more` is for `testing.questions.ask`."""
     return await ask(room, ctx or pinned(), tool, ARGS if args is None else args, **more)
 
@@ -132,7 +134,7 @@ def in_another_turn(tool: Tool) -> ToolTask:
     return task_for(tool, permit_for(tool, ctx=pinned(user=GUEST.model_copy(update={"nonce": "later"}))))
 
 
-async def run(room: Room, tool: Tool, task: ToolTask, env: ActivityEnvironment | None = None) -> ToolReply:
+async def run(room: WorkerDeps, tool: Tool, task: ToolTask, env: ActivityEnvironment | None = None) -> ToolReply:
     """The activity's reply, as the worker would send it: it has gone through JSON."""
     reply = await (env or environment(tool.name)).run(ToolActivity(room, tool, pause=0.0).run, task)
     return ToolReply.model_validate_json(reply.model_dump_json())

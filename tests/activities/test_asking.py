@@ -24,8 +24,8 @@ from desk_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.model_activity import ModelActivity
-from signoff.activities.tool_hooks import permission_of, unavailable, withheld
-from signoff.activities.worker_deps import Room
+from signoff.activities.tool_hooks import permission_of, unavailable_tools, withheld_tools
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.activity_messages import GateReply, GateTask, ModelReply, ModelTask
 from signoff.contracts.completion import CompletionRequest
 from signoff.contracts.content import Content
@@ -37,7 +37,7 @@ from signoff.registry.hooks import PERMISSION_RULE, Correction, HookContext, Per
 from signoff.registry.tool import Tool
 from signoff.store.questions import Questions
 from signoff.store.store import Store
-from signoff.testing.scripted import ScriptedModel, calls
+from signoff.testing.scripted_model import ScriptedModel, calls
 
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
 
@@ -79,7 +79,7 @@ def tool(name: str = "pay", **fields: Any) -> Tool:
     return pay_tool(LEDGER, fields.pop("requires_approval", False), name=name, **fields)
 
 
-async def gated(room: Room, *names: str, **fields: Any) -> GateReply:
+async def gated(room: WorkerDeps, *names: str, **fields: Any) -> GateReply:
     """What the gate says of one call of each of these tools."""
     asked = [CallPart(call=f"c1.{at}", tool=name, args=Content(inline=ARGS)) for at, name in enumerate(names, 1)]
     task = GateTask(ctx=pinned(), calls=tuple(asked), **fields)
@@ -92,7 +92,7 @@ async def test_only_true_is_available(store: Store, says: Any) -> None:
     """Anything else, an exception and silence leave the tool out; it does not keep the others from being asked."""
     room = room_of(store, tool(available=Switch(says)), tool("wire", available=Switch()), tool("look"))
     asked = ("pay", "wire", "look", "nothing", "pay")
-    assert await unavailable(room.catalog, pinned(), asked, SOON, at=NOW) == {"pay"}
+    assert await unavailable_tools(room.catalog, pinned(), asked, SOON, at=NOW) == {"pay"}
 
 
 async def test_all_are_asked_at_once(store: Store) -> None:
@@ -100,7 +100,7 @@ async def test_all_are_asked_at_once(store: Store) -> None:
     names = [f"t{number}" for number in range(50)]
     room = room_of(store, *(tool(name, available=Switch(forever)) for name in names))
     began = time.monotonic()
-    assert await unavailable(room.catalog, pinned(), names, 0.2, at=NOW) == set(names)
+    assert await unavailable_tools(room.catalog, pinned(), names, 0.2, at=NOW) == set(names)
     assert time.monotonic() - began < 5
 
 
@@ -112,8 +112,8 @@ async def test_only_what_the_actor_could_see_is_asked(store: Store) -> None:
     tools = [tool(name, available=switch) for name, switch in switches.items()]
     room = room_of(store, *tools, actors=actors, policies=[hide])
     ctx = pinned(channel="slack")
-    assert await unavailable(room.catalog, ctx, switches, at=NOW) == frozenset()
-    assert await withheld(room.catalog, ctx, at=NOW) == frozenset()
+    assert await unavailable_tools(room.catalog, ctx, switches, at=NOW) == frozenset()
+    assert await withheld_tools(room.catalog, ctx, at=NOW) == frozenset()
     assert {name: len(switch.asked) for name, switch in switches.items()} == {"pay": 2, "hidden": 0, "other": 0}
     context = switches["pay"].asked[0]
     assert (context.tenant, context.user, context.actor, context.channel) == ("main", ctx.user, "desk", "slack")
@@ -232,7 +232,7 @@ async def test_who_runs_the_worker_reads_why_a_tool_is_away(
 ) -> None:
     """By the kind of what went wrong and none of its words; a plain yes or no is no fault."""
     room = room_of(store, tool(available=Switch(says)))
-    assert await unavailable(room.catalog, pinned(), ("pay",), at=NOW) == ({"pay"} if says is not True else set())
+    assert await unavailable_tools(room.catalog, pinned(), ("pay",), at=NOW) == ({"pay"} if says is not True else set())
     assert caplog.messages == ([f"tool pay is not available: `available` {words}"] if words else [])
 
 

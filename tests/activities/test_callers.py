@@ -7,7 +7,7 @@ import pytest
 from activity_kit import TURN, decision, pinned
 
 from signoff.activities.caller_check import own_problem
-from signoff.activities.permit_check import Caller
+from signoff.activities.permit_check import ActivityCaller
 from signoff.contracts import names
 from signoff.contracts.activity_messages import GateTask, IdentifyTask, ModelTask, RecordTask
 from signoff.contracts.audit import AuditEntry
@@ -40,21 +40,21 @@ TASKS = {
 @pytest.mark.parametrize("name", TASKS)
 def test_the_turn_itself_may_have_its_activities_run(name: str) -> None:
     """Its own type, under its own id."""
-    assert own_problem(Caller(names.ACTOR_TURN, TURN.workflow_id, name, "1"), [TASKS[name]]) == ""
+    assert own_problem(ActivityCaller(names.ACTOR_TURN, TURN.workflow_id, name, "1"), [TASKS[name]]) == ""
 
 
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize("kind", ["", "Foreign", names.SESSION])
 def test_nothing_but_a_turn_may(name: str, kind: str) -> None:
     """Not a standalone activity, a foreign workflow or a session, even under the turn's id."""
-    problem = own_problem(Caller(kind, TURN.workflow_id, name, "1"), [TASKS[name]])
+    problem = own_problem(ActivityCaller(kind, TURN.workflow_id, name, "1"), [TASKS[name]])
     assert problem == "this activity runs only inside a turn"
 
 
 @pytest.mark.parametrize("name", [names.MODEL, names.GATE, names.IDENTIFY])
 def test_no_turn_may_for_another(name: str) -> None:
     """Else one could ask who may decide in another's name, or have its calls judged."""
-    problem = own_problem(Caller(names.ACTOR_TURN, "turn/main/s/other", name, "1"), [TASKS[name]])
+    problem = own_problem(ActivityCaller(names.ACTOR_TURN, "turn/main/s/other", name, "1"), [TASKS[name]])
     assert problem == "its task names another turn"
 
 
@@ -71,10 +71,10 @@ def test_no_turn_may_for_another(name: str) -> None:
 )
 def test_what_names_no_turn_of_the_caller_is_refused(args: list[Any]) -> None:
     """Fails closed, also for a task of a shape that nobody has thought of yet."""
-    assert own_problem(Caller(names.ACTOR_TURN, TURN.workflow_id, names.IDENTIFY, "1"), args) != ""
+    assert own_problem(ActivityCaller(names.ACTOR_TURN, TURN.workflow_id, names.IDENTIFY, "1"), args) != ""
 
 
 @pytest.mark.parametrize("name", ["pay", names.OUTCOME])
 def test_tools_are_left_to_check_their_caller_themselves(name: str) -> None:
     """They refuse with an outcome."""
-    assert own_problem(Caller("", "", name, "1"), [None]) == ""
+    assert own_problem(ActivityCaller("", "", name, "1"), [None]) == ""

@@ -15,12 +15,12 @@ from signoff.activities.capability_backends import (
     HttpNetwork,
     TenantStorage,
     built_in_backends,
-    granted,
-    handed_out,
+    grant_capabilities,
+    handed_out_secrets,
 )
 from signoff.activities.outcome_activity import OutcomeActivity
-from signoff.activities.worker_deps import Room
-from signoff.approvals.redaction import without
+from signoff.activities.worker_deps import WorkerDeps
+from signoff.approvals.redaction import redact_secrets
 from signoff.contracts.activity_messages import OutcomeTask, ToolReply
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import OUTCOME
@@ -40,7 +40,7 @@ from signoff.registry.tool import Handler, Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
-from signoff.worker import furnish
+from signoff.worker import build_deps
 
 LEDGER = Ledger()
 
@@ -51,10 +51,10 @@ def tool(handler: Handler | None = None, requires_approval: bool = False, **decl
     return pay_tool(LEDGER, requires_approval, **fields | ({"handler": handler} if handler else {}))
 
 
-def room(store: Store, declared: Tool, **backends: Backend) -> Room:
+def room(store: Store, declared: Tool, **backends: Backend) -> WorkerDeps:
     """A room with these backends."""
     made = room_of(store, declared)
-    return Room(**{**vars(made), "backends": backends})
+    return WorkerDeps(**{**vars(made), "backends": backends})
 
 
 async def called(store: Store, declared: Tool, **backends: Backend) -> tuple[str, Any]:
@@ -152,7 +152,7 @@ async def test_a_tool_without_capabilities_is_given_none(store: Store) -> None:
 
 def folder(root: Path, tenant: str = "main") -> Storage:
     """The files of a tenant as a handler has them."""
-    return granted({"storage": TenantStorage(root)}, SecretProvider(), tool(storage=True), tenant).storage
+    return grant_capabilities({"storage": TenantStorage(root)}, SecretProvider(), tool(storage=True), tenant).storage
 
 
 @pytest.mark.row("F16")
@@ -245,7 +245,7 @@ def answering(request: httpx.Request) -> httpx.Response:
 def network(*hosts: str) -> Network:
     """Declared hosts as a handler has them."""
     backend = HttpNetwork(httpx.MockTransport(answering))
-    return granted({"network": backend}, SecretProvider(), tool(network=hosts), "main").network
+    return grant_capabilities({"network": backend}, SecretProvider(), tool(network=hosts), "main").network
 
 
 @pytest.mark.row("Q7")
@@ -322,7 +322,7 @@ async def test_a_redirect_is_told_and_not_followed(monkeypatch: pytest.MonkeyPat
 
 async def test_secrets_are_read_when_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new value needs no new worker."""
-    given: GrantedCapabilities = granted({}, SecretProvider(), tool(secrets=("TOKEN",)), "main")
+    given: GrantedCapabilities = grant_capabilities({}, SecretProvider(), tool(secrets=("TOKEN",)), "main")
     with contextlib.suppress(KeyError):
         monkeypatch.delenv("TOKEN")
     with pytest.raises(CapabilityError, match="SECRET_NOT_SET: TOKEN"):
@@ -399,21 +399,21 @@ async def test_a_failure_that_is_returned_gives_no_secret_away(
 
 async def test_a_secret_inside_of_another_leaves_nothing_of_the_longer_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever was used first: else the ends of the longer would be read."""
-    given = granted({}, SecretProvider(), tool(secrets=("SHORT", "LONG")), "main")
+    given = grant_capabilities({}, SecretProvider(), tool(secrets=("SHORT", "LONG")), "main")
     for name, value in (("SHORT", "zz9"), ("LONG", "azz9b")):
         monkeypatch.setenv(name, value)
         await given.secrets.get(name)
-    assert without("azz9b and zz9", handed_out(given, SecretProvider())) == "[hidden] and [hidden]"
+    assert redact_secrets("azz9b and zz9", handed_out_secrets(given, SecretProvider())) == "[hidden] and [hidden]"
 
 
 async def test_a_secret_is_hidden_as_programs_write_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key of several lines, in an error that quotes it as Python or as JSON."""
-    given = granted({}, SecretProvider(), tool(secrets=("KEY",)), "main")
+    given = grant_capabilities({}, SecretProvider(), tool(secrets=("KEY",)), "main")
     key = 'BEGIN\nabc"d\\e\nEND'
     monkeypatch.setenv("KEY", key)
     await given.secrets.get("KEY")
     assert (
-        without(f"{key} {key!r} {json.dumps(key)}", handed_out(given, SecretProvider()))
+        redact_secrets(f"{key} {key!r} {json.dumps(key)}", handed_out_secrets(given, SecretProvider()))
         == "[hidden] '[hidden]' \"[hidden]\""
     )
 
@@ -421,7 +421,7 @@ async def test_a_secret_is_hidden_as_programs_write_it(monkeypatch: pytest.Monke
 async def test_secrets_have_no_backend_of_their_own(store: Store) -> None:
     """A second way to them would be one whose secrets nobody hides."""
     with pytest.raises(ConfigError, match="give `secrets` in place of a backend"):
-        await furnish(catalog_of([], actors=[]), store, backends={"secrets": TenantStorage(Path())})
+        await build_deps(catalog_of([], actors=[]), store, backends={"secrets": TenantStorage(Path())})
 
 
 async def test_a_secret_that_cannot_be_read_now_may_be_tried_again(store: Store) -> None:
@@ -431,7 +431,7 @@ async def test_a_secret_that_cannot_be_read_now_may_be_tried_again(store: Store)
         async def read(self, name: str, tenant: str) -> str | None:
             raise RuntimeError("token hunter2 expired")
 
-    given = granted({}, SecretProvider(Away()), tool(secrets=("secret:a",)), "main")
+    given = grant_capabilities({}, SecretProvider(Away()), tool(secrets=("secret:a",)), "main")
     with pytest.raises(ConnectionError, match=r"^the secret `a` cannot be read now: RuntimeError$"):
         await given.secrets.get("secret:a")
 
@@ -444,7 +444,7 @@ async def test_a_secret_of_a_tenant_is_read_for_that_tenant(store: Store) -> Non
             return f"{name} of {tenant}"
 
     for tenant in ("one", "two"):
-        given = granted({}, SecretProvider(ByTenant()), tool(secrets=("secret:key",)), tenant)
+        given = grant_capabilities({}, SecretProvider(ByTenant()), tool(secrets=("secret:key",)), tenant)
         assert await given.secrets.get("secret:key") == f"key of {tenant}"
 
 

@@ -14,7 +14,7 @@ from signoff.audit.log import AuditLog
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.registry.results.annotated_record import AnnotatedRecord, Annotations, RecordField, identity
-from signoff.registry.results.destinations import Delivery, Destination, Undelivered
+from signoff.registry.results.destinations import Delivery, DeliveryFailure, Destination
 from signoff.registry.results.reducers import ReducerRegistry
 from signoff.registry.results.tool_result import ToolResult
 from signoff.registry.tool import BypassRouting, Tool
@@ -38,7 +38,7 @@ class Stage:
 
     def __init__(self) -> None:
         self.got: dict[str, Delivery] = {}
-        self.missed: list[Undelivered] = []
+        self.missed: list[DeliveryFailure] = []
 
     async def take(self, delivery: Delivery) -> None:
         """The sink of everything."""
@@ -212,7 +212,7 @@ async def test_a_filter_of_the_record_that_fails_hides_everything(store: Store) 
 async def test_an_observer_that_fails_harms_nobody(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     """It is only told."""
 
-    def observer(told: Undelivered) -> None:
+    def observer(told: DeliveryFailure) -> None:
         raise ValueError("no")
 
     _, outcome = await called(store, RECORD, Stage().to("cache", broken), observer=observer)

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from temporalio.exceptions import ApplicationError
 
 from signoff.activities.gate_activity import GateActivity
-from signoff.activities.worker_deps import Room
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.grant_rules import grant_id
 from signoff.contracts.activity_messages import GateTask
 from signoff.contracts.content import Content
-from signoff.contracts.decision import Remember
+from signoff.contracts.decision import GrantRequest
 from signoff.contracts.message import CallPart
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.tool import Tool
@@ -29,7 +29,7 @@ from signoff.testing.questions import answer
 POLICIES = (False, True, ApprovalPolicy(auto_approve_if="args.amount < 50.0"), ApprovalPolicy(allow_remember=True))
 
 
-async def prepared(store: Store, tool: Tool, room: Room, before: str, ctx: Any) -> Any:
+async def prepared(store: Store, tool: Tool, room: WorkerDeps, before: str, ctx: Any) -> Any:
     """The task of the one call, with what `before` says lying in the store already."""
     kind = "auto" if before == "grant" or tool.requires_approval is False else "approved"
     permit = permit_for(tool, kind=kind, ctx=ctx)
@@ -43,7 +43,7 @@ async def prepared(store: Store, tool: Tool, room: Room, before: str, ctx: Any) 
     if before == "grant":
         earlier = ctx.model_copy(update={"turn": f"{ctx.turn}b"})
         request = await asked(room, tool, ctx=earlier)
-        wish = Remember(scope="tenant")
+        wish = GrantRequest(scope="tenant")
         await answer(store, about(request, approval_id=request.id, remember=wish))
         permit = permit.model_copy(update={"grant": grant_id(request.id, request.revision, "approved")})
     return task_for(tool, permit, ticket=2 if before == "void" else 1)

@@ -9,7 +9,7 @@ from activity_kit import ARGS, MARK_KEY, PLACE, TURN, environment, free, permit_
 from desk_fixtures import GUEST, Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
-from signoff.activities.worker_deps import Room
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.digest import digest_mark, question_hash
 from signoff.contracts.activity_messages import GateReply, GateTask, RunOptions, Tally
 from signoff.contracts.call import ToolDenied
@@ -19,7 +19,7 @@ from signoff.contracts.ids import read_code
 from signoff.contracts.limits import MAX_CALLS, MAX_TOOLS_AT_ONCE, RESULT_CHARS_PER_BATCH
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person
-from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, Show
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, ShownArguments
 from signoff.registry.actor import Actor
 from signoff.registry.hooks import HookContext
 from signoff.registry.registry import definition_hash
@@ -35,7 +35,7 @@ def proposed(tool: str = "pay", args: Any = ARGS, call: str = "c1.1") -> CallPar
     return CallPart(call=call, tool=tool, args=Content(inline=args))
 
 
-async def gate(room: Room, *calls: CallPart, **fields: Any) -> GateReply:
+async def gate(room: WorkerDeps, *calls: CallPart, **fields: Any) -> GateReply:
     """The rulings over `calls`, after a journey through JSON."""
     task = GateTask(ctx=fields.pop("ctx", pinned()), calls=calls or (proposed(),), **fields)
     reply = await environment("signoff.gate", is_local=True).run(GateActivity(room).gate, task)
@@ -80,7 +80,7 @@ async def test_a_gated_call_is_asked_with_a_whole_request(store: Store) -> None:
         accept_unsigned=True,
         confirm="type",
         level="admin",
-        show=Show(secret=("to",)),
+        show=ShownArguments(secret=("to",)),
     )
     tool = pay_tool(LEDGER, policy, title="Payment", effect="Pay {amount}")
     room = room_of(store, tool)
@@ -114,7 +114,7 @@ async def test_a_gated_call_is_asked_with_a_whole_request(store: Store) -> None:
 
 async def test_a_card_shows_only_what_the_policy_lets_it(store: Store) -> None:
     """`show.only` keeps the rest off the card and counts it."""
-    tool = pay_tool(LEDGER, ApprovalPolicy(show=Show(only=("amount",))))
+    tool = pay_tool(LEDGER, ApprovalPolicy(show=ShownArguments(only=("amount",))))
     card = request_of((await gate(room_of(store, tool))).rulings[0].request).card
     assert [row.name for row in card.rows] == ["amount", ""]
 

@@ -14,7 +14,7 @@ from signoff.contracts.ids import TurnKey
 from signoff.contracts.limits import MAX_CALLS
 from signoff.contracts.message import CallPart
 from signoff.contracts.names import GATE
-from signoff.contracts.usage import UsageLimit, Use
+from signoff.contracts.usage import LimitedUse, UsageLimit
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor, Surface
 from signoff.registry.capabilities import Capabilities
@@ -78,7 +78,7 @@ async def test_a_gate_is_named_in_outcome_and_record(store: Store, gate: str) ->
         malformed=task.get("malformed", ""),
     )
     if gate == "usage":
-        use = Use(UsageLimit(1, "tenant", 60.0), "main", "pay", "bo", "s2", "t2", "c1.1")
+        use = LimitedUse(UsageLimit(1, "tenant", 60.0), "main", "pay", "bo", "s2", "t2", "c1.1")
         await store.claim("other", workflow="turn/main/s2/t2", call="c1.1", tool="pay", use=use)
     ctx = pinned(channel="slack", route="till" if gate == "layer" else "")
     asked = GateTask(ctx=ctx, calls=(call,), tally=task.get("tally", Tally()), dry_run=task.get("dry_run", False))

@@ -9,11 +9,11 @@ from desk_fixtures import GUEST, Ledger, pay_tool
 from temporalio.exceptions import ApplicationError
 
 from signoff.activities.gate_activity import GateActivity
-from signoff.activities.worker_deps import Room
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.digest import digest_mark, doubt_digest, question_hash
 from signoff.approvals.doubt_report import HAPPENED_NOTE
 from signoff.approvals.question_reference import reference_from_request
-from signoff.contracts.activity_messages import GateTask, Ruling
+from signoff.contracts.activity_messages import GateDecision, GateTask
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
@@ -33,7 +33,9 @@ LEDGER = Ledger()
 FORGED = "who asked, or for what, is not what the gateway signed for"
 
 
-async def ruling(room: Room, args: Any = ARGS, tool: str = "pay", call: str = "c1.1", **fields: Any) -> Ruling:
+async def ruling(
+    room: WorkerDeps, args: Any = ARGS, tool: str = "pay", call: str = "c1.1", **fields: Any
+) -> GateDecision:
     """The ruling on one call."""
     part = CallPart(call=call, tool=tool, args=Content(inline=args))
     task = GateTask(ctx=pinned(), calls=(part,), **fields)
@@ -73,7 +75,7 @@ async def test_calls_that_do_the_same_have_the_same_action(store: Store) -> None
 EDITABLE = ApprovalPolicy(auto_approve_if="true", edit="approve")
 
 
-async def edited(room: Room, args: Any, **fields: Any) -> Ruling:
+async def edited(room: WorkerDeps, args: Any, **fields: Any) -> GateDecision:
     """The ruling on one call whose arguments the approver changed to these."""
     request = await asked(room, room.catalog.sight(pinned()).tool("pay"))
     return await ruling(room, args, edit=about(request, edited_args=args, **fields))
@@ -199,7 +201,7 @@ async def test_a_doubt_is_asked_on_the_terms_on_which_the_call_was(store: Store)
         assert (doubt.quorum, doubt.groups, doubt.applied) == (2, first.groups, first.applied)
 
 
-def code_of(found: Ruling) -> str:
+def code_of(found: GateDecision) -> str:
     """The code with which a ruling ends a call."""
     return "" if found.outcome is None else found.outcome.code
 
@@ -259,7 +261,7 @@ async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(
         }
     )
     told = reference_from_request(changed, CallPart(call="c1.1", tool="pay", args=changed.args))
-    expected = Ruling(call="c1.1", verdict="ask", digest=digest, rule="in_doubt", request=changed, question=told)
+    expected = GateDecision(call="c1.1", verdict="ask", digest=digest, rule="in_doubt", request=changed, question=told)
     assert found == expected
 
 
@@ -307,7 +309,7 @@ async def test_calls_of_a_requester_for_whom_nobody_vouches_are_refused(
     reply = await environment("signoff.gate", is_local=True).run(GateActivity(room).gate, task)
     text = f"Not executed: {why}."
     assert reply.rulings == tuple(
-        Ruling(
+        GateDecision(
             call=call,
             verdict="settled",
             outcome=CallOutcome(call=call, tool=tool, code="refused", gate="approval", value=Content(inline=text)),
@@ -385,7 +387,7 @@ async def test_nobody_is_asked_for_a_turn_that_has_rested(store: Store) -> None:
     """
     room = room_of(store, pay_tool(LEDGER))
 
-    async def asks(days: float, turn: str) -> Ruling:
+    async def asks(days: float, turn: str) -> GateDecision:
         user = GUEST.model_copy(update={"expires_at": datetime.now(UTC) - timedelta(days=days)})
         part = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
         task = GateTask(ctx=pinned(user=user, turn=turn), calls=(part,))

@@ -9,7 +9,7 @@ import pytest
 from activity_kit import begun, environment, room_of, run, task_for, told
 from desk_fixtures import Ledger, pay_tool
 
-from signoff.approvals.redaction import secret_values, without
+from signoff.approvals.redaction import redact_secrets, secret_values
 from signoff.contracts.limits import MAX_NESTING
 from signoff.registry.results.tool_result import ToolFailure, ToolResult
 from signoff.registry.tool import Tool
@@ -111,7 +111,7 @@ async def test_an_error_text_does_not_quote_a_secret_argument(store: Store, fail
 )
 def test_every_value_inside_a_secret_argument_is_hidden(pin: Any, text: str, told_as: str) -> None:
     """Texts and numbers of three characters or more, longest first, however deep they lie."""
-    assert without(text, secret_values({"pin": pin, "to": "pin"}, ("pin", "absent"))) == told_as
+    assert redact_secrets(text, secret_values({"pin": pin, "to": "pin"}, ("pin", "absent"))) == told_as
 
 
 PEM = "-----BEGIN KEY-----\nabc\"def\\ghi'é\n-----END KEY-----"
@@ -130,10 +130,13 @@ PEM = "-----BEGIN KEY-----\nabc\"def\\ghi'é\n-----END KEY-----"
 )
 def test_a_secret_is_not_told_in_the_way_programs_write_it(quote: Any) -> None:
     """Quotes, backslashes and line ends are escaped where an error quotes arguments, and where that is quoted again."""
-    found = without(f"refused {quote(PEM)}", secret_values({"key": {"pem": PEM, "id": "k1"}}, ("key.pem",)))
+    found = redact_secrets(f"refused {quote(PEM)}", secret_values({"key": {"pem": PEM, "id": "k1"}}, ("key.pem",)))
     assert "[hidden]" in found
     assert not [part for part in ("abc", "def", "ghi", "END") if part in found]
-    assert without("k1 is unknown", secret_values({"key": {"pem": PEM, "id": "k1"}}, ("key.pem",))) == "k1 is unknown"
+    assert (
+        redact_secrets("k1 is unknown", secret_values({"key": {"pem": PEM, "id": "k1"}}, ("key.pem",)))
+        == "k1 is unknown"
+    )
 
 
 def _nested(levels: int) -> Any:

@@ -15,23 +15,23 @@ from desk_fixtures import Ledger, pay_tool
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.policy_handlers import verdict_of
 from signoff.audit.log import AuditLog
-from signoff.contracts.activity_messages import GateTask, Ruling
+from signoff.contracts.activity_messages import GateDecision, GateTask
 from signoff.contracts.content import Content
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.message import CallPart
 from signoff.contracts.names import GATE
-from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, Show
-from signoff.policy.handler_verdict import Answer, ProposedCall
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, ShownArguments
+from signoff.policy.handler_verdict import HandlerCall, HandlerVerdict
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
 
 RULE = "handler:test_hearing:answer"
-SEEN: list[tuple[ProposedCall, dict[str, Any]]] = []
+SEEN: list[tuple[HandlerCall, dict[str, Any]]] = []
 SAYS: list[Any] = []
 STILL = threading.Event()
 
 
-async def answer(call: ProposedCall, context: dict[str, Any]) -> Any:
+async def answer(call: HandlerCall, context: dict[str, Any]) -> Any:
     """The next of `SAYS`, the last one again and again; an exception is raised."""
     SEEN.append((call, context))
     said = SAYS.pop(0) if len(SAYS) > 1 else SAYS[0]
@@ -41,7 +41,7 @@ async def answer(call: ProposedCall, context: dict[str, Any]) -> Any:
     return await said if inspect.isawaitable(said) else said
 
 
-def answer_sync(call: ProposedCall, context: dict[str, Any]) -> Any:
+def answer_sync(call: HandlerCall, context: dict[str, Any]) -> Any:
     """The same for those who write no coroutines."""
     SEEN.append((call, context))
     if isinstance(SAYS[0], BaseException):
@@ -52,7 +52,7 @@ def answer_sync(call: ProposedCall, context: dict[str, Any]) -> Any:
 class Rules:
     """An object that can be called."""
 
-    async def __call__(self, call: ProposedCall, context: dict[str, Any]) -> str:
+    async def __call__(self, call: HandlerCall, context: dict[str, Any]) -> str:
         """Always free."""
         return "auto"
 
@@ -60,7 +60,7 @@ class Rules:
 rules = Rules()
 
 
-async def deaf(call: ProposedCall, context: dict[str, Any]) -> str:
+async def deaf(call: HandlerCall, context: dict[str, Any]) -> str:
     """Never answers, and does not mind being cancelled."""
     while True:
         try:
@@ -70,13 +70,13 @@ async def deaf(call: ProposedCall, context: dict[str, Any]) -> str:
             continue
 
 
-def stuck(call: ProposedCall, context: dict[str, Any]) -> str:
+def stuck(call: HandlerCall, context: dict[str, Any]) -> str:
     """Never answers, in a thread that nobody can stop."""
     STILL.wait(30)
     return "auto"
 
 
-async def gone(call: ProposedCall, context: dict[str, Any]) -> str:
+async def gone(call: HandlerCall, context: dict[str, Any]) -> str:
     """Cancels itself."""
     raise asyncio.CancelledError
 
@@ -96,7 +96,7 @@ def handled(ledger: Ledger | None = None, function: str = "answer", **fields: An
     return pay_tool(ledger or Ledger(), ApprovalPolicy(handler=f"test_hearing:{function}", **fields), **of_tool)
 
 
-async def gate(store: Store, tool: Tool, *args: Any, **fields: Any) -> tuple[Ruling, ...]:
+async def gate(store: Store, tool: Tool, *args: Any, **fields: Any) -> tuple[GateDecision, ...]:
     """The gate's rulings over one call for each of `args`."""
     calls = tuple(
         CallPart(call=f"c1.{number}", tool="pay", args=Content(inline=each))
@@ -133,8 +133,10 @@ async def test_an_object_that_can_be_called_is_a_handler(store: Store) -> None:
 
 async def test_the_card_says_what_the_handler_said(store: Store) -> None:
     """Its reason stands where a rule's text would, with its level; what is masked on the card is masked there."""
-    SAYS.append(Answer("ask", "admin", "Ana is a new payee"))
-    (ruling,) = await gate(store, handled(approvers=("role:finance",), show=Show(secret=("to",)), effect="Pay"))
+    SAYS.append(HandlerVerdict("ask", "admin", "Ana is a new payee"))
+    (ruling,) = await gate(
+        store, handled(approvers=("role:finance",), show=ShownArguments(secret=("to",)), effect="Pay")
+    )
     assert ruling.request is not None
     request = ruling.request
     assert (request.rule, request.rule_text) == (f"{RULE} (admin)", "ask admin: [hidden] is a new payee")
@@ -201,7 +203,7 @@ async def test_the_handlers_of_a_batch_are_asked_at_once(store: Store) -> None:
 async def test_a_handler_changes_nothing_of_the_call(store: Store) -> None:
     """It is shown copies: what it writes into them neither runs nor is judged."""
 
-    def grow(call: ProposedCall, context: dict[str, Any]) -> str:
+    def grow(call: HandlerCall, context: dict[str, Any]) -> str:
         call.args["amount"] = 1_000_000
         context["user"]["id"] = "ceo"
         return "auto"
@@ -218,7 +220,7 @@ async def test_a_handler_changes_nothing_of_the_call(store: Store) -> None:
 async def test_a_handler_is_shown_copies_all_the_way_down(store: Store) -> None:
     """Neither the lists in a call's arguments nor the maps in its context are the ones that the others read."""
 
-    def grow(call: ProposedCall, context: dict[str, Any]) -> str:
+    def grow(call: HandlerCall, context: dict[str, Any]) -> str:
         call.args["lines"].append(1_000_000)
         context["user"]["roles"].append("ceo")
         return "auto"
@@ -284,7 +286,7 @@ async def test_a_call_runs_by_its_handler_only_while_it_says_so(store: Store, sa
 
 async def test_a_call_that_its_handler_denies_now_is_denied(store: Store) -> None:
     """By rule or approved by people before: both."""
-    SAYS.append(Answer("deny", reason="the payee is blocked"))
+    SAYS.append(HandlerVerdict("deny", reason="the payee is blocked"))
     ledger = Ledger()
     tool = handled(ledger)
     for kind in ("auto", "approved"):

@@ -9,8 +9,8 @@ from desk_fixtures import Ledger, pay_tool
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from signoff.activities.identify_activity import Evidence, IdentifyActivity, authority
-from signoff.activities.worker_deps import Room
+from signoff.activities.identify_activity import IdentifyActivity, SignatureEvidence, check_authority
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.activity_messages import Authority, IdentifyTask
 from signoff.contracts.decision import ASSURANCES, UNSIGNED
 from signoff.contracts.errors import Unavailable
@@ -24,9 +24,9 @@ RECEIVED = NOW - HOUR
 ANA = Person(id="ana", name="Ana", roles=("approvers", "finance"))
 BO = Person(id="bo", name="Bo")
 EVIDENCE = {
-    "signed": Evidence("signed", RECEIVED, RECEIVED),
-    "unsigned": Evidence("unsigned", NOW),
-    "forged": Evidence("forged", NOW),
+    "signed": SignatureEvidence("signed", RECEIVED, RECEIVED),
+    "unsigned": SignatureEvidence("unsigned", NOW),
+    "forged": SignatureEvidence("forged", NOW),
 }
 
 
@@ -37,7 +37,7 @@ def judged(
     development: bool = True,
 ) -> Authority:
     """The authority that the rule finds where exactly these people exist."""
-    return authority(task, EVIDENCE[kind], FixedDirectory(people), development=development)
+    return check_authority(task, EVIDENCE[kind], FixedDirectory(people), development=development)
 
 
 def absent(person: Person, *to: str, hours: float = 1, **fields: Any) -> Person:
@@ -95,7 +95,7 @@ def test_a_person_of_another_tenant_may_not() -> None:
 
     elsewhere = ANA.model_copy(update={"tenant": "other"})
     assert judged(asked(), elsewhere).code == "not_allowed"
-    found = authority(asked(), EVIDENCE["signed"], Confused([elsewhere]), development=False)
+    found = check_authority(asked(), EVIDENCE["signed"], Confused([elsewhere]), development=False)
     assert (found.allowed, found.code) == (False, "not_allowed")
 
 
@@ -337,7 +337,7 @@ async def test_a_directory_that_cannot_know_decides_nothing(
 ) -> None:
     """The answer is `unavailable`, never an error; the log names the kind of error and the request, no more."""
     plain = room_of(store, pay_tool(Ledger()))
-    room = Room(plain.catalog, store, Moody(error), {}, plain.mark_key)
+    room = WorkerDeps(plain.catalog, store, Moody(error), {}, plain.mark_key)
     found = await environment().run(IdentifyActivity(room).identify, asked())
     assert found == Authority(allowed=False, code="unavailable")
     assert [record.message.rpartition(": ")[2] for record in caplog.records] == [type(error).__name__]

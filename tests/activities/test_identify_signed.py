@@ -13,7 +13,7 @@ from signoff.contracts.activity_messages import Authority, IdentifyTask
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Delegation, Person
 from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
-from signoff.people.authority import Evidence, authority
+from signoff.people.authority import SignatureEvidence, check_authority
 from signoff.people.directory import FixedDirectory
 from signoff.store.store import Store
 from signoff.testing.questions import answer
@@ -128,6 +128,6 @@ def test_a_delegation_is_judged_when_the_answer_was_given() -> None:
     people = FixedDirectory([ANA, BO])
     for moment, expected in ((RECEIVED, (True, "bo", "ana")), (NOW, (False, "bo", ""))):
         said = signed(subject="bo", received_at=moment)
-        found = authority(task_of(said), Evidence("signed", moment, moment), people, development=False)
+        found = check_authority(task_of(said), SignatureEvidence("signed", moment, moment), people, development=False)
         assert (found.allowed, found.subject, found.on_behalf) == expected
         assert found.code == ("" if found.allowed else "not_allowed")

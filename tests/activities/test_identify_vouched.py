@@ -9,27 +9,27 @@ from activity_kit import decision, environment, room_of
 from desk_fixtures import Ledger, pay_tool
 
 from signoff.activities.identify_activity import IdentifyActivity
-from signoff.activities.worker_deps import Room
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.activity_messages import Authority, IdentifyTask
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.person import Person
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
-from signoff.people.authority import Evidence
-from signoff.people.authority import authority as rule
-from signoff.people.login import id_of
+from signoff.people.authority import SignatureEvidence
+from signoff.people.authority import check_authority as rule
+from signoff.people.login import id_from_login
 from signoff.people.vouched_directory import vouch
 from signoff.store.store import Store, open_store
-from signoff.store.vouched_people import VouchedPeople, vouching
+from signoff.store.vouched_people import VouchedPeople, vouched_writer
 
 NOW = datetime.now(UTC)
 WEEK = timedelta(days=7)
 SIGNER = Signer(PrivateKeys(keys=(new_key(NOW - 2 * WEEK),)))
 FOREIGN = Signer(PrivateKeys(keys=(new_key(NOW - 2 * WEEK),)))
 LOGIN = "https://login.example.com#7"
-CY = Person(id=id_of(LOGIN), name="Cy", roles=("approvers",), identities={"oidc": (LOGIN,)})
+CY = Person(id=id_from_login(LOGIN), name="Cy", roles=("approvers",), identities={"oidc": (LOGIN,)})
 
 
-def room(store: Store, *people: Person) -> Room:
+def room(store: Store, *people: Person) -> WorkerDeps:
     """A worker of the production profile that declares `people`."""
     plain = room_of(store, pay_tool(Ledger()), people=people, profile="production")
     return dataclasses.replace(plain, verifier=SIGNER.verifier())
@@ -37,7 +37,7 @@ def room(store: Store, *people: Person) -> Room:
 
 async def signed_in(store: Store, person: Person = CY, *, signer: Signer = SIGNER, at: datetime = NOW) -> None:
     """What the gateway writes at a sign-in."""
-    await store.run(vouching(vouch(signer, person, names=(), now=at, lifetime=WEEK)))
+    await store.run(vouched_writer(vouch(signer, person, names=(), now=at, lifetime=WEEK)))
 
 
 def task_of(subject: str) -> IdentifyTask:
@@ -54,10 +54,10 @@ def task_of(subject: str) -> IdentifyTask:
     )
 
 
-async def authority(room: Room, subject: str = CY.id) -> Authority:
+async def authority(room: WorkerDeps, subject: str = CY.id) -> Authority:
     """What the rule says of a signed approval, by the people whom the worker knows."""
-    people = await room.knowing("main", subject, "guest")
-    return rule(task_of(subject), Evidence("signed", NOW, NOW), people, development=False)
+    people = await room.directory_for("main", subject, "guest")
+    return rule(task_of(subject), SignatureEvidence("signed", NOW, NOW), people, development=False)
 
 
 async def test_who_signed_in_may_decide_what_their_roles_may(store: Store) -> None:
@@ -108,6 +108,6 @@ async def test_a_store_that_is_away_makes_nobody_a_stranger(tmp_path: Path) -> N
         worker = room(store, Person(id="ana", roles=("approvers",)))
     found = await environment().run(IdentifyActivity(worker).identify, task_of(CY.id))
     assert found.code == "unavailable"
-    assert (await worker.knowing("main", "ana", "")) is worker.people
+    assert (await worker.directory_for("main", "ana", "")) is worker.people
     with pytest.raises(StoreUnavailable):
-        await worker.knowing("main", "ana", CY.id)
+        await worker.directory_for("main", "ana", CY.id)

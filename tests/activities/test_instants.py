@@ -10,14 +10,14 @@ from desk_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.permit_check import approval_of
-from signoff.activities.tool_hooks import judged
-from signoff.activities.worker_deps import Room
-from signoff.contracts.activity_messages import GateTask, Ruling, ToolReply
+from signoff.activities.tool_hooks import judge_call
+from signoff.activities.worker_deps import WorkerDeps
+from signoff.contracts.activity_messages import GateDecision, GateTask, ToolReply
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
-from signoff.policy.handler_verdict import Answer, ProposedCall
+from signoff.policy.handler_verdict import HandlerCall, HandlerVerdict
 from signoff.registry.tool import BypassRouting, Tool
 from signoff.store.questions import Questions
 from signoff.store.store import Store
@@ -38,7 +38,7 @@ def two(when: str, **fields: Any) -> ApprovalPolicy:
     return ApprovalPolicy.model_validate({"grant_ttl": "7d", "terms": [{"when": when, "quorum": 2}], **fields})
 
 
-def room_for(store: Store, tool: Tool, after: timedelta = timedelta(0), **fields: Any) -> Room:
+def room_for(store: Store, tool: Tool, after: timedelta = timedelta(0), **fields: Any) -> WorkerDeps:
     """A room whose clock is that much ahead."""
     room = room_of(store, tool, people=PEOPLE, **fields)
     return dataclasses.replace(room, clock=lambda: datetime.now(UTC) + after)
@@ -127,17 +127,17 @@ async def test_a_global_rule_reads_the_instant_too(store: Store) -> None:
     assert (await ruled(room_for(store, tool), turn="plain")).options.local
 
 
-async def ruled(room: Room, **ctx: Any) -> Ruling:
+async def ruled(room: WorkerDeps, **ctx: Any) -> GateDecision:
     """What the gates say of the one call."""
     call = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 20, "to": "Ana"}))
     (ruling,) = (await GateActivity(room).gate(GateTask(ctx=pinned(**ctx), calls=(call,)))).rulings
     return ruling
 
 
-def on_time(call: ProposedCall, context: dict[str, Any]) -> Answer:
+def on_time(call: HandlerCall, context: dict[str, Any]) -> HandlerVerdict:
     """A policy's function that writes down the instant it was given."""
     HEARD.append(context["now"]["at"])
-    return Answer("ask")
+    return HandlerVerdict("ask")
 
 
 async def test_a_handler_is_told_the_instant_of_the_question(store: Store) -> None:
@@ -207,5 +207,5 @@ async def test_gates_judge_a_whole_batch_at_one_instant(store: Store) -> None:
     room = room_for(store, tool)
     call = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 20, "to": "Ana"}))
     at = datetime.now(UTC)
-    found = await judged(room.catalog, pinned(), call, {"amount": 20, "to": "Ana"}, room.kinds, at=at)
+    found = await judge_call(room.catalog, pinned(), call, {"amount": 20, "to": "Ana"}, room.kinds, at=at)
     assert found.at == at

@@ -27,7 +27,7 @@ from temporalio.exceptions import ApplicationError
 from signoff.activities.call_journal import RecordActivity
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.outcome_activity import OutcomeActivity
-from signoff.approvals.audit_events import attempt, fingerprint
+from signoff.approvals.audit_events import attempt_entry, fingerprint
 from signoff.audit.log import TURNS_KEYS, AuditLog
 from signoff.audit.record import Record
 from signoff.contracts.activity_messages import GateReply, GateTask, OutcomeTask, RecordTask
@@ -166,14 +166,14 @@ async def test_what_a_turn_has_seen_is_written_before_its_tool_runs(store: Store
         return "paid"
 
     tool = pay_tool(ledger, FREE, handler=paid)
-    mine = attempt(decision(delivery_id="d1"), Receipt(status="accepted"), AT)
+    mine = attempt_entry(decision(delivery_id="d1"), Receipt(status="accepted"), AT)
     other = mine.model_copy(update={"stream": "turn/main/s/other"})
     await run(room_of(store, tool), tool, task_for(tool, audit=(mine, other)))
     assert order == [["attempt", "auto", "execution"]]
     assert await written(store, other.stream) == []
 
 
-SEEN = attempt(decision(delivery_id="d1"), Receipt(status="accepted"), AT)
+SEEN = attempt_entry(decision(delivery_id="d1"), Receipt(status="accepted"), AT)
 """What a turn saw before its tool is called."""
 
 

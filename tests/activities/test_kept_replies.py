@@ -14,13 +14,13 @@ from desk_fixtures import Ledger, pay_tool
 from signoff.activities import model_activity
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.model_activity import ModelActivity
-from signoff.activities.worker_deps import Room
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.card_notes import POLICY_CHANGED
-from signoff.contracts.activity_messages import GateReply, GateTask, ModelReply, ModelTask, Ruling, Tally
+from signoff.contracts.activity_messages import GateDecision, GateReply, GateTask, ModelReply, ModelTask, Tally
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.content import Content
-from signoff.contracts.decision import Remember
+from signoff.contracts.decision import GrantRequest
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import ApprovalKey
 from signoff.contracts.message import CallPart, user_message
@@ -28,7 +28,7 @@ from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.questions import answer
-from signoff.testing.scripted import ScriptedModel, calls, say
+from signoff.testing.scripted_model import ScriptedModel, calls, say
 
 SPAN = timedelta(minutes=3)
 
@@ -46,7 +46,7 @@ class Model:
         return dataclasses.replace(made, provider=b'{"n": %d}' % self.asked)
 
 
-def room(store: Store, model: Any, policy: Any = True) -> Room:
+def room(store: Store, model: Any, policy: Any = True) -> WorkerDeps:
     """A worker with one tool, that asks people."""
     return room_of(store, pay_tool(Ledger(), policy), drivers={"scripted": ScriptedModel(model)})
 
@@ -56,7 +56,7 @@ def task(**fields: Any) -> ModelTask:
     return ModelTask(**{"ctx": pinned(), "completion": 1, "messages": (user_message("go"),)} | fields)
 
 
-async def attempt(room: Room, run: str, number: int, span: timedelta = SPAN, **fields: Any) -> ModelReply:
+async def attempt(room: WorkerDeps, run: str, number: int, span: timedelta = SPAN, **fields: Any) -> ModelReply:
     """What attempt `number` of the completion of run `run` returns."""
     info = {"workflow_run_id": run, "attempt": number, "start_to_close_timeout": span}
     found: ModelReply = await environment("signoff.model", **info).run(ModelActivity(room).model, task(**fields))
@@ -131,7 +131,7 @@ async def test_no_time_that_a_caller_names_opens_a_way_past_a_denial(store: Stor
     desk = room(store, Model(), policy)
     since = datetime(1970, 1, 1, tzinfo=UTC)
 
-    async def judged(calls: tuple[CallPart, ...]) -> Ruling:
+    async def judged(calls: tuple[CallPart, ...]) -> GateDecision:
         task = GateTask(ctx=pinned(), calls=calls, asked_since=since)
         found: GateReply = await environment("signoff.gate").run(GateActivity(desk).gate, task)
         return found.rulings[0]
@@ -150,7 +150,7 @@ async def test_what_was_remembered_meanwhile_does_not_overtake_the_question(stor
     model, run = Model(), uuid.uuid4().hex
     lasting = room(store, model, ApprovalPolicy(allow_remember=True))
     first = await attempt(lasting, run, 1)
-    await answer(store, about(question_in(first), remember=Remember()))
+    await answer(store, about(question_in(first), remember=GrantRequest()))
     assert await attempt(lasting, run, 2) == first
 
 

@@ -16,24 +16,24 @@ from temporalio.testing import ActivityEnvironment
 
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.outcome_activity import OutcomeActivity
-from signoff.activities.tool_hooks import unavailable, withheld
+from signoff.activities.tool_hooks import unavailable_tools, withheld_tools
 from signoff.activities.usage_check import use_of
-from signoff.activities.worker_deps import Room
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.audit.log import AuditLog
-from signoff.contracts.activity_messages import GateTask, OutcomeTask, Ruling, Tally
+from signoff.contracts.activity_messages import GateDecision, GateTask, OutcomeTask, Tally
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.message import CallPart
 from signoff.contracts.names import GATE, OUTCOME
-from signoff.contracts.usage import UsageLimit, Use
+from signoff.contracts.usage import LimitedUse, UsageLimit
 from signoff.registry.actor import Actor
-from signoff.registry.gates.pipeline import Known, judge
+from signoff.registry.gates.pipeline import GateFacts, judge
 from signoff.registry.results.tool_result import ToolFailure
 from signoff.registry.scopes.route import Route, Step
 from signoff.registry.tool import Tool
 from signoff.store.store import Also, Store
 from signoff.store.tickets import Claim
-from signoff.store.usage_counts import Usage
+from signoff.store.usage_counts import UsageCounts
 
 OFFICE = ("Mo-Fr 08:00-18:00 Europe/Lisbon",)
 MONDAY_NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -57,7 +57,7 @@ class SlowStore(Store):
         owner: str = "",
         nonce: str = "",
         grant: str = "",
-        use: Use | None = None,
+        use: LimitedUse | None = None,
         holds: Callable[[Connection], bool] | None = None,
         also: Also | None = None,
         runs: bool = False,
@@ -98,7 +98,7 @@ def tool(ledger: Ledger | None = None, **fields: Any) -> Tool:
     return pay_tool(ledger or Ledger(), fields.pop("requires_approval", False), **fields)
 
 
-async def ruled(room: Room, call: str = "c1.1", **fields: Any) -> Ruling:
+async def ruled(room: WorkerDeps, call: str = "c1.1", **fields: Any) -> GateDecision:
     """What the gates say of one call of `pay`."""
     part = CallPart(call=call, tool="pay", args=Content(inline=ARGS))
     task = GateTask(ctx=pinned(**fields), calls=(part,))
@@ -115,7 +115,7 @@ async def left(store: Store, found: Tool) -> bool:
     """Whether another turn may use the tool."""
     use = use_of(catalog_of([found]), found, pinned(turn="t9"), "c1.1")
     assert use is not None
-    return await Usage(store).look([use]) == [None]
+    return await UsageCounts(store).look([use]) == [None]
 
 
 async def test_a_tool_is_not_there_outside_of_its_hours(store: Store) -> None:
@@ -127,10 +127,10 @@ async def test_a_tool_is_not_there_outside_of_its_hours(store: Store) -> None:
         return True
 
     room = room_of(store, tool(hours=OFFICE, available=here), tool(name="look"))
-    assert await withheld(room.catalog, pinned(), at=MONDAY_NOON) == frozenset()
+    assert await withheld_tools(room.catalog, pinned(), at=MONDAY_NOON) == frozenset()
     assert len(asked) == 1
-    assert await withheld(room.catalog, pinned(), at=SUNDAY) == {"pay"}
-    assert await unavailable(room.catalog, pinned(), ("pay", "look"), at=SUNDAY) == {"pay"}
+    assert await withheld_tools(room.catalog, pinned(), at=SUNDAY) == {"pay"}
+    assert await unavailable_tools(room.catalog, pinned(), ("pay", "look"), at=SUNDAY) == {"pay"}
     assert len(asked) == 1
 
 
@@ -343,5 +343,5 @@ def test_whoever_has_not_looked_lets_nothing_through() -> None:
     found = judge(limited, pinned(), call, ARGS, Tally())
     assert (found.gate, found.code) == ("usage", "not_available")
     assert "nobody has looked" in found.message
-    assert judge(limited, pinned(), call, ARGS, Tally(), known=Known(spent={"c1.2": "no"})).kind == "run"
+    assert judge(limited, pinned(), call, ARGS, Tally(), known=GateFacts(spent={"c1.2": "no"})).kind == "run"
     assert judge(free, pinned(), call, ARGS, Tally()).kind == "run"

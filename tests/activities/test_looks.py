@@ -12,7 +12,7 @@ from temporalio.worker import Worker
 
 from signoff.store.store import Store
 from signoff.temporal import query_fence as module
-from signoff.temporal.query_fence import PATIENCE, REST, Looks
+from signoff.temporal.query_fence import PATIENCE, REST, QueryFence
 from signoff.worker import SignoffPlugin
 
 RUN = "run-1"
@@ -20,7 +20,7 @@ RUN = "run-1"
 
 async def test_nothing_ends_while_a_query_is_answered_nor_right_after() -> None:
     """It ends when the answer has had the time to arrive; another run's activity at once."""
-    looks = Looks()
+    looks = QueryFence()
     assert looks.look(RUN) == frozenset()
     ending = asyncio.create_task(looks.end(RUN, "a", done=True))
     await asyncio.wait_for(looks.end("run-2", "a", done=True), 1)
@@ -32,7 +32,7 @@ async def test_nothing_ends_while_a_query_is_answered_nor_right_after() -> None:
     assert time.monotonic() - answered >= REST * 0.9
 
 
-async def ended(looks: Looks, name: str, *, done: bool) -> None:
+async def ended(looks: QueryFence, name: str, *, done: bool) -> None:
     """A local activity of the run that ends, and of which the SDK's core is told."""
     await looks.end(RUN, name, done=done)
     looks.sent()
@@ -40,7 +40,7 @@ async def ended(looks: Looks, name: str, *, done: bool) -> None:
 
 async def test_a_query_is_told_what_ended_before_it_until_the_workflow_has_heard_of_it() -> None:
     """What failed may be tried again, so it has not ended."""
-    looks = Looks()
+    looks = QueryFence()
     for name, done in (("a", True), ("b", False), ("c", True)):
         # Each local activity runs in a task of its own, and its worker tells the SDK's core of it there.
         await asyncio.create_task(ended(looks, name, done=done))
@@ -56,7 +56,7 @@ async def test_an_answer_that_never_ends_holds_nothing_up_for_ever(monkeypatch: 
     """After a while the activity ends all the same."""
     assert PATIENCE > REST
     monkeypatch.setattr(module, "PATIENCE", 0.1)
-    looks = Looks()
+    looks = QueryFence()
     looks.look(RUN)
     await asyncio.wait_for(looks.end(RUN, "a", done=True), 30)
 
@@ -83,7 +83,9 @@ class Core:
 
 
 async def test_a_worker_tells_what_its_core_was_told(store: Store) -> None:
-    """Its ends, its answers as they are sent, and what is to be let go pass by `Looks`, in every worker of ours."""
+    """Its ends, its answers as they are sent, and what is to be let go pass by `QueryFence`, in every worker of
+    ours.
+    """
     plugin, core = SignoffPlugin(room_of(store, pay_tool(Ledger()))), Core()
     looks, worker = plugin._looks, SimpleNamespace(_bridge_worker=SimpleNamespace(_ref=core))
 

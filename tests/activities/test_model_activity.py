@@ -27,12 +27,12 @@ from signoff.contracts.limits import (
     INLINE_BYTES,
 )
 from signoff.contracts.message import CallPart, Message, TextPart, user_message
-from signoff.contracts.turn import Usage
+from signoff.contracts.turn import TokenUsage
 from signoff.registry.actor import Actor
 from signoff.store.content_store import keep, load, to_content
 from signoff.store.store import Store
 from signoff.temporal.converter import DATA_CONVERTER
-from signoff.testing.scripted import ScriptedModel, calls, respond, say
+from signoff.testing.scripted_model import ScriptedModel, calls, respond, say
 
 LEDGER = Ledger()
 
@@ -80,7 +80,7 @@ async def test_calls_are_numbered_by_us(store: Store) -> None:
     assert parts(reply)[0].args.inline == {"amount": 1}
     assert reply.message.parts[0] == TextPart(text=Content(inline="a moment"))
     assert (reply.message.role, reply.message.provider) == ("assistant", None)
-    assert reply.usage == Usage(input_tokens=10, output_tokens=5)
+    assert reply.usage == TokenUsage(input_tokens=10, output_tokens=5)
     assert (reply.response, reply.respond_call, reply.respond_error, reply.dropped) == (None, "", "", 0)
     assert (reply.limits, reply.catalog) == (TurnLimits(), "")
 

@@ -21,17 +21,17 @@ from signoff.contracts.message import CallPart
 from signoff.contracts.names import OUTCOME
 from signoff.contracts.person import Person
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
-from signoff.people.login import id_of
+from signoff.people.login import id_from_login
 from signoff.people.vouched_directory import vouch
 from signoff.policy.approval_policy import ApprovalPolicy
-from signoff.policy.handler_verdict import Answer, ProposedCall
+from signoff.policy.handler_verdict import HandlerCall, HandlerVerdict
 from signoff.registry.capabilities import Capabilities
 from signoff.registry.hooks import HookContext, Permission
 from signoff.registry.tool import Tool
 from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
-from signoff.store.vouched_people import vouching
+from signoff.store.vouched_people import vouched_writer
 from signoff.testing.questions import answer
 
 NOW = datetime.now(UTC)
@@ -211,9 +211,9 @@ async def test_what_nobody_began_cannot_have_happened(store: Store) -> None:
     assert (await store.look(PERMIT.digest)).state == "void"
 
 
-def by_amount(call: ProposedCall, context: dict[str, Any]) -> Answer:
+def by_amount(call: HandlerCall, context: dict[str, Any]) -> HandlerVerdict:
     """The handler of a policy: who pays much asks an administrator."""
-    return Answer("ask", "admin" if call.args["amount"] > 10 else "user", "much")
+    return HandlerVerdict("ask", "admin" if call.args["amount"] > 10 else "user", "much")
 
 
 BOSS, BO, ANA = Person(id="boss", roles=("admin",)), Person(id="bo", roles=("approvers",)), Person(id="ana")
@@ -290,10 +290,10 @@ async def test_whom_a_call_asked_does_not_hang_on_whether_it_could_be_made_now(s
 async def test_the_word_may_be_of_somebody_for_whom_a_login_vouches(store: Store) -> None:
     """Whom nobody declared is looked up before they are taken for a stranger."""
     login = "https://login.example.com#7"
-    cy = Person(id=id_of(login), name="Cy", roles=("approvers",), identities={"oidc": (login,)})
+    cy = Person(id=id_from_login(login), name="Cy", roles=("approvers",), identities={"oidc": (login,)})
     word = await begun(store, subject=cy.id)
     assert await asked(store, **HELD | {"happened": word}) == ToolReply()
-    await store.run(vouching(vouch(SIGNER, cy, names=(), now=NOW, lifetime=timedelta(hours=1))))
+    await store.run(vouched_writer(vouch(SIGNER, cy, names=(), now=NOW, lifetime=timedelta(hours=1))))
     assert told(await asked(store, **HELD | {"happened": word})) == ("ok", "booking 7")
 
 

@@ -11,14 +11,14 @@ from signed_askers import signed_asker
 
 from signoff.activities.permit_check import (
     RUN,
-    Caller,
-    Standing,
-    Witness,
+    ActivityCaller,
+    PermitCheck,
+    SignaturePolicy,
     approval_of,
-    believed,
     caller_problem,
-    doubted,
-    standing,
+    check_permit,
+    is_believed,
+    judge_doubt,
     voter_set,
 )
 from signoff.contracts.activity_messages import Tally
@@ -38,9 +38,9 @@ from signoff.testing.questions import answer
 
 LEDGER = Ledger()
 GATED = pay_tool(LEDGER)
-CALLER = Caller("ActorTurn", TURN.workflow_id, "pay", "c1.1")
+CALLER = ActivityCaller("ActorTurn", TURN.workflow_id, "pay", "c1.1")
 APPROVERS = (Person(id="approver", roles=("approvers",)), Person(id="ana", roles=("approvers",)))
-LENIENT = Witness(Verifier(), development=True)
+LENIENT = SignaturePolicy(Verifier(), development=True)
 
 
 async def rows_of(store: Store) -> ApprovalRows | None:
@@ -48,7 +48,7 @@ async def rows_of(store: Store) -> ApprovalRows | None:
     return await Questions(store).read(decision().approval_id)
 
 
-async def weighed(store: Store, tool: Tool, permit: Permit, witness: Witness = LENIENT) -> Standing:
+async def weighed(store: Store, tool: Tool, permit: Permit, witness: SignaturePolicy = LENIENT) -> PermitCheck:
     """What the permit is worth for `tool` as it is now, by what the store has of its approval."""
     room = room_of(store, tool, people=APPROVERS)
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
@@ -57,7 +57,7 @@ async def weighed(store: Store, tool: Tool, permit: Permit, witness: Witness = L
     approval = approval_of(permit, rows, accept_unsigned=witness.development)
     questions = () if approval is None else (approval.question,)
     terms = room.catalog.terms("pay", found.verdict)
-    return standing(
+    return check_permit(
         permit,
         permit_for(tool).digest,
         found,
@@ -79,16 +79,16 @@ async def put(store: Store, tool: Tool) -> ApprovalRequest:
     ("caller", "problem"),
     [
         (CALLER, ""),
-        (Caller("", "", "pay", "c1.1"), "this tool runs only inside a turn"),
-        (Caller("actorturn", TURN.workflow_id, "pay", "c1.1"), "this tool runs only inside a turn"),
-        (Caller("ActorTurn", "turn/main/s/other", "pay", "c1.1"), "the permit names another turn"),
-        (Caller("ActorTurn", "turn/other/s/t", "pay", "c1.1"), "the permit names another turn"),
-        (Caller("ActorTurn", "turn/main/other/t", "pay", "c1.1"), "the permit names another turn"),
-        (Caller("ActorTurn", TURN.workflow_id, "refund", "c1.1"), "the permit names another call"),
-        (Caller("ActorTurn", TURN.workflow_id, "pay", "c1.2"), "the permit names another call"),
+        (ActivityCaller("", "", "pay", "c1.1"), "this tool runs only inside a turn"),
+        (ActivityCaller("actorturn", TURN.workflow_id, "pay", "c1.1"), "this tool runs only inside a turn"),
+        (ActivityCaller("ActorTurn", "turn/main/s/other", "pay", "c1.1"), "the permit names another turn"),
+        (ActivityCaller("ActorTurn", "turn/other/s/t", "pay", "c1.1"), "the permit names another turn"),
+        (ActivityCaller("ActorTurn", "turn/main/other/t", "pay", "c1.1"), "the permit names another turn"),
+        (ActivityCaller("ActorTurn", TURN.workflow_id, "refund", "c1.1"), "the permit names another call"),
+        (ActivityCaller("ActorTurn", TURN.workflow_id, "pay", "c1.2"), "the permit names another call"),
     ],
 )
-def test_only_the_turn_and_call_of_the_permit_may_use_it(caller: Caller, problem: str) -> None:
+def test_only_the_turn_and_call_of_the_permit_may_use_it(caller: ActivityCaller, problem: str) -> None:
     """Workflow type and id, activity type and id come from the server and have to be those of the permit."""
     assert caller_problem(caller, permit_for(GATED), "pay") == problem
 
@@ -97,7 +97,7 @@ async def test_an_automatic_permit_runs_what_the_policy_still_lets_run(store: St
     """`auto` is the policy asked again: still automatic runs, anything else is judged anew."""
     tool = pay_tool(LEDGER, False)
     assert await weighed(store, tool, permit_for(tool)) == RUN
-    gated = Standing("again", "the policy changed before this ran", "policy")
+    gated = PermitCheck("again", "the policy changed before this ran", "policy")
     assert await weighed(store, GATED, permit_for(GATED)) == gated
 
 
@@ -105,7 +105,7 @@ async def test_an_automatic_permit_runs_what_the_policy_still_lets_run(store: St
 async def test_another_digest_is_stale(store: Store, kind: Any) -> None:
     """A permit for other arguments or another definition of the tool runs nothing, decided or not."""
     tool = pay_tool(LEDGER, kind == "approved")
-    stale = Standing("again", "the tool changed while you were asked", "stale")
+    stale = PermitCheck("again", "the tool changed while you were asked", "stale")
     assert await weighed(store, tool, permit_for(tool, kind=kind, digest="0" * 64)) == stale
     assert await weighed(store, tool, permit_for(tool, {"amount": 2}, kind=kind)) == stale
 
@@ -125,7 +125,7 @@ FEW = "too few people have approved this"
 
 async def test_nobody_was_asked(store: Store) -> None:
     """A permit whose call has no question in the store runs nothing, whatever it brings."""
-    nobody = Standing("refuse", "nobody was asked about this")
+    nobody = PermitCheck("refuse", "nobody was asked about this")
     assert await weighed(store, GATED, permit_for(GATED, kind="approved")) == nobody
 
 
@@ -146,7 +146,7 @@ async def test_a_copied_or_edited_decision_is_refused(store: Store, fields: Any)
     """One decision that is not about exactly this spoils the permit, also beside a good one."""
     await put(store, GATED)
     wrong = decision(delivery_id="wrong", **fields)
-    refused = Standing("refuse", OTHER)
+    refused = PermitCheck("refuse", OTHER)
     assert await weighed(store, GATED, permit_for(GATED, kind="approved", decisions=(wrong,))) == refused
     assert await weighed(store, GATED, permit_for(GATED, kind="approved", decisions=(decision(), wrong))) == refused
 
@@ -155,17 +155,17 @@ async def test_a_signed_decision_counts_from_the_store_alone(store: Store) -> No
     """What a permit brings with a signature, or with a key's name, is passed over: it lies in the store or nowhere."""
     now = datetime.now(UTC)
     signer = Signer(PrivateKeys(keys=(new_key(now),)))
-    strict = Witness(signer.verifier(), development=False)
+    strict = SignaturePolicy(signer.verifier(), development=False)
     ctx = pinned(user=signed_asker(signer, GUEST, *TURN, at=now))
     tool = pay_tool(LEDGER)
     request = await asked(room_of(store, tool), tool, ctx=ctx)
     said = signer.sign_decision(about(request, received_at=now, assurance="session"))
     permit = permit_for(tool, kind="approved", ctx=ctx, decisions=(said,))
-    assert await weighed(store, tool, permit, strict) == Standing("refuse", FEW)
-    lax = Witness(signer.verifier(), development=True)
+    assert await weighed(store, tool, permit, strict) == PermitCheck("refuse", FEW)
+    lax = SignaturePolicy(signer.verifier(), development=True)
     named = permit.model_copy(update={"decisions": (said.model_copy(update={"signature": ""}),)})
     for each in (permit, named):
-        assert await weighed(store, tool, each, lax) == Standing("refuse", FEW)
+        assert await weighed(store, tool, each, lax) == PermitCheck("refuse", FEW)
     await answer(store, said)
     bare = permit.model_copy(update={"decisions": ()})
     assert await weighed(store, tool, bare, strict) == RUN
@@ -177,7 +177,7 @@ async def test_no_yes_counts_beside_a_no_in_the_store(store: Store, verdict: Any
     request = await put(store, GATED)
     await answer(store, about(request, verdict=verdict, subject="ana"))
     await answer(store, about(request))
-    assert await weighed(store, GATED, permit_for(GATED, kind="approved")) == Standing("refuse", why)
+    assert await weighed(store, GATED, permit_for(GATED, kind="approved")) == PermitCheck("refuse", why)
 
 
 async def test_what_the_turn_ended_is_asked_again(store: Store) -> None:
@@ -188,7 +188,7 @@ async def test_what_the_turn_ended_is_asked_again(store: Store) -> None:
     assert await weighed(store, GATED, permit) == RUN
     await Questions(store).end(request.id, 1, "lapsed")
     again = await weighed(store, GATED, permit)
-    assert again == Standing("again", "this is not asked any more", "stale")
+    assert again == PermitCheck("again", "this is not asked any more", "stale")
 
 
 async def test_an_older_revision_is_asked_again(store: Store) -> None:
@@ -198,7 +198,7 @@ async def test_an_older_revision_is_asked_again(store: Store) -> None:
     await Questions(store).end(request.id, 1, "superseded")
     await put(store, GATED)
     permit = permit_for(GATED, kind="approved")
-    assert await weighed(store, GATED, permit) == Standing("again", "this was asked again", "stale")
+    assert await weighed(store, GATED, permit) == PermitCheck("again", "this was asked again", "stale")
 
 
 async def test_a_first_answer_is_none_to_a_later_revision(store: Store) -> None:
@@ -207,11 +207,11 @@ async def test_a_first_answer_is_none_to_a_later_revision(store: Store) -> None:
     await Questions(store).end(request.id, 1, "superseded")
     assert (await put(store, GATED)).revision == 2
     later = permit_for(GATED, kind="approved", revision=2)
-    assert await weighed(store, GATED, later) == Standing("refuse", OTHER)
+    assert await weighed(store, GATED, later) == PermitCheck("refuse", OTHER)
     named = later.model_copy(update={"decisions": (decision(revision=2),)})
     assert await weighed(store, GATED, named) == RUN
     silent = later.model_copy(update={"decisions": (decision(revision=None),)})
-    assert await weighed(store, GATED, silent) == Standing("refuse", OTHER)
+    assert await weighed(store, GATED, silent) == PermitCheck("refuse", OTHER)
 
 
 TWO = pay_tool(LEDGER, ApprovalPolicy(quorum=2))
@@ -239,16 +239,16 @@ async def test_a_quorum_is_of_distinct_people(
     """
     await put(store, before)
     permit = permit_for(tool, kind="approved", quorum=0, decisions=decisions)
-    assert await weighed(store, tool, permit) == (RUN if runs else Standing("refuse", FEW))
+    assert await weighed(store, tool, permit) == (RUN if runs else PermitCheck("refuse", FEW))
 
 
 async def test_a_quorum_that_rose_is_asked_again(store: Store) -> None:
     """Asked under another policy for fewer people than now: more are asked; whom nobody approved: refused."""
     await put(store, GATED)
     permit = permit_for(TWO, kind="approved")
-    assert await weighed(store, TWO, permit) == Standing("again", "more people have to approve this now", "policy")
+    assert await weighed(store, TWO, permit) == PermitCheck("again", "more people have to approve this now", "policy")
     nobody = permit.model_copy(update={"decisions": ()})
-    assert await weighed(store, TWO, nobody) == Standing("refuse", FEW)
+    assert await weighed(store, TWO, nobody) == PermitCheck("refuse", FEW)
 
 
 async def test_an_approval_is_used_in_time(store: Store) -> None:
@@ -263,7 +263,7 @@ async def test_an_approval_is_used_in_time(store: Store) -> None:
         tool = pay_tool(LEDGER, now)
         late = await weighed(store, tool, permit_for(tool, kind="approved", revision=request.revision, decisions=()))
         told = f"it was approved more than {text} seconds ago and not begun"
-        assert late == Standing("again", told, "policy")
+        assert late == PermitCheck("again", told, "policy")
         await Questions(store).end(request.id, request.revision, "lapsed")
 
 
@@ -285,13 +285,13 @@ ANA = Person(id="ana", tier="trusted", roles=("a", "b"))
 def test_the_directory_bears_a_requester_out(person: Person, sure: bool, development: bool) -> None:
     """Tier and roles have to be the directory's of now, in either profile."""
     user = GUEST.model_copy(update={"user": "ana", "tier": "trusted", "roles": ("a", "b")})
-    assert believed(pinned(user=user), person, development=development) is sure
+    assert is_believed(pinned(user=user), person, development=development) is sure
 
 
 @pytest.mark.parametrize("development", [True, False])
 def test_only_development_believes_a_stranger(development: bool) -> None:
     """Somebody the directory does not know is believed in the development profile alone."""
-    assert believed(pinned(), None, development=development) is development
+    assert is_believed(pinned(), None, development=development) is development
 
 
 async def test_a_doubted_requester_is_asked_about(store: Store) -> None:
@@ -299,15 +299,15 @@ async def test_a_doubted_requester_is_asked_about(store: Store) -> None:
     tool = pay_tool(LEDGER, ApprovalPolicy(auto_approve_if="true"))
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
     run = judge(room_of(store, tool).catalog, pinned(), call, ARGS, Tally())
-    found = doubted(run, "it is too long ago")
+    found = judge_doubt(run, "it is too long ago")
     assert (found.kind, found.tool, found.verdict.verdict) == ("ask", run.tool, "ask")
     assert (found.verdict.rule, found.verdict.rule_text) == ("requester", "")
     assert found.verdict.why == "it is too long ago"
     assert found.verdict.policy_hash == run.verdict.policy_hash
     asked = judge(room_of(store, GATED).catalog, pinned(), call, ARGS, Tally())
-    assert doubted(asked, "it is too long ago") is asked
+    assert judge_doubt(asked, "it is too long ago") is asked
     routed = pay_tool(LEDGER, ApprovalPolicy(auto_approve_if="true", route_to="['role:finance']"))
-    found = doubted(judge(room_of(store, routed).catalog, pinned(), call, ARGS, Tally()), "it is too long ago")
+    found = judge_doubt(judge(room_of(store, routed).catalog, pinned(), call, ARGS, Tally()), "it is too long ago")
     assert (found.kind, found.verdict.terms.approvers) == ("ask", ("role:finance",))
     bare = Judgement("c1.1", "run", "approval")
-    assert doubted(bare, "it is too long ago") is bare
+    assert judge_doubt(bare, "it is too long ago") is bare

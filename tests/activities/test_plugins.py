@@ -7,7 +7,7 @@ import pytest
 from activity_kit import ARGS, pinned
 from desk_fixtures import Ledger, pay_tool
 
-from signoff.activities.tool_hooks import judged, withheld
+from signoff.activities.tool_hooks import judge_call, withheld_tools
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
@@ -59,12 +59,12 @@ async def test_tools_of_plugins_are_filtered_by_plugin_scope_and_permission(
     """The model is told of what plugin and scope allow; of that, what the plugin's own check permits runs."""
     found = catalog()
     ctx = pinned(actor=actor, route=route, user=Principal(user="ana", roles=roles))
-    seen = {tool.name for tool in found.sight(ctx).visible()} - await withheld(found, ctx, at=NOW)
+    seen = {tool.name for tool in found.sight(ctx).visible()} - await withheld_tools(found, ctx, at=NOW)
     assert seen == told
     allowed = set()
     for name in ("charge", "map", "plain", "refund"):
         call = CallPart(call="c1.1", tool=name, args=Content(inline=ARGS))
-        judgement = await judged(found, ctx, call, ARGS, frozenset(), at=NOW)
+        judgement = await judge_call(found, ctx, call, ARGS, frozenset(), at=NOW)
         if judgement.kind == "run":
             allowed.add(name)
         else:

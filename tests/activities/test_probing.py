@@ -23,8 +23,8 @@ from desk_fixtures import Ledger
 from temporalio.exceptions import ApplicationError
 
 from signoff.activities.outcome_activity import OutcomeActivity
-from signoff.activities.probes import Probing
-from signoff.activities.result_processor import Results
+from signoff.activities.probes import ProbeRunner
+from signoff.activities.result_processor import ResultProcessor
 from signoff.audit.log import AuditLog
 from signoff.contracts.activity_messages import OutcomeTask, ToolReply
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
@@ -168,7 +168,7 @@ async def test_a_probe_that_hangs_is_not_waited_for(store: Store) -> None:
 
     tool = free(Ledger(), probe=hang)
     room = room_of(store, tool)
-    probing = Probing(room, tool, Results(room, tool), seconds=0.05)
+    probing = ProbeRunner(room, tool, ResultProcessor(room, tool), seconds=0.05)
 
     async def ask() -> ToolReply | None:
         return await probing.reply(permit_for(tool), ARGS, _context(await claimed(store, tool)))

@@ -16,7 +16,7 @@ from temporalio.client import Client
 
 from signoff.activities.models.drivers import build_driver, build_drivers
 from signoff.activities.models.pydantic_ai_driver import ProviderModel, to_library
-from signoff.activities.worker_deps import Room
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts import names
 from signoff.contracts.completion import CompletionRequest
 from signoff.contracts.content import Content
@@ -24,7 +24,7 @@ from signoff.contracts.errors import ConfigError, ModelRefused, ModelUnavailable
 from signoff.contracts.message import CallPart, Message, ResultPart, TextPart, user_message
 from signoff.contracts.person import Principal
 from signoff.contracts.turn import TurnInput
-from signoff.engine.turn_client import Signoff
+from signoff.engine.turn_client import TurnClient
 from signoff.keys.secrets import SecretProvider
 from signoff.registry.actor import Actor
 from signoff.registry.respond_form import respond_form
@@ -228,9 +228,9 @@ async def test_a_whole_turn_over_a_real_provider(
         actor = Actor(name="desk", description="", instructions="Help.", model=MODEL)
         catalog = catalog_of([pay_tool(ledger)], actors=[actor])
         drivers = await build_drivers(catalog, SecretProvider())
-        room = Room(catalog, store, catalog.people, drivers, await store.secret_key("card-mark"))
+        room = WorkerDeps(catalog, store, catalog.people, drivers, await store.secret_key("card-mark"))
         async with build_worker(client, room, task_queue=task_queue):
-            signoff = Signoff(client, task_queue=task_queue)
+            signoff = TurnClient(client, task_queue=task_queue)
             key = await signoff.start_turn(
                 TurnInput(
                     engine=names.ENGINE,

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from temporalio.testing import ActivityEnvironment
 
-from signoff.activities.heartbeat import SECONDS, pulse
+from signoff.activities.heartbeat import SECONDS, send_heartbeats
 from signoff.workflows import options
 
 
@@ -21,7 +21,7 @@ async def beats(work: Callable[[asyncio.Event], Awaitable[None]], seconds: float
             twice.set()
 
     async def run() -> None:
-        async with pulse(seconds):
+        async with send_heartbeats(seconds):
             await work(twice)
 
     env = ActivityEnvironment()

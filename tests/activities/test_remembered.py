@@ -28,23 +28,23 @@ from sqlalchemy import update
 
 from signoff.activities import grant_use
 from signoff.activities.gate_activity import GateActivity, settled_outcome
-from signoff.activities.grant_use import Remembered, by_grant, frozen
+from signoff.activities.grant_use import GrantUse, by_grant, frozen_decision
 from signoff.activities.identify_activity import IdentifyActivity
-from signoff.activities.worker_deps import Room
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.audit_events import admin_stream, fingerprint
-from signoff.approvals.grant_rules import grant_id, likeness
+from signoff.approvals.grant_rules import exact_digest, grant_id
 from signoff.audit.log import AuditLog
-from signoff.contracts.activity_messages import Authority, GateTask, IdentifyTask, Ruling, Tally
+from signoff.contracts.activity_messages import Authority, GateDecision, GateTask, IdentifyTask, Tally
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import DEFAULT_DENIAL, CallOutcome, ToolDenied
 from signoff.contracts.content import Content
-from signoff.contracts.decision import Decision, Remember
-from signoff.contracts.grant import Grant, Like
+from signoff.contracts.decision import Decision, GrantRequest
+from signoff.contracts.grant import Grant, GrantScope
 from signoff.contracts.ids import ApprovalKey
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person, Principal
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
-from signoff.people.login import id_of
+from signoff.people.login import id_from_login
 from signoff.people.vouched_directory import vouch
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.policy.grant_predicate import compile_where
@@ -55,10 +55,10 @@ from signoff.store.grants import Grants
 from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.store.tables import GRANTS
-from signoff.store.vouched_people import vouching
+from signoff.store.vouched_people import vouched_writer
 from signoff.testing.questions import answer
 
-SMALL = Remember(scope="tenant", where="args.amount <= 50.0")
+SMALL = GrantRequest(scope="tenant", where="args.amount <= 50.0")
 ALLOWED = ApprovalPolicy(allow_remember=True)
 ID = ApprovalKey(TURN, "c1.1").id
 CALL = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
@@ -70,7 +70,7 @@ SIGNER = Signer(PrivateKeys(keys=(new_key(NOW - 24 * HOUR),)))
 APPROVERS = (Person(id="approver", roles=("approvers",)), Person(id="ana", roles=("approvers",)))
 
 
-def room_with(store: Store, *tools: Tool, **fields: Any) -> Room:
+def room_with(store: Store, *tools: Tool, **fields: Any) -> WorkerDeps:
     """A room that knows the gateway's key."""
     return dataclasses.replace(room_of(store, *tools, **fields), verifier=SIGNER.verifier())
 
@@ -80,7 +80,7 @@ def asking(ledger: Ledger, policy: ApprovalPolicy = ALLOWED, **fields: Any) -> T
     return pay_tool(ledger, policy, **fields)
 
 
-async def approved(room: Room, tool: Tool, *decisions: Decision, **fields: Any) -> None:
+async def approved(room: WorkerDeps, tool: Tool, *decisions: Decision, **fields: Any) -> None:
     """Run one call that people approved, with what they want remembered."""
     request = await asked(room, tool)
     said = [each.model_copy(update={"question_hash": request.question_hash}) for each in decisions]
@@ -91,7 +91,7 @@ async def approved(room: Room, tool: Tool, *decisions: Decision, **fields: Any) 
     assert told(await run(room, tool, task_for(tool, permit)))[0] == "ok"
 
 
-async def ruled(room: Room, args: Any = None, **ctx: Any) -> Ruling:
+async def ruled(room: WorkerDeps, args: Any = None, **ctx: Any) -> GateDecision:
     """What the gates say of the next call, in another turn."""
     pin = pinned(**({"turn": "next"} | ctx))
     env = environment("signoff.gate", is_local=True, workflow_id=f"turn/{pin.tenant}/{pin.session}/{pin.turn}")
@@ -105,12 +105,12 @@ async def kept(store: Store) -> list[Grant]:
     return await Grants(store).all("main", every=True)
 
 
-async def question(room: Room) -> ApprovalRequest:
+async def question(room: WorkerDeps) -> ApprovalRequest:
     """What people are asked about the one call."""
     return request_of((await ruled(room, turn=TURN.turn)).request)
 
 
-async def denied(room: Room, request: ApprovalRequest, **said: Any) -> Authority:
+async def denied(room: WorkerDeps, request: ApprovalRequest, **said: Any) -> Authority:
     """A denial, signed unless it is not to be, with what its author wants remembered."""
     given = {"verdict": "denied", "assurance": "session", "received_at": ASKED, **said}
     signs = given.pop("signed", True)
@@ -133,26 +133,26 @@ async def denied(room: Room, request: ApprovalRequest, **said: Any) -> Authority
     return await environment("signoff.identify", is_local=True).run(IdentifyActivity(room).identify, task)
 
 
-async def given(room: Room, tool: Tool, turn: str, wish: Remember, **said: Any) -> str:
+async def given(room: WorkerDeps, tool: Tool, turn: str, wish: GrantRequest, **said: Any) -> str:
     """The id of what is remembered of an answer to a call of another turn."""
     request = await asked(room, tool, ctx=pinned(turn=turn))
     await answer(room.store, about(request, approval_id=request.id, remember=wish, **said))
     return grant_id(request.id, 1, said.get("verdict", "approved"))
 
 
-def judged(room: Room) -> Judgement:
+def judged(room: WorkerDeps) -> Judgement:
     """What the rules alone say of the one call, proposed once more."""
     return judge(room.catalog, pinned(turn="next"), CALL, ARGS, Tally())
 
 
-def expected(tool: Tool, room: Room, verdict: Any, wish: Remember, **fields: Any) -> Grant:
+def expected(tool: Tool, room: WorkerDeps, verdict: Any, wish: GrantRequest, **fields: Any) -> Grant:
     """What has to lie in the store of the approver's answer to the one call."""
-    like = Like(
+    like = GrantScope(
         tenant="main",
         session="s" if wish.scope == "session" else "",
         tool="pay",
         definition=definition_hash(tool),
-        exact="" if wish.where else likeness("pay", definition_hash(tool), ARGS),
+        exact="" if wish.where else exact_digest("pay", definition_hash(tool), ARGS),
         where=wish.where,
         rule="requires_approval",
         policy_hash=room.catalog.policy("pay").hash,
@@ -173,7 +173,7 @@ def expected(tool: Tool, room: Room, verdict: Any, wish: Remember, **fields: Any
     return Grant(**given | fields)
 
 
-async def recorded(store: Store, grant: Grant, wish: Remember) -> None:
+async def recorded(store: Store, grant: Grant, wish: GrantRequest) -> None:
     """Check that the record says once, whole and without an argument, that `grant` was remembered."""
     (record,) = await AuditLog(store).stream(admin_stream("main"))
     assert (record.kind, record.key, record.subject) == ("grant", f"remember/{grant.id}", grant.people[-1])
@@ -191,11 +191,11 @@ async def recorded(store: Store, grant: Grant, wish: Remember) -> None:
     }
 
 
-WISHES = (Remember(seconds=600, uses=3), SMALL.model_copy(update={"seconds": 60.0, "uses": 2}))
+WISHES = (GrantRequest(seconds=600, uses=3), SMALL.model_copy(update={"seconds": 60.0, "uses": 2}))
 
 
 @pytest.mark.parametrize("wish", WISHES)
-async def test_an_approval_is_remembered_once_with_all_that_it_says(store: Store, wish: Remember) -> None:
+async def test_an_approval_is_remembered_once_with_all_that_it_says(store: Store, wish: GrantRequest) -> None:
     """Whose it is, of which question, for which calls, how often and from the answer on how long; and so recorded."""
     tool = asking(Ledger())
     room = room_with(store, tool)
@@ -220,7 +220,7 @@ async def test_a_wish_that_only_the_turn_tells_of_is_not_remembered(store: Store
 
 
 @pytest.mark.parametrize("wish", WISHES)
-async def test_a_denial_is_remembered_once_with_all_that_it_says(store: Store, wish: Remember) -> None:
+async def test_a_denial_is_remembered_once_with_all_that_it_says(store: Store, wish: GrantRequest) -> None:
     """The same of a denial, which nothing runs by: it is kept while its author is looked up."""
     tool = asking(Ledger())
     room = room_with(store, tool)
@@ -282,7 +282,7 @@ async def test_what_becomes_of_a_call_by_a_remembered_denial(store: Store) -> No
     await Grants(store).revoke(grant.id, "main", by="ana")
     second = await given(room, asking(Ledger()), "other", WISHES[0], verdict="denied", subject="ana", reason="no")
     found = judged(room)
-    ended = await Remembered(room).consulted(pinned(turn="next"), CALL, ARGS, found)
+    ended = await GrantUse(room).consulted(pinned(turn="next"), CALL, ARGS, found)
     assert ended.denied is not None
     assert (ended.denied.approval_id, ended.denied.decided_by) == ("main.s.other.c1.1", "ana")
     assert ended == dataclasses.replace(
@@ -315,10 +315,10 @@ def test_what_becomes_of_a_call_in_a_frozen_tenant(store: Store) -> None:
     """It is denied with the reason of the freeze; what was settled before stays settled as it was."""
     found = judged(room_with(store, asking(Ledger())))
     reason = "frozen: drill"
-    ended = frozen(found, "drill", CALL)
+    ended = frozen_decision(found, "drill", CALL)
     told_so = ToolDenied(source="policy", tool="pay", call_id="c1.1", reason=reason)
     assert ended == dataclasses.replace(found, kind="settled", code="denied", message=reason, denied=told_so)
-    assert frozen(ended, "again", CALL) is ended
+    assert frozen_decision(ended, "again", CALL) is ended
 
 
 async def test_an_answer_past_the_gateway_is_not_remembered(store: Store) -> None:
@@ -337,12 +337,12 @@ async def test_an_answer_past_the_gateway_is_not_remembered(store: Store) -> Non
 async def test_an_approval_holds_while_a_login_vouches_for_who_gave_it(store: Store) -> None:
     """Also of somebody whom nobody declared; signed out, or in another tenant, they are a stranger."""
     login = "https://login.example.com#7"
-    cy = Person(id=id_of(login), name="Cy", roles=("approvers",), identities={"oidc": (login,)})
+    cy = Person(id=id_from_login(login), name="Cy", roles=("approvers",), identities={"oidc": (login,)})
     tool = asking(Ledger())
     room = room_with(store, tool)
     grant = await given(room, tool, "other", SMALL, subject=cy.id)
     assert (await ruled(room, {"amount": 1})).verdict == "ask"
-    await store.run(vouching(vouch(SIGNER, cy, names=(), now=NOW, lifetime=HOUR)))
+    await store.run(vouched_writer(vouch(SIGNER, cy, names=(), now=NOW, lifetime=HOUR)))
     assert (await ruled(room, {"amount": 1}, turn="another")).grant == grant
 
 
@@ -363,7 +363,7 @@ async def test_all_predicates_of_a_call_share_their_steps(store: Store, monkeypa
     tool = asking(Ledger())
     room = room_with(store, tool)
     for number in range(3):
-        await given(room, tool, f"t{number}", Remember(scope="tenant", where=f"args.amount <= {20 + number}.0"))
+        await given(room, tool, f"t{number}", GrantRequest(scope="tenant", where=f"args.amount <= {20 + number}.0"))
     assert len(await kept(store)) == 3
     assert (await ruled(room, {"amount": 22})).verdict == "run"
     steps = compile_where("args.amount <= 20.0", room.catalog.policy("pay")).steps({"amount": 22})
@@ -377,7 +377,7 @@ async def test_exact_arguments_in_one_session(store: Store) -> None:
     """Without a predicate only the very same arguments, however numbers are written; elsewhere people are asked."""
     tool = asking(Ledger())
     room = room_with(store, tool)
-    await approved(room, tool, decision(remember=Remember()))
+    await approved(room, tool, decision(remember=GrantRequest()))
     assert (await ruled(room)).verdict == "run"
     assert (await ruled(room, {**ARGS, "amount": 20.0})).verdict == "run"
     assert (await ruled(room, {**ARGS, "to": "Bo"})).verdict == "ask"
@@ -481,13 +481,13 @@ async def test_a_requester_who_is_not_who_the_directory_says_is_asked_about(stor
     ("second", "uses"),
     [
         (None, None),
-        (Remember(scope="tenant", where="args.amount <= 60.0"), None),
+        (GrantRequest(scope="tenant", where="args.amount <= 60.0"), None),
         (SMALL.model_copy(update={"scope": "session"}), None),
         (SMALL.model_copy(update={"uses": 7, "seconds": 60.0}), 7),
     ],
 )
 async def test_a_quorum_has_to_want_the_same_remembered(
-    store: Store, second: Remember | None, uses: int | None
+    store: Store, second: GrantRequest | None, uses: int | None
 ) -> None:
     """Two people, two wishes that agree; of different counts and lengths the smaller holds."""
     tool = asking(Ledger(), ApprovalPolicy(allow_remember=True, quorum=2))

@@ -6,13 +6,13 @@ import pytest
 from activity_kit import TURN, room_of
 from desk_fixtures import GUEST, Ledger, pay_tool
 
-from signoff.activities.read_rest_tool import bound, how_to_read_on, read_rest
+from signoff.activities.read_rest_tool import bind_to_store, how_to_read_on, read_rest
 from signoff.registry.actor import Actor
 from signoff.registry.built_in_tools import READ_REST_TOOL
 from signoff.registry.results.tool_result import ToolFailure
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
-from signoff.store.truncated_results import Rests
+from signoff.store.truncated_results import TruncatedResults
 
 
 def _context(budget: int = 400, **fields: Any) -> ToolContext:
@@ -36,7 +36,7 @@ def _context(budget: int = 400, **fields: Any) -> ToolContext:
 async def test_each_piece_fits_its_budget_and_names_the_next(store: Store, budget: int, total: int) -> None:
     """A line about the piece and the piece: never so long that it would be cut again."""
     text = "".join(chr(97 + number % 26) for number in range(total))
-    handle = await Rests(store).keep(TURN, "book", text)
+    handle = await TruncatedResults(store).keep(TURN, "book", text)
     pieces, start = "", 0
     while start < total:
         told = await read_rest(store, {"handle": handle, "start": start}, _context(budget))
@@ -63,7 +63,7 @@ async def test_what_cannot_be_read_is_the_models_mistake(
     store: Store, start: int, fields: dict[str, str], words: str
 ) -> None:
     """Another turn's handle and a start behind the end: told in words, `input_invalid`."""
-    handle = await Rests(store).keep(TURN, "book", "abcde")
+    handle = await TruncatedResults(store).keep(TURN, "book", "abcde")
     told = await read_rest(store, {"handle": handle, "start": start}, _context(**fields))
     assert isinstance(told, ToolFailure)
     assert (told.code, words in told.message) == ("input_invalid", True)
@@ -71,7 +71,7 @@ async def test_what_cannot_be_read_is_the_models_mistake(
 
 async def test_a_whole_number_may_be_written_with_a_point(store: Store) -> None:
     """JSON Schema takes 2.0 for an integer, and so does this."""
-    handle = await Rests(store).keep(TURN, "book", "abcde")
+    handle = await TruncatedResults(store).keep(TURN, "book", "abcde")
     assert await read_rest(store, {"handle": handle, "start": 2.0}, _context()) == (
         "Characters 2 to 5 of 5; this is its end\ncde"
     )
@@ -80,8 +80,8 @@ async def test_a_whole_number_may_be_written_with_a_point(store: Store) -> None:
 async def test_only_the_frameworks_tool_is_bound_to_a_store(store: Store) -> None:
     """Every other tool stays the object it was; this one keeps its definition."""
     tool = pay_tool(Ledger())
-    assert bound(tool, store) is tool
-    mine = bound(READ_REST_TOOL, store)
+    assert bind_to_store(tool, store) is tool
+    mine = bind_to_store(READ_REST_TOOL, store)
     assert mine.definition == READ_REST_TOOL.definition
     told = await mine.handler({"handle": "x" * 64, "start": 0}, _context())
     assert isinstance(told, ToolFailure)

@@ -11,14 +11,14 @@ from desk_fixtures import GUEST, Ledger, bench, catalog_of, pay_tool, yes
 from signed_askers import signed_asker
 from temporalio.client import Client
 
-from signoff.activities.worker_deps import Profile, Room
+from signoff.activities.worker_deps import Profile, WorkerDeps
 from signoff.contracts.activity_messages import ToolReply
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import UNSIGNED, Decision
 from signoff.contracts.person import Delegation, Person
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.directory import DevelopmentDirectory, FixedDirectory
-from signoff.people.eligibility import Table
+from signoff.people.eligibility import ApproverSpec
 from signoff.people.voter_set import VoterSet
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.hooks import HookContext, Permission
@@ -27,7 +27,7 @@ from signoff.registry.tool_context import ToolContext
 from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.questions import answer
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -92,7 +92,7 @@ async def tried(
     """
     ledger = Ledger()
 
-    def room_with(rules: ApprovalPolicy) -> tuple[Room, Tool]:
+    def room_with(rules: ApprovalPolicy) -> tuple[WorkerDeps, Tool]:
         tool = pay_tool(ledger, rules)
         room = room_of(store, tool, profile=profile)
         return dataclasses.replace(room, people=FixedDirectory(people.values()), verifier=SIGNER.verifier()), tool
@@ -341,7 +341,7 @@ def test_one_person_takes_one_seat() -> None:
     def proved(who: str, **fields: Any) -> Decision:
         return SIGNER.sign_decision(said(who, **fields))
 
-    table = Table("main", ("role:approvers",), "guest", False)
+    table = ApproverSpec("main", ("role:approvers",), "guest", False)
     seats = VoterSet(FixedDirectory(PEOPLE.values()), (table,), NOW)
     assert seats.count(()) == 0
     assert seats.count((proved("bo"), proved("bo", delivery_id="d2"))) == 1

@@ -11,7 +11,7 @@ from activity_kit import pinned
 from desk_fixtures import Ledger, pay_tool
 
 from signoff.activities import tool_hooks
-from signoff.activities.tool_hooks import withheld
+from signoff.activities.tool_hooks import withheld_tools
 from signoff.contracts.errors import ConfigError
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog, build_catalog
@@ -59,7 +59,7 @@ def chooses(said: Any) -> Any:
 async def test_a_function_chooses_among_what_is_there(said: Any, left_out: set[str]) -> None:
     """By who asks and what was collected; an unknown name adds nothing, no list and no answer leave nothing."""
     ctx = pinned(channel="slack", extra={"data": {"more": ["look"]}})
-    assert await withheld(catalog(select=chooses(said)), ctx, at=NOW) == left_out
+    assert await withheld_tools(catalog(select=chooses(said)), ctx, at=NOW) == left_out
 
 
 @pytest.mark.row("F10")
@@ -69,7 +69,7 @@ async def test_each_place_chooses_once_more() -> None:
     routes = (Route(name="r", select=chooses(["pay", "look"]), steps=(step, Step(name="t"))),)
     known = catalog(routes=routes, select=chooses(["pay", "look", "note"]))
     found = [
-        await withheld(known, pinned(route=route, step=name), at=NOW)
+        await withheld_tools(known, pinned(route=route, step=name), at=NOW)
         for route, name in (("", ""), ("r", "t"), ("r", "s"))
     ]
     assert found == [frozenset(), {"note"}, {"look", "note"}]
@@ -85,7 +85,7 @@ async def test_what_it_is_told_is_a_copy_and_it_has_little_time(monkeypatch: pyt
         return list(NAMES)
 
     ctx = pinned(extra={"data": {"city": "Porto"}})
-    assert await withheld(catalog(select=slow), ctx, at=NOW) == set(NAMES)
+    assert await withheld_tools(catalog(select=slow), ctx, at=NOW) == set(NAMES)
     assert ctx.extra == {"data": {"city": "Porto"}}
 
 
@@ -100,7 +100,7 @@ async def test_a_function_is_told_what_was_collected_as_a_copy_all_the_way_down(
 
     known, data = catalog(select=select), {"legs": [1, 2]}
     for extra in ({"data": data}, {}, {"data": "none"}):
-        assert await withheld(known, pinned(extra=extra), at=NOW) == frozenset()
+        assert await withheld_tools(known, pinned(extra=extra), at=NOW) == frozenset()
     assert told == [data, {}, {}] == [{"legs": [1, 2]}, {}, {}]
 
 
@@ -125,5 +125,5 @@ async def test_who_runs_the_worker_reads_why_nothing_is_chosen(
     said: Any, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With whose function it was, and none of its words."""
-    assert await withheld(catalog(select=chooses(said)), pinned(), at=NOW) == set(NAMES)
+    assert await withheld_tools(catalog(select=chooses(said)), pinned(), at=NOW) == set(NAMES)
     assert caplog.messages == [f"no tool is chosen: `select` of actor desk {words}"]

@@ -22,8 +22,8 @@ from desk_fixtures import GUEST, Ledger, catalog_of, pay_tool
 from signed_askers import signed_asker
 
 from signoff.activities.gate_activity import GateActivity
-from signoff.activities.permit_check import Witness, believed, given_up, voter_set, words_on
-from signoff.activities.worker_deps import Profile, Room
+from signoff.activities.permit_check import SignaturePolicy, is_believed, is_given_up, voter_set, words_on
+from signoff.activities.worker_deps import Profile, WorkerDeps
 from signoff.contracts.activity_messages import GateReply, GateTask, ToolReply
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import Permit
@@ -61,9 +61,11 @@ def signed(request: ApprovalRequest, signer: Signer = SIGNER, **fields: Any) -> 
     return signer.sign_decision(about(request, **{"received_at": NOW, "assurance": "session"} | fields))
 
 
-def room_with(store: Store, tool: Tool, *, profile: Profile = "production", verifier: Verifier | None = None) -> Room:
+def room_with(
+    store: Store, tool: Tool, *, profile: Profile = "production", verifier: Verifier | None = None
+) -> WorkerDeps:
     """The room of a worker that has public keys and nothing else."""
-    return Room(
+    return WorkerDeps(
         catalog=catalog_of([tool]),
         store=store,
         people=FixedDirectory(PEOPLE),
@@ -185,7 +187,7 @@ async def test_terms_that_were_changed_in_the_row_are_signed_by_nobody(store: St
 
 def test_a_signed_decision_that_names_nothing_is_refused(store: Store) -> None:
     """What fits any question proves no consent to this one."""
-    witness = Desk(store).room.witness
+    witness = Desk(store).room.signature_policy
     for vague in ({"question_hash": ""}, {"revision": None}):
         said = SIGNER.sign_decision(decision(**{"received_at": NOW, "question_hash": "0" * 64} | vague))
         problem = witness.decision_problem(said, accept_unsigned=False)
@@ -301,7 +303,7 @@ async def test_an_unsigned_requester_is_believed_in_development_only(store: Stor
     assert reply.outcome.code == "ok"
 
 
-async def gated(room: Room, user: Principal) -> GateReply:
+async def gated(room: WorkerDeps, user: Principal) -> GateReply:
     """What the gates say of one call for `user`."""
     task = GateTask(ctx=pinned(user=user), calls=(CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS)),))
     return await environment("signoff.gate").run(GateActivity(room).gate, task)
@@ -486,9 +488,9 @@ async def test_an_unsigned_word_about_a_try_counts_where_unsigned_answers_do(sto
         request = await asked(room, tool, doubt=1)
         permit = permit_for(tool, doubts=(about(request),))
         seats = voter_set(room.catalog, room.people, permit.ctx, "pay", room.catalog.terms("pay"), NOW)
-        witness = Witness(Verifier(), development=development)
+        witness = SignaturePolicy(Verifier(), development=development)
         words = words_on(permit, await Questions(store).read(request.id), 1)
-        assert given_up(words, 1, room.catalog.policy("pay"), witness, seats) is counts
+        assert is_given_up(words, 1, room.catalog.policy("pay"), witness, seats) is counts
 
 
 @pytest.mark.parametrize("development", [True, False])
@@ -506,4 +508,4 @@ def test_what_a_turn_says_of_its_user_is_compared_with_the_directory(
 ) -> None:
     """Attributes are the directory's, as tier and roles are; other context is whoever's who starts turns."""
     person = Person(id="guest", attributes={"team": "red"})
-    assert believed(pinned(extra=extra), person, development=development) is sure
+    assert is_believed(pinned(extra=extra), person, development=development) is sure

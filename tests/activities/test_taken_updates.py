@@ -6,7 +6,7 @@ import pytest
 from activity_kit import ARGS, environment, permit_for, pinned, room_of
 from desk_fixtures import Ledger, pay_tool
 
-from signoff.activities.result_processor import Made, Results
+from signoff.activities.result_processor import ProcessedResult, ResultProcessor
 from signoff.contracts.content import Content
 from signoff.contracts.updates import Updates
 from signoff.registry.actor import Actor
@@ -22,7 +22,7 @@ TRIP = Route(
 MISFIT = "update_invalid: `pay` ran and what it does has happened, but the value of `project` "
 
 
-async def made(store: Store, result: ToolResult, names: tuple[str, ...] = MEANT, **fields: Any) -> Made:
+async def made(store: Store, result: ToolResult, names: tuple[str, ...] = MEANT, **fields: Any) -> ProcessedResult:
     """What becomes of `result`, of a tool that may change `names`."""
     actor, budget = fields.pop("actor", "desk"), fields.pop("budget", 1_000)
     tool = pay_tool(Ledger(), False, updates=names, **fields)
@@ -33,7 +33,7 @@ async def made(store: Store, result: ToolResult, names: tuple[str, ...] = MEANT,
         context={"project": {"type": "string"}},
     )
     permit = permit_for(tool, ctx=pinned(actor=actor, route="trip", step="ask"))
-    return await environment().run(Results(room, tool).of, permit, ARGS, result, budget)
+    return await environment().run(ResultProcessor(room, tool).of, permit, ARGS, result, budget)
 
 
 @pytest.mark.parametrize(

@@ -58,8 +58,8 @@ class DeskMachine(RuleBasedStateMachine):
         self.ended: dict[str, str] = {}
         self.approvals: dict[str, set[str]] = {approval_id: set() for approval_id in IDS}
         self.delivered: dict[str, Receipt] = {}
-        self.desk.open(deadlines.opened(question(IDS[0]), self.now), self.now)
-        self.desk.open(deadlines.opened(question(IDS[1], quorum=2), self.now), self.now)
+        self.desk.open(deadlines.open_request(question(IDS[0]), self.now), self.now)
+        self.desk.open(deadlines.open_request(question(IDS[1], quorum=2), self.now), self.now)
 
     def open_until(self, approval_id: str) -> bool:
         """Whether the model says that an answer can still count."""
@@ -78,7 +78,7 @@ class DeskMachine(RuleBasedStateMachine):
             approval_id=approval_id, revision=revision, verdict=verdict, subject=person, delivery_id=delivery
         )  # type: ignore[arg-type]
         key = f"{delivery}:{approval_id}:{revision}"
-        receipt = self.desk.glance(decision, self.now) or self.desk.settle(decision, authority(person), self.now)
+        receipt = self.desk.precheck(decision, self.now) or self.desk.settle(decision, authority(person), self.now)
         if delivery and key in self.delivered:
             assert receipt == self.delivered[key].model_copy(update={"code": "duplicate"})
             return
@@ -110,7 +110,7 @@ class DeskMachine(RuleBasedStateMachine):
         """The timer fires."""
         if self.now > START + timedelta(hours=1):
             request = self.desk.get(approval_id)
-            happening = deadlines.due(request) if request is not None else None
+            happening = deadlines.next_event(request) if request is not None else None
             if happening is not None:
                 self.desk.reach(approval_id, happening, self.now)
             self.ended.setdefault(approval_id, "timed_out")

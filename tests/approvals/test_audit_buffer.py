@@ -6,7 +6,7 @@ from typing import Any
 from signoff.approvals import deadlines
 from signoff.approvals.approval_book import ApprovalBook
 from signoff.approvals.audit_buffer import ENTRIES_KEPT, AuditBuffer
-from signoff.approvals.audit_events import ended
+from signoff.approvals.audit_events import ended_entry
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, Card
 from signoff.contracts.audit import AuditEntry
@@ -27,7 +27,7 @@ def desk(**fields: Any) -> ApprovalBook:
         id=ID, code="K7Q2FM", digest="d" * 64, tenant="main", session="s", turn="t", call="c1.1", tool="pay",
         args=Content(inline={"to": "Lisbon"}), card=Card(effect="Pay"), requester=Principal(user="guest"), **fields,
     )  # fmt: skip
-    made.open(deadlines.opened(request, NOW), NOW)
+    made.open(deadlines.open_request(request, NOW), NOW)
     return made
 
 
@@ -55,13 +55,13 @@ def test_a_decision_and_the_end_it_brings_are_kept_in_order() -> None:
 def test_every_refused_attempt_is_kept_by_whichever_way_it_was_refused() -> None:
     """Unknown, stale, not allowed, too late and repeated: each with its code."""
     made = desk()
-    made.glance(answer(approval_id="main.s.t.c9.9"), NOW)
-    made.glance(answer(revision=7), NOW)
+    made.precheck(answer(approval_id="main.s.t.c9.9"), NOW)
+    made.precheck(answer(revision=7), NOW)
     made.settle(answer(), Authority(allowed=False, code="not_allowed", subject="eve"), NOW)
     made.examine(answer(delivery_id="d2"), Authority(allowed=False, code="assurance"), NOW)
     made.settle(answer(delivery_id="d3"), ANA, NOW)
-    made.glance(answer(delivery_id="d3"), NOW)
-    made.glance(answer(delivery_id="d4"), NOW)
+    made.precheck(answer(delivery_id="d3"), NOW)
+    made.precheck(answer(delivery_id="d4"), NOW)
     taken = made.unwritten.take()
     assert [each.data.get("receipt") for each in taken if each.kind == "attempt"] == [
         "unknown", "stale", "not_allowed", "assurance", None, "duplicate", "already_decided",
@@ -92,7 +92,7 @@ def test_what_time_brings_is_kept_and_its_end_is_an_ending() -> None:
     made = desk(on_timeout="escalate", timeout=60.0)
     for minutes in (1, 2):
         request = made.get(ID)
-        due = None if request is None else deadlines.due(request)
+        due = None if request is None else deadlines.next_event(request)
         assert due is not None
         made.reach(ID, due, NOW + minutes * MINUTE)
     taken = made.unwritten.take()
@@ -123,7 +123,7 @@ def test_arguments_are_in_no_entry_and_long_words_are_cut() -> None:
     """An edit says that it is one; what strangers wrote at length is bounded."""
     made = desk(edit="approve")
     made.examine(answer(edited_args={"to": "Lisbon"}), Authority(allowed=False, code="not_allowed"), NOW)
-    made.glance(answer(approval_id="x" * 60_000, subject="y" * 60_000, delivery_id="z" * 60_000), NOW)
+    made.precheck(answer(approval_id="x" * 60_000, subject="y" * 60_000, delivery_id="z" * 60_000), NOW)
     for each in made.unwritten.take():
         assert "Lisbon" not in each.model_dump_json()
         assert len(each.model_dump_json()) < 4_000
@@ -142,7 +142,7 @@ def test_a_flood_of_refusals_is_counted_and_nothing_else_is_lost() -> None:
         seen.add(entry(number))
     request = desk().get(ID)
     assert request is not None
-    end = ended(request, NOW)
+    end = ended_entry(request, NOW)
     seen.add(end)
     *kept, told_end, dropped = seen.take()
     assert [each.key for each in kept] == [f"k{number}" for number in range(ENTRIES_KEPT)]

@@ -4,7 +4,7 @@ import pytest
 
 from signoff.approvals import binding
 from signoff.approvals.digest import call_digest, doubt_digest
-from signoff.approvals.edit_diff import Change, changes, told_to_model
+from signoff.approvals.edit_diff import RowChange, edit_note, row_changes
 from signoff.contracts.approval import ApprovalRequest, Card, CardRow
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
@@ -70,25 +70,25 @@ def test_changes_are_shown_side_by_side() -> None:
     """Changed, added, gone; what stays, and rows of the card's own, are not changes."""
     before = [row("amount", "420"), row("to", "Ana"), row("note", "x"), row("", "2 more not shown")]
     after = [row("amount", "380"), row("to", "Ana"), row("by", "card"), row("", "1 more not shown")]
-    assert changes(before, after) == (
-        Change("amount", "Amount", "420", "380"),
-        Change("by", "By", "", "card"),
-        Change("note", "Note", "x", ""),
+    assert row_changes(before, after) == (
+        RowChange("amount", "Amount", "420", "380"),
+        RowChange("by", "By", "", "card"),
+        RowChange("note", "Note", "x", ""),
     )
 
 
 def test_the_model_is_told_what_was_changed() -> None:
     """Values as cards show them; hidden ones stay hidden."""
-    told = told_to_model([row("amount", "420"), row("note", "x")], [row("amount", "380")])
+    told = edit_note([row("amount", "420"), row("note", "x")], [row("amount", "380")])
     assert told == (
         "A person changed arguments of this call before it ran: amount is 380 (was 420); note is nothing (was x)."
     )
-    hidden = told_to_model([row("pin", "hidden, 4 characters")], [row("pin", "hidden, 4 characters")])
+    hidden = edit_note([row("pin", "hidden, 4 characters")], [row("pin", "hidden, 4 characters")])
     assert hidden == "A person changed arguments of this call before it ran; they are hidden."
 
 
 @pytest.mark.parametrize(("count", "end"), [(10, ""), (11, "; and 1 more"), (13, "; and 3 more")])
 def test_the_model_is_told_ten_changes_and_how_many_more(count: int, end: str) -> None:
     """Ten are told in full; of more, their number."""
-    many = told_to_model([], [row(f"a{n}", "1") for n in range(count)])
+    many = edit_note([], [row(f"a{n}", "1") for n in range(count)])
     assert many.endswith(f"; a9 is 1 (was nothing){end}.")

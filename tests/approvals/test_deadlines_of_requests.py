@@ -22,7 +22,7 @@ def waiting(**fields: object) -> ApprovalRequest:
         args=Content(inline={}), card=Card(effect="Pay"), requester=Principal(user="guest"), timeout=36_000.0,
         approvers=("role:finance",),
     )  # fmt: skip
-    return deadlines.opened(base.model_copy(update=fields), NOW)
+    return deadlines.open_request(base.model_copy(update=fields), NOW)
 
 
 FULL = {"remind_after": 3_600.0, "escalate_after": 7_200.0, "escalate_to": ("role:cfo", "role:finance")}
@@ -31,10 +31,10 @@ FULL = {"remind_after": 3_600.0, "escalate_after": 7_200.0, "escalate_to": ("rol
 def steps(request: ApprovalRequest) -> list[tuple[str, datetime]]:
     """Everything that happens to a request that nobody answers, in order."""
     seen: list[tuple[str, datetime]] = []
-    while (happening := deadlines.due(request)) is not None:
+    while (happening := deadlines.next_event(request)) is not None:
         assert len(seen) < 9
         seen.append((happening.what, happening.at))
-        request = deadlines.passed(request, happening, happening.at)
+        request = deadlines.apply_event(request, happening, happening.at)
     assert request.state == "timed_out"
     return seen
 
@@ -48,17 +48,17 @@ def test_reminder_escalation_and_deadline_come_at_absolute_times() -> None:
     """Each at its own moment since the request was opened, however late the one before was noticed."""
     assert steps(waiting(**FULL)) == [("remind", after(1)), ("escalate", after(2)), ("deadline", after(10))]
     request = waiting(**FULL)
-    first = deadlines.due(request)
+    first = deadlines.next_event(request)
     assert first is not None
-    late = deadlines.passed(request, first, after(9))
-    assert deadlines.due(late) == deadlines.Due(after(2), "escalate")
+    late = deadlines.apply_event(request, first, after(9))
+    assert deadlines.next_event(late) == deadlines.DueEvent(after(2), "escalate")
 
 
 def test_every_reminder_comes_once() -> None:
     """Of several the next one is due, and how many there were is counted."""
     request = waiting().model_copy(update={"remind_at": (after(1), after(3))})
     assert steps(request) == [("remind", after(1)), ("remind", after(3)), ("deadline", after(10))]
-    assert deadlines.passed(request, deadlines.Due(after(1), "remind"), after(1)).reminded == 1
+    assert deadlines.apply_event(request, deadlines.DueEvent(after(1), "remind"), after(1)).reminded == 1
 
 
 def test_what_escalates_after_nothing_escalates_at_once() -> None:
@@ -68,22 +68,22 @@ def test_what_escalates_after_nothing_escalates_at_once() -> None:
 
 def test_an_escalation_adds_people_once() -> None:
     """Those of `escalate_to` may decide too; who may already is not named twice; the first ones still may."""
-    once = deadlines.escalated(waiting(**FULL))
+    once = deadlines.escalate(waiting(**FULL))
     assert (once.approvers, once.escalated) == (("role:finance", "role:cfo"), True)
-    assert deadlines.escalated(once) is once
+    assert deadlines.escalate(once) is once
 
 
 def test_a_deadline_that_escalates_is_put_off_once() -> None:
     """At the deadline others are asked too and the time runs once more; then it is over."""
     request = waiting(on_timeout="escalate", escalate_to=("role:cfo",))
     assert steps(request) == [("deadline", after(10)), ("deadline", after(20))]
-    put_off = deadlines.expired(request, after(10))
+    put_off = deadlines.expire(request, after(10))
     assert (put_off.state, put_off.expires_at, put_off.approvers) == (
         "pending",
         after(20),
         ("role:finance", "role:cfo"),
     )
-    gone = deadlines.expired(put_off, after(20))
+    gone = deadlines.expire(put_off, after(20))
     assert (gone.state, gone.decided_at, gone.decided_by) == ("timed_out", after(20), "")
 
 
@@ -92,7 +92,7 @@ def test_the_last_moment_is_that_of_the_deadline_put_off() -> None:
     assert deadlines.last_moment(waiting()) == after(10)
     request = waiting(on_timeout="escalate", escalate_to=("role:cfo",))
     assert deadlines.last_moment(request) == after(20)
-    assert deadlines.last_moment(deadlines.expired(request, after(10))) == after(20)
+    assert deadlines.last_moment(deadlines.expire(request, after(10))) == after(20)
 
 
 def test_of_several_at_one_moment_the_deadline_is_last() -> None:
@@ -104,12 +104,12 @@ def test_of_several_at_one_moment_the_deadline_is_last() -> None:
 def test_what_it_waits_for_no_longer_changes_nothing() -> None:
     """A timer of an earlier revision, or of a settled request, does nothing."""
     request = waiting(**FULL)
-    old = deadlines.due(request)
+    old = deadlines.next_event(request)
     assert old is not None
-    asked_again = deadlines.opened(request, after(5))
-    assert deadlines.passed(asked_again, old, after(6)) is asked_again
+    asked_again = deadlines.open_request(request, after(5))
+    assert deadlines.apply_event(asked_again, old, after(6)) is asked_again
     settled = request.model_copy(update={"state": "approved"})
-    assert deadlines.due(settled) is None
-    assert deadlines.passed(settled, old, after(6)) is settled
-    assert deadlines.escalated(settled) is settled
-    assert deadlines.expired(settled, after(20)) is settled
+    assert deadlines.next_event(settled) is None
+    assert deadlines.apply_event(settled, old, after(6)) is settled
+    assert deadlines.escalate(settled) is settled
+    assert deadlines.expire(settled, after(20)) is settled

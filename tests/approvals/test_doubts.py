@@ -2,7 +2,7 @@
 
 import pytest
 
-from signoff.approvals.doubt_report import happened
+from signoff.approvals.doubt_report import happened_outcome
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
@@ -14,7 +14,7 @@ def test_that_it_happened_is_a_result_marked_as_a_persons_word(result: str, told
     word = Decision(
         approval_id="main.s.t.c1.1", verdict="happened", result=result, subject="ana", reason="I called the bank"
     )
-    assert happened("c1.1", "pay", word) == CallOutcome(
+    assert happened_outcome("c1.1", "pay", word) == CallOutcome(
         call="c1.1",
         tool="pay",
         code="ok",

@@ -85,14 +85,14 @@ def edit(**fields: Any) -> Decision:
 def changed(**fields: Any) -> ApprovalRequest:
     """What the gates ask about 380, by the row that follows the first."""
     given = {"revision": 2, "edit_of": 1, "card": card(380, mark="m2"), "question_hash": "h2"}
-    return deadlines.opened(question(380, **given | fields), LATER)
+    return deadlines.open_request(question(380, **given | fields), LATER)
 
 
 def test_an_edit_makes_the_next_revision_as_the_gates_asked_it() -> None:
     """Arguments, card and terms are those of the gates' row, the agent's words stay; the editor has voted, alone."""
     ben = Vote(subject="ben", verdict="approved", at=NOW, decision=Decision(approval_id=ID, verdict="approved"))
     asks = changed(rule="any", policy_hash="p2", quorum=3, remind_after=600.0)
-    after, receipt = machine.edited(asked(votes=(ben,), reminded=1), edit(), ANA, asks, LATER)
+    after, receipt = machine.apply_edit(asked(votes=(ben,), reminded=1), edit(), ANA, asks, LATER)
     vote = Vote(
         subject="ana",
         name="Ana",
@@ -123,14 +123,14 @@ def test_an_edit_makes_the_next_revision_as_the_gates_asked_it() -> None:
 
 def test_one_who_is_enough_edits_and_approves_in_one() -> None:
     """With a quorum of one their edit is the decision."""
-    after, receipt = machine.edited(asked(quorum=1), edit(), ANA, changed(quorum=1), LATER)
+    after, receipt = machine.apply_edit(asked(quorum=1), edit(), ANA, changed(quorum=1), LATER)
     assert (after.state, after.revision, after.digest, after.decided_by) == ("approved", 2, digest(380), "ana")
     assert (receipt.status, receipt.decided_at) == ("accepted", LATER)
 
 
 def test_who_only_proposes_a_change_has_not_approved_it() -> None:
     """The question goes to the others; with a quorum of one as well."""
-    after, receipt = machine.edited(asked(quorum=1), edit(), ANA, changed(quorum=1, proposers=("ana",)), LATER)
+    after, receipt = machine.apply_edit(asked(quorum=1), edit(), ANA, changed(quorum=1, proposers=("ana",)), LATER)
     assert (after.state, after.revision, after.votes, after.edited_by) == ("pending", 2, (), "ana")
     assert (receipt.status, receipt.votes, receipt.message) == ("counted", 0, "")
 
@@ -157,7 +157,7 @@ def test_an_edit_that_would_change_more_than_arguments_is_refused(
 ) -> None:
     """Whoever may decide the old call decides no other: the request stays as it was, and the editor is told why."""
     waiting = asked(**before)
-    assert machine.edited(waiting, edit(**answer), ANA, changed(**gates), LATER) == (
+    assert machine.apply_edit(waiting, edit(**answer), ANA, changed(**gates), LATER) == (
         waiting,
         Receipt(status="refused", code=code, approval_id=ID, state="pending", votes=0, needed=2, why=why),
     )
@@ -168,15 +168,15 @@ def test_only_people_who_may_decide_edit_and_only_in_time() -> None:
     late = NOW + timedelta(hours=2)
     nobody = Authority(allowed=False, code="assurance")
     waiting = asked()
-    assert machine.edited(waiting, edit(), nobody, changed(), LATER)[1].code == "assurance"
-    assert machine.edited(waiting, edit(), ANA, changed(), late)[1].code == "expired"
-    assert machine.edited(waiting, edit(revision=2), ANA, changed(), LATER)[1].code == "stale"
+    assert machine.apply_edit(waiting, edit(), nobody, changed(), LATER)[1].code == "assurance"
+    assert machine.apply_edit(waiting, edit(), ANA, changed(), late)[1].code == "expired"
+    assert machine.apply_edit(waiting, edit(revision=2), ANA, changed(), LATER)[1].code == "stale"
 
 
 def test_edited_arguments_are_no_plain_answer() -> None:
     """Without the gates' word on them nothing is counted."""
     waiting = asked()
-    after, receipt = machine.decided(waiting, edit(), ANA, LATER)
+    after, receipt = machine.decide(waiting, edit(), ANA, LATER)
     assert after is waiting
     assert receipt == Receipt(
         status="refused",

@@ -12,16 +12,16 @@ from typing import Any, TypeAlias
 import pytest
 
 from signoff.approvals import audit_events
-from signoff.contracts.activity_messages import Authority, Ruling
+from signoff.contracts.activity_messages import Authority, GateDecision
 from signoff.contracts.approval import AppliedTerm, ApprovalRequest, ApproverGroup, Card, CardRow, Vote
 from signoff.contracts.audit import AuditEntry, AuditKind
-from signoff.contracts.call import CallOutcome, Permit, Pinned, ToolDenied
+from signoff.contracts.call import CallContext, CallOutcome, Permit, ToolDenied
 from signoff.contracts.content import BlobRef, Content
-from signoff.contracts.decision import Decision, Remember
+from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Principal
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.turn import Heard
+from signoff.contracts.turn import SessionEvent
 
 Built: TypeAlias = Callable[[], AuditEntry]
 
@@ -35,7 +35,7 @@ DIGEST, DEFINITION, BODY = "0123456789abcdef" * 4, "de" * 32, "fedcba9876543210"
 DIGEST_START, BODY_START = "0123456789abcdef", "fedcba9876543210"
 SECRET = "hunter2"
 
-CTX = Pinned(actor="desk", session="s1", turn="t1", tenant="acme", user=Principal(user="guest", name="Guest"))
+CTX = CallContext(actor="desk", session="s1", turn="t1", tenant="acme", user=Principal(user="guest", name="Guest"))
 CARD = Card(effect="Pay 20 to Ana", rows=(CardRow(name="to", label="To", value="Ana"),), note="the tool changed")
 ANSWER = Decision(
     approval_id=ID,
@@ -49,7 +49,7 @@ ANSWER = Decision(
     assurance="channel",
     delivery_id="d7",
     received_at=EARLIER,
-    remember=Remember(where="args.amount < 5.0"),
+    remember=GrantRequest(where="args.amount < 5.0"),
     key_id="k1",
     signature="c2ln",
 )
@@ -134,12 +134,12 @@ OF_CALL: dict[str, Any] = {"approval": ID, "call": CALL, "tool": "pay"}
     ("built", "expected"),
     [
         pytest.param(
-            lambda: audit_events.asked(request(before=BEFORE_ROWS), AT),
+            lambda: audit_events.question_entry(request(before=BEFORE_ROWS), AT),
             entry("request", f"request/{ID}/1/{DIGEST_START}", **REQUEST_FACTS, revision=1),
             id="people are asked",
         ),
         pytest.param(
-            lambda: audit_events.asked(
+            lambda: audit_events.question_entry(
                 request(
                     groups=(ApproverGroup(of=("role:legal",)),),
                     applied=(AppliedTerm(reason="it is the weekend", quorum=2),),
@@ -153,12 +153,12 @@ OF_CALL: dict[str, Any] = {"approval": ID, "call": CALL, "tool": "pay"}
             id="which groups are asked, and why for more than usual",
         ),
         pytest.param(
-            lambda: audit_events.asked(request(revision=2), AT),
+            lambda: audit_events.question_entry(request(revision=2), AT),
             entry("revision", f"request/{ID}/2/{DIGEST_START}", **REQUEST_FACTS, revision=2),
             id="asked anew",
         ),
         pytest.param(
-            lambda: audit_events.asked(request(revision=2, edited_by="bo", before=BEFORE_ROWS), AT),
+            lambda: audit_events.question_entry(request(revision=2, edited_by="bo", before=BEFORE_ROWS), AT),
             entry(
                 "revision", f"request/{ID}/2/{DIGEST_START}", "bo",
                 **REQUEST_FACTS, revision=2, edited_by="bo", changed=["to", "by"],
@@ -166,12 +166,12 @@ OF_CALL: dict[str, Any] = {"approval": ID, "call": CALL, "tool": "pay"}
             id="asked anew after an edit: by whom, and which arguments changed, without their values",
         ),
         pytest.param(
-            lambda: audit_events.asked(request(revision=2, kind="in_doubt"), AT),
+            lambda: audit_events.question_entry(request(revision=2, kind="in_doubt"), AT),
             entry("in_doubt", f"request/{ID}/2/{DIGEST_START}", **REQUEST_FACTS, revision=2),
             id="asked what became of a call, which is no new revision of it",
         ),
         pytest.param(
-            lambda: audit_events.asked(
+            lambda: audit_events.question_entry(
                 request(
                     session="", definition="", card=Card(effect="Pay"), rule="", policy_hash="", approvers=(),
                     requester=Principal(user=""),
@@ -210,7 +210,7 @@ VOTE = Vote(
     ("built", "expected"),
     [
         pytest.param(
-            lambda: audit_events.ended(
+            lambda: audit_events.ended_entry(
                 request(
                     revision=2, state="approved", decided_by="ana", decided_channel="slack", reason="fine",
                     votes=(VOTE,),
@@ -230,12 +230,12 @@ VOTE = Vote(
             id="it was decided: by whom, and everybody whose answer counted",
         ),
         pytest.param(
-            lambda: audit_events.ended(request(state="timed_out"), AT),
+            lambda: audit_events.ended_entry(request(state="timed_out"), AT),
             entry("ending", f"ending/{CALL}/1/timed_out", "", **OF_CALL, revision=1, state="timed_out", digest=DIGEST),
             id="nobody answered: nobody is named",
         ),
         pytest.param(
-            lambda: audit_events.reached(request(revision=2, expires_at=EARLIER), "escalate", AT),
+            lambda: audit_events.deadline_entry(request(revision=2, expires_at=EARLIER), "escalate", AT),
             entry(
                 "delivery", f"escalate/{ID}/2/{WHEN}", "",
                 **OF_CALL, revision=2, event="escalate", approvers=["role:finance", "user:ana"],
@@ -244,12 +244,12 @@ VOTE = Vote(
             id="time escalated it: who may answer from now on, and until when",
         ),
         pytest.param(
-            lambda: audit_events.reached(request(approvers=()), "remind", AT),
+            lambda: audit_events.deadline_entry(request(approvers=()), "remind", AT),
             entry("delivery", f"remind/{ID}/1/{WHEN}", "", **OF_CALL, revision=1, event="remind"),
             id="a reminder of a request without a deadline",
         ),
         pytest.param(
-            lambda: audit_events.opened(ID, "ana", "email", AT, link="l1"),
+            lambda: audit_events.link_entry(ID, "ana", "email", AT, link="l1"),
             entry(
                 "delivery", f"opened/{ID}/l1", "ana", approval=ID, event="opened", channel="email", link="l1"
             ),
@@ -272,7 +272,9 @@ DENIED = CallOutcome(
     denied=ToolDenied(source="policy", tool="pay", call_id=CALL),
 )
 INVALID = CallOutcome(call=CALL, tool="pay", code="input_invalid", gate="input")
-RULED = Ruling(call=CALL, verdict="settled", digest=DIGEST, rule="large", policy_hash="p1", engines="cel", grant="g1")
+RULED = GateDecision(
+    call=CALL, verdict="settled", digest=DIGEST, rule="large", policy_hash="p1", engines="cel", grant="g1"
+)
 RESULT = CallOutcome(
     call=CALL,
     tool="pay",
@@ -298,7 +300,7 @@ RIGHT = {"digest": DIGEST, "rule": "large", "policy_hash": "p1"}
     ("built", "expected"),
     [
         pytest.param(
-            lambda: audit_events.settled(CTX, "pay", RULED, DENIED, AT),
+            lambda: audit_events.settled_entry(CTX, "pay", RULED, DENIED, AT),
             entry(
                 "verdict", f"verdict/{CALL}/denied/{DIGEST_START}",
                 **OF_CALL, code="denied", gate="policy", source="policy", rule="large", grant="g1",
@@ -306,7 +308,7 @@ RIGHT = {"digest": DIGEST, "rule": "large", "policy_hash": "p1"}
             id="a rule denied it",
         ),
         pytest.param(
-            lambda: audit_events.settled(CTX, "pay", Ruling(call=CALL, verdict="settled"), DENIED, AT),
+            lambda: audit_events.settled_entry(CTX, "pay", GateDecision(call=CALL, verdict="settled"), DENIED, AT),
             entry(
                 "verdict", f"verdict/{CALL}/denied/",
                 **OF_CALL, code="denied", gate="policy", source="policy", rule="never",
@@ -314,19 +316,19 @@ RIGHT = {"digest": DIGEST, "rule": "large", "policy_hash": "p1"}
             id="the rule is the outcome's where the ruling names none",
         ),
         pytest.param(
-            lambda: audit_events.settled(CTX, "pay", Ruling(call=CALL, verdict="settled"), INVALID, AT),
+            lambda: audit_events.settled_entry(CTX, "pay", GateDecision(call=CALL, verdict="settled"), INVALID, AT),
             entry("verdict", f"verdict/{CALL}/input_invalid/", **OF_CALL, code="input_invalid", gate="input"),
             id="its arguments were wrong: that was nobody's denial",
         ),
         pytest.param(
-            lambda: audit_events.allowed(FREE.model_copy(update=RIGHT), "pay", DEFINITION, "cel", AT),
+            lambda: audit_events.allowed_entry(FREE.model_copy(update=RIGHT), "pay", DEFINITION, "cel", AT),
             entry(
                 "auto", f"allowed/{CALL}/{DIGEST_START}", **OF_CALL, **RIGHT, definition=DEFINITION, engines="cel"
             ),
             id="a rule lets it run",
         ),
         pytest.param(
-            lambda: audit_events.allowed(GRANTED, "pay", DEFINITION, "", AT),
+            lambda: audit_events.allowed_entry(GRANTED, "pay", DEFINITION, "", AT),
             entry(
                 "grant", f"allowed/{CALL}/{DIGEST_START}",
                 **OF_CALL, digest=DIGEST, rule="grant:g1", definition=DEFINITION, grant="g1",
@@ -334,7 +336,7 @@ RIGHT = {"digest": DIGEST, "rule": "large", "policy_hash": "p1"}
             id="a remembered answer lets it run",
         ),
         pytest.param(
-            lambda: audit_events.started(PERMIT, "pay", "k-ticket", AT),
+            lambda: audit_events.started_entry(PERMIT, "pay", "k-ticket", AT),
             entry(
                 "execution", f"execution/{CALL}/k-ticket",
                 **OF_CALL, **RIGHT, ticket="k-ticket", permit="approved", revision=2,
@@ -343,7 +345,7 @@ RIGHT = {"digest": DIGEST, "rule": "large", "policy_hash": "p1"}
             id="a handler is called: who approved it, and who says that an earlier try did not happen",
         ),
         pytest.param(
-            lambda: audit_events.started(FREE.model_copy(update={"grant": "g1"}), "look", "", AT),
+            lambda: audit_events.started_entry(FREE.model_copy(update={"grant": "g1"}), "look", "", AT),
             entry(
                 "execution", f"execution/{CALL}/{DIGEST}",
                 approval=ID, call=CALL, tool="look", permit="auto", digest=DIGEST, revision=1, grant="g1",
@@ -351,7 +353,7 @@ RIGHT = {"digest": DIGEST, "rule": "large", "policy_hash": "p1"}
             id="a read-only one, which has no ticket",
         ),
         pytest.param(
-            lambda: audit_events.finished(PERMIT, RESULT, "k-ticket", AT),
+            lambda: audit_events.finished_entry(PERMIT, RESULT, "k-ticket", AT),
             entry(
                 "outcome", f"outcome/{CALL}/k-ticket/ok",
                 **OF_CALL, **COST, code="ok", gate="execute", ticket="k-ticket", value=sha256({"password": SECRET}),
@@ -359,7 +361,7 @@ RIGHT = {"digest": DIGEST, "rule": "large", "policy_hash": "p1"}
             id="it ran: its result is bound by hash",
         ),
         pytest.param(
-            lambda: audit_events.finished(PERMIT, FAILED, "", AT),
+            lambda: audit_events.finished_entry(PERMIT, FAILED, "", AT),
             entry(
                 "outcome", f"outcome/{CALL}/{DIGEST}/execution_failed",
                 **OF_CALL, **COST, code="execution_failed", value=BODY,
@@ -367,7 +369,7 @@ RIGHT = {"digest": DIGEST, "rule": "large", "policy_hash": "p1"}
             id="a result that lies in the store has the hash it lies under",
         ),
         pytest.param(
-            lambda: audit_events.finished(
+            lambda: audit_events.finished_entry(
                 PERMIT, CallOutcome(call=CALL, tool="pay", code="in_doubt", value=Content(inline={1, 2})), "k9", AT
             ),
             entry(
@@ -377,7 +379,7 @@ RIGHT = {"digest": DIGEST, "rule": "large", "policy_hash": "p1"}
             id="nobody knows what became of it; no hash is made up for what has none",
         ),
         pytest.param(
-            lambda: audit_events.probed(PERMIT, "pay", "k-ticket", "did_not_happen", AT),
+            lambda: audit_events.probe_entry(PERMIT, "pay", "k-ticket", "did_not_happen", AT),
             entry(
                 "in_doubt", f"probe/{CALL}/k-ticket/did_not_happen",
                 **OF_CALL, ticket="k-ticket", probe="did_not_happen", digest=DIGEST,
@@ -385,7 +387,7 @@ RIGHT = {"digest": DIGEST, "rule": "large", "policy_hash": "p1"}
             id="the tool's probe was asked",
         ),
         pytest.param(
-            lambda: audit_events.refused_to_run(PERMIT, "pay", "stale", AT),
+            lambda: audit_events.refused_run_entry(PERMIT, "pay", "stale", AT),
             entry(
                 "execution", f"refused/{CALL}/{sha256('stale')[:16]}",
                 **OF_CALL, refused="stale", permit="approved", digest=DIGEST,
@@ -436,22 +438,24 @@ BARE_FACTS: dict[str, Any] = {
     ("built", "expected"),
     [
         pytest.param(
-            lambda: audit_events.attempt(ANSWER, COUNTED, AT, ANA),
+            lambda: audit_events.attempt_entry(ANSWER, COUNTED, AT, ANA),
             entry("attempt", ATTEMPT_KEY, "ana", **ATTEMPT, assurance="mfa", on_behalf="bo", unsigned=True),
             id="its author is known: they are named, not whom the answer claims",
         ),
         pytest.param(
-            lambda: audit_events.attempt(ANSWER, COUNTED, AT, Authority(allowed=False, code="unavailable")),
+            lambda: audit_events.attempt_entry(ANSWER, COUNTED, AT, Authority(allowed=False, code="unavailable")),
             entry("attempt", ATTEMPT_KEY, "ana@example.org", **ATTEMPT, assurance="none", unsigned=False),
             id="nobody was found: who the answer claims to be from, without what it claims of their sign-in",
         ),
         pytest.param(
-            lambda: audit_events.attempt(ANSWER, COUNTED, AT),
+            lambda: audit_events.attempt_entry(ANSWER, COUNTED, AT),
             entry("attempt", ATTEMPT_KEY, "ana@example.org", **ATTEMPT, assurance="channel", unsigned=False),
             id="nobody looked yet: everything as the answer claims it",
         ),
         pytest.param(
-            lambda: audit_events.attempt(ANSWER.model_copy(update={"signature": ""}), COUNTED, AT, witness="gateway"),
+            lambda: audit_events.attempt_entry(
+                ANSWER.model_copy(update={"signature": ""}), COUNTED, AT, witness="gateway",
+            ),
             entry(
                 "attempt", ATTEMPT_KEY, "ana@example.org",
                 **{name: fact for name, fact in ATTEMPT.items() if name != "signature"},
@@ -460,7 +464,7 @@ BARE_FACTS: dict[str, Any] = {
             id="the gateway knows them itself, and says nothing of signatures",
         ),
         pytest.param(
-            lambda: audit_events.attempt(BARE.model_copy(update={"delivery_id": "d8"}), ACCEPTED, AT),
+            lambda: audit_events.attempt_entry(BARE.model_copy(update={"delivery_id": "d8"}), ACCEPTED, AT),
             entry("attempt", f"attempt/d8/{CALL}/1/accepted", "", **BARE_FACTS, unsigned=True),
             id="the least an answer can be: its empty fields are not told",
         ),
@@ -475,11 +479,11 @@ def test_an_answer_without_delivery_id_is_known_by_its_moment_and_its_words() ->
     """The same words at the same moment are one attempt; other words, or another moment, are another."""
     nameless = ANSWER.model_copy(update={"delivery_id": "", "edited_args": None, "remember": None})
     words = nameless.model_dump() | {"received_at": BEFORE}
-    told = audit_events.attempt(nameless, ACCEPTED, AT)
+    told = audit_events.attempt_entry(nameless, ACCEPTED, AT)
     assert told.key == f"attempt/{WHEN}/{sha256(words)[:16]}/{CALL}/2/accepted"
-    assert audit_events.attempt(nameless, ACCEPTED, AT, ANA, witness="gateway").key == told.key
-    assert audit_events.attempt(nameless.model_copy(update={"reason": "no"}), ACCEPTED, AT).key != told.key
-    assert audit_events.attempt(nameless, ACCEPTED, EARLIER).key != told.key
+    assert audit_events.attempt_entry(nameless, ACCEPTED, AT, ANA, witness="gateway").key == told.key
+    assert audit_events.attempt_entry(nameless.model_copy(update={"reason": "no"}), ACCEPTED, AT).key != told.key
+    assert audit_events.attempt_entry(nameless, ACCEPTED, EARLIER).key != told.key
 
 
 @pytest.mark.parametrize("field", ["question_hash", "subject", "channel", "key_id", "signature"])
@@ -487,8 +491,8 @@ def test_what_nobody_has_checked_is_cut_at_200_characters(field: str) -> None:
     """Whatever a stranger writes at length: its beginning is kept, and nothing else of the answer is lost."""
     long = BARE.model_copy(update={"delivery_id": "d8", field: "x" * 201})
     cut = BARE.model_copy(update={"delivery_id": "d8", field: "x" * 200})
-    told = audit_events.attempt(long, ACCEPTED, AT)
-    assert told == audit_events.attempt(cut, ACCEPTED, AT)
+    told = audit_events.attempt_entry(long, ACCEPTED, AT)
+    assert told == audit_events.attempt_entry(cut, ACCEPTED, AT)
     assert "x" * 200 in told.model_dump_json()
     assert told.data["verdict"] == "denied"
 
@@ -497,14 +501,16 @@ def test_what_nobody_has_checked_is_cut_at_200_characters(field: str) -> None:
 def test_names_that_are_cut_are_told_apart_by_what_was_cut(field: str) -> None:
     """An attempt is written once: of two whose names differ at their end neither hides the other."""
     one, other = (BARE.model_copy(update={"delivery_id": "d8", field: "x" * 200 + end}) for end in "ab")
-    told = [audit_events.attempt(each, ACCEPTED, AT) for each in (one, other)]
+    told = [audit_events.attempt_entry(each, ACCEPTED, AT) for each in (one, other)]
     assert told[0].key != told[1].key
     assert all("x" * 200 in each.model_dump_json() and "x" * 201 not in each.model_dump_json() for each in told)
 
 
 def test_an_answer_that_names_no_turn_is_told_in_the_stream_of_no_turn() -> None:
     """Its tenant is the default one: what it says of a tenant is not believed."""
-    told = audit_events.attempt(BARE.model_copy(update={"approval_id": "acme.s1", "delivery_id": "d8"}), ACCEPTED, AT)
+    told = audit_events.attempt_entry(
+        BARE.model_copy(update={"approval_id": "acme.s1", "delivery_id": "d8"}), ACCEPTED, AT
+    )
     assert told == entry(
         "attempt", "attempt/d8/acme.s1/1/accepted", "", stream="admin/main",
         **BARE_FACTS | {"approval": "acme.s1"}, unsigned=True,
@@ -529,7 +535,7 @@ REFUSED = {"status": "refused", "receipt": "malformed", "message": "a decision i
 )
 def test_what_was_no_decision_at_all_is_told_by_its_hash(receipt: Receipt, stream: str, named: dict[str, str]) -> None:
     """Whose it was, by which channel and what they were told; what was sent is bound and not shown."""
-    told = audit_events.turned_away(receipt, AT, subject="eve", channel="slack", body={"x": SECRET}, tenant="acme")
+    told = audit_events.rejected_entry(receipt, AT, subject="eve", channel="slack", body={"x": SECRET}, tenant="acme")
     seen = sha256({"x": SECRET})
     expected = entry(
         "attempt", f"turned-away/{WHEN}/{seen[:16]}", "eve",
@@ -540,19 +546,19 @@ def test_what_was_no_decision_at_all_is_told_by_its_hash(receipt: Receipt, strea
 
 def test_what_no_hash_can_be_made_of_is_told_all_the_same() -> None:
     """Not even a body that is no JSON keeps the attempt out of the record."""
-    told = audit_events.turned_away(MALFORMED, AT, subject="", channel="", body=[float("nan")], tenant="acme")
+    told = audit_events.rejected_entry(MALFORMED, AT, subject="", channel="", body=[float("nan")], tenant="acme")
     assert told == entry(
         "attempt", f"turned-away/{WHEN}/unwritable", "", stream="admin/acme", **REFUSED, body="unwritable"
     )
 
 
-def heard(**fields: Any) -> Heard:
+def heard(**fields: Any) -> SessionEvent:
     """A result that a session refused."""
     given: dict[str, Any] = {"at": AT, "what": "result", "id": "r1", "subject": "crm", "status": "refused"}
-    return Heard(**given | {"code": "late", "body": BODY} | fields)
+    return SessionEvent(**given | {"code": "late", "body": BODY} | fields)
 
 
-LOST = Heard(at=AT, what="turn", id="t0", status="accepted", code="lost")
+LOST = SessionEvent(at=AT, what="turn", id="t0", status="accepted", code="lost")
 HEARD = {"session": "s1", "heard": "result", "id": "r1", "status": "refused", "code": "late", "body": BODY}
 
 
@@ -560,42 +566,44 @@ HEARD = {"session": "s1", "heard": "result", "id": "r1", "status": "refused", "c
     ("built", "expected"),
     [
         pytest.param(
-            lambda: audit_events.begun("acme", "s1", "t1", AT, subject="guest", actor="desk", message=BODY, parent=""),
+            lambda: audit_events.turn_entry(
+                "acme", "s1", "t1", AT, subject="guest", actor="desk", message=BODY, parent="",
+            ),
             entry("turn", "turn/begun", actor="desk", message=BODY),
             id="a turn was asked for",
         ),
         pytest.param(
-            lambda: audit_events.over("acme", "s1", "t1", AT, state="failed", error="model"),
+            lambda: audit_events.turn_end_entry("acme", "s1", "t1", AT, state="failed", error="model"),
             entry("turn", "turn/ended", "", ended="failed", error="model"),
             id="it broke off, and why",
         ),
         pytest.param(
-            lambda: audit_events.over("acme", "s1", "t1", AT, state="complete"),
+            lambda: audit_events.turn_end_entry("acme", "s1", "t1", AT, state="complete"),
             entry("turn", "turn/ended", "", ended="complete"),
             id="it ended well",
         ),
         pytest.param(
-            lambda: audit_events.stop(TurnKey("acme", "s1", "t1"), "ana", AT),
+            lambda: audit_events.stop_entry(TurnKey("acme", "s1", "t1"), "ana", AT),
             entry("turn", f"turn/stop/{WHEN}", "ana", stop="asked", channel="gateway"),
             id="somebody who may wants it stopped",
         ),
         pytest.param(
-            lambda: audit_events.stop(TurnKey("acme", "s1", "t1"), "eve", AT, refused=True),
+            lambda: audit_events.stop_entry(TurnKey("acme", "s1", "t1"), "eve", AT, refused=True),
             entry("turn", f"turn/stop/{WHEN}", "eve", stop="refused", channel="gateway"),
             id="somebody who may not wants it stopped",
         ),
         pytest.param(
-            lambda: audit_events.heard("acme", "s1", "t1", heard()),
+            lambda: audit_events.session_entry("acme", "s1", "t1", heard()),
             entry("attempt", f"heard/result/r1/refused/late/{WHEN}/{BODY_START}", "crm", **HEARD),
             id="a result came late",
         ),
         pytest.param(
-            lambda: audit_events.heard("acme", "s1", "t1", heard(more=3)),
+            lambda: audit_events.session_entry("acme", "s1", "t1", heard(more=3)),
             entry("attempt", f"heard/result/r1/refused/late/{WHEN}/{BODY_START}", "crm", **HEARD, more=3),
             id="and three more like it",
         ),
         pytest.param(
-            lambda: audit_events.heard("acme", "s1", "t1", LOST),
+            lambda: audit_events.session_entry("acme", "s1", "t1", LOST),
             entry(
                 "turn", f"heard/turn/t0/accepted/lost/{WHEN}/", "",
                 session="s1", heard="turn", id="t0", status="accepted", code="lost",
@@ -616,7 +624,7 @@ FREEZE = {"reason": "alarm", "channel": "", "tools": [], "until": None, "people"
     ("built", "expected"),
     [
         pytest.param(
-            lambda: audit_events.act("acme", "freeze", "ana", AT, **FREEZE),
+            lambda: audit_events.admin_entry("acme", "freeze", "ana", AT, **FREEZE),
             entry(
                 "admin",
                 f"freeze/{WHEN}/{sha256(FREEZE)[:16]}",
@@ -625,7 +633,9 @@ FREEZE = {"reason": "alarm", "channel": "", "tools": [], "until": None, "people"
             id="an act has a key of its moment and its facts",
         ),
         pytest.param(
-            lambda: audit_events.act("acme", "revoke", "ana", AT, kind="grant", key="revoke/g1", uses=0, held=False),
+            lambda: audit_events.admin_entry(
+                "acme", "revoke", "ana", AT, kind="grant", key="revoke/g1", uses=0, held=False,
+            ),
             entry("grant", "revoke/g1", "ana", stream="admin/acme", act="revoke", uses=0, held=False),
             id="or one that is given; none and no are facts, and are told",
         ),

@@ -2,27 +2,27 @@
 
 import pytest
 
-from signoff.approvals.grant_rules import agreed_wish, grant_id, grant_rule, likeness, wish_problem
+from signoff.approvals.grant_rules import agreed_wish, exact_digest, grant_id, grant_rule, wish_problem
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
-from signoff.contracts.decision import Decision, Remember
+from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.limits import MAX_REMEMBERED_SECONDS, MAX_REMEMBERED_USES
 
-WISH = Remember(scope="tenant", where="args.amount < 5.0", seconds=60.0, uses=3)
+WISH = GrantRequest(scope="tenant", where="args.amount < 5.0", seconds=60.0, uses=3)
 
 
-def by(subject: str, remember: Remember | None = WISH) -> Decision:
+def by(subject: str, remember: GrantRequest | None = WISH) -> Decision:
     """An approval."""
     return Decision(approval_id="main.s.t.c1.1", verdict="approved", subject=subject, remember=remember)
 
 
 def test_the_same_arguments_are_alike_whatever_the_call() -> None:
     """Tool, definition and arguments make the digest, numbers by value; nothing of the turn does."""
-    plain = likeness("pay", "d", {"amount": 1, "to": "Ana"})
+    plain = exact_digest("pay", "d", {"amount": 1, "to": "Ana"})
     assert plain == sha256_hex({"v": 1, "tool": "pay", "definition": "d", "args": {"to": "Ana", "amount": 1.0}})
     others = [("book", "d", {"amount": 1, "to": "Ana"}), ("pay", "e", {"amount": 1, "to": "Ana"}), ("pay", "d", {})]
-    assert plain not in {likeness(*other) for other in others}
+    assert plain not in {exact_digest(*other) for other in others}
     with pytest.raises(NotCanonical):
-        likeness("pay", "d", {"amount": float("nan")})
+        exact_digest("pay", "d", {"amount": float("nan")})
 
 
 def test_an_answer_has_one_id() -> None:

@@ -32,7 +32,7 @@ def request(**fields: object) -> ApprovalRequest:
         requester=Principal(user="guest"),
         timeout=3600.0,
     )
-    return deadlines.opened(base.model_copy(update=fields), NOW)
+    return deadlines.open_request(base.model_copy(update=fields), NOW)
 
 
 def decision(verdict: str = "approved", **fields: object) -> Decision:
@@ -48,22 +48,22 @@ def by(person: str, on_behalf: str = "") -> Authority:
 @pytest.mark.row("B73")
 def test_one_yes_approves() -> None:
     """With a quorum of one, one approval approves and names who gave it."""
-    after, receipt = machine.decided(request(), decision(), by("ana"), LATER)
+    after, receipt = machine.decide(request(), decision(), by("ana"), LATER)
     assert (after.state, after.decided_by, after.decided_at) == ("approved", "ana", LATER)
     assert (receipt.status, receipt.code, receipt.decided_by) == ("accepted", "", "ana")
 
 
 def test_a_no_denies_with_its_reason() -> None:
     """A denial ends the request and keeps the reason."""
-    after, receipt = machine.decided(request(), decision("denied", reason="too dear"), by("ana"), LATER)
+    after, receipt = machine.decide(request(), decision("denied", reason="too dear"), by("ana"), LATER)
     assert (after.state, after.reason, receipt.status) == ("denied", "too dear", "accepted")
 
 
 @pytest.mark.row("E58")
 def test_the_second_answer_learns_who_was_first() -> None:
     """First decision wins; the later one changes nothing and is told by whom, where and when."""
-    first, _ = machine.decided(request(), decision(channel="chat"), by("ana"), NOW)
-    after, receipt = machine.decided(first, decision("denied"), by("ben"), LATER)
+    first, _ = machine.decide(request(), decision(channel="chat"), by("ana"), NOW)
+    after, receipt = machine.decide(first, decision("denied"), by("ben"), LATER)
     assert after == first
     assert (receipt.status, receipt.code, receipt.decided_by, receipt.channel, receipt.decided_at) == (
         "refused",
@@ -88,15 +88,15 @@ def test_the_second_answer_learns_who_was_first() -> None:
 def test_an_answer_to_something_else_changes_nothing(answer: Decision, code: ReceiptCode) -> None:
     """Another question, another revision or edited arguments never approve."""
     before = request()
-    after, receipt = machine.decided(before, answer, by("ana"), LATER)
+    after, receipt = machine.decide(before, answer, by("ana"), LATER)
     assert (after, receipt.status, receipt.code) == (before, "refused", code)
 
 
 def test_an_answer_without_revision_means_the_first_only() -> None:
     """A bare yes approves the first revision and is stale for a call that was asked again."""
     bare = decision(revision=None)
-    assert machine.decided(request(), bare, by("ana"), LATER)[0].state == "approved"
-    assert machine.decided(request(revision=2), bare, by("ana"), LATER)[1].code == "stale"
+    assert machine.decide(request(), bare, by("ana"), LATER)[0].state == "approved"
+    assert machine.decide(request(revision=2), bare, by("ana"), LATER)[1].code == "stale"
 
 
 @pytest.mark.row("E56")
@@ -105,13 +105,13 @@ def test_an_answer_without_revision_means_the_first_only() -> None:
 def test_who_may_not_decide_changes_nothing(code: ReceiptCode) -> None:
     """A refused author leaves the request open and gets the reason, in no language."""
     before = request()
-    after, receipt = machine.decided(before, decision(), Authority(allowed=False, code=code), LATER)
+    after, receipt = machine.decide(before, decision(), Authority(allowed=False, code=code), LATER)
     assert (after, receipt.status, receipt.code, receipt.message) == (before, "refused", code, "")
 
 
 def test_authority_denied_without_a_code_is_not_allowed() -> None:
     """An authority that says no and not why is still a no."""
-    _, receipt = machine.decided(request(), decision(), Authority(allowed=False), LATER)
+    _, receipt = machine.decide(request(), decision(), Authority(allowed=False), LATER)
     assert receipt.code == "not_allowed"
 
 
@@ -119,7 +119,7 @@ def test_an_unsigned_answer_is_judged_by_workflow_time() -> None:
     """A time written into an unsigned answer cannot make a late one early."""
     late = NOW + timedelta(hours=2)
     answer = decision(received_at=NOW)
-    assert machine.decided(request(), answer, by("ana"), late)[1].code == "expired"
+    assert machine.decide(request(), answer, by("ana"), late)[1].code == "expired"
 
 
 def test_a_signed_answer_received_in_time_counts_while_pending() -> None:
@@ -127,22 +127,22 @@ def test_a_signed_answer_received_in_time_counts_while_pending() -> None:
     late, signed = NOW + timedelta(hours=2), decision(received_at=LATER, signature="s")
     in_time = by("ana").model_copy(update={"received_at": NOW + timedelta(minutes=59)})
     too_late = by("ana").model_copy(update={"received_at": NOW + timedelta(minutes=61)})
-    assert machine.decided(request(), signed, in_time, late)[0].state == "approved"
-    assert machine.decided(request(), signed, too_late, NOW)[1].code == "expired"
+    assert machine.decide(request(), signed, in_time, late)[0].state == "approved"
+    assert machine.decide(request(), signed, too_late, NOW)[1].code == "expired"
 
 
 def test_a_time_that_nobody_proved_decides_nothing() -> None:
     """What an envelope says of its own time is not believed, signature or not: neither early nor late."""
     late, signed = NOW + timedelta(hours=2), decision(received_at=LATER, signature="forged")
     assert machine.objection(request(), signed, late) is None
-    assert machine.decided(request(), signed, by("ana"), late)[1].code == "expired"
+    assert machine.decide(request(), signed, by("ana"), late)[1].code == "expired"
     claims_late = decision(received_at=late, signature="forged")
-    assert machine.decided(request(), claims_late, by("ana"), LATER)[0].state == "approved"
+    assert machine.decide(request(), claims_late, by("ana"), LATER)[0].state == "approved"
 
 
 def test_in_time_but_read_too_late_is_said_so() -> None:
     """After the timeout was given to the model nothing is undone, and the receipt tells what happened."""
-    gone = deadlines.expired(request(), NOW + timedelta(hours=1))
+    gone = deadlines.expire(request(), NOW + timedelta(hours=1))
     receipt = machine.objection(gone, decision(received_at=LATER, signature="s"), NOW + timedelta(hours=2))
     assert receipt is not None
     assert (receipt.code, receipt.why) == ("expired", "late")
@@ -153,7 +153,7 @@ def test_in_time_but_read_too_late_is_said_so() -> None:
 
 def test_the_last_moment_still_counts() -> None:
     """An answer at exactly `expires_at` is in time."""
-    assert machine.decided(request(), decision(), by("ana"), NOW + timedelta(hours=1))[0].state == "approved"
+    assert machine.decide(request(), decision(), by("ana"), NOW + timedelta(hours=1))[0].state == "approved"
 
 
 @pytest.mark.parametrize(
@@ -169,39 +169,39 @@ def test_each_ending_has_its_own_receipt(state: str, code: ReceiptCode) -> None:
 
 def test_quorum_counts_people_not_clicks() -> None:
     """Two answers of one person are one vote; two people make two."""
-    one, first = machine.decided(request(quorum=2), decision(), by("ana"), NOW)
-    same, again = machine.decided(one, decision(), by("ana"), NOW)
-    two, second = machine.decided(same, decision(), by("ben"), NOW)
+    one, first = machine.decide(request(quorum=2), decision(), by("ana"), NOW)
+    same, again = machine.decide(one, decision(), by("ana"), NOW)
+    two, second = machine.decide(same, decision(), by("ben"), NOW)
     assert (first.status, first.votes, first.needed) == ("counted", 1, 2)
     assert (same, again.code) == (one, "duplicate")
     assert (two.state, second.status) == ("approved", "accepted")
-    assert [d.subject for d in machine.approving(two)] == ["ana", "ben"]
+    assert [d.subject for d in machine.approving_decisions(two)] == ["ana", "ben"]
 
 
 def test_one_denial_vetoes_a_quorum() -> None:
     """With `veto`, a single denial ends it, also from someone who had approved."""
-    one, _ = machine.decided(request(quorum=2), decision(), by("ana"), NOW)
-    assert machine.decided(one, decision("denied"), by("ben"), NOW)[0].state == "denied"
-    assert machine.decided(one, decision("denied"), by("ana"), NOW)[0].state == "denied"
+    one, _ = machine.decide(request(quorum=2), decision(), by("ana"), NOW)
+    assert machine.decide(one, decision("denied"), by("ben"), NOW)[0].state == "denied"
+    assert machine.decide(one, decision("denied"), by("ana"), NOW)[0].state == "denied"
 
 
 def test_without_veto_a_denial_is_one_vote() -> None:
     """Without `veto`, as many denials as the quorum are needed, and a person's later answer replaces the earlier."""
-    one, _ = machine.decided(request(quorum=2, veto=False), decision("denied"), by("ana"), NOW)
+    one, _ = machine.decide(request(quorum=2, veto=False), decision("denied"), by("ana"), NOW)
     assert one.state == "pending"
-    assert machine.decided(one, decision("denied"), by("ben"), NOW)[0].state == "denied"
-    changed, _ = machine.decided(one, decision(), by("ana"), NOW)
-    assert machine.decided(changed, decision(), by("ben"), NOW)[0].state == "approved"
+    assert machine.decide(one, decision("denied"), by("ben"), NOW)[0].state == "denied"
+    changed, _ = machine.decide(one, decision(), by("ana"), NOW)
+    assert machine.decide(changed, decision(), by("ben"), NOW)[0].state == "approved"
 
 
 def test_a_seat_counts_once_whoever_sits_on_it() -> None:
     """Whoever stands in for somebody does not add a vote to theirs, nor two people who stand in for one."""
-    one, _ = machine.decided(request(quorum=3), decision(), by("ana"), NOW)
+    one, _ = machine.decide(request(quorum=3), decision(), by("ana"), NOW)
     for stand_in in ("ben", "cleo"):
-        after, receipt = machine.decided(one, decision(), by(stand_in, on_behalf="ana"), NOW)
+        after, receipt = machine.decide(one, decision(), by(stand_in, on_behalf="ana"), NOW)
         assert (after, receipt.code) == (one, "duplicate")
-    two, _ = machine.decided(one, decision(), by("ben", on_behalf="dora"), NOW)
-    again, receipt = machine.decided(two, decision(), by("ben", on_behalf="emil"), NOW)
+    two, _ = machine.decide(one, decision(), by("ben", on_behalf="dora"), NOW)
+    again, receipt = machine.decide(two, decision(), by("ben", on_behalf="emil"), NOW)
     assert (again, receipt.code) == (two, "duplicate")
     assert [(vote.subject, vote.on_behalf) for vote in two.votes] == [("ana", ""), ("ben", "dora")]
 
@@ -212,36 +212,36 @@ def test_one_human_has_one_vote_by_whatever_entry() -> None:
     def as_ana(entry: str, on_behalf: str = "") -> Authority:
         return by(entry, on_behalf).model_copy(update={"person_id": "ana"})
 
-    one, _ = machine.decided(request(quorum=2), decision(), as_ana("ana"), NOW)
-    again, receipt = machine.decided(one, decision(), as_ana("ana-admin"), NOW)
+    one, _ = machine.decide(request(quorum=2), decision(), as_ana("ana"), NOW)
+    again, receipt = machine.decide(one, decision(), as_ana("ana-admin"), NOW)
     assert (again, receipt.code) == (one, "duplicate")
-    assert machine.decided(one, decision(), by("ben", on_behalf="ana"), NOW)[1].code == "duplicate"
-    assert machine.decided(one, decision(), as_ana("ana-admin", on_behalf="ben"), NOW)[1].code == "duplicate"
-    assert machine.decided(one, decision("denied"), as_ana("ana-admin"), NOW)[0].state == "denied"
-    assert machine.decided(one, decision(), by("ben"), NOW)[0].state == "approved"
+    assert machine.decide(one, decision(), by("ben", on_behalf="ana"), NOW)[1].code == "duplicate"
+    assert machine.decide(one, decision(), as_ana("ana-admin", on_behalf="ben"), NOW)[1].code == "duplicate"
+    assert machine.decide(one, decision("denied"), as_ana("ana-admin"), NOW)[0].state == "denied"
+    assert machine.decide(one, decision(), by("ben"), NOW)[0].state == "approved"
 
 
 def test_who_holds_a_seat_overrules_who_stands_in_and_not_the_other_way_round() -> None:
     """Without veto: a delegate's yes never undoes the no of whose seat it is; a no stands whoever says it."""
     waiting = request(quorum=2, veto=False)
-    no, _ = machine.decided(waiting, decision("denied"), by("ana"), NOW)
-    assert machine.decided(no, decision(), by("ben", on_behalf="ana"), NOW)[1].code == "duplicate"
-    stood_in, _ = machine.decided(waiting, decision("denied"), by("ben", on_behalf="ana"), NOW)
-    overruled, _ = machine.decided(stood_in, decision(), by("ana"), NOW)
+    no, _ = machine.decide(waiting, decision("denied"), by("ana"), NOW)
+    assert machine.decide(no, decision(), by("ben", on_behalf="ana"), NOW)[1].code == "duplicate"
+    stood_in, _ = machine.decide(waiting, decision("denied"), by("ben", on_behalf="ana"), NOW)
+    overruled, _ = machine.decide(stood_in, decision(), by("ana"), NOW)
     assert [(vote.subject, vote.verdict) for vote in overruled.votes] == [("ana", "approved")]
-    doubted, _ = machine.decided(overruled, decision("denied"), by("ben", on_behalf="ana"), NOW)
+    doubted, _ = machine.decide(overruled, decision("denied"), by("ben", on_behalf="ana"), NOW)
     assert [(vote.subject, vote.verdict) for vote in doubted.votes] == [("ben", "denied")]
 
 
 def test_what_happened_ends_a_doubt_at_once_and_running_again_takes_the_quorum() -> None:
     """`happened` and `denied` run nothing, so one person is enough; `approved` takes as many as the call did."""
     doubt = request(kind="in_doubt", revision=2, quorum=2)
-    told, _ = machine.decided(doubt, decision("happened", revision=2, result="paid 20"), by("ana"), LATER)
+    told, _ = machine.decide(doubt, decision("happened", revision=2, result="paid 20"), by("ana"), LATER)
     assert (told.state, told.decided_by, told.votes[0].decision.result) == ("happened", "ana", "paid 20")
-    given_up, _ = machine.decided(doubt, decision("denied", revision=2), by("ana"), LATER)
+    given_up, _ = machine.decide(doubt, decision("denied", revision=2), by("ana"), LATER)
     assert given_up.state == "denied"
-    one, _ = machine.decided(doubt, decision(revision=2), by("ana"), LATER)
-    two, _ = machine.decided(one, decision(revision=2), by("ben"), LATER)
+    one, _ = machine.decide(doubt, decision(revision=2), by("ana"), LATER)
+    two, _ = machine.decide(one, decision(revision=2), by("ben"), LATER)
     assert (one.state, two.state) == ("pending", "approved")
     late = machine.settled_receipt(told)
     assert (late.code, late.verdict) == ("already_decided", "happened")
@@ -250,13 +250,13 @@ def test_what_happened_ends_a_doubt_at_once_and_running_again_takes_the_quorum()
 def test_a_bare_yes_never_runs_a_doubtful_call_again() -> None:
     """An answer that names no revision was given to the first question, so a repeat of it is stale here."""
     doubt = request(kind="in_doubt", revision=2)
-    assert machine.decided(doubt, decision(revision=None), by("ana"), LATER)[1].code == "stale"
+    assert machine.decide(doubt, decision(revision=None), by("ana"), LATER)[1].code == "stale"
 
 
 @pytest.mark.parametrize(("signature", "kept"), [("", "h1"), ("s", "")])
 def test_an_answer_to_a_doubt_names_the_try_in_question(signature: str, kept: str) -> None:
     """Its vote can run the call again, so it is bound to that try; what somebody signed is kept as they signed it."""
-    after, _ = machine.decided(
+    after, _ = machine.decide(
         request(kind="in_doubt", question_hash="h1"), decision(signature=signature), by("ana"), NOW
     )
     assert [vote.decision.question_hash for vote in after.votes] == [kept]
@@ -265,7 +265,7 @@ def test_an_answer_to_a_doubt_names_the_try_in_question(signature: str, kept: st
 @pytest.mark.parametrize(("signature", "why"), [("", ""), ("s", "late")])
 def test_only_a_signed_time_is_said_to_have_been_in_time(signature: str, why: str) -> None:
     """Anybody can claim to have answered before the deadline."""
-    gone = deadlines.expired(request(), NOW + timedelta(hours=1))
+    gone = deadlines.expire(request(), NOW + timedelta(hours=1))
     told = machine.objection(gone, decision(signature=signature, received_at=LATER), NOW + timedelta(hours=2))
     assert told is not None
     assert (told.code, told.why) == ("expired", why)
@@ -273,14 +273,14 @@ def test_only_a_signed_time_is_said_to_have_been_in_time(signature: str, why: st
 
 def test_timers_and_withdrawals_touch_only_what_is_pending() -> None:
     """A decided request never times out, is never withdrawn; only an approved one lapses."""
-    done, _ = machine.decided(request(), decision(), by("ana"), NOW)
-    assert deadlines.expired(done, LATER) == done
-    assert machine.cancelled(done, "ana", "", LATER) == done
-    assert deadlines.expired(request(), LATER).state == "timed_out"
-    withdrawn = machine.cancelled(request(), "guest", "no longer needed", LATER)
+    done, _ = machine.decide(request(), decision(), by("ana"), NOW)
+    assert deadlines.expire(done, LATER) == done
+    assert machine.cancel(done, "ana", "", LATER) == done
+    assert deadlines.expire(request(), LATER).state == "timed_out"
+    withdrawn = machine.cancel(request(), "guest", "no longer needed", LATER)
     assert (withdrawn.state, withdrawn.decided_by, withdrawn.reason) == ("cancelled", "guest", "no longer needed")
-    assert machine.lapsed(done).state == "lapsed"
-    assert machine.lapsed(withdrawn) == withdrawn
+    assert machine.lapse(done).state == "lapsed"
+    assert machine.lapse(withdrawn) == withdrawn
 
 
 def test_opening_sets_absolute_times() -> None:

@@ -80,7 +80,7 @@ class ApprovalModel(RuleBasedStateMachine):
 
     def opened(self, amount: int, **fields: Any) -> ApprovalRequest:
         """What the gates ask, as its row says when it was asked."""
-        return deadlines.opened(question(amount, **fields), self.now)
+        return deadlines.open_request(question(amount, **fields), self.now)
 
     @property
     def request(self) -> ApprovalRequest:
@@ -129,7 +129,7 @@ class ApprovalModel(RuleBasedStateMachine):
 
     def send(self, decision: Decision, authority: Authority, amount: int) -> Receipt:
         """The steps of both doors: a glance, who is it, the gates for other arguments, and the count."""
-        receipt = self.desk.glance(decision, self.now)
+        receipt = self.desk.precheck(decision, self.now)
         if receipt is not None:
             return receipt
         if not amount:
@@ -171,7 +171,7 @@ class ApprovalModel(RuleBasedStateMachine):
     @rule()
     def timer(self) -> None:
         """Whatever is due happens."""
-        happening = deadlines.due(self.request)
+        happening = deadlines.next_event(self.request)
         if happening is None or happening.at > self.now:
             return
         self.desk.reach(ID, happening, self.now)

@@ -8,9 +8,9 @@ import pytest
 from signoff.approvals import binding, deadlines
 from signoff.approvals.digest import call_digest
 from signoff.approvals.question_reference import reference_from_request, request_from_reference
-from signoff.contracts.activity_messages import QuestionReference, Ruling
+from signoff.contracts.activity_messages import GateDecision, QuestionReference
 from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Card, CardRow, Question
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
@@ -18,7 +18,7 @@ from signoff.contracts.person import Principal
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 USER = Principal(user="guest", nonce="n")
-CTX = Pinned(actor="desk", session="s", turn="t", tenant="main", channel="api", user=USER)
+CTX = CallContext(actor="desk", session="s", turn="t", tenant="main", channel="api", user=USER)
 CALL = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 420}))
 ROWS = (CardRow(name="amount", label="Amount", value="420"),)
 LEFT_IN_THE_STORE = {
@@ -41,12 +41,12 @@ def asked(**fields: Any) -> ApprovalRequest:
         "escalate_to": ("role:c",), "on_timeout": "escalate", "secrets": ("pin",), "definition": "e" * 64,
         "rule_text": "args.amount > 100", "policy_hash": "p", "agent_says": "please",
     }  # fmt: skip
-    return deadlines.opened(ApprovalRequest(**given | fields), NOW)
+    return deadlines.open_request(ApprovalRequest(**given | fields), NOW)
 
 
 def kept(request: ApprovalRequest) -> ApprovalRequest:
     """What the turn makes of it."""
-    ruling = Ruling(call="c1.1", verdict="ask", digest=request.digest, rule=request.rule)
+    ruling = GateDecision(call="c1.1", verdict="ask", digest=request.digest, rule=request.rule)
     return request_from_reference(reference_from_request(request, CALL), ruling, CALL, CTX)
 
 
@@ -58,7 +58,7 @@ def test_all_that_counts_waits_or_names_is_kept(fields: dict[str, Any]) -> None:
     same = set(ApprovalRequest.model_fields) - LEFT_IN_THE_STORE - {"card"}
     assert {name: getattr(own, name) for name in same} == {name: getattr(request, name) for name in same}
     assert (own.card.effect, own.card.note) == ("Pay 420", "asked again")
-    assert deadlines.due(own) == deadlines.due(request)
+    assert deadlines.next_event(own) == deadlines.next_event(request)
 
 
 def test_a_new_field_of_a_question_is_kept_or_left_on_purpose() -> None:

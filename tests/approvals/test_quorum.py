@@ -114,7 +114,7 @@ def request(**fields: object) -> ApprovalRequest:
         args=Content(inline={}), card=Card(effect="Pay"), requester=Principal(user="guest"),
         approvers=("role:finance", "role:legal"), groups=BOTH, quorum=2, escalate_to=("role:cfo",),
     )  # fmt: skip
-    return deadlines.opened(base.model_copy(update=fields), NOW)
+    return deadlines.open_request(base.model_copy(update=fields), NOW)
 
 
 def say(
@@ -123,7 +123,7 @@ def say(
     """The request after this person's answer, and the entries of the groups that the receipt says are open."""
     given = Decision.model_validate({"approval_id": before.id, "revision": 1, "verdict": verdict})
     authority = Authority(allowed=True, subject=who, assurance="session", entries=entries)
-    after, receipt = machine.decided(before, given, authority, NOW)
+    after, receipt = machine.decide(before, given, authority, NOW)
     return after, tuple(entry for group in receipt.open for entry in group.of)
 
 
@@ -145,7 +145,7 @@ def test_one_no_of_any_group_denies() -> None:
 
 def test_whom_it_is_escalated_to_fills_any_place() -> None:
     """But one person fills one of them."""
-    escalated = deadlines.escalated(request())
+    escalated = deadlines.escalate(request())
     first, still = say(escalated, "cfo", "role:cfo")
     assert (first.state, len(still)) == ("pending", 2)
     assert say(first, "ana", "role:finance")[0].state == "approved"

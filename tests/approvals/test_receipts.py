@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from signoff.approvals import deadlines, machine
-from signoff.approvals.approval_book import ApprovalBook, malformed, read_decision, read_withdrawal
+from signoff.approvals.approval_book import ApprovalBook, malformed_receipt, read_decision, read_withdrawal
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, Card, Vote
 from signoff.contracts.content import Content
-from signoff.contracts.decision import Decision, Remember
+from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.limits import DECISION_BYTES, REASON_CHARS, REFUSALS_KEPT
 from signoff.contracts.person import Principal
 from signoff.contracts.receipt import Receipt
@@ -49,7 +49,7 @@ def answer(verdict: str = "approved", **fields: Any) -> Decision:
 def desk(**fields: Any) -> ApprovalBook:
     """A desk where one question waits since NOW."""
     made = ApprovalBook()
-    made.open(deadlines.opened(request(**fields), NOW), NOW)
+    made.open(deadlines.open_request(request(**fields), NOW), NOW)
     return made
 
 
@@ -58,7 +58,7 @@ def desk(**fields: Any) -> ApprovalBook:
 
 def test_a_vote_keeps_who_how_and_when() -> None:
     """The vote is the identified person's, whatever the decision claimed; the deciding one is on the request."""
-    after, receipt = machine.decided(deadlines.opened(request(quorum=1), NOW), answer(), ANA, LATER)
+    after, receipt = machine.decide(deadlines.open_request(request(quorum=1), NOW), answer(), ANA, LATER)
     assert after.votes == (
         Vote(
             subject="ana",
@@ -93,7 +93,7 @@ def test_a_vote_keeps_who_how_and_when() -> None:
 
 def test_a_counted_vote_says_that_others_are_asked() -> None:
     """The receipt of a vote that decides nothing yet, and of the same one again."""
-    one, first = machine.decided(deadlines.opened(request(quorum=2), NOW), answer(), ANA, LATER)
+    one, first = machine.decide(deadlines.open_request(request(quorum=2), NOW), answer(), ANA, LATER)
     counted = Receipt(
         status="counted",
         code="",
@@ -103,18 +103,18 @@ def test_a_counted_vote_says_that_others_are_asked() -> None:
         needed=2,
     )
     assert first == counted
-    same, again = machine.decided(one, answer(), ANA, LATER)
+    same, again = machine.decide(one, answer(), ANA, LATER)
     assert same is one
     assert again == counted.model_copy(update={"code": "duplicate"})
-    both, done = machine.decided(one, answer(), BEN, LATER)
+    both, done = machine.decide(one, answer(), BEN, LATER)
     assert (done.status, done.votes, done.needed, done.decided_by) == ("accepted", 2, 2, "ben")
     assert [vote.subject for vote in both.votes] == ["ana", "ben"]
 
 
 def test_a_changed_mind_is_one_vote() -> None:
     """Someone's later answer takes the place of the earlier one."""
-    one, _ = machine.decided(deadlines.opened(request(quorum=2, veto=False), NOW), answer("denied"), ANA, NOW)
-    two, receipt = machine.decided(one, answer(), ANA, LATER)
+    one, _ = machine.decide(deadlines.open_request(request(quorum=2, veto=False), NOW), answer("denied"), ANA, NOW)
+    two, receipt = machine.decide(one, answer(), ANA, LATER)
     assert [(vote.subject, vote.verdict) for vote in two.votes] == [("ana", "approved")]
     assert (receipt.status, receipt.votes) == ("counted", 1)
 
@@ -122,9 +122,9 @@ def test_a_changed_mind_is_one_vote() -> None:
 @pytest.mark.parametrize(("denials", "state"), [(1, "pending"), (2, "denied")])
 def test_without_veto_denials_need_the_quorum_too(denials: int, state: str) -> None:
     """As many denials as approvals are asked for, no fewer."""
-    now = deadlines.opened(request(quorum=2, veto=False), NOW)
+    now = deadlines.open_request(request(quorum=2, veto=False), NOW)
     for authority in (ANA, BEN)[:denials]:
-        now, _ = machine.decided(now, answer("denied"), authority, NOW)
+        now, _ = machine.decide(now, answer("denied"), authority, NOW)
     assert now.state == state
 
 
@@ -140,7 +140,7 @@ ENDINGS = [
 @pytest.mark.parametrize(("state", "code"), ENDINGS)
 def test_who_comes_late_is_told_everything(state: str, code: Any) -> None:
     """The receipt of each ending names who ended it, when, where, why, and how many voted."""
-    ended = deadlines.opened(request(quorum=3), NOW).model_copy(
+    ended = deadlines.open_request(request(quorum=3), NOW).model_copy(
         update={
             "state": state,
             "decided_by": "ana",
@@ -166,13 +166,13 @@ def test_who_comes_late_is_told_everything(state: str, code: Any) -> None:
     )
     assert machine.settled_receipt(ended) == told
     assert machine.objection(ended, answer(), LATER) == told
-    assert machine.decided(ended, answer(), ANA, LATER) == (ended, told)
+    assert machine.decide(ended, answer(), ANA, LATER) == (ended, told)
 
 
 def test_who_asks_about_a_waiting_request_is_told_to_wait() -> None:
     """A question is answered by `pending`, which decides nothing."""
     waiting = Receipt(status="pending", approval_id=ID, state="pending", votes=0, needed=2)
-    assert machine.settled_receipt(deadlines.opened(request(quorum=2), NOW)) == waiting
+    assert machine.settled_receipt(deadlines.open_request(request(quorum=2), NOW)) == waiting
 
 
 @pytest.mark.parametrize(
@@ -206,12 +206,12 @@ def test_who_asks_about_a_waiting_request_is_told_to_wait() -> None:
             "",
             "`edited_args`: only an approval can change the arguments",
         ),
-        ({"remember": Remember()}, NOW, "not_allowed", "remember", ""),
+        ({"remember": GrantRequest()}, NOW, "not_allowed", "remember", ""),
     ],
 )
 def test_an_objection_says_what_to_do(fields: Any, now: datetime, code: Any, why: Any, message: str) -> None:
     """Each refusal before the author is known, with the votes so far."""
-    one, _ = machine.decided(deadlines.opened(request(quorum=2, revision=2), NOW), answer(revision=2), BEN, NOW)
+    one, _ = machine.decide(deadlines.open_request(request(quorum=2, revision=2), NOW), answer(revision=2), BEN, NOW)
     told = Receipt(
         status="refused", code=code, why=why, approval_id=ID, state="pending", votes=1, needed=2, message=message
     )
@@ -223,13 +223,13 @@ def test_an_objection_says_what_to_do(fields: Any, now: datetime, code: Any, why
     [
         ({"verdict": "happened", "result": "x" * (REASON_CHARS + 1)}, "`result`: at most 2000 characters"),
         ({"edited_args": {}}, "`edited_args`: it runs again as it was approved, or not at all"),
-        ({"remember": Remember()}, "`remember`: what happened once says nothing of the next time"),
+        ({"remember": GrantRequest()}, "`remember`: what happened once says nothing of the next time"),
         ({"result": "paid"}, "`result`: only what happened has one"),
     ],
 )
 def test_a_doubt_is_answered_by_what_became_of_the_call_alone(fields: Any, message: str) -> None:
     """Neither other arguments nor a rule for the next time answer it; what happened is told at bounded length."""
-    doubt = deadlines.opened(request(kind="in_doubt", edit="approve", allow_remember=True), NOW)
+    doubt = deadlines.open_request(request(kind="in_doubt", edit="approve", allow_remember=True), NOW)
     assert machine.objection(doubt, answer(**fields), NOW) == Receipt(
         status="refused", code="malformed", approval_id=ID, state="pending", votes=0, needed=1, message=message
     )
@@ -248,33 +248,33 @@ def test_a_doubt_is_answered_by_what_became_of_the_call_alone(fields: Any, messa
 )
 def test_who_may_not_decide_is_told_why(code: Any, told: Any) -> None:
     """The code of each refusal of a person."""
-    waiting = deadlines.opened(request(), NOW)
-    after, receipt = machine.decided(waiting, answer(), Authority(allowed=False, code=code), LATER)
+    waiting = deadlines.open_request(request(), NOW)
+    after, receipt = machine.decide(waiting, answer(), Authority(allowed=False, code=code), LATER)
     assert after is waiting
     assert receipt == Receipt(status="refused", code=told, approval_id=ID, state="pending", votes=0, needed=1)
 
 
 def test_timers_and_withdrawals_are_dated() -> None:
     """When it ended, and by whom and why if somebody ended it."""
-    waiting = deadlines.opened(request(), NOW)
-    assert deadlines.expired(waiting, LATER) == waiting.model_copy(update={"state": "timed_out", "decided_at": LATER})
-    assert machine.cancelled(waiting, "guest", "enough", LATER) == waiting.model_copy(
+    waiting = deadlines.open_request(request(), NOW)
+    assert deadlines.expire(waiting, LATER) == waiting.model_copy(update={"state": "timed_out", "decided_at": LATER})
+    assert machine.cancel(waiting, "guest", "enough", LATER) == waiting.model_copy(
         update={"state": "cancelled", "decided_by": "guest", "decided_at": LATER, "reason": "enough"}
     )
 
 
 def test_a_signature_without_a_time_is_judged_by_now() -> None:
     """Only a time that was proved can stand in for the present one."""
-    waiting, late = deadlines.opened(request(), NOW), NOW + timedelta(hours=2)
+    waiting, late = deadlines.open_request(request(), NOW), NOW + timedelta(hours=2)
     signed = answer(signature="s")
     assert machine.objection(waiting, signed, NOW) is None
     assert machine.objection(waiting, signed, late) is None
-    assert machine.decided(waiting, signed, BEN, late)[1].code == "expired"
+    assert machine.decide(waiting, signed, BEN, late)[1].code == "expired"
 
 
 def test_opening_makes_a_request_wait() -> None:
     """Whatever state it comes in, it is pending from now on; without a deadline it is not late."""
-    assert deadlines.opened(request(state="lapsed"), NOW).state == "pending"
+    assert deadlines.open_request(request(state="lapsed"), NOW).state == "pending"
     assert machine.objection(request(), answer(), LATER) is None
 
 
@@ -287,13 +287,13 @@ UNKNOWN = Receipt(status="refused", code="unknown", approval_id="x.y", message="
 def test_a_desk_lists_what_it_holds_and_what_waits() -> None:
     """All requests oldest first; those that wait; whether one waits."""
     both = desk()
-    second = both.open(deadlines.opened(request(OTHER), LATER), LATER)
+    second = both.open(deadlines.open_request(request(OTHER), LATER), LATER)
     first = both.get(ID)
     assert (first.opened_at, second.opened_at, both.get(OTHER)) == (NOW, LATER, second)
     assert both.all() == both.pending() == (first, second)
     assert both.waits(ID)
     assert both.waits(OTHER)
-    both.reach(ID, deadlines.due(first), LATER)
+    both.reach(ID, deadlines.next_event(first), LATER)
     assert both.pending() == (second,)
     assert [each.state for each in both.all()] == ["timed_out", "pending"]
     assert not both.waits(ID)
@@ -304,14 +304,14 @@ def test_a_desk_lists_what_it_holds_and_what_waits() -> None:
 def test_a_later_revision_replaces_the_earlier_one() -> None:
     """One id, one request: the newest revision."""
     made = desk()
-    made.open(deadlines.opened(request(revision=2), LATER), LATER)
+    made.open(deadlines.open_request(request(revision=2), LATER), LATER)
     assert [(each.revision, each.opened_at) for each in made.all()] == [(2, LATER)]
 
 
 def test_an_unknown_request_is_answered_everywhere() -> None:
     """Looking, answering, withdrawing and asking get the one receipt; refusals of acts are remembered."""
     made, wrong = desk(), answer(approval_id="x.y")
-    assert made.glance(wrong, NOW) == UNKNOWN
+    assert made.precheck(wrong, NOW) == UNKNOWN
     assert made.settle(wrong, ANA, NOW) == UNKNOWN
     assert made.cancel("x.y", "guest", "", NOW) == UNKNOWN
     assert made.receipt("x.y") == UNKNOWN
@@ -322,9 +322,9 @@ def test_an_unknown_request_is_answered_everywhere() -> None:
 def test_a_glance_spares_the_directory() -> None:
     """What cannot count is answered and remembered before anybody is identified; what may is not answered yet."""
     made = desk()
-    assert made.glance(answer(), NOW) is None
+    assert made.precheck(answer(), NOW) is None
     assert made.refused == 0
-    stale = made.glance(answer(revision=9), NOW)
+    stale = made.precheck(answer(revision=9), NOW)
     assert stale.code == "stale"
     assert list(made.refusals) == [stale]
 
@@ -338,18 +338,18 @@ def test_an_answer_is_settled_once_a_delivery() -> None:
     first = made.settle(posted, ANA, NOW)
     assert (first.status, first.code) == ("counted", "")
     again = first.model_copy(update={"code": "duplicate"})
-    assert made.glance(posted, NOW) == again
+    assert made.precheck(posted, NOW) == again
     assert made.settle(posted, BEN, NOW) == again
     assert len(made.get(ID).votes) == 1
-    assert made.glance(answer(delivery_id="d1", revision=None), NOW) == again
-    assert made.glance(answer(delivery_id="d2"), NOW) is None
+    assert made.precheck(answer(delivery_id="d1", revision=None), NOW) == again
+    assert made.precheck(answer(delivery_id="d2"), NOW) is None
 
 
 def test_answers_without_a_delivery_are_never_taken_for_each_other() -> None:
     """Two people who send no delivery id are two people."""
     made = desk(quorum=2)
     assert made.settle(answer(), ANA, NOW).status == "counted"
-    assert made.glance(answer(), NOW) is None
+    assert made.precheck(answer(), NOW) is None
     assert made.settle(answer(), BEN, NOW).status == "accepted"
 
 
@@ -401,8 +401,8 @@ def test_fifty_refusals_are_kept_and_all_counted() -> None:
     made = ApprovalBook()
     assert (made.refused, list(made.refusals), made.all()) == (0, [], ())
     for number in range(REFUSALS_KEPT + 2):
-        told = malformed(str(number))
-        assert made.turn_away(told) is told
+        told = malformed_receipt(str(number))
+        assert made.reject(told) is told
     assert made.refused == REFUSALS_KEPT + 2
     assert [each.message for each in made.refusals] == [str(n) for n in range(2, REFUSALS_KEPT + 2)]
 

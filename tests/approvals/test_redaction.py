@@ -6,7 +6,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from signoff.approvals.card import render_card
-from signoff.approvals.redaction import HIDDEN, arguments_without, secret_values, texts_of, value_without, without
+from signoff.approvals.redaction import HIDDEN, redact_arguments, redact_secrets, redact_value, secret_values, texts_of
 from signoff.contracts.limits import REDACTION_CHARS
 
 SECRET = 'Sé "cret"\n& more'
@@ -29,7 +29,7 @@ SCHEMA = {"type": "object", "properties": {"pin": {"type": "string", "writeOnly"
 )
 def test_a_secret_is_found_in_every_spelling(spelt: str) -> None:
     """Plain, quoted once or twice, in addresses and in pages."""
-    assert without(f"a {spelt} b", {SECRET}) == f"a {HIDDEN} b"
+    assert redact_secrets(f"a {spelt} b", {SECRET}) == f"a {HIDDEN} b"
 
 
 def test_short_texts_and_truth_are_no_secrets() -> None:
@@ -42,22 +42,22 @@ def test_short_texts_and_truth_are_no_secrets() -> None:
 def test_a_json_value_is_told_without_them() -> None:
     """In texts and names; a number only where it is the secret as a whole, so that no other one is cut up."""
     value = {"abc": ["x abc", 4711, 14711, True, None, {"n": 4711.5}]}
-    told = value_without(value, {"abc", "4711"})
+    told = redact_value(value, {"abc", "4711"})
     assert told == {HIDDEN: [f"x {HIDDEN}", HIDDEN, 14711, True, None, {"n": 4711.5}]}
-    assert value_without(value, ()) is value
+    assert redact_value(value, ()) is value
 
 
 def test_what_would_take_too_long_to_look_through_is_not_told() -> None:
     """Thousands of secrets against a large text would hold up the worker for everybody."""
     many = {f"secret-{number}" for number in range(2_000)}
-    assert without("x" * (REDACTION_CHARS // len(many) + 1), many) == HIDDEN
-    assert without("x" * 1_000, many) == "x" * 1_000
+    assert redact_secrets("x" * (REDACTION_CHARS // len(many) + 1), many) == HIDDEN
+    assert redact_secrets("x" * 1_000, many) == "x" * 1_000
 
 
 def test_a_card_shows_numbers_and_names_whatever_the_agent_calls_secret() -> None:
     """An agent chooses its secrets: neither an amount nor an argument's name goes by that, and the rest is said."""
     args = {"pin": "9400", "amount": 9400, "to": "Mallory 9400", "9400": "x"}
-    assert arguments_without(args, ("pin",), {"9400"}) == {**args, "to": f"Mallory {HIDDEN}"}
+    assert redact_arguments(args, ("pin",), {"9400"}) == {**args, "to": f"Mallory {HIDDEN}"}
     card = render_card(
         effect="Pay {amount} to {to}", title="", tool="pay", args=args, schema=SCHEMA, secrets=("pin",), note="again"
     )
@@ -86,4 +86,4 @@ def test_a_secret_with_half_a_character_is_hidden_like_any_other() -> None:
 
     Seen to raise while the secret was encoded as it came.
     """
-    assert without("it is pin\ud800-1234", ["pin\ud800-1234"]) == "it is [hidden]"
+    assert redact_secrets("it is pin\ud800-1234", ["pin\ud800-1234"]) == "it is [hidden]"

@@ -22,9 +22,9 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from signoff.activities.gate_activity import digest_of
 from signoff.contracts import names
-from signoff.contracts.activity_messages import GateReply, GateTask, Ruling, ToolReply, ToolTask
+from signoff.contracts.activity_messages import GateDecision, GateReply, GateTask, ToolReply, ToolTask
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import Permit, Pinned
+from signoff.contracts.call import CallContext, Permit
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
@@ -153,7 +153,9 @@ class ForgedTurn:
         task = ToolTask(permit=permit, tool=tool, args=Content(inline=args), ticket=ticket)
         return ToolReply.model_validate(await self.schedule(tool, permit.call, task))
 
-    async def gate(self, ctx: Pinned, tool: str, args: dict[str, Any], *, call: str = "c1.1", **fields: Any) -> Ruling:
+    async def gate(
+        self, ctx: CallContext, tool: str, args: dict[str, Any], *, call: str = "c1.1", **fields: Any
+    ) -> GateDecision:
         """What the honest gate says of a call that is proposed in this turn's name."""
         part = CallPart(call=call, tool=tool, args=Content(inline=args))
         task = GateTask(ctx=ctx, calls=(part,), **fields)
@@ -184,10 +186,10 @@ class Impostor:
             return DATA_CONVERTER.payload_converter.from_payloads(payloads, [TurnInput])[0]
         raise AssertionError("a history has a first event")
 
-    async def ctx(self, key: TurnKey) -> Pinned:
+    async def ctx(self, key: TurnKey) -> CallContext:
         """The context under which the turn's calls are judged, copied from its history."""
         turn = await self.input(key)
-        return Pinned(
+        return CallContext(
             actor=turn.actor,
             session=key.session,
             turn=key.turn,
@@ -217,12 +219,12 @@ class Impostor:
             found += [Decision.model_validate(DATA_CONVERTER.payload_converter.from_payload(one)) for one in payloads]
         return found
 
-    def digest(self, ctx: Pinned, tool: str, args: dict[str, Any], call: str = "c1.1") -> str:
+    def digest(self, ctx: CallContext, tool: str, args: dict[str, Any], call: str = "c1.1") -> str:
         """The digest that an honest tool activity computes of a call."""
         return digest_of(ctx, call, self.tool(tool), args)
 
     def permit(
-        self, ctx: Pinned, digest: str, decisions: Sequence[Decision], call: str = "c1.1", **fields: Any
+        self, ctx: CallContext, digest: str, decisions: Sequence[Decision], call: str = "c1.1", **fields: Any
     ) -> Permit:
         """A permit as an honest turn would make it."""
         approval = ".".join((ctx.tenant, ctx.session, ctx.turn, call))

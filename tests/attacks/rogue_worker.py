@@ -11,6 +11,7 @@ from signoff.contracts import names
 from signoff.contracts.activity_messages import (
     AnswersTask,
     Authority,
+    GateDecision,
     GateReply,
     GateTask,
     IdentifyTask,
@@ -18,7 +19,6 @@ from signoff.contracts.activity_messages import (
     ModelTask,
     RecordTask,
     Response,
-    Ruling,
     StoredAnswers,
     ToolReply,
     ToolTask,
@@ -57,7 +57,7 @@ async def lying_model(task: ModelTask) -> ModelReply:
 @activity.defn(name=names.GATE)
 async def lying_gate(task: GateTask) -> GateReply:
     """Says that every call may run by rule; a replay only looks whether there is a gate."""
-    return GateReply(rulings=tuple(Ruling(call=each.call, verdict="run") for each in task.calls))
+    return GateReply(rulings=tuple(GateDecision(call=each.call, verdict="run") for each in task.calls))
 
 
 @activity.defn(name=names.ANSWERS)

@@ -8,7 +8,7 @@ from impostor import ForgedTurn, Impostor, forged_view
 
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
 
@@ -20,7 +20,7 @@ def says_large(words: str) -> bool:
     return re.search(rf"(?<![\w-])(?:{LARGE}|{LARGE:,})(?![\w-])", words) is not None
 
 
-async def bound_to_large(site: AttackSite, impostor: Impostor, to: str) -> tuple[ForgedTurn, Pinned]:
+async def bound_to_large(site: AttackSite, impostor: Impostor, to: str) -> tuple[ForgedTurn, CallContext]:
     """A turn that was asked about 9 EUR, taken over: it shows the same card and names the digest of 9,400 EUR."""
     key = await site.person("rui").ask([("pay", {"amount": SMALL, "to": to})])
     await site.person("ana").waiting(approval_id(key))
@@ -33,7 +33,7 @@ async def bound_to_large(site: AttackSite, impostor: Impostor, to: str) -> tuple
     return await impostor.take_over(key, **{names.STATE: forged_view(view, change)}), ctx
 
 
-async def run_large(forged: ForgedTurn, ctx: Pinned, to: str) -> None:
+async def run_large(forged: ForgedTurn, ctx: CallContext, to: str) -> None:
     """Have the honest worker pay 9,400 EUR with whatever the gateway signed for this turn."""
     args = {"amount": LARGE, "to": to}
     given = [each for each in await forged.heard() if each.verdict == "approved"]

@@ -1,8 +1,8 @@
 """Attack 05: an approver's predicate makes gigabytes or minutes of a call that any model may propose.
 
 Each predicate was seen to succeed before: in a child with 3 GiB of address space it took 1.1 to 3 GiB, or 2 to 60
-seconds, where it was to be remembered and again at every later call. Without the bounds (`Predicate.holds` asking
-`Expression.here`, `compile_where` and `growth_problem` refusing nothing, `Remembered.consulted` counting no steps)
+seconds, where it was to be remembered and again at every later call. Without the bounds (`GrantPredicate.holds` asking
+`Expression.here`, `compile_where` and `growth_problem` refusing nothing, `GrantUse.consulted` counting no steps)
 these tests fail.
 """
 
@@ -20,8 +20,8 @@ import pytest
 from attack_05_bombs import BOMBS, SCHEMA, large
 from attack_site import MANIFEST, AttackSite, approval_id, payee
 
-from signoff.contracts.decision import Remember
-from signoff.contracts.grant import Like
+from signoff.contracts.decision import GrantRequest
+from signoff.contracts.grant import GrantScope
 from signoff.contracts.limits import MIB
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.registry import definition_hash
@@ -61,8 +61,8 @@ print(json.dumps([found, peak, time.process_time() - begun]))
 def test_a_bomb_costs_nothing_where_it_is_taken(name: str) -> None:
     """Taken down or evaluated, it is refused or does not apply, within 200 MiB and a few seconds of the processor.
 
-    With `Predicate.holds` asking `Expression.here`, and nothing refused by `compile_where` and `growth_problem`, each
-    held, or took up to 3 GiB or more than 60 seconds.
+    With `GrantPredicate.holds` asking `Expression.here`, and nothing refused by `compile_where` and `growth_problem`,
+    each held, or took up to 3 GiB or more than 60 seconds.
     """
     asked = json.dumps([BOMBS[name], SCHEMA, large("Ana")])
     command = [sys.executable, "-c", CHILD]
@@ -101,8 +101,8 @@ def peaks(site: AttackSite) -> dict[str, int]:
 async def test_the_gateway_refuses_to_remember_a_bomb(site: AttackSite, limited: None) -> None:
     """Each is `malformed` with words, the request waits on, and the gateway is as large as it was.
 
-    With `Predicate.holds` asking `Expression.here`, and nothing refused by `compile_where` and `growth_problem`, a bomb
-    was accepted.
+    With `GrantPredicate.holds` asking `Expression.here`, and nothing refused by `compile_where` and `growth_problem`, a
+    bomb was accepted.
     """
     to, before = payee(), peaks(site)
     ana = site.person("ana")
@@ -121,7 +121,7 @@ async def test_the_gateway_refuses_to_remember_a_bomb(site: AttackSite, limited:
 async def test_a_bomb_that_lies_in_the_store_does_not_go_off(site: AttackSite, limited: None) -> None:
     """Those written under looser rules, approvals and denials, apply to no call: a person is asked, and soon.
 
-    With the same, and no steps counted in `Remembered.consulted`, nobody was asked within 60 seconds.
+    With the same, and no steps counted in `GrantUse.consulted`, nobody was asked within 60 seconds.
     """
     to, before = payee(), peaks(site)
     catalog = load_manifest(MANIFEST)
@@ -135,8 +135,8 @@ async def test_a_bomb_that_lies_in_the_store_does_not_go_off(site: AttackSite, l
                 write_grant,
                 grant_id=f"g05{number:013d}",
                 verdict="denied" if number % 2 else "approved",
-                like=Like(**like, where=where, **asks),
-                wish=Remember(scope="tenant", where=where, seconds=600, uses=100),
+                like=GrantScope(**like, where=where, **asks),
+                wish=GrantRequest(scope="tenant", where=where, seconds=600, uses=100),
                 people=("ana",),
                 approval_id="main.s.t.c1.1",
                 requester="rui",

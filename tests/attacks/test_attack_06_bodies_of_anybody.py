@@ -65,7 +65,7 @@ async def test_a_channel_is_looked_up_before_its_body_is_read(channel_site: Atta
 async def test_nobody_without_a_token_has_a_body_read(channel_site: AttackSite) -> None:
     """401 at the head of it.
 
-    Without `Authentication` the body was waited for, and answered 408.
+    Without `AuthenticationMiddleware` the body was waited for, and answered 408.
     """
     begins = head(channel_site.url, "POST", "/v1/turns", content_length=str(MIB), content_type="application/json")
     answer = await pour(channel_site.url, begins, iter(()))

@@ -25,13 +25,13 @@ from temporalio.client import Client
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
-from signoff.gateway.auth.provider_people import ProviderPeople, knowing_logins
+from signoff.gateway.auth.provider_people import ProviderPeople, with_provider_people
 from signoff.gateway.decision_service import decide
 from signoff.people.directory import FixedDirectory
-from signoff.people.login import id_of
+from signoff.people.login import id_from_login
 from signoff.people.vouched_directory import vouch
 from signoff.store.store import open_store
-from signoff.store.vouched_people import VouchedPeople, vouching
+from signoff.store.vouched_people import VouchedPeople, vouched_writer
 
 BO = Person(id="bo", name="Bo", roles=("finance",), identities={"email": ("bo@example.com",)})
 DECLARED = (*(each for each in PEOPLE if each.id != "bo"), BO)
@@ -152,7 +152,7 @@ async def test_the_start_names_approvers_who_could_come_in_as_somebody_else(
 ) -> None:
     """Where groups give roles: everybody whom a tool asks and whose login is not written down, with the remedy.
 
-    Without the warning in `knowing_logins` nothing was told.
+    Without the warning in `with_provider_people` nothing was told.
     """
     login = f"{provider.issuer}#b-1"
     people = [each.model_copy(update={"identities": {"oidc": (login,)}}) if each is BO else each for each in DECLARED]
@@ -174,10 +174,10 @@ async def test_a_login_from_before_the_declaration_approves_nothing(desk: Gatewa
     Without the names in `_doubt` the login was known, and its answer was taken for a second one of Bo's.
     """
     login = f"{provider.issuer}#b-2"
-    robert = Person(id=id_of(login), name="Robert", roles=("finance",), identities={"oidc": (login,)})
+    robert = Person(id=id_from_login(login), name="Robert", roles=("finance",), identities={"oidc": (login,)})
     row = vouch(SIGNER, robert, names=("bo@example.com",), now=datetime.now(UTC), lifetime=timedelta(days=7))
-    await desk.deps.store.run(vouching(row))
-    deps = knowing_logins(desk.deps)
+    await desk.deps.store.run(vouched_writer(row))
+    deps = with_provider_people(desk.deps)
     await ProviderPeople(deps).look()
     approval = await asked(desk)
     await approve_by_token(desk, approval, "bo")
@@ -234,7 +234,7 @@ async def test_who_asked_by_a_login_does_not_approve_it_once_declared(
             await asyncio.sleep(0.05)
         turn = await now.desk.waiting(TurnKey(session.tenant, session.session, view.turns[0].turn))
         [approval] = [call.approval.id for call in turn.calls if call.approval is not None]
-        assert (await now.desk.signoff.request(approval)).requester.user == id_of(login)
+        assert (await now.desk.signoff.request(approval)).requester.user == id_from_login(login)
         answer = await approve_by_token(now, approval, "bo")
         assert answer.json()["code"] == "self_approval"
         # A gateway that has not read the new people yet signs it; the worker has, and has it asked again.

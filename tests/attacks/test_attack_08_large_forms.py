@@ -53,7 +53,7 @@ def _pieces(body: bytes) -> Iterator[bytes]:
 async def test_a_form_that_nobody_signed_holds_up_nobody(channel_site: AttackSite, name: str) -> None:
     """It is refused as forged, and health is answered within a second all the while.
 
-    With the whole form read by `MailgunShape.verify`, and on the event loop by `Email.read`, health took 1.8 seconds.
+    With the whole form read by `MailgunFormat.verify`, and on the event loop by `Email.read`, health took 1.8 seconds.
     """
     kind, body = BODIES[name]
     rest = await at_rest(channel_site.url)
@@ -71,7 +71,7 @@ async def test_a_form_that_nobody_signed_holds_up_nobody(channel_site: AttackSit
 async def test_a_form_that_nobody_signed_costs_no_more_than_its_bytes(channel_site: AttackSite, name: str) -> None:
     """In processor time of the gateway, against as many bytes that are no form.
 
-    With the whole form read by `MailgunShape.verify` escapes cost 1.9 seconds, and without a limit of fields fields
+    With the whole form read by `MailgunFormat.verify` escapes cost 1.9 seconds, and without a limit of fields fields
     cost 7.2 and parts 1.5; line ends cost nothing with the parser of today.
     """
     kind, body = BODIES[name]

@@ -18,7 +18,7 @@ from temporalio.client import WorkflowUpdateFailedError
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import TurnKey
 from signoff.temporal.embedded_server import ServerHandle
-from signoff.testing.vendor_server import served
+from signoff.testing.vendor_server import serve_vendor
 
 pytestmark = pytest.mark.timeout(300)
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -70,7 +70,7 @@ async def test_people_are_told_of_nothing_that_a_turn_made_up(attacked_server: S
     told of 9 EUR and of the denial.
     """
     to, ears = payee(), Ears()
-    async with served(ears.app()) as url:
+    async with serve_vendor(ears.app()) as url:
         listens = CHANNEL.format(url=url)
         async with changed_site(attacked_server, tmp_path, listens, HOOK_SECRET=SECRET) as (site, impostor, _):
             key, _ = await asked(site, impostor, 1, to)

@@ -7,13 +7,13 @@ import pytest
 from attack_site import AttackSite, payee
 from impostor import ForgedTurn, Impostor
 
-from signoff.contracts.call import Permit, Pinned
+from signoff.contracts.call import CallContext, Permit
 from signoff.keys.key_files import read_private
-from signoff.keys.signature_form import as_asked
+from signoff.keys.signature_form import principal_as_asked
 from signoff.keys.signatures import Signer
 
 
-async def stolen(site: AttackSite, impostor: Impostor) -> tuple[ForgedTurn, Pinned]:
+async def stolen(site: AttackSite, impostor: Impostor) -> tuple[ForgedTurn, CallContext]:
     """An ended turn that the impostor stands under, and what was signed for it."""
     rui = site.person("rui")
     key = await rui.ask([("look", {"place": "here"})])
@@ -22,7 +22,7 @@ async def stolen(site: AttackSite, impostor: Impostor) -> tuple[ForgedTurn, Pinn
     return await impostor.stand(key), ctx
 
 
-async def tipped(impostor: Impostor, forged: ForgedTurn, ctx: Pinned, args: dict[str, Any]) -> Any:
+async def tipped(impostor: Impostor, forged: ForgedTurn, ctx: CallContext, args: dict[str, Any]) -> Any:
     """What the honest worker says to a tip, which no person need approve, under this context."""
     permit = Permit(kind="auto", call="c1.9", digest=impostor.digest(ctx, "tip", args, "c1.9"), ctx=ctx)
     return await forged.run("tip", args, permit)
@@ -37,7 +37,9 @@ async def test_a_day_later_no_rule_runs_a_call(site: AttackSite, impostor: Impos
     args = {"amount": 6, "to": to}
     forged, ctx = await stolen(site, impostor)
     signer = Signer(read_private(site.folder / "gateway" / "signing-keys.json"))
-    old = as_asked(ctx, nonce=ctx.user.nonce, at=datetime.now(UTC) - timedelta(days=2), store_id=ctx.user.store_id)
+    old = principal_as_asked(
+        ctx, nonce=ctx.user.nonce, at=datetime.now(UTC) - timedelta(days=2), store_id=ctx.user.store_id
+    )
     before = ctx.model_copy(update={"user": old})
     before = before.model_copy(update={"user": signer.sign_principal(before)})
     reply = await tipped(impostor, forged, before, args)
@@ -67,7 +69,7 @@ async def test_nothing_of_what_was_asked_is_changed(
     """Another channel, place, actor, time or nonce than the gateway signed for: refused.
 
     Without these under the signature rules about the channel or the route were whoever's who reached Temporal; without
-    `check_principal` in `Witness.requester_problem` each change but that of the actor let the tip run.
+    `check_principal` in `SignaturePolicy.requester_problem` each change but that of the actor let the tip run.
     """
     to = payee()
     forged, ctx = await stolen(site, impostor)

@@ -52,8 +52,8 @@ MUTE = {f"mute{number}.example": None for number in range(20)}
 async def test_all_names_of_a_mail_together_have_their_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three keys and five names of DMARC's walk, two at a time; and for the next such mail none of these again.
 
-    Without the time for all of them in `Names.find` the first mail took 2.8 seconds, and without what `Names` keeps
-    names were asked for again.
+    Without the time for all of them in `DnsNames.find` the first mail took 2.8 seconds, and without what `DnsNames`
+    keeps names were asked for again.
     """
     mail = strange("eve@a.b.c.mute0.example", "s1", "s2", "s3", domain="mute0.example")
     async with mail_site(tmp_path, monkeypatch, with_keys(PEOPLE, more=MUTE)) as site:
@@ -72,7 +72,7 @@ async def test_all_names_of_a_mail_together_have_their_time(tmp_path: Path, monk
 async def test_what_is_not_there_is_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many mails name it.
 
-    Without what `Names` keeps it was asked for five times.
+    Without what `DnsNames` keeps it was asked for five times.
     """
     async with mail_site(tmp_path, monkeypatch, {}) as site:
         for _ in range(5):

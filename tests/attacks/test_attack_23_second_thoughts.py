@@ -8,7 +8,7 @@ import pytest
 from attack_site import AttackSite, Shown, approval_id, binding, form_fields, payee
 
 from signoff.contracts.ids import TurnKey
-from signoff.gateway.approval_links import LINK_KEY, Link, make_link
+from signoff.gateway.approval_links import LINK_KEY, ApprovalLink, make_link
 from signoff.store.store import open_store
 
 
@@ -40,7 +40,7 @@ async def by_link(site: AttackSite, shown: Shown) -> None:
     async with open_store(site.stores.gateway) as store:
         key = await store.secret_key(LINK_KEY)
     expires = (datetime.now(UTC) + timedelta(hours=1)).replace(microsecond=0)
-    path = f"/link/{make_link(key, Link(approval=shown.view['id'], revision=1, person='ana', expires=expires))}"
+    path = f"/link/{make_link(key, ApprovalLink(approval=shown.view['id'], revision=1, person='ana', expires=expires))}"
     async with httpx.AsyncClient(base_url=site.url, headers={"sec-fetch-site": "same-origin"}, timeout=60) as http:
         fields = form_fields((await http.get(path)).text, path)
         for verdict in ("approved", "denied"):

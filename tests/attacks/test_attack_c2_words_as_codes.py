@@ -10,10 +10,10 @@ import pytest
 from answer_rigs import CHATS, Kind, answer_rig, answered, reply
 
 from signoff.contracts.ids import show_code
-from signoff.testing.rig import Rig
+from signoff.testing.rig import ChannelRig
 
 
-async def answered_as(rig: Rig, words: str, code: str, number: int) -> str:
+async def answered_as(rig: ChannelRig, words: str, code: str, number: int) -> str:
     """What becomes of a request with this code, as none was given before codes had digits, that Bo answers so."""
     request = await rig.ask(number, code=code)
     await reply(rig, words, show_code(code))

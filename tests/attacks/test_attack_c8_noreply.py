@@ -46,7 +46,7 @@ async def test_who_asks_for_no_answer_and_is_not_proved_gets_none(
 async def test_a_proved_person_with_such_a_reply_to_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And is told so, at the address that is proved.
 
-    With `MailEar.conclude` taking such a mail for one that is not proved his yes did not count.
+    With `MailReceiver.conclude` taking such a mail for one that is not proved his yes did not count.
     """
     async with mail_site(tmp_path, monkeypatch, with_keys("people.example")) as site:
         assert await site.state_after(signed(site.reply(Reply_To="no-reply@people.example"))) == "approved"

@@ -6,14 +6,14 @@ from impostor import ForgedTurn, Impostor, forged_view
 
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.content import Content
 from signoff.contracts.turn import TurnView
 
 SMALL, LARGE = 9, 9_400
 
 
-async def stands_for(site: AttackSite, impostor: Impostor, to: str) -> tuple[ForgedTurn, Pinned, TurnView]:
+async def stands_for(site: AttackSite, impostor: Impostor, to: str) -> tuple[ForgedTurn, CallContext, TurnView]:
     """A turn that asks about 9 EUR, taken over, which still shows just that; and its genuine view."""
     key = await site.person("rui").ask([("pay", {"amount": SMALL, "to": to})])
     await site.person("ana").waiting(approval_id(key))
@@ -21,7 +21,7 @@ async def stands_for(site: AttackSite, impostor: Impostor, to: str) -> tuple[For
     return await impostor.take_over(key, **{names.STATE: view}), ctx, view
 
 
-async def swap(forged: ForgedTurn, ctx: Pinned, view: TurnView, to: str) -> None:
+async def swap(forged: ForgedTurn, ctx: CallContext, view: TurnView, to: str) -> None:
     """Put 9,400 EUR in its place, truly shown, under the same revision and the same mark."""
     args = {"amount": LARGE, "to": to}
     digest = forged.impostor.digest(ctx, "pay", args)
@@ -35,7 +35,7 @@ async def swap(forged: ForgedTurn, ctx: Pinned, view: TurnView, to: str) -> None
     await forged.forge(**{names.STATE: forged_view(view, change)})
 
 
-async def run_large(forged: ForgedTurn, ctx: Pinned, to: str) -> None:
+async def run_large(forged: ForgedTurn, ctx: CallContext, to: str) -> None:
     """Have the honest worker pay 9,400 EUR with whatever was signed."""
     args = {"amount": LARGE, "to": to}
     permit = forged.impostor.permit(ctx, forged.impostor.digest(ctx, "pay", args), await forged.heard())

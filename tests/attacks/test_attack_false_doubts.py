@@ -8,8 +8,8 @@ from attack_site import AttackSite, Shown, approval_id, payee, receipt, until
 from impostor import ForgedTurn, Impostor
 from temporalio.client import WorkflowUpdateFailedError
 
-from signoff.contracts.activity_messages import Ruling
-from signoff.contracts.call import Permit, Pinned
+from signoff.contracts.activity_messages import GateDecision
+from signoff.contracts.call import CallContext, Permit
 from signoff.contracts.ids import TurnKey
 
 
@@ -40,7 +40,7 @@ async def doubted(site: AttackSite, key: TurnKey) -> Shown:
 
 async def lost(
     site: AttackSite, impostor: Impostor, to: str, tool: str = "haul", *approvers: str
-) -> tuple[TurnKey, Pinned, Permit]:
+) -> tuple[TurnKey, CallContext, Permit]:
     """A haul whose worker is killed in the middle, about which the honest turn has asked; with the permit it had."""
     rui, args = site.person("rui"), {"amount": 9, "to": to}
     key = await rui.ask([(tool, args)])
@@ -85,12 +85,12 @@ async def test_a_tool_that_runs_is_not_asked_about(site: AttackSite, impostor: I
         await again(forged, permit, "haul", args)
     let_go(site, to)
 
-    async def told() -> Ruling | None:
+    async def told() -> GateDecision | None:
         ruling = await forged.gate(ctx, "haul", args, doubt=1, doubt_of=permit.digest)
         return ruling if ruling.outcome is not None else None
 
     await until(lambda: _ledger(site, to))
-    found: Ruling = await until(told)
+    found: GateDecision = await until(told)
     assert found.outcome is not None
     assert (found.outcome.code, site.amounts(to)) == ("ok", [9])
 

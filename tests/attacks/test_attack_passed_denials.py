@@ -33,7 +33,7 @@ context:
 async def test_a_remembered_denial_is_not_passed_by(site: AttackSite, impostor: Impostor) -> None:
     """Gifts over 100 are denied in advance, gifts to that payee approved: whoever names the approval gives no 500.
 
-    Without the look for denials in `Remembered.holds` the 500 were given.
+    Without the look for denials in `GrantUse.holds` the 500 were given.
     """
     to, rui, ana, bo = payee(), site.person("rui"), site.person("ana"), site.person("bo")
     key = await rui.ask([("gift", {"amount": 400, "to": to})])

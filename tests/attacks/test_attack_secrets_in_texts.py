@@ -3,7 +3,7 @@
 Before the mend the password stood in the agent's words, the effect, another argument, the result and the answer, and
 what a provider other than the built-in one had handed out stood in results and errors. Each test was seen to fail
 without its mend: `_quiet` of the model activity, `arguments_without` in the gate and in `masked_args`, `_quiet` and
-`secrets` of `Results.of`, and `SecretProvider._remember`.
+`secrets` of `ResultProcessor.of`, and `SecretProvider._remember`.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from signoff.registry.catalog import Catalog
 from signoff.registry.results.tool_result import ToolResult
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import open_store
-from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results
+from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
 
 PASSWORD = 'correct "horse" battery'
 HELD = "sk-held-by-a-vault-41"
@@ -121,7 +121,7 @@ async def test_no_text_of_a_turn_repeats_a_secret(desk: GatewayDesk) -> None:
     """Card, page, API, memo, conversation, result and record; the tool itself gets what was proposed.
 
     Without `arguments_without` in `approvals/card.py` the card repeated the password, without that in `masked_args` the
-    API, without `_quiet` in `activities/model_activity.py` and in `Results.of` the result.
+    API, without `_quiet` in `activities/model_activity.py` and in `ResultProcessor.of` the result.
     """
     approval = await desk.asked("log in")
     named = parse_approval_id(approval)
@@ -168,7 +168,7 @@ async def test_what_was_said_before_the_call_is_hidden_where_the_turn_is_read(de
 async def test_no_error_repeats_a_secret(desk: GatewayDesk) -> None:
     """What a handler throws, of its arguments and of any provider, in Python's and in JSON's spelling.
 
-    Without the hiding of a failure's words in `Results.of` the outcome repeated the password, and without
+    Without the hiding of a failure's words in `ResultProcessor.of` the outcome repeated the password, and without
     `handed_out` the vault's secret.
     """
     approval = await desk.asked("log in, it fails")

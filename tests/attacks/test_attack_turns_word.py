@@ -45,7 +45,7 @@ async def test_a_turn_lets_nobody_read_it_by_its_word(site: AttackSite, impostor
 async def test_a_turn_shows_nothing_of_another_turn(site: AttackSite, impostor: Impostor) -> None:
     """Zoe's own turn names Rui's request as its own, then says that it is Rui's turn: she reads nothing of it.
 
-    Without the comparison of ids in `Signoff.view` and `proof._request` she read it, with its arguments.
+    Without the comparison of ids in `TurnClient.view` and `proof._request` she read it, with its arguments.
     """
     to, zoe = payee(), site.person("zoe")
     _, theirs = await waiting_turn(site, impostor, to)
@@ -102,7 +102,7 @@ async def test_a_turn_says_of_nothing_that_it_ran_or_who_approved_it(
 async def test_a_card_is_drawn_whatever_its_turn_says(nonsense: Any, site: AttackSite, impostor: Impostor) -> None:
     """The turn answers queries with nonsense: its card is shown from the store, and can be denied.
 
-    Without the last clause of `Signoff._query` the page was an error.
+    Without the last clause of `TurnClient._query` the page was an error.
     """
     to, bo = payee(), await site.browser("bo")
     key, _ = await waiting_turn(site, impostor, to)

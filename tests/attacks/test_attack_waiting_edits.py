@@ -8,7 +8,7 @@ from impostor import ForgedTurn, Impostor
 
 from signoff.contracts import names
 from signoff.contracts.activity_messages import GateReply, GateTask
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
@@ -19,7 +19,7 @@ ASKED, LARGE = 400, 4_000
 
 
 async def ask_gates(
-    forged: ForgedTurn, ctx: Pinned, tool: str, args: dict[str, Any], edit: Decision | None = None
+    forged: ForgedTurn, ctx: CallContext, tool: str, args: dict[str, Any], edit: Decision | None = None
 ) -> GateReply:
     """What the honest worker's gates make of a call that the impostor proposes, or changes by an answer it kept."""
     task = GateTask(ctx=ctx, calls=(CallPart(call="c1.1", tool=tool, args=Content(inline=args)),), edit=edit)

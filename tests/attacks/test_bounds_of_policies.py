@@ -14,7 +14,7 @@ from attack_05_bombs import BOMBS, SCHEMA, large
 from signoff import policypool
 from signoff.contracts import limits
 from signoff.contracts.errors import ConfigError
-from signoff.policy.answer import Outcome
+from signoff.policy.answer import EngineOutcome
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.bounded_expression import BoundedTask, NoEvaluator, current_evaluator, set_evaluator
 from signoff.policy.compiled_policy import CompiledPolicy, compile_policy
@@ -49,10 +49,10 @@ class Refusing:
     def __init__(self) -> None:
         self.asked = 0
 
-    def evaluate(self, task: BoundedTask) -> tuple[Outcome, Outcome]:
+    def evaluate(self, task: BoundedTask) -> tuple[EngineOutcome, EngineOutcome]:
         """Both say true."""
         self.asked += 1
-        return Outcome("true"), Outcome("true")
+        return EngineOutcome("true"), EngineOutcome("true")
 
 
 @pytest.fixture
@@ -276,11 +276,11 @@ def test_who_finds_no_process_free_is_told_so(pool: PolicyPool, monkeypatch: pyt
     pool.evaluate(task("1 in args.items", of(3)))
     busy = threading.Thread(target=pool.evaluate, args=(task(BOMBS["all items for each item"], large("Ana")),))
     busy.start()
-    found = Outcome("true")
+    found = EngineOutcome("true")
     while found.kind == "true" and busy.is_alive():
         found, _ = pool.evaluate(task("1 in args.items", of(3)))
     busy.join()
-    assert found == Outcome("error", "all processes that could evaluate it are busy")
+    assert found == EngineOutcome("error", "all processes that could evaluate it are busy")
 
 
 def test_a_process_that_does_not_start_is_an_error(pool: PolicyPool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import asyncpg
 
 from signoff.audit.checkpoints import Checkpoint, Checkpoints
 from signoff.audit.log import AuditLog
-from signoff.audit.verifier import Report, verify, with_heads
+from signoff.audit.verifier import VerificationReport, verify, with_heads
 from signoff.contracts.audit import AuditEntry
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.store.store import Store
@@ -42,7 +42,7 @@ async def filled(store: Store, *streams: str, each: int = 5) -> AuditLog:
     return log
 
 
-async def verified(store: Store, signer: Signer = SIGNER, kept: Checkpoint | None = None) -> Report:
+async def verified(store: Store, signer: Signer = SIGNER, kept: Checkpoint | None = None) -> VerificationReport:
     """What the verifier says of a store."""
     points = Checkpoints(store)
     heads = await points.heads()

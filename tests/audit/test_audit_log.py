@@ -10,7 +10,7 @@ from audit_kit import AT, OTHER, TURN, entry, numbers, verified
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from signoff.audit.log import AuditLog, writing
+from signoff.audit.log import AuditLog, entry_writer
 from signoff.audit.record import FIRST
 from signoff.contracts.errors import Refused, StoreUnavailable
 from signoff.store.store import Store, open_store
@@ -98,13 +98,13 @@ async def test_entries_in_somebody_elses_transaction_stand_or_fall_with_it(store
     """Together with what they record, or not at all."""
 
     def fails(connection: object) -> None:
-        writing([entry(1)])(connection)  # type: ignore[arg-type]
+        entry_writer([entry(1)])(connection)  # type: ignore[arg-type]
         raise Refused("no")
 
     with pytest.raises(Refused):
         await store.run(fails)
     assert await AuditLog(store).stream(TURN) == []
-    assert await store.run(writing([entry(1), entry(2)])) == 2
+    assert await store.run(entry_writer([entry(1), entry(2)])) == 2
     assert numbers(await AuditLog(store).stream(TURN)) == [1, 2]
 
 

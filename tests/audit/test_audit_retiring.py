@@ -7,9 +7,9 @@ from audit_kit import AT, OTHER, SIGNER, TURN, entry, filled, numbers, tamper, v
 
 from signoff.audit.agentack_export import trace
 from signoff.audit.checkpoints import Checkpoints
-from signoff.audit.export import Export, each, exported
+from signoff.audit.export import Export, export_lines, iterate
 from signoff.audit.log import AuditLog
-from signoff.audit.retention import RETIRED, Retired, retire
+from signoff.audit.retention import RETIRED, RetiredStream, retire
 from signoff.audit.timeline import timeline
 from signoff.audit.verifier import verify, verify_stream
 from signoff.contracts.errors import Refused
@@ -28,7 +28,7 @@ async def ended(turn: TurnKey) -> bool:
     return turn.workflow_id != OTHER
 
 
-async def retired(store: Store, before: datetime = LATER, signer: Signer = SIGNER) -> list[Retired]:
+async def retired(store: Store, before: datetime = LATER, signer: Signer = SIGNER) -> list[RetiredStream]:
     """What a retirement of all that has ended takes out."""
     return await retire(store, signer, before, at=NOW, is_over=ended)
 
@@ -38,7 +38,7 @@ async def thinned(store: Store) -> Store:
     """A store with an act, a turn that goes on, and one whose five records were retired; all of it covered."""
     await filled(store, TURN, OTHER, "admin/main")
     assert await Checkpoints(store).take(SIGNER) is not None
-    assert await retired(store) == [Retired(TurnKey("main", "s1", "t1"), 5)]
+    assert await retired(store) == [RetiredStream(TurnKey("main", "s1", "t1"), 5)]
     assert await Checkpoints(store).take(SIGNER) is not None
     return store
 
@@ -76,7 +76,7 @@ async def test_a_retired_stream_goes_on_and_is_retired_again(thinned: Store) -> 
     assert numbers(await log.stream(TURN)) == [6, 7]
     report = await verified(thinned)
     assert (report.finding, report.uncovered) == (None, 1)
-    assert await retired(thinned) == [Retired(TurnKey("main", "s1", "t1"), 2)]
+    assert await retired(thinned) == [RetiredStream(TurnKey("main", "s1", "t1"), 2)]
     assert numbers(await log.stream(TURN)) == [8]
     assert (await verified(thinned)).finding is None
 
@@ -109,7 +109,7 @@ async def test_who_has_no_key_cannot_have_a_turn_forgotten(store: Store) -> None
     await filled(store, TURN)
     await Checkpoints(store).take(SIGNER)
     forger = Signer(PrivateKeys(keys=(new_key(AT),)))
-    assert await retired(store, signer=forger) == [Retired(TurnKey("main", "s1", "t1"), 5)]
+    assert await retired(store, signer=forger) == [RetiredStream(TurnKey("main", "s1", "t1"), 5)]
     await Checkpoints(store).take(SIGNER)
     finding = (await verified(store)).finding
     assert finding is not None
@@ -136,9 +136,9 @@ async def test_a_retirement_of_another_past_is_found(store: Store, store_url: st
 
 async def test_an_export_with_retired_turns_is_verified_elsewhere(thinned: Store) -> None:
     """What stands for a turn is a line like any other."""
-    lines = [line async for line in exported(thinned)]
+    lines = [line async for line in export_lines(thinned)]
     export = Export(lines, "audit.jsonl")
-    report = await verify(each(export.records), each(export.checkpoints), SIGNER.verifier())
+    report = await verify(iterate(export.records), iterate(export.checkpoints), SIGNER.verifier())
     assert (report.finding, export.complete, len(export.records)) == (None, True, 11)
 
 

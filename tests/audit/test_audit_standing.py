@@ -10,7 +10,7 @@ import pytest
 from audit_kit import tamper, verified
 from desk_fixtures import Ledger, catalog_of, pay_tool
 
-from signoff.audit.config_snapshots import NAMES_TOLD, note_catalog, note_people, people_followed
+from signoff.audit.config_snapshots import NAMES_TOLD, follow_people, note_catalog, note_people
 from signoff.audit.log import AuditLog
 from signoff.audit.timeline import timeline
 from signoff.contracts.errors import Unavailable
@@ -86,7 +86,7 @@ async def test_a_file_that_changes_is_recorded_while_a_process_runs(store: Store
     file.write_text("- id: ana\n")
     ticks = iter(range(1_000_000))
     people = FileDirectory(file, clock=lambda: float(next(ticks)))
-    async with people_followed(store, people, "worker q", every=0.01):
+    async with follow_people(store, people, "worker q", every=0.01):
         assert len(await told(store)) == 1
         file.write_text("- id: ana\n- id: [\n")
         await asyncio.sleep(0.05)
@@ -113,7 +113,7 @@ async def test_what_cannot_be_written_now_is_written_later(store: Store, caplog:
             return super().all(tenant)
 
     with caplog.at_level(logging.WARNING):
-        async with people_followed(store, Away([ANA]), "gateway", every=0.01), asyncio.timeout(60):
+        async with follow_people(store, Away([ANA]), "gateway", every=0.01), asyncio.timeout(60):
             while not await told(store):
                 await asyncio.sleep(0.01)
     assert [message for message in caplog.messages if "the directory is away" in message]

@@ -10,11 +10,11 @@ from audit_kit import AT, OTHER, SIGNER, TURN, entry, filled, tamper, verified
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from signoff.audit.checkpoints import Checkpoints, Head
-from signoff.audit.export import Export, each, exported, read_export
+from signoff.audit.checkpoints import Checkpoints, StreamHead
+from signoff.audit.export import Export, export_lines, iterate, read_export
 from signoff.audit.log import CHAIN, AuditLog
-from signoff.audit.record import FIRST, Record, first_form, placed
-from signoff.audit.verifier import Report, verify, with_heads
+from signoff.audit.record import FIRST, Record, place_record, record_from_entry
+from signoff.audit.verifier import VerificationReport, verify, with_heads
 from signoff.contracts.errors import Refused
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.store.store import Store, open_store
@@ -22,7 +22,7 @@ from signoff.store.store import Store, open_store
 IN_TURN = f"stream = '{TURN}'"
 
 
-def told(report: Report) -> tuple[str, str, int]:
+def told(report: VerificationReport) -> tuple[str, str, int]:
     """The finding without its words, which must be one sentence that names the stream or the checkpoint."""
     assert report.finding is not None
     fault, stream, seq, message = report.finding
@@ -43,7 +43,7 @@ async def test_a_log_that_nobody_touched_is_whole(store: Store) -> None:
 
 async def test_an_empty_log_is_whole(store: Store) -> None:
     """Nothing was written, nothing is missing."""
-    assert await verified(store) == Report(None)
+    assert await verified(store) == VerificationReport(None)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def forged(records: list[Record], change: Callable[[Record], Record]) -> list[st
     """Statements that rewrite a whole stream, every hash made anew, as its owner never wrote it."""
     statements, prev = [], FIRST
     for record in records:
-        new = placed(change(record), record.seq, prev, record.written_at)
+        new = place_record(change(record), record.seq, prev, record.written_at)
         prev = new.hash
         statements.append(
             f"UPDATE audit_records SET data = '{new.data}', prev = '{new.prev}', hash = '{new.hash}'"
@@ -201,12 +201,12 @@ async def test_a_checkpoint_is_written_only_when_something_is_new(store: Store) 
 
 async def lines_of(store: Store, **only: str) -> list[str]:
     """An export of a store."""
-    return [line async for line in exported(store, **only)]
+    return [line async for line in export_lines(store, **only)]
 
 
-async def checked(export: Export) -> Report:
+async def checked(export: Export) -> VerificationReport:
     """What the verifier says of an export."""
-    return await verify(each(export.records), each(export.checkpoints), SIGNER.verifier())
+    return await verify(iterate(export.records), iterate(export.checkpoints), SIGNER.verifier())
 
 
 async def test_an_export_verifies_without_its_database(store: Store, tmp_path: Path) -> None:
@@ -288,12 +288,12 @@ async def test_no_field_of_any_record_can_be_changed_unseen(field: str, seq: int
     """Whatever field of whatever record becomes something else, a finding names that stream."""
     records, prev = [], FIRST
     for number in range(1, 7):
-        records.append(placed(first_form(entry(number)), number, prev, 1_000))
+        records.append(place_record(record_from_entry(entry(number)), number, prev, 1_000))
         prev = records[-1].hash
     changed = records[seq - 1].model_copy(update={field: text})
     assume(changed != records[seq - 1])
     records[seq - 1] = changed
-    report = await verify(each(records), each([]), SIGNER.verifier())
+    report = await verify(iterate(records), iterate([]), SIGNER.verifier())
     assert report.finding is not None
 
 
@@ -333,7 +333,7 @@ async def test_a_head_that_was_taken_away_is_missed(store: Store, store_url: str
 
 async def test_a_stream_that_began_meanwhile_is_not_missed(store: Store) -> None:
     """Its head is written with its first record, after those that the verifier was given."""
-    points, before = Checkpoints(store), [Head(stream=TURN, seq=1, hash="")]
+    points, before = Checkpoints(store), [StreamHead(stream=TURN, seq=1, hash="")]
     await filled(store, OTHER)
     report = await verify(AuditLog(store).records(), points.all(), SIGNER.verifier(), heads=before[:0])
     assert report.headless == (OTHER,)

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from signoff.audit.rate_limit import Sparing
+from signoff.audit.rate_limit import RecordRateLimit
 from signoff.contracts.limits import REFUSALS_A_MINUTE
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -10,7 +10,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 def test_some_in_each_minute_are_written_down_and_the_next_tells_of_the_rest() -> None:
     """By the clock's own minutes: the first one that is kept again says how many were not."""
-    sparing = Sparing()
+    sparing = RecordRateLimit()
     assert [sparing.admit(NOON + timedelta(seconds=at)) for at in range(REFUSALS_A_MINUTE)] == [0] * REFUSALS_A_MINUTE
     assert [sparing.admit(NOON + timedelta(seconds=59)) for _ in range(7)] == [None] * 7
     assert [sparing.admit(NOON + timedelta(seconds=60)) for _ in range(2)] == [7, 0]

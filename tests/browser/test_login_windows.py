@@ -11,7 +11,7 @@ from playwright.async_api import expect
 
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.person import Person
-from signoff.gateway.approval_links import LINK_KEY, Link, make_link
+from signoff.gateway.approval_links import LINK_KEY, ApprovalLink, make_link
 from signoff.gateway.auth.oidc import CALLBACK
 from signoff.gateway.server import serve
 from signoff.temporal.embedded_server import free_port
@@ -68,7 +68,7 @@ async def link_to(served: Served, approval: str, **fields: object) -> str:
     key = await served.desk.deps.store.secret_key(LINK_KEY)
     end = served.desk.deps.clock() + timedelta(hours=1)
     given = {"approval": approval, "revision": 1, "person": "ana", "expires": end} | fields
-    return f"/link/{make_link(key, Link.model_validate(given))}"
+    return f"/link/{make_link(key, ApprovalLink.model_validate(given))}"
 
 
 @SIZES

@@ -20,7 +20,7 @@ from playwright.async_api import Browser, async_playwright
 from signoff.approvals.card import render_card
 from signoff.channels.base import Channel, ChannelContext
 from signoff.channels.channel_loader import channel_class, read_options
-from signoff.channels.envelopes import ClosedCard, OutboundCard, Reply, SentCard
+from signoff.channels.envelopes import ChannelReply, ClosedCard, OutboundCard, SentCard
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Verdict
@@ -175,7 +175,7 @@ async def pictures() -> dict[str, Picture]:
         late = await story.decided("denied", "slack")
         respond = {"response_url": f"{slack.url}/respond/{SLACK.rpartition(':')[2]}"}
         told = receipt_words(late, formatter_for(story.ana, NOW), story.cards[0][1].link, code=story.request.code)
-        await chat.answer(respond, Reply(text=told, receipt=late))
+        await chat.answer(respond, ChannelReply(text=told, receipt=late))
         made |= {"email-closed": Picture(html_of(mail), WIDE), "slack-closed": drawn_slack(slack)}
         made["whatsapp-closed"] = drawn_whatsapp(phone, after=1)
         await Story(stack).told(quiet, "whatsapp", WHATSAPP)

@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from signoff.channels.inbound.answer_parser import ParsedAnswer, Sender
+from signoff.channels.inbound.answer_parser import AnswerSender, ParsedAnswer
 from signoff.channels.mail.footers import read_mail_answer
-from signoff.channels.mail.reply_reader import MailSaid
+from signoff.channels.mail.reply_reader import MailAnswer
 
 MAILS = Path(__file__).parent / "mails"
 TO = "approvals+k7q2fmxyz0123456789abcdef@example.com"
@@ -81,21 +81,21 @@ def parted(*parts: tuple[str, str], kind: str = "alternative") -> bytes:
     return f"{head}preamble\n{inner}--limit--\nepilogue\n".replace("\n", "\r\n").encode()
 
 
-def first_line(said: MailSaid) -> str:
+def first_line(said: MailAnswer) -> str:
     """The first line that may decide; nothing where none may."""
     return said.above[0] if said.above and not said.unclear else ""
 
 
-def comment(said: MailSaid) -> str:
+def comment(said: MailAnswer) -> str:
     """All that was newly written."""
     return "\n".join((*said.above, *said.below))
 
 
-def read_by(said: MailSaid, locale: str, *names: str) -> ParsedAnswer:
+def read_by(said: MailAnswer, locale: str, *names: str) -> ParsedAnswer:
     """What a mail says, written by somebody of that language."""
     if said.unclear:
         return ParsedAnswer(None)
-    return read_mail_answer(said.above, said.below, Sender(locale, names))
+    return read_mail_answer(said.above, said.below, AnswerSender(locale, names))
 
 
 def work(run: Callable[[], object]) -> int:

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from mail_corpus import MAILS
 
-from signoff.channels.inbound.answer_parser import ParsedAnswer, Sender, read
+from signoff.channels.inbound.answer_parser import AnswerSender, ParsedAnswer, parse_answer
 from signoff.channels.mail.footers import footer_digest, read_mail_answer
 
 ANSWERS: dict[str, Any] = yaml.safe_load((MAILS / "answers.yaml").read_text())
@@ -16,7 +16,10 @@ ANA = ("Ana Sousa",)
 def read_all(kind: str) -> list[tuple[str, str, ParsedAnswer]]:
     """Every answer of a kind: its language, its text, and what is read of it."""
     rows = [(language, text) for language, texts in ANSWERS[kind].items() for text in texts]
-    return [(language, text, read(text, Sender(language, ANA, {"K7Q2FM": "Pay 300 EUR"}))) for language, text in rows]
+    return [
+        (language, text, parse_answer(text, AnswerSender(language, ANA, {"K7Q2FM": "Pay 300 EUR"})))
+        for language, text in rows
+    ]
 
 
 def test_nothing_that_is_no_yes_is_read_as_one() -> None:
@@ -37,13 +40,13 @@ def test_nearly_every_ordinary_yes_and_no_is_read() -> None:
 def test_a_mail_decides_above_what_is_known_to_say_nothing() -> None:
     """Below a sign-off, in six languages and some more."""
     for text in ANSWERS["mail"]["yes"]:
-        assert read_mail_answer(text.split("\n"), (), Sender("en", ANA)).verdict == "approved", text
+        assert read_mail_answer(text.split("\n"), (), AnswerSender("en", ANA)).verdict == "approved", text
 
 
 @pytest.mark.parametrize("text", ANSWERS["mail"]["asked"])
 def test_a_mail_with_anything_else_below_its_sign_off_is_asked_about(text: str) -> None:
     """And the line is named, if the body is a yes."""
-    said = read_mail_answer(text.split("\n"), (), Sender("en", ANA))
+    said = read_mail_answer(text.split("\n"), (), AnswerSender("en", ANA))
     assert said.verdict is None
     assert said.unread or said.why == "two"
 
@@ -51,11 +54,11 @@ def test_a_mail_with_anything_else_below_its_sign_off_is_asked_about(text: str) 
 def test_a_block_is_known_by_its_bytes_and_of_its_sender() -> None:
     """One letter more makes another block of it; and only the code confirms the one that was asked about."""
     lines = "Approve{}\n\nBest regards,\nAna\nBuilding bridges since 1911"
-    asked = read_mail_answer(lines.format("").split("\n"), (), Sender("en", ANA))
+    asked = read_mail_answer(lines.format("").split("\n"), (), AnswerSender("en", ANA))
     assert asked.footer == "Ana\nBuilding bridges since 1911"
     digest = footer_digest(asked.footer)
-    pending = Sender("en", ANA, asked=frozenset({(digest, "K7Q2FM")}))
-    known = Sender("en", ANA, footers=frozenset({digest}))
+    pending = AnswerSender("en", ANA, asked=frozenset({(digest, "K7Q2FM")}))
+    known = AnswerSender("en", ANA, footers=frozenset({digest}))
     assert read_mail_answer(lines.format("").split("\n"), (), pending).verdict is None
     assert read_mail_answer(lines.format(" A1B-2C3").split("\n"), (), pending).verdict is None
     confirmed = read_mail_answer(lines.format(" K7Q-2FM").split("\n"), (), pending)
@@ -68,7 +71,7 @@ def test_a_block_is_known_by_its_bytes_and_of_its_sender() -> None:
 def test_a_no_stands_above_any_footer_but_not_beside_a_yes() -> None:
     """It needs less: what stands below it is no reason."""
     said = read_mail_answer(
-        ["No", "", "too expensive", "", "Best,", "Ana", "whatever"], ("and below",), Sender("en", ANA)
+        ["No", "", "too expensive", "", "Best,", "Ana", "whatever"], ("and below",), AnswerSender("en", ANA)
     )
     assert (said.verdict, said.comment) == ("denied", "too expensive")
-    assert read_mail_answer(["No", "", "Best,", "Ana", "yes"], (), Sender("en", ANA)).verdict is None
+    assert read_mail_answer(["No", "", "Best,", "Ana", "yes"], (), AnswerSender("en", ANA)).verdict is None

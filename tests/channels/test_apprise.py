@@ -8,12 +8,12 @@ import pytest
 from signoff.channels.apprise import Apprise
 from signoff.channels.base import ChannelContext
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
-from signoff.channels.envelopes import InboundRequest, Reply
+from signoff.channels.envelopes import ChannelReply, InboundRequest
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import show_code
-from signoff.testing.channels import ChannelSuite, played
+from signoff.testing.channels import ChannelSuite, play_scenario
 from signoff.testing.fake_apprise import KEY, SCHEME, FakeApprise, fake_apprise
-from signoff.testing.rig import Rig
+from signoff.testing.rig import ChannelRig
 from signoff.testing.vendor import Vendor
 
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
@@ -25,7 +25,7 @@ def apprise(url: str) -> Apprise:
     return Apprise(means)
 
 
-def fake(rig: Rig) -> FakeApprise:
+def fake(rig: ChannelRig) -> FakeApprise:
     """The vendor as what it is."""
     assert isinstance(rig.vendor, FakeApprise)
     return rig.vendor
@@ -38,8 +38,8 @@ class TestApprise(ChannelSuite):
         """One host of pagers."""
         return fake_apprise()
 
-    @played
-    async def test_a_card_is_a_title_and_text_and_its_end_a_page_of_its_own(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_card_is_a_title_and_text_and_its_end_a_page_of_its_own(self, rig: ChannelRig) -> None:
         """Named by the request's code; the service is told that it is plain text."""
         vendor = fake(rig)
         request = await rig.ask(args={"to": "**Bo** <b> {{ env }} \\n"})
@@ -51,8 +51,8 @@ class TestApprise(ChannelSuite):
         assert end.title == show_code(request.code)
         assert end.body.startswith("Approved by Ana")
 
-    @played
-    async def test_what_comes_in_is_forged_whatever_it_is(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_what_comes_in_is_forged_whatever_it_is(self, rig: ChannelRig) -> None:
         """Nobody answers by it."""
         await rig.ask()
         raw = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
@@ -61,11 +61,11 @@ class TestApprise(ChannelSuite):
         with pytest.raises(Malformed):
             rig.channel.parse(raw)
         with pytest.raises(NotDelivered) as caught:
-            await rig.channel.answer({}, Reply(text="x"))
+            await rig.channel.answer({}, ChannelReply(text="x"))
         assert not caught.value.again
 
-    @played
-    async def test_where_a_service_takes_nothing_it_is_tried_again(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_where_a_service_takes_nothing_it_is_tried_again(self, rig: ChannelRig) -> None:
         """Apprise does not tell why."""
         request = await rig.ask()
         row = await rig.delivery(request, "bo")
@@ -74,8 +74,8 @@ class TestApprise(ChannelSuite):
             await rig.channel.deliver(notice.model_copy(update={"address": "not there"}), None)
         assert (caught.value.code, caught.value.again) == ("refused", True)
 
-    @played
-    async def test_an_address_that_the_service_cannot_have_is_left(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_an_address_that_the_service_cannot_have_is_left(self, rig: ChannelRig) -> None:
         """And the next channel takes over; the secret is in no error."""
         request = await rig.ask()
         notice = await rig.notice(await rig.delivery(request, "bo"))

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from test_webhook import NOW, SECRET, Line, notice, webhook
 
 from signoff.channels.channel_loader import channel_class, known_kinds
-from signoff.channels.envelopes import ClosedCard, InboundRequest, Reply, SentCard
+from signoff.channels.envelopes import ChannelReply, ClosedCard, InboundRequest, SentCard
 from signoff.channels.standard_webhooks import read_secret, signed_headers
 from signoff.contracts.person import Person
 from signoff.store.delivery_queue import DeliveryState
@@ -57,7 +57,7 @@ async def test_every_field_that_a_webhook_is_told_is_documented() -> None:
     await channel.deliver(notice("digest"), None)
     closed = ClosedCard(request=notice().request, person=Person(id="bo"), token="t", link="https://x")
     await channel.close(SentCard(), closed)
-    await channel.answer({"to": "U-bo", "in_reply_to": "m1"}, Reply(text="no"))
+    await channel.answer({"to": "U-bo", "in_reply_to": "m1"}, ChannelReply(text="no"))
     listed = {name: names(row[1]) for row in tables("docs/channels.md", "Kind webhook") for name in names(row[0])}
     sent = {message["type"]: set(message["data"]) for _, _, message in line.posts}
     assert sent["approval.asked"] - {"more"} == set(listed["approval.asked"])

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from signoff.approvals.card import render_card
 from signoff.approvals.machine import settled_receipt
 from signoff.channels.envelopes import ClosedCard, OutboundCard
-from signoff.channels.inbound.answer_parser import Sender, read
-from signoff.channels.outbound.card_text import LEAST_CHARS, How, Limits, card_words, link_only
-from signoff.channels.outbound.receipt_text import closing_text, not_understood, which_one
+from signoff.channels.inbound.answer_parser import AnswerSender, parse_answer
+from signoff.channels.outbound.card_text import LEAST_CHARS, CardLimits, How, card_words, link_only
+from signoff.channels.outbound.receipt_text import closing_text, not_understood_text, which_request_text
 from signoff.contracts.approval import ApprovalRequest, Card, CardRow, Vote
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
@@ -79,8 +79,8 @@ def test_the_words_that_cards_name_are_words_that_decide(language: str) -> None:
     """What a person is told to write is read as just that, with the code and without."""
     for word, verdict in (("approve", "approved"), ("deny", "denied")):
         written = text(f"word.{word}", language)
-        assert read(written, Sender(language)).verdict == verdict
-        said = read(f"{written} {SHOWN_CODE}", Sender(language))
+        assert parse_answer(written, AnswerSender(language)).verdict == verdict
+        said = parse_answer(f"{written} {SHOWN_CODE}", AnswerSender(language))
         assert (said.verdict, said.code) == (verdict, CODE)
 
 
@@ -228,7 +228,7 @@ def test_a_card_fits_and_says_when_it_is_not_whole(
     """In every room: the code and what would happen are there; so is each value, or that one is not."""
     asked = request(card=card_of(args, agent_says=says))
     sent = notice(asked, link="https://x/" + "l" * link)
-    words = card_words(sent, Formatter(language, UTC, NOW), how=how, limits=Limits(whole=room))
+    words = card_words(sent, Formatter(language, UTC, NOW), how=how, limits=CardLimits(whole=room))
     assert len(words.text) <= room
     assert SHOWN_CODE in words.text
     assert words.effect in words.text
@@ -244,7 +244,7 @@ def test_a_card_fits_and_says_when_it_is_not_whole(
 def test_values_are_cut_before_any_is_dropped() -> None:
     """One long value pushes no other off the card."""
     asked = request(card=card_of({"long": "x" * 480, "to": "Bo", "amount": 20, "note": "y" * 480}))
-    words = card_words(notice(asked), ENGLISH_VOICE, how="text", limits=Limits(whole=700))
+    words = card_words(notice(asked), ENGLISH_VOICE, how="text", limits=CardLimits(whole=700))
     assert [row.label for row in words.rows] == ["Long", "To", "Amount", "Note"]
     assert words.rows[0].note == "cut: 480 characters"
     assert (words.rows[1].value, words.rows[2].value) == ("Bo", "20")
@@ -266,7 +266,7 @@ def test_rows_beyond_the_limit_are_counted() -> None:
         notice(request(card=card_of({f"a{n}": n for n in range(9)}))),
         ENGLISH_VOICE,
         how="text",
-        limits=Limits(rows=4),
+        limits=CardLimits(rows=4),
     )
     assert [row.text for row in words.rows] == ["A0: 0", "A1: 1", "A2: 2", "A3: 3", "5 more not shown here"]
     assert not words.whole
@@ -275,7 +275,7 @@ def test_rows_beyond_the_limit_are_counted() -> None:
 def test_a_room_too_small_for_any_card_is_the_developer_s_mistake() -> None:
     """It is found when the channel is loaded."""
     with pytest.raises(ValueError, match="room for 400 characters, not 160"):
-        Limits(whole=160)
+        CardLimits(whole=160)
 
 
 @pytest.mark.parametrize(
@@ -370,16 +370,16 @@ def test_a_receipt_says_what_became_of_the_answer(receipt: Receipt, words: str) 
 
 def test_what_was_not_understood_says_how_it_would_be() -> None:
     """By code, by reply, or at the link."""
-    told = not_understood(request(), ENGLISH_VOICE, LINK)
+    told = not_understood_text(request(), ENGLISH_VOICE, LINK)
     assert f"write “approve {SHOWN_CODE}”" in told
     assert told.endswith(LINK)
-    assert not_understood(request(), ENGLISH_VOICE, LINK, how="link").count(LINK) == 1
+    assert not_understood_text(request(), ENGLISH_VOICE, LINK, how="link").count(LINK) == 1
 
 
 def test_asking_which_lists_each_with_its_code() -> None:
     """And names no one of them as the example."""
     other = request(code="ABCDEF", card=Card(effect="Send a mail"))
-    told = which_one([request(), other], ENGLISH_VOICE)
+    told = which_request_text([request(), other], ENGLISH_VOICE)
     assert f"- {SHOWN_CODE}: Pay 20 EUR to Bo\n- ABC-DEF: Send a mail\n" in told
     assert told.endswith("write “approve CODE”, or “deny CODE” and why.")
 

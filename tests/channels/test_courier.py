@@ -24,7 +24,7 @@ from signoff.contracts.person import Person, Principal
 from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import FixedDirectory
 from signoff.registry.manifest.channel_sections import RoutingRules
-from signoff.store.delivery_queue import Deliveries, DeliveryRow
+from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 from signoff.store.store import Store
 from signoff.store.tables import DELIVERIES
 from signoff.testing.recording_channel import RecordingChannel, recording_channel
@@ -73,7 +73,7 @@ class Rig:
     secrets: SecretProvider = field(default_factory=SecretProvider)
 
     def __post_init__(self) -> None:
-        self.cards = Deliveries(self.store)
+        self.cards = DeliveryQueue(self.store)
         self.happened = ScriptedEvents()
         self.courier = self.another()
 
@@ -195,7 +195,7 @@ async def test_an_outage_of_one_channel_holds_up_no_other(rig: Rig) -> None:
     assert row.due_at > datetime.now(UTC)
     assert told(rig.mail) == [("bo", "ask")]
     rig.chat.failing = None
-    await rig.cards.hasten(row.token)
+    await rig.cards.expedite(row.token)
     await rig.settle()
     assert [notice.token for notice, _ in rig.chat.cards] == [row.token]
 
@@ -231,7 +231,7 @@ async def test_whoever_has_read_it_is_not_told_again_elsewhere(rig: Rig) -> None
     await rig.settle()
     rows = await rig.rows(asks)
     await rig.cards.state("chat", "chat-1", "read")
-    await rig.cards.hasten(rows[("ana", "mail")].token)
+    await rig.cards.expedite(rows[("ana", "mail")].token)
     await rig.settle()
     assert told(rig.mail) == [("bo", "ask")]
     assert (await rig.rows(asks))[("ana", "mail")].state == "dropped"
@@ -243,7 +243,7 @@ async def test_whoever_has_not_is_told_on_the_next_channel(rig: Rig) -> None:
     await rig.tell("opened", asks)
     await rig.settle()
     await rig.cards.state("chat", "chat-1", "delivered")
-    await rig.cards.hasten((await rig.rows(asks))[("ana", "mail")].token)
+    await rig.cards.expedite((await rig.rows(asks))[("ana", "mail")].token)
     await rig.settle()
     assert ("ana", "ask") in told(rig.mail)
 
@@ -328,7 +328,7 @@ async def test_whoever_has_voted_is_neither_reminded_nor_told_elsewhere(rig: Rig
     await rig.settle()
     await rig.tell("reminded", asks.model_copy(update={"reminded": 1, "votes": (voted("ana"),)}))
     await rig.courier.read()
-    await rig.cards.hasten((await rig.rows(asks))[("ana", "mail")].token)
+    await rig.cards.expedite((await rig.rows(asks))[("ana", "mail")].token)
     await rig.settle()
     assert told(rig.chat) == [("ana", "ask")]
     assert told(rig.mail) == [("bo", "ask"), ("bo", "remind")]

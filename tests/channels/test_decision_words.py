@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from signoff.channels.inbound import answer_tokens
-from signoff.channels.inbound.answer_parser import READ_CHARS, ParsedAnswer, Sender, decision_words, phrases_of, read
+from signoff.channels.inbound.answer_parser import (
+    READ_CHARS,
+    AnswerSender,
+    ParsedAnswer,
+    decision_words,
+    parse_answer,
+    phrases_of,
+)
 from signoff.channels.inbound.answer_tokens import LINE_CHARS, find_code, fold
 from signoff.channels.inbound.answer_vocabulary import APPROVE, DENY, LANGUAGES, NO, YES
 from signoff.contracts.ids import show_code
@@ -85,7 +92,7 @@ _TEXT = st.text(max_size=400) | st.lists(
 )
 def test_what_is_wholly_words_of_the_person_decides(text: str, locale: str, verdict: str | None) -> None:
     """Decisions, courtesies, greetings and names, in their language and in English, in any case, width and accents."""
-    assert read(text, Sender(locale, ("Ana Sousa",))).verdict == verdict
+    assert parse_answer(text, AnswerSender(locale, ("Ana Sousa",))).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -149,7 +156,7 @@ def test_what_is_wholly_words_of_the_person_decides(text: str, locale: str, verd
 )
 def test_whatever_else_is_written_decides_nothing(text: str, locale: str, why: str) -> None:
     """All of it is the comment, for whoever asks again."""
-    said = read(text, Sender(locale, ("Ana Sousa",)))
+    said = parse_answer(text, AnswerSender(locale, ("Ana Sousa",)))
     assert (said.verdict, said.code, said.why) == (None, "", why)
     assert said.comment == text[:READ_CHARS].strip()
 
@@ -181,7 +188,7 @@ def test_whatever_else_is_written_decides_nothing(text: str, locale: str, why: s
 )
 def test_a_code_in_the_line_names_the_request(text: str, said: ParsedAnswer) -> None:
     """A denial may be followed by its reason; what follows an approval could be a condition."""
-    assert read(text, Sender("en")) == said
+    assert parse_answer(text, AnswerSender("en")) == said
 
 
 @pytest.mark.parametrize(
@@ -190,7 +197,7 @@ def test_a_code_in_the_line_names_the_request(text: str, said: ParsedAnswer) -> 
 def test_a_word_is_no_code(word: str) -> None:
     """Six letters of the alphabet of codes are one only if they are open for whoever wrote them, and look like one."""
     assert find_code(word) == ""
-    assert read(f"yes {word}", Sender("en")).code == ""
+    assert parse_answer(f"yes {word}", AnswerSender("en")).code == ""
 
 
 def test_a_code_is_known_by_how_it_is_shown_or_because_it_is_open() -> None:
@@ -199,23 +206,27 @@ def test_a_code_is_known_by_how_it_is_shown_or_because_it_is_open() -> None:
     assert find_code("k7q2fm") == "K7Q2FM"
     assert find_code("abc-def") == ""
     assert find_code("abcdef", {"ABCDEF"}) == ""
-    assert read("approve a1c2ef", Sender("en", effects={"A1C2EF": "Pay"})) == ParsedAnswer("approved", "A1C2EF")
+    assert parse_answer("approve a1c2ef", AnswerSender("en", effects={"A1C2EF": "Pay"})) == ParsedAnswer(
+        "approved", "A1C2EF"
+    )
 
 
 def test_the_effect_may_be_repeated_word_for_word() -> None:
     """It names its request; with one word changed it is no answer to it."""
-    sender = Sender("en", effects={"K7Q2FM": "Pay 300 EUR to Hotel Sol", "A1B2C3": "Stop"})
-    assert read("Yes, pay 300 EUR to Hotel Sol.", sender) == ParsedAnswer("approved", effects=frozenset({"K7Q2FM"}))
-    assert read("Approved: Pay 300 EUR to Hotel Sol", sender).effects == {"K7Q2FM"}
+    sender = AnswerSender("en", effects={"K7Q2FM": "Pay 300 EUR to Hotel Sol", "A1B2C3": "Stop"})
+    assert parse_answer("Yes, pay 300 EUR to Hotel Sol.", sender) == ParsedAnswer(
+        "approved", effects=frozenset({"K7Q2FM"})
+    )
+    assert parse_answer("Approved: Pay 300 EUR to Hotel Sol", sender).effects == {"K7Q2FM"}
     for text in ("Yes, pay 30 EUR to Hotel Sol", "Yes, pay 300 EUR", "Yes, stop", "Yes, pay 300 EUR to Hotel Sol?"):
-        assert read(text, sender).verdict is None, text
+        assert parse_answer(text, sender).verdict is None, text
 
 
 def test_what_was_not_understood_is_named() -> None:
     """The line that could be a condition, so that it can be asked about."""
-    said = read("Hi,\nyes\nbut only below 100\nthanks", Sender("en"))
+    said = parse_answer("Hi,\nyes\nbut only below 100\nthanks", AnswerSender("en"))
     assert (said.why, said.unread) == ("more", "but only below 100")
-    assert read("yes no", Sender("en")).unread == ""
+    assert parse_answer("yes no", AnswerSender("en")).unread == ""
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -243,14 +254,14 @@ def test_the_words_that_cards_tell_people_to_write_decide(language: str) -> None
     """Each table of texts says how to answer, and that is understood."""
     code = show_code("K7Q2FM")
     approve, deny = texts_of(language)["word.approve"], texts_of(language)["word.deny"]
-    assert read(f"{approve} {code}", Sender(language)) == ParsedAnswer("approved", "K7Q2FM")
-    assert read(f"{deny} {code} because", Sender(language)) == ParsedAnswer("denied", "K7Q2FM", "because")
+    assert parse_answer(f"{approve} {code}", AnswerSender(language)) == ParsedAnswer("approved", "K7Q2FM")
+    assert parse_answer(f"{deny} {code} because", AnswerSender(language)) == ParsedAnswer("denied", "K7Q2FM", "because")
 
 
 @given(text=_TEXT, locale=st.sampled_from([*LANGUAGES, "", "xx", "de-CH", "-"]))
 def test_only_what_holds_a_decision_word_decides(text: str, locale: str) -> None:
     """And nothing that anybody writes raises."""
-    said = read(text, Sender(locale))
+    said = parse_answer(text, AnswerSender(locale))
     assert (said.verdict is None) == bool(said.why)
     if said.verdict is not None:
         folded = " ".join(fold(part) for part in re.split(r"[\s.,!:;*_¡-]+", text))
@@ -262,18 +273,18 @@ def test_only_what_holds_a_decision_word_decides(text: str, locale: str) -> None
 @given(text=_TEXT, more=st.sampled_from(["but", "if cheap", "?", "~", "> x", "kidding", "🙃", "no", "(", "100 EUR"]))
 def test_one_word_more_takes_a_yes_away(text: str, more: str) -> None:
     """Wherever it stands: on a line of its own, above or below."""
-    if read(text, Sender("de")).verdict == "approved":
+    if parse_answer(text, AnswerSender("de")).verdict == "approved":
         for longer in (f"{text}\n{more}", f"{more}\n{text}", f"{text} {more}"):
-            assert read(longer, Sender("de")).verdict != "approved", longer
+            assert parse_answer(longer, AnswerSender("de")).verdict != "approved", longer
 
 
 @given(text=_TEXT, locale=st.sampled_from(LANGUAGES))
 def test_quoting_or_doubting_a_line_takes_its_decision_away(text: str, locale: str) -> None:
     """Whatever decides does not decide any more behind a `>`, or before a question mark."""
     line = " ".join(text.split())
-    if read(line, Sender(locale)).verdict is not None:
-        assert read(f"> {line}", Sender(locale)).verdict is None
-        assert read(f"{line.split()[0]}? {line}", Sender(locale)).verdict is None
+    if parse_answer(line, AnswerSender(locale)).verdict is not None:
+        assert parse_answer(f"> {line}", AnswerSender(locale)).verdict is None
+        assert parse_answer(f"{line.split()[0]}? {line}", AnswerSender(locale)).verdict is None
 
 
 def _steps(text: str) -> int:
@@ -287,7 +298,7 @@ def _steps(text: str) -> int:
 
     sys.settrace(step)
     try:
-        read(text, Sender("en"))
+        parse_answer(text, AnswerSender("en"))
     finally:
         sys.settrace(None)
     return count
@@ -298,7 +309,7 @@ def _steps(text: str) -> int:
 )
 def test_reading_takes_time_in_proportion_to_the_length(piece: str) -> None:
     """Counted in steps; what C does in the square of a length is only ever given short lines."""
-    read(piece, Sender("en"))
+    parse_answer(piece, AnswerSender("en"))
     size = 30_000 // len(piece)
     once, twice = _steps(piece * size), _steps(piece * size * 2)
     assert twice <= 2 * once + 500
@@ -321,7 +332,7 @@ def test_no_long_line_is_normalised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer_tokens, "unicodedata", Watched)
     fold.cache_clear()
     for text in ("\u0323\u0301" * 30_000, "yes " + "\u0323\u0301" * 30_000, "yes\n" + "\u0323\u0301" * 30_000):
-        read(text, Sender("en"))
+        parse_answer(text, AnswerSender("en"))
     assert seen
     # Folding may make three characters of one, and compatibility eighteen; no more.
     assert max(seen) <= 18 * 3 * LINE_CHARS

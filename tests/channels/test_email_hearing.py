@@ -8,7 +8,7 @@ from mail_desk import APPROVALS, BO, NOW, OTHER, TOKEN, mail_desk
 from mail_kit import Delivered, judged, replied, signed, written
 
 from signoff.channels.channel_errors import Forged
-from signoff.channels.envelopes import InboundAction, InboundBatch, InboundRequest, Reply
+from signoff.channels.envelopes import ChannelReply, InboundAction, InboundBatch, InboundRequest
 from signoff.channels.mail.answer import UNNAMED
 from signoff.channels.mail.reply_addresses import ReplyAddresses
 from signoff.contracts.receipt import Receipt
@@ -208,13 +208,13 @@ async def test_who_is_not_proved_is_nobody_and_told_so_only_with_a_card() -> Non
         held = heard(await desk.hear(replied(card, BO, "approve").as_bytes()))
         assert (held.identity, held.token, held.verdict, held.text) == (f"{BO} (not proved)", "", None, "")
         before = len(desk.server.taken)
-        await desk.channel.answer(held.where, Reply(text="Nobody here is known by this address."))
+        await desk.channel.answer(held.where, ChannelReply(text="Nobody here is known by this address."))
         [told] = desk.server.taken[before:]
         assert told.to == (BO,)
         assert "could not be proved that this mail comes from you" in told.plain
         assert "https://signoff.example" in told.plain
         without = heard(await desk.hear(written(BO, APPROVALS, "approve").as_bytes(), APPROVALS))
-        await desk.channel.answer(without.where, Reply(text="Nobody here is known by this address."))
+        await desk.channel.answer(without.where, ChannelReply(text="Nobody here is known by this address."))
         assert len(desk.server.taken) == before + 1
 
 
@@ -316,9 +316,9 @@ async def test_nobody_is_asked_twice_about_one_card(answers: int) -> None:
         card = await desk.card()
         where = heard(await desk.hear(signed(replied(card, BO, "hm")))).where
         for number in range(answers):
-            await desk.channel.answer(where, Reply(text=f"Which one do you mean? {number}"))
+            await desk.channel.answer(where, ChannelReply(text=f"Which one do you mean? {number}"))
         other = heard(await desk.hear(signed(replied(await desk.card(OTHER), BO, "hm")))).where
-        await desk.channel.answer(other, Reply(text="Which one do you mean?"))
+        await desk.channel.answer(other, ChannelReply(text="Which one do you mean?"))
         assert len([each for each in desk.server.taken if each.mail["Auto-Submitted"] == "auto-replied"]) == 2
 
 
@@ -330,5 +330,5 @@ async def test_what_is_decided_is_always_told() -> None:
         refused = Receipt(status="refused", code="stale", approval_id="a")
         other = refused.model_copy(update={"approval_id": "b"})
         for receipt in (accepted, accepted, refused, refused, other):
-            await desk.channel.answer(where, Reply(text="Told.", receipt=receipt))
+            await desk.channel.answer(where, ChannelReply(text="Told.", receipt=receipt))
         assert len(desk.server.taken) == 4

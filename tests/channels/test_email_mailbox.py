@@ -19,8 +19,8 @@ from signoff.channels.envelopes import InboundBatch, InboundRequest
 from signoff.channels.mail import imap
 from signoff.channels.mail.imap import LOOK_SECONDS
 from signoff.contracts.errors import StoreUnavailable, Unavailable
-from signoff.testing.channels import ChannelSuite, rigged
-from signoff.testing.rig import Rig
+from signoff.testing.channels import ChannelSuite, open_rig
+from signoff.testing.rig import ChannelRig
 from signoff.testing.vendor import Vendor
 
 pytestmark = pytest.mark.dovecot
@@ -92,7 +92,7 @@ def suite(server: Dovecot) -> ChannelSuite:
 
 
 @pytest.fixture
-async def rig(server: Dovecot, tmp_path: Path) -> AsyncIterator[Rig]:
+async def rig(server: Dovecot, tmp_path: Path) -> AsyncIterator[ChannelRig]:
     """The channel of the suite, with an empty mailbox."""
 
     with imaplib.IMAP4("127.0.0.1", server.imap, timeout=20) as box:
@@ -101,12 +101,12 @@ async def rig(server: Dovecot, tmp_path: Path) -> AsyncIterator[Rig]:
         if count != [b"0"]:
             box.store("1:*", "+FLAGS", "\\Deleted")
             box.expunge()
-    async with rigged(suite(server), tmp_path) as made:
+    async with open_rig(suite(server), tmp_path) as made:
         yield made
 
 
 @asynccontextmanager
-async def listening(rig: Rig) -> AsyncIterator[None]:
+async def listening(rig: ChannelRig) -> AsyncIterator[None]:
     """The mailbox is watched while the block runs."""
     task = asyncio.create_task(rig.channel.listen(partial(rig.intake.take, rig.channel.name)))
     try:
@@ -117,7 +117,7 @@ async def listening(rig: Rig) -> AsyncIterator[None]:
             await task
 
 
-async def until(rig: Rig, approval: str, state: str) -> None:
+async def until(rig: ChannelRig, approval: str, state: str) -> None:
     """Hear what comes in until a request is in that state."""
     async with asyncio.timeout(LOOK_SECONDS / 2):
         while rig.request(approval).state != state:
@@ -125,20 +125,20 @@ async def until(rig: Rig, approval: str, state: str) -> None:
             await asyncio.sleep(0.05)
 
 
-def post(rig: Rig) -> MailboxPost:
+def post(rig: ChannelRig) -> MailboxPost:
     """The fake people of the rig."""
     assert isinstance(rig.vendor, MailboxPost)
     return rig.vendor
 
 
-def answer(rig: Rig, words: str) -> bytes:
+def answer(rig: ChannelRig, words: str) -> bytes:
     """Bo's reply to his card, as our mail server hands it on."""
     raw = rig.vendor.reply(rig.card(rig.bo), rig.bo, words)
     assert raw is not None
     return raw.body
 
 
-async def test_an_answer_is_heard_as_soon_as_it_lies_there(rig: Rig) -> None:
+async def test_an_answer_is_heard_as_soon_as_it_lies_there(rig: ChannelRig) -> None:
     """Long before the mailbox is looked into anyway; and once, however often it is watched."""
     request = await rig.ask()
     async with listening(rig):
@@ -153,7 +153,7 @@ async def test_an_answer_is_heard_as_soon_as_it_lies_there(rig: Rig) -> None:
     assert len(rig.desk.heard) == 1
 
 
-async def test_what_came_while_nobody_watched_is_heard_and_what_cannot_be_read_is_passed_over(rig: Rig) -> None:
+async def test_what_came_while_nobody_watched_is_heard_and_what_cannot_be_read_is_passed_over(rig: ChannelRig) -> None:
     """A mail of machines, one that is none and one beyond all size hold nothing up."""
     request = await rig.ask()
     away = judged(post(rig)._reply(rig.card(rig.bo), rig.bo, "approve"))
@@ -167,7 +167,7 @@ async def test_what_came_while_nobody_watched_is_heard_and_what_cannot_be_read_i
     assert post(rig).unread() == 0
 
 
-async def test_the_address_of_a_card_lies_in_the_same_mailbox(rig: Rig) -> None:
+async def test_the_address_of_a_card_lies_in_the_same_mailbox(rig: ChannelRig) -> None:
     """Dovecot sorts `approvals+anything` to `approvals`, and says in the mail to whom it was."""
     request = await rig.ask()
     own_address = str(post(rig)._card(rig.card(rig.bo)).mail["Reply-To"])
@@ -176,7 +176,7 @@ async def test_the_address_of_a_card_lies_in_the_same_mailbox(rig: Rig) -> None:
         await until(rig, request.id, "approved")
 
 
-async def test_what_cannot_be_kept_stays_unread(rig: Rig) -> None:
+async def test_what_cannot_be_kept_stays_unread(rig: ChannelRig) -> None:
     """It is taken again when the store is back."""
     request = await rig.ask()
     post(rig).deliver(answer(rig, "approve"))
@@ -191,7 +191,7 @@ async def test_what_cannot_be_kept_stays_unread(rig: Rig) -> None:
         await until(rig, request.id, "approved")
 
 
-async def test_a_mail_that_takes_too_long_holds_up_no_other(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_mail_that_takes_too_long_holds_up_no_other(rig: ChannelRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is tried once more, and then left with a mark that its owner sees."""
     monkeypatch.setattr(imap, "_HAND_SECONDS", 0.3)
     monkeypatch.setattr(imap, "LOOK_SECONDS", 1)
@@ -221,7 +221,7 @@ async def test_a_mail_that_takes_too_long_holds_up_no_other(rig: Rig, monkeypatc
     assert (len(tried), post(rig).unread()) == (2, 0)
 
 
-async def test_mails_of_several_domains_are_taken_at_once_and_those_of_one_in_their_order(rig: Rig) -> None:
+async def test_mails_of_several_domains_are_taken_at_once_and_those_of_one_in_their_order(rig: ChannelRig) -> None:
     """Four of one domain that each wait, and then Bo's: his is kept before the second of them is begun."""
     request = await rig.ask()
     for number in range(4):
@@ -253,7 +253,7 @@ async def test_mails_of_several_domains_are_taken_at_once_and_those_of_one_in_th
     assert [b"slow %d" % number in each for number, each in enumerate(slow_ones)] == [True] * 4
 
 
-async def test_a_mail_that_is_taken_away_meanwhile_holds_up_no_other(rig: Rig) -> None:
+async def test_a_mail_that_is_taken_away_meanwhile_holds_up_no_other(rig: ChannelRig) -> None:
     """Somebody tidies up between the look and the taking."""
     request = await rig.ask()
     post(rig).deliver(b"Subject: first\r\n\r\nhi")
@@ -281,7 +281,7 @@ async def test_a_server_that_never_says_what_is_new_is_asked(tmp_path: Path, mon
     """Every few seconds."""
     monkeypatch.setattr(imap, "DEAF_SECONDS", 0.2)
     with dovecot("IMAP4rev1") as deaf:
-        async with rigged(suite(deaf), tmp_path) as rig:
+        async with open_rig(suite(deaf), tmp_path) as rig:
             request = await rig.ask()
             async with listening(rig):
                 await asyncio.sleep(1)
@@ -289,14 +289,14 @@ async def test_a_server_that_never_says_what_is_new_is_asked(tmp_path: Path, mon
                 await until(rig, request.id, "approved")
 
 
-async def test_the_mailbox_is_let_go_at_once(rig: Rig) -> None:
+async def test_the_mailbox_is_let_go_at_once(rig: ChannelRig) -> None:
     """Who stops the gateway does not wait for mail."""
     async with asyncio.timeout(LOOK_SECONDS / 4):
         async with listening(rig):
             await asyncio.sleep(1)
 
 
-async def test_a_mailbox_that_cannot_be_opened_says_so(rig: Rig, server: Dovecot) -> None:
+async def test_a_mailbox_that_cannot_be_opened_says_so(rig: ChannelRig, server: Dovecot) -> None:
     """Without what was sent to it; the check says what to look at."""
     channel = remade(rig.channel, MailboxPost(post(rig)._server, server, password="another"))
     with pytest.raises(Unavailable, match="the mailbox cannot be opened") as caught:

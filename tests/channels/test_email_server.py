@@ -14,7 +14,7 @@ from mail_kit import judged, published, written
 from signoff.channels.base import ChannelContext
 from signoff.channels.envelopes import InboundBatch, InboundRequest
 from signoff.channels.mail.email import Email
-from signoff.channels.mail.raw_mail import Fetched
+from signoff.channels.mail.raw_mail import FetchedMail
 from signoff.contracts.errors import StoreUnavailable, Unavailable
 from signoff.temporal.embedded_server import free_port
 
@@ -38,7 +38,7 @@ class Kept:
     """What was handed on, read by the channel as the way in does."""
 
     def __init__(self, made: Email) -> None:
-        self.raws: list[Fetched] = []
+        self.raws: list[FetchedMail] = []
         self.failure: Exception | None = None
         self._channel = made
 
@@ -46,7 +46,7 @@ class Kept:
         """See `Receive`."""
         if self.failure is not None:
             raise self.failure
-        assert isinstance(raw, Fetched)
+        assert isinstance(raw, FetchedMail)
         self.raws.append(raw)
         return self._channel.receive(raw)
 

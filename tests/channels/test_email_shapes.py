@@ -21,8 +21,8 @@ from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.envelopes import InboundBatch, InboundRequest
 from signoff.channels.mail import delivery_formats
 from signoff.channels.mail.options import MailWebhookOptions
-from signoff.channels.mail.provider_requests import MailShape, mail_shape
-from signoff.channels.mail.raw_mail import Arrived
+from signoff.channels.mail.provider_requests import MailFormat, mail_shape
+from signoff.channels.mail.raw_mail import ArrivedMail
 from signoff.channels.standard_webhooks import read_secret, signed_headers
 
 SECRET = "whsec_" + base64.b64encode(b"signed by our own mail server 32").decode()
@@ -111,7 +111,7 @@ async def test_of_what_a_provider_reads_out_nothing_is_taken() -> None:
         assert told(await desk.receive(mailgun_request(fields))) == (BO, TOKEN, "hm")
 
 
-def shape_of(name: str, **given: Any) -> MailShape:
+def shape_of(name: str, **given: Any) -> MailFormat:
     """A shape by itself."""
     fields = {"shape": name, "secret": SECRET if name == "raw" else "secret", **given}
     return mail_shape(MailWebhookOptions(**fields))
@@ -205,7 +205,7 @@ class Amazon:
         return InboundRequest(json.dumps(body).encode(), headers={"content-type": "text/plain; charset=UTF-8"}, at=NOW)
 
     @property
-    def shape(self) -> MailShape:
+    def shape(self) -> MailFormat:
         """The channel's reader of it."""
         return mail_shape(MailWebhookOptions(shape="ses", topic=TOPIC), self.fetch)
 
@@ -374,7 +374,7 @@ def test_nothing_of_a_form_is_parsed_before_its_signature_holds(monkeypatch: pyt
     raw = multipart_request(mailgun_fields(b"From: a\r\n\r\nhi"))
     shape.verify(raw, NOW)
     assert made == []
-    assert shape.mail(raw) == Arrived(b"From: a\r\n\r\nhi", ("approvals@signoff.example",))
+    assert shape.mail(raw) == ArrivedMail(b"From: a\r\n\r\nhi", ("approvals@signoff.example",))
     assert made == [5]
     many = multipart_request(mailgun_fields(b"x") | {f"n{number}": b"" for number in range(1_000)})
     with pytest.raises(Forged):

@@ -11,9 +11,9 @@ from mail_desk import APPROVALS, BO, LINK, NOW, TOKEN, Desk, a_closing, a_notice
 from mail_kit import Delivered
 
 from signoff.channels.channel_errors import NotDelivered
-from signoff.channels.envelopes import Reply, SentCard
-from signoff.channels.inbound.answer_parser import Sender, read
-from signoff.channels.mail.letter import Stationery
+from signoff.channels.envelopes import ChannelReply, SentCard
+from signoff.channels.inbound.answer_parser import AnswerSender, parse_answer
+from signoff.channels.mail.letter import LetterSender
 from signoff.channels.mail.quotes import MARK
 from signoff.channels.mail.reply_addresses import ReplyAddresses
 from signoff.channels.mail.reply_reader import read_mail
@@ -113,7 +113,7 @@ async def test_an_answer_is_in_the_thread_and_comes_from_nobody() -> None:
             "to": BO, "token": TOKEN, "subject": "Re: x", "message_id": "<2@people.example>",
             "references": ["<1@signoff.example>"],
         }  # fmt: skip
-        await desk.channel.answer(where, Reply(text="No decision could be read.\nTo answer, ..."))
+        await desk.channel.answer(where, ChannelReply(text="No decision could be read.\nTo answer, ..."))
         [answer] = desk.server.taken
     assert answer.sender == ""
     assert answer.mail["Auto-Submitted"] == "auto-replied"
@@ -133,7 +133,7 @@ async def test_nobody_writes_into_a_header_or_a_page() -> None:
             "to": BO, "token": TOKEN, "subject": HOSTILE, "message_id": "<1@x>\r\nBcc: eve@else.example",
             "references": [HOSTILE, "<" + "x" * 900 + ">", "<é@x.example>", 3],
         }  # fmt: skip
-        await desk.channel.answer(where, Reply(text=f"{HOSTILE}\nmore"))
+        await desk.channel.answer(where, ChannelReply(text=f"{HOSTILE}\nmore"))
     assert len(desk.server.taken) == 3
     for each in desk.server.taken:
         assert each.to == (BO,)
@@ -149,7 +149,7 @@ async def test_nobody_writes_into_a_header_or_a_page() -> None:
 @example("", "\x1f\U0002ebe1 \x1f")
 def test_any_text_makes_a_mail_that_is_read_again(value: str, name: str) -> None:
     """Whatever it is, the mail has the fields that we gave it and no more, and its lines fit."""
-    paper = Stationery("a@signoff.example", "Signoff", ReplyAddresses(APPROVALS, b"k"), answers=True, bounces=True)
+    paper = LetterSender("a@signoff.example", "Signoff", ReplyAddresses(APPROVALS, b"k"), answers=True, bounces=True)
     value, name = (each.encode("utf-8", "replace").decode() for each in (value, name))
     letter = paper.card(a_notice(args={"to": value, "amount": name}, actor=name), None, NOW)
     delivered = Delivered("", (), letter.content)
@@ -180,12 +180,12 @@ async def test_nothing_of_ours_decides_however_it_is_quoted(locale: str) -> None
         notice = a_notice(locale=locale)
         sent = await desk.channel.deliver(notice, None)
         await desk.channel.close(*a_closing(notice, sent))
-        await desk.channel.answer({"to": BO, "token": TOKEN}, Reply(text="Write “approve”."))
+        await desk.channel.answer({"to": BO, "token": TOKEN}, ChannelReply(text="Write “approve”."))
         for each in desk.server.taken:
             assert each.plain.startswith(MARK)
             assert read_mail(each.content).unclear == "nothing"
             for line in (*each.plain.split("\n"), *Text(each.html).words.split("  ")):
-                assert read(line, Sender(locale)).verdict is None, line
+                assert parse_answer(line, AnswerSender(locale)).verdict is None, line
 
 
 async def test_without_a_way_in_a_card_is_answered_from_its_link() -> None:

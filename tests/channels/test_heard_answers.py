@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
 
-from signoff.approvals.audit_events import carried
+from signoff.approvals.audit_events import delivery_entry
 from signoff.audit.log import AuditLog
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
-from signoff.channels.envelopes import InboundRequest, Reply
-from signoff.channels.inbound.answer_parser import Sender, read
+from signoff.channels.envelopes import ChannelReply, InboundRequest
+from signoff.channels.inbound.answer_parser import AnswerSender, parse_answer
 from signoff.channels.inbound.processor import AT_ONCE, InboundProcessor, backoff
 from signoff.channels.inbound.receiver import InboundReceiver
 from signoff.contracts.approval import ApprovalRequest
@@ -26,8 +26,8 @@ from signoff.contracts.limits import REFUSALS_A_MINUTE
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.people.directory import FixedDirectory
-from signoff.store.delivery_queue import Deliveries, DeliveryKind, NewDelivery
-from signoff.store.inbound_queue import Arrivals
+from signoff.store.delivery_queue import DeliveryKind, DeliveryQueue, NewDelivery
+from signoff.store.inbound_queue import InboundQueue
 from signoff.store.store import Store
 from signoff.store.tables import ARRIVALS
 from signoff.testing.recording_channel import RecordingChannel, recording_channel
@@ -51,8 +51,8 @@ class Room:
         self.directory = FixedDirectory(people or (BO, CY, ANA, GONE))
         self.desk = RecordingDecisions(self.directory, self.now)
         self.channel: RecordingChannel = recording_channel("chat")
-        self.cards = Deliveries(store)
-        self.arrivals = Arrivals(store)
+        self.cards = DeliveryQueue(store)
+        self.arrivals = InboundQueue(store)
         self.hearing = self.another()
         self.intake = InboundReceiver(store, self._channels(), AuditLog(store).append, self.now, self.hearing.wake)
         self._said = 0
@@ -93,7 +93,7 @@ class Room:
         await self.cards.sent(token, vendor or f"v-{token}", {}, kind="digest" if kind == "digest" else "ask")
         return token
 
-    async def hear(self, identity: str = "bo-1", **fields: Any) -> Reply | None:
+    async def hear(self, identity: str = "bo-1", **fields: Any) -> ChannelReply | None:
         """Say something; what is answered, or None."""
         self._said += 1
         before = len(self.channel.replies)
@@ -459,7 +459,7 @@ async def test_a_reply_that_does_not_get_out_undoes_nothing(room: Room, monkeypa
     request = await room.ask()
     tries = 0
 
-    async def away(where: Any, reply: Reply) -> None:
+    async def away(where: Any, reply: ChannelReply) -> None:
         nonlocal tries
         tries += 1
         raise NotDelivered("away", code="503", again=True)
@@ -504,7 +504,7 @@ async def test_an_answer_that_was_decided_and_not_written_down_counts_once(
         raise StoreUnavailable("away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Arrivals, "done", away)
+        patch.setattr(InboundQueue, "done", away)
         await room.hear(text="yes")
     await (await room.hurried()).hearing.step()
     receipts = [reply.receipt for _, reply in room.channel.replies]
@@ -536,7 +536,9 @@ async def test_whatever_is_said_decides_at_most_the_one_request_that_it_names(ro
     event(f"decided {len(decided)}")
     hashes = {request.id: request.question_hash for request in requests}
     for draft, _ in decided:
-        said = read(text, Sender("en", effects={request.code: request.card.effect for request in requests}))
+        said = parse_answer(
+            text, AnswerSender("en", effects={request.code: request.card.effect for request in requests})
+        )
         assert said.verdict is not None
         assert (draft.revision, draft.question_hash) == (1, hashes[draft.approval_id])
         named = [row.approval for row in rows if about.get("token") == row.token]
@@ -711,7 +713,7 @@ async def test_a_slow_reply_keeps_nobody_else_from_being_heard(room: Room, monke
     crowd = Room(room.store, *people)
     request = await crowd.ask(1, people[-1], approvers=("user:p16",))
 
-    async def hangs(where: Any, reply: Reply) -> None:
+    async def hangs(where: Any, reply: ChannelReply) -> None:
         await asyncio.sleep(3600)
 
     monkeypatch.setattr(crowd.channel, "answer", hangs)
@@ -772,7 +774,7 @@ async def test_a_card_that_the_vendor_could_not_deliver_hastens_the_next_channel
     assert mail.due_at < room.now() + timedelta(minutes=1)
     lines = [
         line.facts
-        for line in await AuditLog(room.store).stream(carried(request, "", "", later, {}).stream)
+        for line in await AuditLog(room.store).stream(delivery_entry(request, "", "", later, {}).stream)
         if line.facts.get("event")
     ]
     assert [(each["event"], each["person"], each["channel"], each["code"]) for each in lines] == [

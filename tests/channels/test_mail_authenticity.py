@@ -14,7 +14,7 @@ from mail_corpus import MAILS, TO, mail, work
 
 from signoff.channels.mail.authentication_results import ResultsServer, parse_results
 from signoff.channels.mail.authenticity import Authenticity, ProviderVerdict, authenticate
-from signoff.channels.mail.dns_names import dns_name, known, reaches
+from signoff.channels.mail.dns_names import dns_name, reaches, txt_lookup_of
 
 RFC8463_KEYS = {
     "brisbane._domainkey.football.example.com": ["v=DKIM1; k=ed25519; p=11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="],
@@ -89,7 +89,7 @@ def by_dkim(raw: bytes, found: dict[str, list[str]] | None = None) -> Authentici
 
 def by_results(raw: bytes) -> Authenticity:
     """Judged by what our own server says of it."""
-    return authenticate(b"Received: by mx.example.com\r\n" + raw, server=OUR_SERVER).judge(known({}))
+    return authenticate(b"Received: by mx.example.com\r\n" + raw, server=OUR_SERVER).judge(txt_lookup_of({}))
 
 
 def with_results(*values: str, raw: bytes = REPLY) -> bytes:

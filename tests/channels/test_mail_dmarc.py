@@ -3,7 +3,7 @@
 import pytest
 
 from signoff.channels.mail.dmarc import may_not_sign, walked_names
-from signoff.channels.mail.dns_names import known
+from signoff.channels.mail.dns_names import txt_lookup_of
 
 ELSEWHERE = "the domain that signs is of another organisation"
 NONE = "the sender's domain has no DMARC record that lets a domain above sign"
@@ -47,11 +47,11 @@ def test_a_domain_above_signs_by_the_record_that_says_so(records: dict[str, list
     """`b.example.com` for `a.b.example.com`."""
     found = {name: list[str]() for name in walked_names("a.b.example.com")}
     found |= {f"_dmarc.{name}": texts for name, texts in records.items()}
-    assert may_not_sign("b.example.com", "a.b.example.com", known(found)) == why
+    assert may_not_sign("b.example.com", "a.b.example.com", txt_lookup_of(found)) == why
 
 
 def test_what_is_not_known_stops_it() -> None:
     """A name in between may say anything."""
     found = {"_dmarc.a.b.example.com": list[str](), "_dmarc.b.example.com": ["v=DMARC1"], "_dmarc.example.com": None}
-    told = may_not_sign("b.example.com", "a.b.example.com", known(found))
+    told = may_not_sign("b.example.com", "a.b.example.com", txt_lookup_of(found))
     assert told == "the sender's DMARC record cannot be looked up now"

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from mail_corpus import MAILS, TO, Reply, comment, first_line, mail, parted, read_by, replies, work
 
 from signoff.channels.channel_errors import Malformed
-from signoff.channels.mail.quotes import newly_written
-from signoff.channels.mail.reply_reader import MAX_MAIL, MailSaid, read_mail
+from signoff.channels.mail.quotes import find_new_text
+from signoff.channels.mail.reply_reader import MAX_MAIL, MailAnswer, read_mail
 
 CORPUS = replies()
 UNDECIDED = frozenset(
@@ -336,7 +336,7 @@ def test_sixty_kilobytes_of_anything_end(name: str) -> None:
     """The patterns within a line are linear too, which lines of Python do not count: the suite's limit does."""
     kind, make = HOSTILE[name]
     size = 60_000 // max(1, len(make(100)) // 100)
-    assert isinstance(read_mail(mail(make(size), type=kind)), MailSaid)
+    assert isinstance(read_mail(mail(make(size), type=kind)), MailAnswer)
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_fields_of_any_text_are_read(field: str, text: str) -> None:
     """No field raises or takes long, nested, unbalanced or endless."""
     value = text * (60_000 // len(text))
     raw = f"{field}: {value}\r\n\r\nYes".encode()
-    assert isinstance(read_mail(raw), MailSaid)
+    assert isinstance(read_mail(raw), MailAnswer)
 
 
 ANY_BYTES = st.binary(max_size=400)
@@ -395,7 +395,7 @@ def test_mail_that_the_standard_library_writes_is_read(text: str, encoding: str,
     if wrapped == 2:
         message.add_attachment(b"Never", maintype="text", subtype="plain", filename="a.txt")
     said = read_mail(message.as_bytes())
-    expected = newly_written(text.split("\n"))
+    expected = find_new_text(text.split("\n"))
     if text.strip() or not wrapped:
         assert (said.above, said.below, said.unclear) == (expected.above, expected.below, expected.unclear)
     assert said.subject.split() == subject.split()
@@ -407,7 +407,7 @@ def test_corpus_with_any_bytes_put_in_is_read_or_malformed(reply: Reply, at: int
     """Real mails with a fault in them are no worse."""
     raw = reply.raw[:at] + put + reply.raw[at + len(put) :]
     with suppress(Malformed):
-        assert isinstance(read_mail(raw), MailSaid)
+        assert isinstance(read_mail(raw), MailAnswer)
 
 
 @settings(max_examples=200, deadline=None)

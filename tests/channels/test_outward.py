@@ -19,9 +19,9 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from signoff.channels.channel_errors import NotDelivered
-from signoff.channels.outbound_http import GuardedHttp, Resolve, is_public, read_date, read_networks, resolved
+from signoff.channels.outbound_http import GuardedHttp, Resolve, is_public, read_date, read_networks, resolve_host
 from signoff.channels.vendor_http import retry_after
-from signoff.testing.vendor_server import served
+from signoff.testing.vendor_server import serve_vendor
 
 HOME = read_networks(["127.0.0.0/8"])
 NAME = "desk.example.com"
@@ -115,7 +115,7 @@ async def test_a_name_that_leads_inside_is_not_asked(address: str) -> None:
 async def test_only_what_was_judged_is_asked() -> None:
     """A name with a public and a private address is not asked at the private one; it is resolved once."""
     place, names = Place(), Names(["127.0.0.1", "192.0.2.1"], ["127.0.0.1"])
-    async with served(place.app()) as url:
+    async with serve_vendor(place.app()) as url:
         error = await refused(
             GuardedHttp(resolve=names, seconds=0.5), url.replace("http", "https").replace("127.0.0.1", NAME)
         )
@@ -127,7 +127,7 @@ async def test_only_what_was_judged_is_asked() -> None:
 async def test_a_name_that_changes_its_mind_changes_nothing() -> None:
     """It was judged at one address and is asked there, though it would lead elsewhere the next moment."""
     place, names = Place(), Names(["127.0.0.1"], ["169.254.169.254"])
-    async with served(place.app()) as url, GuardedHttp(HOME, resolve=names) as outward:
+    async with serve_vendor(place.app()) as url, GuardedHttp(HOME, resolve=names) as outward:
         answer = await outward.post(url.replace("127.0.0.1", NAME) + "/hook?a=1", b"{}", {"x-a": "b"})
     assert answer.status == 200
     path, headers, body = place.requests[0]
@@ -140,7 +140,7 @@ async def test_a_name_that_changes_its_mind_changes_nothing() -> None:
 async def test_a_name_beyond_ascii_is_asked_for_in_its_ascii_form() -> None:
     """By the resolver, and by the server."""
     place, names = Place(), Names(["127.0.0.1"])
-    async with served(place.app()) as url, GuardedHttp(HOME, resolve=names) as outward:
+    async with serve_vendor(place.app()) as url, GuardedHttp(HOME, resolve=names) as outward:
         await outward.post(url.replace("127.0.0.1", "bücher.example"), b"{}", {})
     assert names.asked[0][0] == "xn--bcher-kva.example"
     assert place.requests[0][1]["host"].startswith("xn--bcher-kva.example:")
@@ -161,7 +161,7 @@ async def test_without_tls_only_allowed_networks_are_asked() -> None:
 async def test_a_redirect_is_not_followed() -> None:
     """It would lead past all that was judged."""
     place = Place()
-    async with served(place.app()) as url, GuardedHttp(HOME) as outward:
+    async with serve_vendor(place.app()) as url, GuardedHttp(HOME) as outward:
         answer = await outward.post(f"{url}/moved", b"{}", {})
     assert answer.status == 307
     assert [path for path, *_ in place.requests] == ["/moved"]
@@ -170,14 +170,14 @@ async def test_a_redirect_is_not_followed() -> None:
 async def test_no_answer_is_read_further_than_its_status() -> None:
     """One that never ends holds nothing up."""
     place = Place()
-    async with served(place.app()) as url, GuardedHttp(HOME) as outward:
+    async with serve_vendor(place.app()) as url, GuardedHttp(HOME) as outward:
         assert (await asyncio.wait_for(outward.post(f"{url}/endless", b"{}", {}), 5)).status == 200
 
 
 async def test_an_answer_that_does_not_come_is_waited_for_so_long_and_no_longer() -> None:
     """Then it is tried again later."""
     place = Place()
-    async with served(place.app()) as url:
+    async with serve_vendor(place.app()) as url:
         error = await refused(GuardedHttp(HOME, seconds=0.3), f"{url}/slow")
     assert (error.code, error.again) == ("timeout", True)
 
@@ -187,14 +187,17 @@ async def test_a_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.Monke
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     place = Place()
-    async with served(place.app()) as url, GuardedHttp(HOME) as outward:
+    async with serve_vendor(place.app()) as url, GuardedHttp(HOME) as outward:
         assert (await outward.post(f"{url}/hook", b"{}", {})).status == 200
 
 
 async def test_the_next_address_is_tried_where_nobody_listens() -> None:
     """Names have several."""
     place = Place()
-    async with served(place.app()) as url, GuardedHttp(HOME, resolve=Names(["127.0.0.2", "127.0.0.1"])) as outward:
+    async with (
+        serve_vendor(place.app()) as url,
+        GuardedHttp(HOME, resolve=Names(["127.0.0.2", "127.0.0.1"])) as outward,
+    ):
         assert (await outward.post(url.replace("127.0.0.1", NAME), b"{}", {})).status == 200
 
 
@@ -217,7 +220,7 @@ async def test_the_certificate_is_for_the_name_and_not_for_the_address(
     certificate, key = self_signed(tmp_path, NAME)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     place, names = Place(), Names(["127.0.0.1"])
-    async with served(place.app(), certificate=certificate, key=key) as url:
+    async with serve_vendor(place.app(), certificate=certificate, key=key) as url:
         async with GuardedHttp(HOME, resolve=names) as outward:
             answer = await outward.post(url.replace("127.0.0.1", NAME), b"{}", {})
             assert answer.status == 200
@@ -230,9 +233,9 @@ async def test_the_certificate_is_for_the_name_and_not_for_the_address(
 
 async def test_the_system_resolves_names() -> None:
     """Each address once."""
-    found = await resolved("127.0.0.1", 80)
+    found = await resolve_host("127.0.0.1", 80)
     assert found == ["127.0.0.1"]
-    resolver: Resolve = resolved
+    resolver: Resolve = resolve_host
     assert "127.0.0.1" in await resolver("localhost", 80)
 
 

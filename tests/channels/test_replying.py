@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from signoff.channels.channel_errors import NotDelivered
-from signoff.channels.envelopes import Reply
+from signoff.channels.envelopes import ChannelReply
 from signoff.channels.inbound import reply_sender
 from signoff.channels.inbound.processor import CLAIMED, InboundProcessor
 from signoff.channels.inbound.receiver import InboundReceiver
-from signoff.channels.inbound.reply_sender import replied
+from signoff.channels.inbound.reply_sender import send_reply
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.person import Person
 from signoff.people.directory import FixedDirectory
@@ -19,7 +19,7 @@ from signoff.store.store import Store
 from signoff.testing.recording_channel import RecordingChannel, recording_channel
 from signoff.testing.recording_decisions import RecordingDecisions
 
-SAID = Reply(text="no")
+SAID = ChannelReply(text="no")
 
 
 def soon(seconds: float = 60.0) -> float:
@@ -32,7 +32,7 @@ async def test_all_tries_of_a_reply_together_are_bounded(monkeypatch: pytest.Mon
     channel: RecordingChannel = recording_channel("chat")
     tries = 0
 
-    async def slow(where: Any, reply: Reply) -> None:
+    async def slow(where: Any, reply: ChannelReply) -> None:
         nonlocal tries
         tries += 1
         await asyncio.sleep(0.2)
@@ -42,16 +42,16 @@ async def test_all_tries_of_a_reply_together_are_bounded(monkeypatch: pytest.Mon
     monkeypatch.setattr(reply_sender, "_PAUSES", (0.0, 0.0))
     after = 0.0
     async with asyncio.timeout(20):
-        assert not await replied(channel, {}, SAID, soon(0.3))
+        assert not await send_reply(channel, {}, SAID, soon(0.3))
         assert tries == 2
-        assert not await replied(channel, {}, SAID, soon(-1.0))
+        assert not await send_reply(channel, {}, SAID, soon(-1.0))
         monkeypatch.setattr(reply_sender, "TOTAL_SECONDS", 0.3)
         before = tries
-        assert not await replied(channel, {}, SAID, soon())
+        assert not await send_reply(channel, {}, SAID, soon())
         assert tries == before + 2
         monkeypatch.setattr(reply_sender, "TOTAL_SECONDS", 25.0)
         before, after = tries, 30.0
-        assert not await replied(channel, {}, SAID, soon())
+        assert not await send_reply(channel, {}, SAID, soon())
         assert tries == before + 1
 
 
@@ -60,7 +60,7 @@ async def test_a_channel_that_hangs_holds_up_no_other(store: Store, monkeypatch:
     people = [Person(id=f"p{n}", identities={"recording": (f"p{n}",)}) for n in range(CLAIMED + 10)]
     healthy, hanging = recording_channel("healthy"), recording_channel("hanging")
 
-    async def hangs(where: Any, reply: Reply) -> None:
+    async def hangs(where: Any, reply: ChannelReply) -> None:
         await asyncio.sleep(3600)
 
     async def record(entries: Sequence[AuditEntry]) -> int:

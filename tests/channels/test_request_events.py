@@ -8,11 +8,11 @@ import pytest
 from desk_fixtures import GUEST, Ledger, catalog_of, pay_tool
 from sqlalchemy import update
 
-from signoff.activities.worker_deps import Room
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.notifications import RequestEvent
 from signoff.channels.outbound.request_events import RequestEvents
 from signoff.contracts.approval import ApprovalRequest, Question
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.decision import Decision, Verdict
 from signoff.contracts.errors import StoreUnavailable
 from signoff.keys.signatures import Verifier
@@ -40,8 +40,8 @@ class Asking:
         tool = pay_tool(Ledger(), ApprovalPolicy(**given))
         chat = DeclaredChannel("chat", "signoff.testing.recording_channel")
         catalog = catalog_of([tool], channels=[chat])
-        room = Room(catalog=catalog, store=self.store, people=catalog.people, drivers={}, mark_key=b"k" * 32)
-        ctx = Pinned(actor="desk", session="s", turn="t", tenant="main", user=GUEST)
+        room = WorkerDeps(catalog=catalog, store=self.store, people=catalog.people, drivers={}, mark_key=b"k" * 32)
+        ctx = CallContext(actor="desk", session="s", turn="t", tenant="main", user=GUEST)
         return await ask(room, ctx, tool, {"amount": amount, "to": "Ana"}, call=f"c{number}.1")
 
     async def answer(self, request: ApprovalRequest, verdict: Verdict = "approved") -> None:

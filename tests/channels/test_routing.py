@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signoff.channels.outbound.route_plan import Plan, asked, due, plan, rest_ends
+from signoff.channels.outbound.route_plan import RoutePlan, asked, due, plan, rest_ends
 from signoff.contracts.approval import ApprovalRequest, Card
 from signoff.contracts.content import Content
-from signoff.contracts.person import Delegation, Person, Principal, Reach
+from signoff.contracts.person import ContactPreferences, Delegation, Person, Principal
 from signoff.people.directory import FixedDirectory
 from signoff.registry.manifest.channel_sections import RoutingRules
 
@@ -46,7 +46,7 @@ def somebody(name: str, **more: object) -> Person:
     return Person.model_validate(given)
 
 
-def told(found: Plan) -> list[tuple[str, str, str, timedelta]]:
+def told(found: RoutePlan) -> list[tuple[str, str, str, timedelta]]:
     """Who is told where, and how long after noon."""
     return [(each.person.id, each.channel, each.address, each.due_at - NOON) for each in found.cards]
 
@@ -70,7 +70,7 @@ def test_all_at_once_where_the_rules_say_so() -> None:
 
 def test_a_person_chooses_among_the_channels_of_the_request() -> None:
     """Their order counts, and nothing is added that the policy did not name."""
-    reach = Reach(channels=("mail", "chat"))
+    reach = ContactPreferences(channels=("mail", "chat"))
     names = [each[1] for each in told(plan(request(), [somebody("ana", reach=reach)], KINDS, RoutingRules(), NOON))]
     assert names == ["mail", "chat"]
     only_chat = request(notify=("chat",))
@@ -82,7 +82,7 @@ def test_a_person_chooses_among_the_channels_of_the_request() -> None:
 def test_whom_nothing_reaches_is_named() -> None:
     """A person without an address, or whose channels the policy does not use, is told nowhere but in the inbox."""
     bare = Person(id="bob", roles=("approvers",))
-    elsewhere = somebody("cho", reach=Reach(channels=("phone",)))
+    elsewhere = somebody("cho", reach=ContactPreferences(channels=("phone",)))
     found = plan(request(), [bare, elsewhere], KINDS, RoutingRules(), NOON)
     assert found.cards == ()
     assert [person.id for person in found.unreached] == ["bob", "cho"]
@@ -105,7 +105,7 @@ def test_those_are_asked_who_may_answer() -> None:
     assert [person.id for person in asked(request(allow_self=True), people, NOON)] == ["guest", "ana", "eva"]
 
 
-NIGHT = Reach(quiet_from="22:00", quiet_to="07:00", timezone="Europe/Lisbon")
+NIGHT = ContactPreferences(quiet_from="22:00", quiet_to="07:00", timezone="Europe/Lisbon")
 
 
 @pytest.mark.parametrize(
@@ -127,14 +127,14 @@ def test_a_rest_over_midnight_ends_in_the_morning(at: str, ends: str | None) -> 
 @pytest.mark.parametrize(("night", "utc"), [("2026-10-24", "2026-10-25T06:00"), ("2026-03-28", "2026-03-29T05:00")])
 def test_the_wall_clock_counts_when_the_clocks_change(night: str, utc: str) -> None:
     """Seven in Berlin is another moment in UTC after that night than before."""
-    reach = Reach(quiet_from="22:00", quiet_to="07:00", timezone="Europe/Berlin")
+    reach = ContactPreferences(quiet_from="22:00", quiet_to="07:00", timezone="Europe/Berlin")
     late = datetime.fromisoformat(f"{night}T23:00").replace(tzinfo=ZoneInfo("Europe/Berlin")).astimezone(UTC)
     assert rest_ends(reach, late) == datetime.fromisoformat(utc).replace(tzinfo=UTC)
 
 
 def test_days_of_rest_join_the_nights_around_them() -> None:
     """A weekend begins where Friday's night does and ends with Monday's morning."""
-    reach = Reach(quiet_from="22:00", quiet_to="07:00", timezone="UTC", quiet_days=("sat", "sun"))
+    reach = ContactPreferences(quiet_from="22:00", quiet_to="07:00", timezone="UTC", quiet_days=("sat", "sun"))
     friday_night = datetime(2026, 11, 27, 23, tzinfo=UTC)
     assert rest_ends(reach, friday_night) == datetime(2026, 11, 30, 7, tzinfo=UTC)
 
@@ -142,7 +142,7 @@ def test_days_of_rest_join_the_nights_around_them() -> None:
 def test_who_never_works_is_told_all_the_same() -> None:
     """A rest without an end would be a person who is asked and never told."""
     every_day = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-    assert due(Reach(quiet_days=every_day, timezone="UTC"), NOON, None) == NOON
+    assert due(ContactPreferences(quiet_days=every_day, timezone="UTC"), NOON, None) == NOON
 
 
 def test_a_deadline_within_the_rest_does_not_wait_for_its_end() -> None:
@@ -159,7 +159,7 @@ def test_a_deadline_within_the_rest_does_not_wait_for_its_end() -> None:
 
 CLOCK = st.times().map(lambda each: each.strftime("%H:%M"))
 REACH = st.builds(
-    Reach,
+    ContactPreferences,
     channels=st.lists(st.sampled_from(["chat", "mail", "phone"]), unique=True).map(tuple),
     quiet_from=CLOCK,
     quiet_to=CLOCK,
@@ -175,7 +175,7 @@ REACH = st.builds(
     st.lists(st.sampled_from(["chat", "mail", "phone", "chat"]), max_size=4),
 )
 def test_one_card_for_each_person_and_channel(
-    reaches: list[Reach | None], now: datetime, at_once: bool, notify: list[str]
+    reaches: list[ContactPreferences | None], now: datetime, at_once: bool, notify: list[str]
 ) -> None:
     """Whatever is declared: no card twice, none before now or outside of the request's channels, nobody forgotten."""
     people = [somebody(f"p{number}", reach=reach) for number, reach in enumerate(reaches)]

@@ -18,9 +18,9 @@ from signoff.channels.envelopes import InboundBatch, InboundRequest
 from signoff.channels.slack.payloads import event, interaction, read_payload
 from signoff.channels.slack.slack import Slack
 from signoff.contracts.errors import ConfigError, StoreUnavailable
-from signoff.testing.channels import ChannelSuite, played
+from signoff.testing.channels import ChannelSuite, play_scenario
 from signoff.testing.fake_slack import APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, FakeSlack, fake_slack
-from signoff.testing.rig import Rig
+from signoff.testing.rig import ChannelRig
 from signoff.testing.vendor import Vendor
 
 
@@ -37,8 +37,8 @@ class TestSlack(ChannelSuite):
         """One workspace."""
         return fake_slack()
 
-    @played
-    async def test_what_is_sent_is_what_slack_describes(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_what_is_sent_is_what_slack_describes(self, rig: ChannelRig) -> None:
         """Asked of Slack's own models, card by card, before and after the end."""
         vendor = rig.vendor
         assert isinstance(vendor, FakeSlack)
@@ -52,8 +52,8 @@ class TestSlack(ChannelSuite):
                 block.validate_json()
         assert vendor.refused == []
 
-    @played
-    async def test_what_may_be_changed_has_a_link_to_where_it_is(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_what_may_be_changed_has_a_link_to_where_it_is(self, rig: ChannelRig) -> None:
         """In the inbox, after a sign-in; no other card has it."""
         vendor = rig.vendor
         assert isinstance(vendor, FakeSlack)
@@ -68,8 +68,8 @@ class TestSlack(ChannelSuite):
         ]
         assert links == [f"https://signoff.example/approvals/{request.id}/edit"] * 2
 
-    @played
-    async def test_deny_asks_why_in_a_window_and_decides_with_it(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_deny_asks_why_in_a_window_and_decides_with_it(self, rig: ChannelRig) -> None:
         """The button alone decides nothing."""
         vendor = rig.vendor
         assert isinstance(vendor, FakeSlack)
@@ -83,8 +83,8 @@ class TestSlack(ChannelSuite):
         await rig.hear(vendor.press(card, rig.bo, "denied", "too expensive"))
         assert (rig.request(request.id).state, rig.request(request.id).reason) == ("denied", "too expensive")
 
-    @played
-    async def test_a_window_that_opens_too_late_is_told_in_words(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_window_that_opens_too_late_is_told_in_words(self, rig: ChannelRig) -> None:
         """Slack gives three seconds."""
         vendor = rig.vendor
         assert isinstance(vendor, FakeSlack)
@@ -96,8 +96,8 @@ class TestSlack(ChannelSuite):
         assert "deny" in vendor.messages[-1].text
         assert vendor.messages[-1].ephemeral
 
-    @played
-    async def test_a_card_that_is_over_has_no_button_but_the_link(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_card_that_is_over_has_no_button_but_the_link(self, rig: ChannelRig) -> None:
         """Edited in place: there is still one message."""
         vendor = rig.vendor
         assert isinstance(vendor, FakeSlack)

@@ -14,12 +14,12 @@ from test_courier import BO, request
 from signoff.approvals.card import render_card
 from signoff.channels.base import ChannelContext
 from signoff.channels.channel_errors import NotDelivered
-from signoff.channels.envelopes import OutboundCard, Reply
+from signoff.channels.envelopes import ChannelReply, OutboundCard
 from signoff.channels.slack.blocks import TEXT_CHARS, card_blocks
 from signoff.channels.slack.slack import Slack
 from signoff.contracts.approval import Card
 from signoff.contracts.receipt import Receipt
-from signoff.testing.vendor_server import served
+from signoff.testing.vendor_server import serve_vendor
 from signoff.texts.formatter import Formatter
 
 VOICE = Formatter("en", UTC, datetime.now(UTC))
@@ -69,14 +69,14 @@ async def talk() -> AsyncIterator[tuple[Slack, Kept, str]]:
     """A channel, what it calls, and where that is."""
     kept = Kept()
     app = Starlette(routes=[Route("/{path:path}", kept.take, methods=["POST"])])
-    async with served(app) as url:
+    async with serve_vendor(app) as url:
         options = {"token": "xoxb", "signing_secret": "s", "api_url": f"{url}/api"}
         channel = Slack(ChannelContext("slack", options, "https://signoff.example", lambda: datetime.now(UTC), b"own"))
         yield channel, kept, url
         await channel.close_down()
 
 
-REPLY = Reply(text="*Approved* by ~Bo~ <https://x>", receipt=Receipt(status="accepted"))
+REPLY = ChannelReply(text="*Approved* by ~Bo~ <https://x>", receipt=Receipt(status="accepted"))
 
 
 async def test_an_answer_reaches_whoever_pressed_after_the_response_address_is_used_up(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from standardwebhooks.webhooks import Webhook
 
 from signoff.channels.channel_errors import Forged
-from signoff.channels.standard_webhooks import read_secret, signed_headers, verified_id
+from signoff.channels.standard_webhooks import read_secret, signed_headers, verify_id
 from signoff.contracts.errors import ConfigError
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -34,7 +34,7 @@ def test_we_sign_as_the_reference_library_does(message: str, text: str) -> None:
     theirs = Webhook(SECRET).sign(message, NOW, body.decode())
     ours = signed_headers([OTHER, KEY], message, NOW, body)
     assert ours["webhook-signature"].split(" ")[1] == theirs
-    assert verified_id([KEY], ours | {"webhook-signature": theirs}, body, NOW) == message
+    assert verify_id([KEY], ours | {"webhook-signature": theirs}, body, NOW) == message
 
 
 def test_the_reference_library_takes_what_we_sign() -> None:
@@ -46,10 +46,10 @@ def test_the_reference_library_takes_what_we_sign() -> None:
 def test_a_secret_is_replaced_without_a_gap() -> None:
     """While both are known on either side, each message is taken; the old one alone is not, once it is gone."""
     both = signed_headers([OTHER, KEY], "msg_1", NOW, BODY)
-    assert verified_id([KEY], both, BODY, NOW) == "msg_1"
-    assert verified_id([OTHER], both, BODY, NOW) == "msg_1"
+    assert verify_id([KEY], both, BODY, NOW) == "msg_1"
+    assert verify_id([OTHER], both, BODY, NOW) == "msg_1"
     with pytest.raises(Forged):
-        verified_id([OTHER], signed_headers([KEY], "msg_1", NOW, BODY), BODY, NOW)
+        verify_id([OTHER], signed_headers([KEY], "msg_1", NOW, BODY), BODY, NOW)
 
 
 @pytest.mark.parametrize(
@@ -77,9 +77,9 @@ def test_a_secret_is_replaced_without_a_gap() -> None:
 def test_what_is_not_signed_by_us_is_forged(header: str, value: str) -> None:
     """Another id, another time, another signature, or nonsense in place of one: never anything but `Forged`."""
     headers = signed_headers([KEY], "msg_1", NOW, BODY)
-    assert verified_id([KEY], headers, BODY, NOW) == "msg_1"
+    assert verify_id([KEY], headers, BODY, NOW) == "msg_1"
     with pytest.raises(Forged):
-        verified_id([KEY], headers | {header: value}, BODY, NOW)
+        verify_id([KEY], headers | {header: value}, BODY, NOW)
 
 
 def test_another_body_or_none_is_forged() -> None:
@@ -87,22 +87,22 @@ def test_another_body_or_none_is_forged() -> None:
     headers = signed_headers([KEY], "msg_1", NOW, BODY)
     for body in (BODY + b" ", b"", BODY[:-1]):
         with pytest.raises(Forged):
-            verified_id([KEY], headers, body, NOW)
+            verify_id([KEY], headers, body, NOW)
     for name in headers:
         with pytest.raises(Forged):
-            verified_id([KEY], {each: value for each, value in headers.items() if each != name}, BODY, NOW)
+            verify_id([KEY], {each: value for each, value in headers.items() if each != name}, BODY, NOW)
     with pytest.raises(Forged):
-        verified_id([], headers, BODY, NOW)
+        verify_id([], headers, BODY, NOW)
 
 
 def test_a_message_is_good_for_five_minutes_either_way() -> None:
     """Later it may be a replay, and much earlier nobody can have sent it."""
     headers = signed_headers([KEY], "msg_1", NOW, BODY)
     for seconds in (-300, 0, 300):
-        assert verified_id([KEY], headers, BODY, NOW + timedelta(seconds=seconds)) == "msg_1"
+        assert verify_id([KEY], headers, BODY, NOW + timedelta(seconds=seconds)) == "msg_1"
     for seconds in (-301, 301):
         with pytest.raises(Forged):
-            verified_id([KEY], headers, BODY, NOW + timedelta(seconds=seconds))
+            verify_id([KEY], headers, BODY, NOW + timedelta(seconds=seconds))
 
 
 @given(st.text(), st.text(), st.text(), st.binary())
@@ -110,7 +110,7 @@ def test_anything_else_is_forged_and_nothing_worse(message: str, moment: str, si
     """No header and no body makes the check fail in another way."""
     headers = {"webhook-id": message, "webhook-timestamp": moment, "webhook-signature": signature}
     with pytest.raises(Forged):
-        verified_id([KEY], headers, body, NOW)
+        verify_id([KEY], headers, body, NOW)
 
 
 @pytest.mark.parametrize("written", ["", "whsec_", "whsec_MfKQ", "whsec_not base64!", "whsec_" + "A" * 400, "é" * 40])

@@ -14,15 +14,15 @@ import pytest
 from signoff.channels.base import ChannelContext, Receive
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.channel_loader import read_options
-from signoff.channels.envelopes import ClosedCard, InboundBatch, InboundRequest, Reply, SentCard
-from signoff.channels.telegram.bot import Bot
-from signoff.channels.telegram.cards import ALERT_UNITS, TEXT_UNITS, cut, pressed
+from signoff.channels.envelopes import ChannelReply, ClosedCard, InboundBatch, InboundRequest, SentCard
+from signoff.channels.telegram.bot import TelegramBot
+from signoff.channels.telegram.cards import ALERT_UNITS, TEXT_UNITS, cut_words, read_button
 from signoff.channels.telegram.telegram import Telegram
 from signoff.contracts.errors import ConfigError, StoreUnavailable
 from signoff.keys.secrets import SecretProvider
-from signoff.testing.channels import ChannelSuite, played
+from signoff.testing.channels import ChannelSuite, play_scenario
 from signoff.testing.fake_telegram import HEADER, TOKEN, WEBHOOK_SECRET, FakeTelegram, fake_telegram
-from signoff.testing.rig import Rig
+from signoff.testing.rig import ChannelRig
 from signoff.testing.vendor import Vendor
 from signoff.texts.catalogue import text
 
@@ -35,7 +35,7 @@ def telegram(**options: Any) -> Telegram:
     return Telegram(ChannelContext("telegram", given, "https://signoff.example", lambda: NOW, b"own"))
 
 
-def fake(rig: Rig) -> FakeTelegram:
+def fake(rig: ChannelRig) -> FakeTelegram:
     """The vendor as what it is."""
     assert isinstance(rig.vendor, FakeTelegram)
     return rig.vendor
@@ -48,8 +48,8 @@ class TestTelegram(ChannelSuite):
         """A bot with a webhook."""
         return fake_telegram()
 
-    @played
-    async def test_a_card_is_plain_text_with_two_buttons_that_go_with_its_end(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_card_is_plain_text_with_two_buttons_that_go_with_its_end(self, rig: ChannelRig) -> None:
         """Nothing is refused, nothing is read as markup, and the message stays one."""
         vendor = fake(rig)
         request = await rig.ask(args={"to": "<b>*Bo*</b>"})
@@ -66,8 +66,8 @@ class TestTelegram(ChannelSuite):
         texts = [body for method, body in vendor.calls if method != "getMe"]
         assert all(body["link_preview_options"] == {"is_disabled": True} for body in texts)
 
-    @played
-    async def test_a_press_is_answered_above_the_chat_once(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_press_is_answered_above_the_chat_once(self, rig: ChannelRig) -> None:
         """The button spins until then."""
         vendor = fake(rig)
         await rig.ask(quorum=2)
@@ -77,20 +77,20 @@ class TestTelegram(ChannelSuite):
         assert vendor.queries == {}
         assert len(vendor.messages) == 2
 
-    @played
-    async def test_what_does_not_fit_above_the_chat_is_said_in_it_too(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_what_does_not_fit_above_the_chat_is_said_in_it_too(self, rig: ChannelRig) -> None:
         """Cut there, whole below."""
         vendor = fake(rig)
         await rig.ask()
         update = vendor.pressed(rig.card(rig.bo), rig.bo, "a")
         query = update["callback_query"]["id"]
         words = "🎉" * 150 + " See https://signoff.example/x"
-        await rig.channel.answer({"query": query, "chat": int(rig.bo)}, Reply(text=words))
+        await rig.channel.answer({"query": query, "chat": int(rig.bo)}, ChannelReply(text=words))
         assert vendor.alerts[0][1].endswith("…")
         assert vendor.messages[-1].text == words
 
-    @played
-    async def test_a_press_that_is_answered_too_late_is_answered_in_the_chat(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_press_that_is_answered_too_late_is_answered_in_the_chat(self, rig: ChannelRig) -> None:
         """Telegram forgets a press after a while."""
         vendor = fake(rig)
         request = await rig.ask()
@@ -101,8 +101,8 @@ class TestTelegram(ChannelSuite):
         assert text("receipt.accepted.approved", "en") in vendor.messages[-1].text
         assert (vendor.alerts, vendor.messages[-1].chat) == ([], int(rig.bo))
 
-    @played
-    async def test_in_a_group_it_counts_who_pressed(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_in_a_group_it_counts_who_pressed(self, rig: ChannelRig) -> None:
         """Whatever chat the message is said to stand in; and nobody else reads the answer."""
         vendor = fake(rig)
         request = await rig.ask()
@@ -115,8 +115,8 @@ class TestTelegram(ChannelSuite):
         await rig.hear(vendor.brought(pressed_there))
         assert rig.request(request.id).decided_by == "bo"
 
-    @played
-    async def test_a_reminder_is_below_its_card_and_has_no_buttons(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_reminder_is_below_its_card_and_has_no_buttons(self, rig: ChannelRig) -> None:
         """Also where somebody has deleted the card."""
         vendor = fake(rig)
         request = await rig.ask()
@@ -130,8 +130,8 @@ class TestTelegram(ChannelSuite):
         await rig.carry()
         assert len(vendor.messages) == 2
 
-    @played
-    async def test_an_end_that_is_told_twice_is_told(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_an_end_that_is_told_twice_is_told(self, rig: ChannelRig) -> None:
         """The first time nobody heard that it was."""
         vendor = fake(rig)
         request = await rig.ask()
@@ -148,8 +148,8 @@ class TestTelegram(ChannelSuite):
             await rig.channel.close(sent, closed)
         assert not caught.value.again
 
-    @played
-    async def test_who_blocked_the_bot_is_reached_by_the_next_channel(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_who_blocked_the_bot_is_reached_by_the_next_channel(self, rig: ChannelRig) -> None:
         """It is final, and so is that somebody never wrote to it, or is no number."""
         vendor = fake(rig)
         vendor.blocked.add(int(rig.bo))
@@ -163,25 +163,25 @@ class TestTelegram(ChannelSuite):
                 await rig.channel.deliver(notice.model_copy(update={"address": address}), None)
             assert (caught.value.code, caught.value.again) == (code, False)
 
-    @played
-    async def test_a_vendor_that_is_busy_says_for_how_long_in_what_it_answers(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_vendor_that_is_busy_says_for_how_long_in_what_it_answers(self, rig: ChannelRig) -> None:
         """Not in a header, as others do."""
         await rig.ask()
         rig.vendor.trouble = "busy"
         with pytest.raises(NotDelivered) as caught:
-            await rig.channel.answer({"chat": int(rig.bo)}, Reply(text="x"))
+            await rig.channel.answer({"chat": int(rig.bo)}, ChannelReply(text="x"))
         assert (caught.value.after, caught.value.again) == (30.0, True)
 
-    @played
-    async def test_a_command_decides_nothing(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_command_decides_nothing(self, rig: ChannelRig) -> None:
         """One that a model wrote is sent by touching it."""
         request = await rig.ask()
         await rig.hear(rig.vendor.write(rig.bo, "/yes"), rig.vendor.write(rig.bo, "/approve"))
         assert rig.request(request.id).state == "pending"
         assert text("reply.not_understood", "en") in rig.read_by(rig.bo)
 
-    @played
-    async def test_the_check_tells_where_telegram_calls(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_the_check_tells_where_telegram_calls(self, rig: ChannelRig) -> None:
         """Nobody before the start, us after it, and what went wrong there."""
         vendor = fake(rig)
         before = await rig.channel.check()
@@ -195,8 +195,8 @@ class TestTelegram(ChannelSuite):
         vendor.webhook["last_error_message"] = "Wrong response from the webhook: 502 Bad Gateway"
         assert "502" in (await rig.channel.check())[1].what
 
-    @played
-    async def test_the_token_is_nowhere_but_on_the_wire(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_the_token_is_nowhere_but_on_the_wire(self, rig: ChannelRig) -> None:
         """In no log, however much is logged, and in no error."""
         listener, root = Listener(), logging.getLogger()
         level, seen = root.level, listener.lines
@@ -205,7 +205,11 @@ class TestTelegram(ChannelSuite):
         try:
             await rig.ask()
             rig.vendor.trouble = "down"
-            for bot in (Bot(TOKEN, fake(rig).url), Bot(TOKEN, "http://127.0.0.1:9"), Bot("1:wrong", fake(rig).url)):
+            for bot in (
+                TelegramBot(TOKEN, fake(rig).url),
+                TelegramBot(TOKEN, "http://127.0.0.1:9"),
+                TelegramBot("1:wrong", fake(rig).url),
+            ):
                 with pytest.raises(NotDelivered) as caught:
                     await bot.call("getMe", {})
                 seen.append(f"{caught.value!r} {caught.value.__cause__!r} {caught.value.__context__!r}")
@@ -366,17 +370,17 @@ def test_what_somebody_did_without_saying_who_is_malformed(update: Any) -> None:
 @pytest.mark.parametrize("data", ["a:", "a:T", "x:t", "a:t ", "a:t\n", "a:" + "t" * 33, "at", "", "A:t"])
 def test_other_buttons_say_nothing(data: str) -> None:
     """Only ours do."""
-    assert pressed(data) is None
+    assert read_button(data) is None
 
 
 def test_what_is_cut_fits_as_telegram_counts() -> None:
     """In UTF-16, never within a sign."""
     for words in ("x" * 5_000, "🎉" * 3_000, "x🎉" * 2_000):
         for limit in (ALERT_UNITS, TEXT_UNITS):
-            shown = cut(words, limit)
+            shown = cut_words(words, limit)
             assert limit - 4 < len(shown.encode("utf-16-le")) // 2 <= limit
             assert words.startswith(shown[:-1])
-    assert cut("short", ALERT_UNITS) == "short"
+    assert cut_words("short", ALERT_UNITS) == "short"
 
 
 @pytest.mark.parametrize(

@@ -14,16 +14,16 @@ from pydantic import ValidationError
 
 from signoff.channels.base import ChannelContext
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
-from signoff.channels.envelopes import InboundRequest, Reply
+from signoff.channels.envelopes import ChannelReply, InboundRequest
 from signoff.channels.twilio.errors import ERRORS
 from signoff.channels.twilio.forms import read_form, signature, spelled
 from signoff.channels.twilio.messages import is_address, text_fields
-from signoff.channels.twilio.templates import judged
+from signoff.channels.twilio.templates import check_template
 from signoff.channels.twilio.twilio import Twilio
 from signoff.channels.vendor_http import VendorAnswer
 from signoff.channels.whatsapp.messages import units
 from signoff.contracts.ids import show_code
-from signoff.testing.channels import ChannelSuite, played
+from signoff.testing.channels import ChannelSuite, play_scenario
 from signoff.testing.fake_twilio import (
     ACCOUNT,
     ACTIONS,
@@ -36,7 +36,7 @@ from signoff.testing.fake_twilio import (
     FakeTwilio,
     fake_twilio,
 )
-from signoff.testing.rig import Rig
+from signoff.testing.rig import ChannelRig
 from signoff.testing.vendor import Vendor
 from signoff.texts.catalogue import text
 
@@ -55,7 +55,7 @@ def twilio(public_url: str = "https://signoff.example", **options: Any) -> Twili
     return Twilio(ChannelContext("channel", given, public_url, lambda: NOW, b"own"))
 
 
-def fake(rig: Rig) -> FakeTwilio:
+def fake(rig: ChannelRig) -> FakeTwilio:
     """The vendor as what it is."""
     assert isinstance(rig.vendor, FakeTwilio)
     return rig.vendor
@@ -74,8 +74,8 @@ class TestSms(ChannelSuite):
         """A number."""
         return fake_twilio(FakeSms())
 
-    @played
-    async def test_an_older_card_decides_nothing_of_a_newer_one(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_an_older_card_decides_nothing_of_a_newer_one(self, rig: ChannelRig) -> None:
         """A code means what was shown by the time it was written: before the newer card, the older one."""
         request = await rig.ask()
         await rig.intake.take("channel", rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
@@ -86,8 +86,8 @@ class TestSms(ChannelSuite):
         await rig.hear(rig.vendor.press(rig.card(rig.bo, "Somebody else"), rig.bo, "approved"))
         assert rig.request(request.id).state == "approved"
 
-    @played
-    async def test_who_is_not_asked_is_told_that_they_may_not(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_who_is_not_asked_is_told_that_they_may_not(self, rig: ChannelRig) -> None:
         """A code of what they may not decide is none to them: they learn nothing of it, and decide nothing."""
         request = await rig.ask()
         await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.cy, "approved"))
@@ -96,8 +96,8 @@ class TestSms(ChannelSuite):
         assert text("receipt.unknown", "en") in told
         assert not any(part in told for part in (request.card.effect, "Payee"))
 
-    @played
-    async def test_a_card_says_how_to_answer_and_asks_for_what_becomes_of_it(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_card_says_how_to_answer_and_asks_for_what_becomes_of_it(self, rig: ChannelRig) -> None:
         """With the code; from our number, to theirs."""
         request = await rig.ask()
         code = show_code(request.code)
@@ -108,8 +108,8 @@ class TestSms(ChannelSuite):
         await rig.hear(rig.vendor.write(rig.bo, f"DENY {code.lower()} too dear"))
         assert (rig.request(request.id).state, rig.request(request.id).reason) == ("denied", "too dear")
 
-    @played
-    async def test_who_decided_here_is_told_once(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_who_decided_here_is_told_once(self, rig: ChannelRig) -> None:
         """By the answer; others by a message. Where the answer did not get out, the end is told."""
         first, second = await rig.ask(1), await rig.ask(2)
         await rig.hear(rig.vendor.write(rig.bo, f"approve {first.code}"))
@@ -122,8 +122,8 @@ class TestSms(ChannelSuite):
         await rig.carry()
         assert "Approved by Bo" in rig.vendor.reads(rig.bo)[-1]
 
-    @played
-    async def test_who_wrote_stop_is_left_alone(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_who_wrote_stop_is_left_alone(self, rig: ChannelRig) -> None:
         """The card fails for good, and says why."""
         fake(rig).stopped.add(rig.bo)
         request = await rig.ask()
@@ -131,8 +131,8 @@ class TestSms(ChannelSuite):
         assert (row.state, row.code) == ("failed", "21610")
         assert "STOP" in row.told
 
-    @played
-    async def test_a_yes_to_messages_at_all_decides_nothing(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_yes_to_messages_at_all_decides_nothing(self, rig: ChannelRig) -> None:
         """START and YES also say that somebody wants to be written to: they are asked again. STOP is not answered."""
         await rig.ask()
         await rig.hear(fake(rig).message(rig.bo, Body="YES", OptOutType="START"))
@@ -142,8 +142,8 @@ class TestSms(ChannelSuite):
         await rig.hear(fake(rig).message(rig.bo, Body="HELP", OptOutType="HELP"))
         assert len(rig.vendor.reads(rig.bo)) == count
 
-    @played
-    async def test_the_check_says_whether_twilio_calls_us(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_the_check_says_whether_twilio_calls_us(self, rig: ChannelRig) -> None:
         """For a number of the account."""
         assert all(finding.ok for finding in await rig.channel.check())
         fake(rig).called = "https://demo.twilio.com/welcome/sms/reply"
@@ -159,8 +159,8 @@ class TestWhatsApp(ChannelSuite):
         """A sender without a template."""
         return fake_twilio()
 
-    @played
-    async def test_one_word_below_a_card_decides_that_card(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_one_word_below_a_card_decides_that_card(self, rig: ChannelRig) -> None:
         """Though several wait."""
         first, second = await rig.ask(1), await rig.ask(2)
         card = rig.card(rig.bo, show_code(first.code))
@@ -169,8 +169,8 @@ class TestWhatsApp(ChannelSuite):
         await rig.hear(raw)
         assert [rig.request(each.id).state for each in (first, second)] == ["denied", "pending"]
 
-    @played
-    async def test_who_has_not_written_lately_is_not_reached_without_a_template(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_who_has_not_written_lately_is_not_reached_without_a_template(self, rig: ChannelRig) -> None:
         """Twilio takes the card and tells later that it did not get out, so that the next channel takes over."""
         fake(rig).silent.add(rig.bo)
         request = await rig.ask()
@@ -179,8 +179,8 @@ class TestWhatsApp(ChannelSuite):
         row = await rig.delivery(request, "bo")
         assert (row.state, row.code, row.told) == ("failed", "63016", ERRORS.meaning(63016))
 
-    @played
-    async def test_the_same_refused_at_once(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_the_same_refused_at_once(self, rig: ChannelRig) -> None:
         """A card fails; an end that may not be told is left."""
         fake(rig).prompt = True
         fake(rig).silent.add(rig.bo)
@@ -191,8 +191,8 @@ class TestWhatsApp(ChannelSuite):
         await rig.decide_elsewhere(request)
         assert (len(fake(rig).bubbles), (await rig.delivery(request, "ana")).state) == (count, "closed")
 
-    @played
-    async def test_what_says_nothing_is_no_answer(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_what_says_nothing_is_no_answer(self, rig: ChannelRig) -> None:
         """A picture with words below it, a formatter, a word of somebody else's."""
         await rig.ask()
         await rig.hear(
@@ -204,16 +204,16 @@ class TestWhatsApp(ChannelSuite):
         assert rig.desk.heard == []
         assert rig.read_by(rig.bo).count(text("reply.not_understood", "en")) == 4
 
-    @played
-    async def test_who_writes_by_sms_is_nobody_here(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_who_writes_by_sms_is_nobody_here(self, rig: ChannelRig) -> None:
         """The sender of an SMS is easily made up; that of WhatsApp is not."""
         request = await rig.ask()
         forged = fake(rig).message(rig.ana.removeprefix("whatsapp:"), Body=f"approve {request.code}")
         await rig.hear(forged, fake(rig).message(rig.ana, Body=f"approve {request.code}", To=OURS))
         assert rig.desk.heard == []
 
-    @played
-    async def test_the_check_says_that_few_are_reached_without_a_template(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_the_check_says_that_few_are_reached_without_a_template(self, rig: ChannelRig) -> None:
         """And where Twilio is to call."""
         findings = await rig.channel.check()
         assert all(finding.ok for finding in findings)
@@ -228,8 +228,8 @@ class TestTemplates(ChannelSuite):
         """A sender with its template."""
         return fake_twilio(FakeTwilio(template=True))
 
-    @played
-    async def test_who_is_silent_is_sent_the_template_and_answers_by_it(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_who_is_silent_is_sent_the_template_and_answers_by_it(self, rig: ChannelRig) -> None:
         """What the button sends names the card, though Twilio may not say what it was below."""
         fake(rig).silent.update((rig.bo, rig.ana))
         request = await rig.ask()
@@ -239,14 +239,14 @@ class TestTemplates(ChannelSuite):
         assert rig.request(request.id).state == "denied"
         assert text("receipt.accepted.denied", "en") in rig.read_by(rig.bo)
 
-    @played
-    async def test_the_template_says_all_in_any_letters(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_the_template_says_all_in_any_letters(self, rig: ChannelRig) -> None:
         """Letters that count twice, lines, tabs and runs of spaces in every value: Twilio takes it."""
         await rig.ask(args={f"n{number}": "🎉 \n\t     " * 40 for number in range(9)}, note="x")
         assert (fake(rig).refused, len(rig.vendor.cards())) == ([], 2)
 
-    @played
-    async def test_a_template_that_does_not_fit_is_told_by_its_code(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_template_that_does_not_fit_is_told_by_its_code(self, rig: ChannelRig) -> None:
         """Other variables, or none of that SID; and the check says so beforehand."""
         vendor = fake(rig)
         assert all(finding.ok for finding in await rig.channel.check())
@@ -439,10 +439,10 @@ async def test_what_twilio_refuses_is_told_by_its_code() -> None:
         for code, again in ((20003, False), (20429, True)):
             vendor.refuse_with = code
             with pytest.raises(NotDelivered) as caught:
-                await channel.answer({"to": vendor.identities[0]}, Reply(text="x"))
+                await channel.answer({"to": vendor.identities[0]}, ChannelReply(text="x"))
             assert (caught.value.code, caught.value.again) == (str(code), again)
         vendor.refuse_with = 0
-        await channel.answer({"to": vendor.identities[0]}, Reply(text="x" * 9_000))
+        await channel.answer({"to": vendor.identities[0]}, ChannelReply(text="x" * 9_000))
         assert units(vendor.bubbles[0].text) == 1_600
         others = (
             ("auth_token", "another", "20003"),
@@ -452,11 +452,11 @@ async def test_what_twilio_refuses_is_told_by_its_code() -> None:
         for name, value, told in others:
             wrong = twilio(**{"api_url": vendor.url, name: value})
             with pytest.raises(NotDelivered) as caught:
-                await wrong.answer({"to": vendor.identities[0]}, Reply(text="x"))
+                await wrong.answer({"to": vendor.identities[0]}, ChannelReply(text="x"))
             assert caught.value.code == told
             await wrong.close_down()
         service = twilio(api_url=vendor.url, sender="MG" + "0" * 32)
-        await service.answer({"to": vendor.identities[0]}, Reply(text="x"))
+        await service.answer({"to": vendor.identities[0]}, ChannelReply(text="x"))
         assert "From" not in vendor.bubbles[-1].sent
         await service.close_down()
         await channel.close_down()
@@ -469,7 +469,7 @@ async def test_an_address_that_is_none_is_sent_nothing(address: str) -> None:
     """The people file is to be corrected; a number alone is one of SMS."""
     assert not is_address(address, "whatsapp")
     with pytest.raises(NotDelivered) as caught:
-        await twilio().answer({"to": address}, Reply(text="x"))
+        await twilio().answer({"to": address}, ChannelReply(text="x"))
     assert (caught.value.code, caught.value.again) == ("address", False)
 
 
@@ -503,10 +503,10 @@ def test_the_template_is_the_documented_one() -> None:
 def test_a_template_is_judged_by_its_form(template: Mapping[str, Any], status: str, ok: bool) -> None:
     """Approved, four variables, two buttons that send the token."""
     reply = {"body": BODY, "actions": [{"title": title, "id": name} for title, name in ACTIONS], **template}
-    finding = judged(CONTENT, {"types": {"twilio/quick-reply": reply}}, {"whatsapp": {"status": status}})
+    finding = check_template(CONTENT, {"types": {"twilio/quick-reply": reply}}, {"whatsapp": {"status": status}})
     assert finding.ok == ok
     assert finding.ok or finding.remedy
-    assert not judged(CONTENT, json.loads('{"types": []}'), {}).ok
+    assert not check_template(CONTENT, json.loads('{"types": []}'), {}).ok
 
 
 def test_who_writes_an_sms_is_not_who_it_says() -> None:

@@ -10,9 +10,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from signoff.channels.inbound.answer_parser import ParsedAnswer, Sender, read
+from signoff.channels.inbound.answer_parser import AnswerSender, ParsedAnswer, parse_answer
 from signoff.channels.mail.footers import read_mail_answer
-from signoff.channels.mail.quotes import newly_written
+from signoff.channels.mail.quotes import find_new_text
 
 HERE = Path(__file__).parent / "utterances"
 
@@ -24,10 +24,10 @@ def rows_of(name: str) -> list[dict[str, Any]]:
 
 def read_row(row: dict[str, Any], names: tuple[str, ...] = ()) -> ParsedAnswer:
     """What is read of an utterance, through the channel it was written for."""
-    sender = Sender(row["lang"], names, {"K7Q2FM": "Pay 520 EUR"})
+    sender = AnswerSender(row["lang"], names, {"K7Q2FM": "Pay 520 EUR"})
     if row["channel"] == "chat":
-        return read(row["text"], sender)
-    written = newly_written(row["text"].split("\n"))
+        return parse_answer(row["text"], sender)
+    written = find_new_text(row["text"].split("\n"))
     return read_mail_answer(written.above, written.below, sender)
 
 

@@ -15,7 +15,7 @@ from signoff.channels.base import Channel
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.vendor_http import VendorAnswer, VendorErrors, VendorHttp, retry_after
 from signoff.testing.recording_channel import recording_channel
-from signoff.testing.vendor_server import served
+from signoff.testing.vendor_server import serve_vendor
 
 ERRORS = VendorErrors(
     "Acme",
@@ -62,7 +62,7 @@ async def refused(http: VendorHttp, url: str, **how: bool) -> NotDelivered:
 
 async def test_a_call_brings_what_it_is_given_and_what_is_answered() -> None:
     """JSON, a form, a query, headers of the client and of the call, and a path that the address does not show."""
-    async with served(APP) as url:
+    async with serve_vendor(APP) as url:
         http = VendorHttp(ERRORS, headers={"authorization": "Bearer a"})
         told = await http.call("POST", f"{url}/echo", body={"a": 1}, query={"b": "2"})
         assert (told["body"].replace(" ", ""), told["query"], told["token"]) == ('{"a":1}', "b=2", "Bearer a")
@@ -78,7 +78,7 @@ async def test_a_call_brings_what_it_is_given_and_what_is_answered() -> None:
 async def test_a_success_that_is_no_object_is_tried_again(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is of something in between, such as a proxy; nothing of it may pass for what the vendor said."""
     monkeypatch.setattr(vendor_http, "ANSWER_BYTES", 200_000)
-    async with served(APP) as url:
+    async with serve_vendor(APP) as url:
         error = await refused(VendorHttp(ERRORS), f"{url}/{kind}")
         assert (error.code, error.again) == ("no_answer", True)
         # Unless it is asked for as words.
@@ -89,14 +89,14 @@ async def test_a_success_that_is_no_object_is_tried_again(kind: str, monkeypatch
 
 async def test_a_redirect_is_not_followed() -> None:
     """It would take the token along."""
-    async with served(APP) as url:
+    async with serve_vendor(APP) as url:
         error = await refused(VendorHttp(ERRORS), f"{url}/moved")
     assert (error.code, error.again) == ("302", False)
 
 
 async def test_a_slow_vendor_is_left_when_its_time_is_over() -> None:
     """Though a byte comes now and then; nobody there is told the same way, without the address."""
-    async with served(APP) as url:
+    async with serve_vendor(APP) as url:
         late = await refused(VendorHttp(ERRORS, seconds=0.2), f"{url}/slow")
     nobody = await refused(VendorHttp(ERRORS), "http://127.0.0.1:9/secret-path")
     for error in (late, nobody):

@@ -26,7 +26,7 @@ from signoff.contracts.decision import Verdict
 from signoff.contracts.person import Person, Principal
 from signoff.testing.channels import ChannelSuite
 from signoff.testing.vendor import Trouble, Vendor, VendorCard
-from signoff.testing.vendor_server import served
+from signoff.testing.vendor_server import serve_vendor
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
@@ -152,7 +152,7 @@ class Receiver(Vendor):
 async def receiving() -> AsyncIterator[Receiver]:
     """A receiver that listens."""
     receiver = Receiver()
-    async with served(receiver.app(), vendor=receiver) as url:
+    async with serve_vendor(receiver.app(), vendor=receiver) as url:
         receiver.url = f"{url}/hook"
         yield receiver
 

@@ -14,15 +14,15 @@ from pydantic import ValidationError
 
 from signoff.channels.base import ChannelContext
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
-from signoff.channels.envelopes import InboundBatch, InboundRequest, Reply
+from signoff.channels.envelopes import ChannelReply, InboundBatch, InboundRequest
 from signoff.channels.vendor_http import VendorAnswer
 from signoff.channels.whatsapp.errors import ERRORS
-from signoff.channels.whatsapp.messages import TITLE_CHARS, plain, pressed, recipient, text_message, units
+from signoff.channels.whatsapp.messages import TITLE_CHARS, plain, read_button, recipient, text_message, units
 from signoff.channels.whatsapp.payloads import read_payload
-from signoff.channels.whatsapp.templates import judged, template_language
+from signoff.channels.whatsapp.templates import check_templates, template_language
 from signoff.channels.whatsapp.whatsapp import WhatsApp
 from signoff.channels.whatsapp.window import ServiceWindow
-from signoff.testing.channels import ChannelSuite, played
+from signoff.testing.channels import ChannelSuite, play_scenario
 from signoff.testing.fake_whatsapp import (
     APP_SECRET,
     BODY,
@@ -33,7 +33,7 @@ from signoff.testing.fake_whatsapp import (
     FakeWhatsApp,
     fake_whatsapp,
 )
-from signoff.testing.rig import Rig
+from signoff.testing.rig import ChannelRig
 from signoff.testing.vendor import Vendor
 from signoff.texts.catalogue import LANGUAGES, text
 
@@ -47,7 +47,7 @@ def whatsapp(**options: Any) -> WhatsApp:
     return WhatsApp(ChannelContext("whatsapp", {**given, **options}, "https://signoff.example", lambda: NOW, b"own"))
 
 
-def fake(rig: Rig) -> FakeWhatsApp:
+def fake(rig: ChannelRig) -> FakeWhatsApp:
     """The vendor as what it is."""
     assert isinstance(rig.vendor, FakeWhatsApp)
     return rig.vendor
@@ -60,8 +60,8 @@ class TestWhatsApp(ChannelSuite):
         """A number without a template."""
         return fake_whatsapp()
 
-    @played
-    async def test_a_card_has_two_buttons_and_nothing_is_refused(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_card_has_two_buttons_and_nothing_is_refused(self, rig: ChannelRig) -> None:
         """The shapes are those that Meta describes, for cards, reminders, ends and answers alike."""
         request = await rig.ask()
         await rig.tell("reminded", request.model_copy(update={"reminded": 1}))
@@ -72,16 +72,16 @@ class TestWhatsApp(ChannelSuite):
         kinds = [bubble.kind for bubble in fake(rig).bubbles if bubble.person == rig.bo]
         assert kinds == ["interactive", "interactive", "text", "text"]
 
-    @played
-    async def test_a_business_scoped_id_is_addressed_as_one(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_business_scoped_id_is_addressed_as_one(self, rig: ChannelRig) -> None:
         """Taken for a number, it would be lost without an error."""
         await rig.ask()
         to = {bubble.person: bubble.sent for bubble in fake(rig).bubbles}
         assert (to[rig.bo]["recipient"], "to" in to[rig.bo]) == (rig.bo, False)
         assert (to[rig.ana]["to"], "recipient" in to[rig.ana]) == (rig.ana, False)
 
-    @played
-    async def test_who_hides_their_number_is_known_and_answered_all_the_same(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_who_hides_their_number_is_known_and_answered_all_the_same(self, rig: ChannelRig) -> None:
         """By the business-scoped id alone."""
         request = await rig.ask()
         fake(rig).hidden.add(rig.bo)
@@ -90,8 +90,8 @@ class TestWhatsApp(ChannelSuite):
         told = [bubble for bubble in fake(rig).bubbles if bubble.person == rig.bo][-1]
         assert told.sent["recipient"] == rig.bo
 
-    @played
-    async def test_who_decided_here_is_told_once(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_who_decided_here_is_told_once(self, rig: ChannelRig) -> None:
         """By the answer; others by a reply to their card."""
         await rig.ask()
         cards = {card.to: fake(rig).bubble(card).name for card in rig.vendor.cards()}
@@ -103,8 +103,8 @@ class TestWhatsApp(ChannelSuite):
         assert (len(ana), ana[1].about) == (2, cards[rig.ana])
         assert "Approved by Bo by WhatsApp" in ana[1].text
 
-    @played
-    async def test_without_a_template_who_is_silent_is_not_reached(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_without_a_template_who_is_silent_is_not_reached(self, rig: ChannelRig) -> None:
         """The card fails for good, with Meta's code, so that the next channel takes over."""
         fake(rig).silent.add(rig.bo)
         request = await rig.ask()
@@ -113,8 +113,8 @@ class TestWhatsApp(ChannelSuite):
         assert "template" in row.told
         assert (await rig.delivery(request, "ana")).state == "sent"
 
-    @played
-    async def test_an_end_that_may_not_be_sent_is_left(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_an_end_that_may_not_be_sent_is_left(self, rig: ChannelRig) -> None:
         """A day later nothing but a template may be."""
         request = await rig.ask(timeout=200_000.0)
         rig.time.ahead = timedelta(hours=25)
@@ -123,8 +123,8 @@ class TestWhatsApp(ChannelSuite):
         assert (len(fake(rig).bubbles), set(fake(rig).refused)) == (count, {131047})
         assert (await rig.delivery(request, "bo")).state == "closed"
 
-    @played
-    async def test_states_come_in_any_order_and_never_lead_back(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_states_come_in_any_order_and_never_lead_back(self, rig: ChannelRig) -> None:
         """Read before delivered; one that is new is written down."""
         request = await rig.ask()
         bubble = fake(rig).bubble(rig.card(rig.bo))
@@ -132,8 +132,8 @@ class TestWhatsApp(ChannelSuite):
         await rig.hear(fake(rig).brought(*told))
         assert (await rig.delivery(request, "bo")).state == "read"
 
-    @played
-    async def test_a_failure_told_later_is_the_cards(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_failure_told_later_is_the_cards(self, rig: ChannelRig) -> None:
         """With Meta's code, in words."""
         request = await rig.ask()
         failed = fake(rig).reported(fake(rig).bubble(rig.card(rig.bo)), "failed", 131026)
@@ -141,8 +141,8 @@ class TestWhatsApp(ChannelSuite):
         row = await rig.delivery(request, "bo")
         assert (row.state, row.code, row.told) == ("failed", "131026", ERRORS.meaning(131026))
 
-    @played
-    async def test_all_of_a_batch_is_heard(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_all_of_a_batch_is_heard(self, rig: ChannelRig) -> None:
         """Two people and a state in one body, between things that are nobody's."""
         request = await rig.ask(quorum=2)
         vendor, bo, ana = fake(rig), rig.card(rig.bo), rig.card(rig.ana)
@@ -154,16 +154,16 @@ class TestWhatsApp(ChannelSuite):
         await rig.hear(vendor.brought(*parts, vendor.reported(vendor.bubble(bo), "delivered")))
         assert {vote.subject for vote in rig.request(request.id).votes} == {"bo", "ana"}
 
-    @played
-    async def test_what_reaches_another_number_is_not_ours(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_what_reaches_another_number_is_not_ours(self, rig: ChannelRig) -> None:
         """One app may have several, and tells all of them at one address."""
         await rig.ask()
         said = fake(rig).value(rig.bo, {"id": "wamid.x", "type": "text", "text": {"body": "approve"}})
         await rig.hear(fake(rig).brought(said, number="1"), fake(rig).brought(said, name="statuses"))
         assert rig.desk.heard == []
 
-    @played
-    async def test_what_says_nothing_is_answered_and_what_is_passed_on_is_no_answer(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_what_says_nothing_is_answered_and_what_is_passed_on_is_no_answer(self, rig: ChannelRig) -> None:
         """A picture, a formatter, a word of somebody else's."""
         await rig.ask()
         name = fake(rig).bubble(rig.card(rig.bo)).name
@@ -176,15 +176,15 @@ class TestWhatsApp(ChannelSuite):
         assert rig.desk.heard == []
         assert rig.read_by(rig.bo).count(text("reply.not_understood", "en")) == 3
 
-    @played
-    async def test_a_yes_in_a_group_is_no_answer(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_yes_in_a_group_is_no_answer(self, rig: ChannelRig) -> None:
         """What is written there is not written to us."""
         await rig.ask()
         await rig.hear(fake(rig).message(rig.bo, "text", text={"body": "approve"}, group_id="g"))
         assert rig.desk.heard == []
 
-    @played
-    async def test_the_check_names_the_number_and_the_address(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_the_check_names_the_number_and_the_address(self, rig: ChannelRig) -> None:
         """And that without a template few are reached."""
         findings = await rig.channel.check()
         assert all(finding.ok for finding in findings)
@@ -201,8 +201,8 @@ class TestTemplates(ChannelSuite):
         """A number with its template."""
         return fake_whatsapp(template=True)
 
-    @played
-    async def test_who_is_silent_is_sent_the_template_and_answers_by_it(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_who_is_silent_is_sent_the_template_and_answers_by_it(self, rig: ChannelRig) -> None:
         """Its press opens the window, so that the answer can be told."""
         fake(rig).silent.update((rig.bo, rig.ana))
         request = await rig.ask()
@@ -212,8 +212,8 @@ class TestTemplates(ChannelSuite):
         assert (rig.request(request.id).state, fake(rig).refused) == ("denied", [131047])
         assert text("receipt.accepted.denied", "en") in rig.read_by(rig.bo)
 
-    @played
-    async def test_who_has_written_is_sent_buttons(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_who_has_written_is_sent_buttons(self, rig: ChannelRig) -> None:
         """For a day; then the template again, though nobody had to be refused."""
         await rig.hear(rig.vendor.write(rig.bo, "hello"))
         await rig.ask(1)
@@ -222,8 +222,8 @@ class TestTemplates(ChannelSuite):
         kinds = [bubble.kind for bubble in fake(rig).bubbles if bubble.person == rig.bo and bubble.is_card]
         assert (kinds, fake(rig).refused) == (["interactive", "template"], [])
 
-    @played
-    async def test_where_the_window_is_not_open_after_all_the_template_is_sent(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_where_the_window_is_not_open_after_all_the_template_is_sent(self, rig: ChannelRig) -> None:
         """Meta knows better, in its answer or later."""
         vendor = fake(rig)
         await rig.hear(rig.vendor.write(rig.bo, "hello"))
@@ -237,8 +237,8 @@ class TestTemplates(ChannelSuite):
         assert vendor.refused == [131047]
         assert vendor.bubble(rig.card(rig.bo)).kind == "template"
 
-    @played
-    async def test_a_template_that_does_not_fit_is_told_by_its_code(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_a_template_that_does_not_fit_is_told_by_its_code(self, rig: ChannelRig) -> None:
         """Other parameters, or none of that name."""
         fake(rig).templates = {(TEMPLATE, "en_US"): "Only {{1}} here."}
         first = await rig.ask(1)
@@ -248,15 +248,15 @@ class TestTemplates(ChannelSuite):
         assert [(row.state, row.code) for row in rows] == [("failed", "132000"), ("failed", "132001")]
         assert [finding.ok for finding in await rig.channel.check()] == [True, True, False]
 
-    @played
-    async def test_no_value_of_a_template_looks_like_two(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_no_value_of_a_template_looks_like_two(self, rig: ChannelRig) -> None:
         """They stand on one line there, and what stands between them comes from nobody else."""
         await rig.ask(args={"to": "Ana \u25aa Amount: 1", "amount": 9_000})
         rest = fake(rig).bubbles[-1].sent["template"]["components"][0]["parameters"][2]["text"]
         assert rest.split(" \u25aa ")[:2] == ["To: Ana \u25ab Amount: 1", "Amount: 9000"]
 
-    @played
-    async def test_the_template_says_all_in_any_letters(self, rig: Rig) -> None:
+    @play_scenario
+    async def test_the_template_says_all_in_any_letters(self, rig: ChannelRig) -> None:
         """Letters that count twice, lines, tabs and runs of spaces in every value: Meta takes it."""
         await rig.ask(args={f"n{number}": "🎉 \n\t     " * 40 for number in range(9)}, note="x")
         assert fake(rig).refused == []
@@ -421,14 +421,14 @@ async def test_each_code_of_metas_is_the_deliverys() -> None:
         for code, again in ((190, False), (130429, True), (131016, True)):
             vendor.refuse_with = code
             with pytest.raises(NotDelivered) as caught:
-                await channel.answer({"to": vendor.identities[0]}, Reply(text="x"))
+                await channel.answer({"to": vendor.identities[0]}, ChannelReply(text="x"))
             assert (caught.value.code, caught.value.again) == (str(code), again)
         vendor.refuse_with = 0
-        await channel.answer({"to": vendor.identities[0]}, Reply(text="x" * 9_000))
+        await channel.answer({"to": vendor.identities[0]}, ChannelReply(text="x" * 9_000))
         assert units(vendor.bubbles[0].text) == 4_096
         for wrong in (whatsapp(graph_url=vendor.url, token="other"), whatsapp(graph_url="http://127.0.0.1:9")):
             with pytest.raises(NotDelivered):
-                await wrong.answer({"to": vendor.identities[0]}, Reply(text="x"))
+                await wrong.answer({"to": vendor.identities[0]}, ChannelReply(text="x"))
             await wrong.close_down()
         await channel.close_down()
 
@@ -440,7 +440,7 @@ async def test_an_address_that_is_none_is_sent_nothing(address: str) -> None:
     """The people file is to be corrected."""
     assert recipient(address) is None
     with pytest.raises(NotDelivered) as caught:
-        await whatsapp().answer({"to": address}, Reply(text="x"))
+        await whatsapp().answer({"to": address}, ChannelReply(text="x"))
     assert (caught.value.code, caught.value.again) == ("address", False)
 
 
@@ -470,8 +470,8 @@ def test_the_titles_of_buttons_fit_in_every_language() -> None:
 @pytest.mark.parametrize("payload", ["", "signoff.approve.", "signoff.approve.UP", "approve", "signoff.open.a", "Deny"])
 def test_buttons_of_others_say_nothing(payload: str) -> None:
     """A number may serve other programs too."""
-    assert pressed(payload) is None
-    assert pressed("signoff.deny.abc2") == ("denied", "abc2")
+    assert read_button(payload) is None
+    assert read_button("signoff.deny.abc2") == ("denied", "abc2")
 
 
 def test_the_window_is_open_for_a_day_and_forgets_the_oldest() -> None:
@@ -517,6 +517,6 @@ def test_a_template_is_judged_by_its_form(changes: Mapping[str, Any], ok: bool) 
     buttons = [{"type": "QUICK_REPLY"}, {"type": "QUICK_REPLY"}]
     parts = [{"type": "BODY", "text": BODY}, {"type": "BUTTONS", "buttons": buttons}]
     template = {"name": "t", "language": "en", "status": "APPROVED", "components": parts, **changes}
-    findings = judged("t", ["en", "en"], {"data": [template, "odd"]})
+    findings = check_templates("t", ["en", "en"], {"data": [template, "odd"]})
     assert [finding.ok for finding in findings] == [ok]
-    assert judged("t", ["en"], {"data": "odd"})[0].remedy
+    assert check_templates("t", ["en"], {"data": "odd"})[0].remedy

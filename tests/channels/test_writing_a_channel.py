@@ -12,7 +12,7 @@ import pytest
 from documents import ROOT, page
 
 from signoff.channels.channel_errors import NotDelivered
-from signoff.channels.envelopes import ClosedCard, InboundBatch, InboundRequest, OutboundCard, Reply, SentCard
+from signoff.channels.envelopes import ChannelReply, ClosedCard, InboundBatch, InboundRequest, OutboundCard, SentCard
 from signoff.registry.import_reference import extend_path
 
 FOLDER = ROOT / "examples" / "pigeon"
@@ -109,7 +109,7 @@ class Silent(pigeon.Pigeon):  # type: ignore[misc]
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """Nothing."""
 
-    async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:
+    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
         """Nothing."""
 
 

@@ -11,7 +11,7 @@ from agentack.parser import read_jsonl
 from cli_kit import Cli, assert_one_sentence
 from served_desk import MANIFEST
 
-from signoff.approvals.audit_events import act, begun
+from signoff.approvals.audit_events import admin_entry, turn_entry
 from signoff.audit.log import AuditLog
 from signoff.contracts.audit import AuditEntry
 from signoff.store.store import open_store
@@ -48,9 +48,9 @@ def write(name: str, text: str) -> None:
 async def audit(cli: Cli, clean_env: pytest.MonkeyPatch) -> Cli:
     """The command line in a folder with keys and a record of two turns and two acts."""
     assert (await cli("keys", "create")).code == 0
-    turns = [begun("main", "s", f"t-000{n}", AT, subject="guest", actor="desk", channel="api") for n in (1, 2)]
+    turns = [turn_entry("main", "s", f"t-000{n}", AT, subject="guest", actor="desk", channel="api") for n in (1, 2)]
     more = AuditEntry(stream=TURN, key="a", kind="attempt", at=AT, tenant="main", subject="eve", data={"status": "x"})
-    await asyncio.to_thread(records, *turns, more, act("main", "freeze", "ana", AT, reason="a leak"))
+    await asyncio.to_thread(records, *turns, more, admin_entry("main", "freeze", "ana", AT, reason="a leak"))
     return cli
 
 

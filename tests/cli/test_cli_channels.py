@@ -16,7 +16,7 @@ from starlette.routing import Route
 from signoff.audit.log import AuditLog
 from signoff.settings import load_settings
 from signoff.store.store import open_store
-from signoff.testing.vendor_server import served
+from signoff.testing.vendor_server import serve_vendor
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 CHANNELS = """\
@@ -61,7 +61,7 @@ async def receiver(clean_env: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterat
     """A receiver, a manifest that names it as the channel `desk`, and people of whom it reaches one."""
     there = Receiver()
     app = Starlette(routes=[Route("/hook", there.take, methods=["POST"])])
-    async with served(app) as url:
+    async with serve_vendor(app) as url:
         manifest = tmp_path / "signoff.yaml"
         manifest.write_text(CHANNELS.format(desk=DESK, url=url) + MANIFEST.read_text())
         people = tmp_path / "people.yaml"

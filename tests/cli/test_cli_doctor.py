@@ -10,7 +10,7 @@ from served_desk import MANIFEST
 from store_roles import given_roles, made_roles
 from temporalio.api.operatorservice.v1 import RemoveSearchAttributesRequest
 
-from signoff.approvals.audit_events import act
+from signoff.approvals.audit_events import admin_entry
 from signoff.audit.log import AuditLog
 from signoff.cli.local.doctor import REFUSED_DAYS
 from signoff.cli.local.worker import role_problem
@@ -96,7 +96,7 @@ async def test_second_logins_are_told_with_their_remedy(
         named = {"login": f"{issuer}#ana-2", "person": "ana"}
         for days in (1, REFUSED_DAYS + 1):
             at = datetime.now(UTC) - timedelta(days=days)
-            await AuditLog(store).append([act("main", "sign-in refused", "", at, **named)])
+            await AuditLog(store).append([admin_entry("main", "sign-in refused", "", at, **named)])
 
     async def said() -> str:
         checks = (await cli("doctor", "--address", f"127.0.0.1:{free_port()}", "--json")).data

@@ -8,8 +8,8 @@ from cli_kit import Cli, assert_one_sentence, waiting_request
 from served_desk import gateway_alone
 
 from signoff.cli.local.installation import find_workplace
-from signoff.contracts.decision import Remember
-from signoff.contracts.grant import Grant, Like
+from signoff.contracts.decision import GrantRequest
+from signoff.contracts.grant import Grant, GrantScope
 from signoff.contracts.receipt import Receipt
 from signoff.store.grants import write_grant
 from signoff.store.installed_store import working_store
@@ -115,11 +115,13 @@ async def test_grants_of_another_tenant(
         encoding="utf-8",
     )
     clean_env.setenv("SIGNOFF_PEOPLE", str(people))
-    like = Like(tenant="acme", tool="pay", definition="d" * 64, where="args.amount <= 5", rule="r", policy_hash="p")
+    like = GrantScope(
+        tenant="acme", tool="pay", definition="d" * 64, where="args.amount <= 5", rule="r", policy_hash="p"
+    )
     whose: dict[str, Any] = {"people": ("zoe",), "approval_id": "acme.s.t.c1.1", "requester": "rui"}
     async with gateway_alone(clean_env, cli_server, task_queue):
         async with working_store(find_workplace().settings) as store:
-            await store.run(lambda connection: write_grant(connection, "g1", "approved", like, Remember(), **whose))
+            await store.run(lambda connection: write_grant(connection, "g1", "approved", like, GrantRequest(), **whose))
         assert (await cli("grants", "list")).out.strip() == "nothing is remembered"
         there = ("--tenant", "acme")
         assert [each["id"] for each in (await cli("grants", "list", *there, "--json")).data] == ["g1"]

@@ -12,13 +12,13 @@ from signoff.cli.local.installation import account
 from signoff.contracts.person import Person
 from signoff.keys.key_files import create_key, read_private
 from signoff.keys.signatures import Signer
-from signoff.people.login import id_of
+from signoff.people.login import id_from_login
 from signoff.people.vouched_directory import vouch
 from signoff.registry.installation import people_of
 from signoff.registry.manifest.loader import load_manifest
 from signoff.settings import load_settings
 from signoff.store.store import open_store
-from signoff.store.vouched_people import vouching
+from signoff.store.vouched_people import vouched_writer
 
 PEOPLE = """\
 - id: ana
@@ -105,11 +105,13 @@ async def test_who_is_known_by_login_alone_is_listed_and_signed_out(
     create_key(folder / "private.json", folder / "public.json", now - timedelta(days=9))
     signer = Signer(read_private(folder / "private.json"))
     logins = [f"https://login.example.com#{each}" for each in (1, 2)]
-    cy, old = (Person(id=id_of(each), name="Cy", roles=("board",), identities={"oidc": (each,)}) for each in logins)
+    cy, old = (
+        Person(id=id_from_login(each), name="Cy", roles=("board",), identities={"oidc": (each,)}) for each in logins
+    )
     async with open_store(f"sqlite:///{tmp_path}/people.db") as store:
         for person, at in ((old, now - timedelta(days=8)), (cy, now - timedelta(days=7, hours=-1))):
             row = vouch(signer, person, names=(), now=at, lifetime=timedelta(days=7))
-            await store.run(vouching(row))
+            await store.run(vouched_writer(row))
     rows = {row["id"]: row for row in (await cli("people", "list", "--json")).data}
     assert (rows["guest"]["source"], rows["ana"]["source"]) == ("built in", str(MANIFEST))
     assert [(rows[each.id]["source"], rows[each.id]["doubt"]) for each in (cy, old)] == [

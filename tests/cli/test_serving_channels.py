@@ -14,8 +14,8 @@ from temporalio.client import Client
 from signoff.channels.channel_loader import KEY
 from signoff.cli.local.gateway import running_gateway
 from signoff.cli.local.installation import find_workplace
-from signoff.engine.turn_client import Signoff
-from signoff.store.inbound_queue import Arrivals
+from signoff.engine.turn_client import TurnClient
+from signoff.store.inbound_queue import InboundQueue
 from signoff.store.installed_store import make_state_dir, working_store
 from signoff.temporal.embedded_server import free_port
 from signoff.testing.recording_channel import HEADER
@@ -40,7 +40,7 @@ async def test_the_channels_of_a_manifest_run_beside_the_gateway(
     manifest.write_text(MANIFEST, encoding="utf-8")
     place = find_workplace(manifest, port=free_port())
     make_state_dir(place.settings)
-    signoff = Signoff(client, task_queue=f"nobody-{uuid.uuid4().hex[:12]}")
+    signoff = TurnClient(client, task_queue=f"nobody-{uuid.uuid4().hex[:12]}")
     with caplog.at_level(logging.WARNING):
         async with working_store(place.settings) as store, running_gateway(place, signoff, store):
             told = [each.getMessage() for each in caplog.records if "does not run" in each.getMessage()]
@@ -56,7 +56,7 @@ async def test_the_channels_of_a_manifest_run_beside_the_gateway(
             assert [each.status_code for each in (taken, forged, absent)] == [200, 401, 404]
             async with asyncio.timeout(30):
                 while True:
-                    row = await Arrivals(store).look("chat", "heard", "k")
+                    row = await InboundQueue(store).look("chat", "heard", "k")
                     assert row is not None
                     if row.state == "done":
                         break

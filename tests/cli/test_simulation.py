@@ -17,7 +17,7 @@ from signoff.registry.results.tool_result import ToolFailure, ToolResult
 from signoff.registry.scopes.route import Route, Step
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
 RUNS = ApprovalPolicy(auto_approve_if="args.amount < 50.0")

@@ -9,7 +9,7 @@ from served_desk import gateway_alone, worker_alone
 from signoff.client.client import Client
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import text_of
-from signoff.contracts.decision import Remember
+from signoff.contracts.decision import GrantRequest
 from signoff.contracts.errors import Conflict, NotFound, Refused
 from signoff.contracts.receipt import Receipt
 from signoff.temporal.embedded_server import ServerHandle
@@ -143,7 +143,7 @@ async def test_a_conversation_goes_on(client: Client) -> None:
 async def test_answers_are_remembered_and_a_tenant_is_frozen(client: Client) -> None:
     """A grant is listed and taken back; a freeze refuses what is new until it is lifted."""
     request = await asked(client, "pay 490", user="rui")
-    await client.approve(request, by="ana", remember=Remember(where="args.amount <= 490", uses=3))
+    await client.approve(request, by="ana", remember=GrantRequest(where="args.amount <= 490", uses=3))
     (grant,) = [each for each in await client.grants() if each.approval_id == request.id]
     assert (await client.revoke(grant.id, by="ana")).revoked_by == "ana"
     frozen = await client.freeze("drill", tenant="main", by="approver")

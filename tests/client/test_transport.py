@@ -12,7 +12,7 @@ from starlette.routing import Route
 from signoff.client.client import Client
 from signoff.contracts.errors import Conflict, NotFound, Refused, ServerUnavailable
 from signoff.temporal.embedded_server import free_port
-from signoff.testing.vendor_server import served
+from signoff.testing.vendor_server import serve_vendor
 
 Answer = Callable[[Request], Awaitable[Response]]
 
@@ -21,7 +21,7 @@ Answer = Callable[[Request], Awaitable[Response]]
 async def answering(answer: Answer) -> AsyncIterator[Client]:
     """A client of a server that answers everything so."""
     routes = [Route("/{path:path}", answer, methods=["GET", "POST", "DELETE"])]
-    async with served(Starlette(routes=routes)) as url, Client(url, "") as client:
+    async with serve_vendor(Starlette(routes=routes)) as url, Client(url, "") as client:
         yield client
 
 

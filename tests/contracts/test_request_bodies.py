@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from signoff.contracts import requests
-from signoff.contracts.decision import Decision, Remember
+from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.person import Person
 from signoff.contracts.requests import (
     PROBLEMS_TOLD,
@@ -56,7 +56,7 @@ def test_every_field_of_a_draft_that_a_decision_has_is_carried() -> None:
         question_hash="a" * 64,
         edited_args={"amount": 5},
         result="done",
-        remember=Remember(uses=3),
+        remember=GrantRequest(uses=3),
         subject="ana",
         channel="inbox",
         assurance="session",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signoff.contracts.updates import NO_UPDATES, Updates, applied, free, merged
+from signoff.contracts.updates import NO_UPDATES, Updates, apply_updates, free_updates, merge_updates
 
 NAMES = st.sampled_from(["city", "project", "date", "data.city"])
 VALUES = st.one_of(st.none(), st.integers(0, 9), st.text(max_size=2), st.lists(st.integers(0, 1), max_size=2))
@@ -23,7 +23,7 @@ CALLERS = st.builds(
 @given(UPDATES, CALLERS)
 def test_what_a_caller_says_stands(updates: Updates, caller: dict[str, Any]) -> None:
     """Field by field of data, and name by name of everything else; nothing is lost that only tools say."""
-    extra = applied(updates, caller)
+    extra = apply_updates(updates, caller)
     told = caller.get("data", {})
     assert {name: extra[name] for name in caller if name != "data"} == {
         name: each for name, each in caller.items() if name != "data"
@@ -40,16 +40,18 @@ def test_what_a_caller_says_stands(updates: Updates, caller: dict[str, Any]) -> 
 @given(UPDATES, UPDATES, CALLERS)
 def test_what_is_not_free_would_change_nothing(held: Updates, new: Updates, caller: dict[str, Any]) -> None:
     """So leaving it out changes only what is kept for later turns."""
-    assert applied(merged(held, free(new, caller)), caller) == applied(merged(held, new), caller)
-    assert set(free(new, caller).names) <= set(new.names)
+    assert apply_updates(merge_updates(held, free_updates(new, caller)), caller) == apply_updates(
+        merge_updates(held, new), caller
+    )
+    assert set(free_updates(new, caller).names) <= set(new.names)
 
 
 @given(UPDATES, UPDATES, UPDATES)
 def test_later_ones_win_and_batches_may_be_taken_in_any_portions(a: Updates, b: Updates, c: Updates) -> None:
     """By top-level name; nothing inside a value is merged."""
-    assert merged(merged(a, b), c) == merged(a, merged(b, c))
-    assert merged(a, b).data == {**a.data, **b.data}
-    assert merged(a, NO_UPDATES) == merged(NO_UPDATES, a) == a
+    assert merge_updates(merge_updates(a, b), c) == merge_updates(a, merge_updates(b, c))
+    assert merge_updates(a, b).data == {**a.data, **b.data}
+    assert merge_updates(a, NO_UPDATES) == merge_updates(NO_UPDATES, a) == a
 
 
 def test_a_size_is_that_of_the_json() -> None:

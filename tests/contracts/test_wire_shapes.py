@@ -9,7 +9,7 @@ from temporalio.contrib.pydantic import PydanticPayloadConverter
 from wire_shapes import FILE, messages, text
 
 from signoff.contracts.activity_messages import ModelTask, ToolReply
-from signoff.contracts.call import CallOutcome, Pinned
+from signoff.contracts.call import CallContext, CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.frozen_model import ActivityMessage
 from signoff.contracts.message import CallPart, Message, ResultPart, user_message
@@ -18,7 +18,7 @@ from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnResult, TurnView
 from signoff.temporal.converter import DATA_CONVERTER
 
-CTX = Pinned(actor="desk", session="s", turn="t", tenant="main", user=Principal(user="guest"))
+CTX = CallContext(actor="desk", session="s", turn="t", tenant="main", user=Principal(user="guest"))
 
 
 def written(value: Any) -> Any:

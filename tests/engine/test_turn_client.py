@@ -12,12 +12,12 @@ from signoff.contracts import names
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
-from signoff.engine.turn_client import Signoff
+from signoff.engine.turn_client import TurnClient
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.directory import DEVELOPMENT_PEOPLE, FixedDirectory
 from signoff.store.store import Store
 from signoff.testing.questions import answer
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 
@@ -34,7 +34,7 @@ async def test_a_withdrawal_sent_again_while_the_first_waits_is_one(
         key = await desk.start()
         await desk.waiting(key)
     wish = withdrawn(key)
-    hasty = Signoff(client, task_queue=task_queue, patience=timedelta(seconds=0.3))
+    hasty = TurnClient(client, task_queue=task_queue, patience=timedelta(seconds=0.3))
     missed = [await hasty.withdraw(wish) for _ in range(3)]
     async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
         receipt = await desk.signoff.withdraw(wish)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from signoff.contracts.activity_messages import Tally
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.completion import CompletionRequest
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart, Message, ResultPart, user_message
@@ -75,7 +75,7 @@ def test_a_result_is_told_in_words(tool: str, code: str, value: Any, note: str, 
 @pytest.mark.parametrize(("amount", "kind"), [(12000.0, "ask"), (50000.0, "ask"), (50000.5, "settled")])
 def test_payments_ask_two_of_finance_and_have_a_limit(amount: float, kind: str) -> None:
     """No amount is paid by rule; above 50,000 nobody is even asked."""
-    ctx = Pinned(user=CLERK, actor="payables", session="s", turn="t", tenant="main")
+    ctx = CallContext(user=CLERK, actor="payables", session="s", turn="t", tenant="main")
     call = CallPart(call="c1.1", tool="release_payment", args=Content(inline=PAYMENT | {"amount": amount}))
     found = judge(CATALOG, ctx, call, PAYMENT | {"amount": amount}, Tally(), dry_run=False)
     policy = CATALOG.policy("release_payment").policy

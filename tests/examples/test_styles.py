@@ -10,7 +10,7 @@ from temporalio.client import Client
 
 from signoff.cli.main import invoke
 from signoff.contracts.activity_messages import Tally
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
 from signoff.people.directory import principal_of
@@ -39,10 +39,10 @@ def place(style: str, tool: str) -> dict[str, Any]:
     return PLACES.get(tool, CHANGES) if style == "falai" else {}
 
 
-def pinned(style: str, person: str, **where: Any) -> Pinned:
+def pinned(style: str, person: str, **where: Any) -> CallContext:
     """The context of a person's turn."""
     user = principal_of(CATALOGS[style].people.find(person))
-    return Pinned(actor="desk", session="s", turn="t", tenant="main", user=user, **where)
+    return CallContext(actor="desk", session="s", turn="t", tenant="main", user=user, **where)
 
 
 def judged(style: str, person: str, tool: str, args: dict[str, Any]) -> Judgement:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from signoff.contracts.activity_messages import Tally
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
@@ -71,7 +71,7 @@ def test_policies_decide_as_the_example_says(
     desk: Catalog, person: str, tool: str, args: dict[str, Any], expected: str
 ) -> None:
     """Cheap bookings of the trusted run, the rest asks, cancelling asks, large refunds are denied."""
-    ctx = Pinned(actor="desk", session="s", turn="t", tenant="main", user=principal_of(desk.people.find(person)))
+    ctx = CallContext(actor="desk", session="s", turn="t", tenant="main", user=principal_of(desk.people.find(person)))
     found = judge(desk, ctx, CallPart(call="c1.1", tool=tool, args=Content(inline=args)), args, Tally())
     assert expected in (found.kind, found.code)
 

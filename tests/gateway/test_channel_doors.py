@@ -19,11 +19,11 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
 from signoff.audit.log import AuditLog
-from signoff.channels.envelopes import ClosedCard, InboundBatch, InboundRequest, Reply
+from signoff.channels.envelopes import ChannelReply, ClosedCard, InboundBatch, InboundRequest
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import TurnKey, parse_approval_id, show_code
 from signoff.contracts.person import Person
-from signoff.engine.turn_client import Signoff
+from signoff.engine.turn_client import TurnClient
 from signoff.gateway.app import build_app
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.server import serve
@@ -32,12 +32,12 @@ from signoff.people.directory import development_directory
 from signoff.registry.catalog import Catalog
 from signoff.registry.manifest.channel_sections import Channels, DeclaredChannel, RoutingRules
 from signoff.settings import Settings
-from signoff.store.delivery_queue import Deliveries, DeliveryRow
-from signoff.store.inbound_queue import Arrivals
+from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
+from signoff.store.inbound_queue import InboundQueue
 from signoff.store.store import Store, open_store
 from signoff.temporal.embedded_server import free_port
 from signoff.testing.recording_channel import RecordingChannel, recording_channel
-from signoff.testing.scripted import ScriptedModel
+from signoff.testing.scripted_model import ScriptedModel
 
 CROWD = tuple(
     Person(id=f"boss{number}", name=f"Boss {number}", roles=("approvers",), identities={"recording": (f"b{number}",)})
@@ -83,7 +83,7 @@ class Spoken:
         headers = {**raw.headers, **more.pop("headers", {})}
         return await self.http.post("/channels/chat", content=raw.body, headers=headers, **more)
 
-    async def say(self, identity: str, **fields: Any) -> Reply:
+    async def say(self, identity: str, **fields: Any) -> ChannelReply:
         """Say something; what the channel answers."""
         before = len(self.channel.replies)
         key = uuid.uuid4().hex
@@ -98,7 +98,7 @@ async def told(store: Store, request: ApprovalRequest) -> dict[str, DeliveryRow]
     """The cards by person, once the dispatcher has sent all of them."""
     async with asyncio.timeout(30):
         while True:
-            rows = await Deliveries(store).of_request(request.id, request.revision)
+            rows = await DeliveryQueue(store).of_request(request.id, request.revision)
             if rows and all(row.state != "planned" for row in rows):
                 return {row.person: row for row in rows}
             await asyncio.sleep(0.05)
@@ -138,7 +138,7 @@ async def test_a_yes_on_a_channel_approves_and_its_receipt_comes_back_there(spok
     vote = settled.votes[0]
     assert (vote.subject, vote.channel, vote.assurance, vote.reason) == ("ana", "recording", "channel", "fine")
     assert (vote.unsigned, bool(vote.decision.signature)) == (False, True)
-    arrival = await Arrivals(spoken.desk.deps.store).look("chat", "heard", spoken.keys[-1])
+    arrival = await InboundQueue(spoken.desk.deps.store).look("chat", "heard", spoken.keys[-1])
     assert arrival is not None
     assert vote.decision.received_at == arrival.received_at
     await until_runs(spoken, request)
@@ -273,7 +273,7 @@ async def test_looking_decides_nothing(spoken: Spoken, method: str) -> None:
     raw = spoken.channel.raw(key=key, identity="ana", token=cards["ana"].token, verdict="approved")
     answer = await spoken.http.request(method, "/channels/chat", content=raw.body, headers=raw.headers)
     assert answer.status_code == 400
-    assert await Arrivals(spoken.desk.deps.store).look("chat", "heard", key) is None
+    assert await InboundQueue(spoken.desk.deps.store).look("chat", "heard", key) is None
     assert (await spoken.desk.desk.signoff.request(request.id)).state == "pending"
 
 
@@ -327,7 +327,7 @@ async def test_what_cannot_be_kept_is_not_acknowledged(client: Client, tmp_path:
     channel = recording_channel("chat")
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
         deps = GatewayDeps(
-            client=Signoff(client, task_queue="nobody"),
+            client=TurnClient(client, task_queue="nobody"),
             catalog=channel_catalog(Ledger()),
             people=development_directory(),
             store=store,
@@ -379,7 +379,7 @@ async def test_channels_stop_with_the_gateway(client: Client, tmp_path: Any) -> 
     channel.listen, channel.close_down = listen, close_down  # type: ignore[method-assign]
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
         deps = GatewayDeps(
-            client=Signoff(client, task_queue="nobody"),
+            client=TurnClient(client, task_queue="nobody"),
             catalog=channel_catalog(Ledger()),
             people=development_directory(),
             store=store,
@@ -397,14 +397,14 @@ async def test_an_answer_that_waits_for_a_worker_is_sent_once(client: Client, st
     channel, queue = recording_channel("chat"), f"stopped-{fresh()}"
     async with gateway_desk(client, store, queue, catalog_of_ledger=channel_catalog) as running:
         request = await running.request(await running.asked("pay"))
-    away = Signoff(client, task_queue=queue, patience=timedelta(seconds=0.3))
+    away = TurnClient(client, task_queue=queue, patience=timedelta(seconds=0.3))
     deps = dataclasses.replace(running.deps, client=away)
     async with run_channels(deps, {"chat": channel}, RoutingRules()) as intake:
         assert intake is not None
         token = (await told(store, request))["ana"].token
         await intake.take("chat", channel.raw(key="k", identity="ana", token=token, verdict="approved"))
         async with asyncio.timeout(30):
-            while (row := await Arrivals(store).look("chat", "heard", "k")) is None or row.attempts < 4:
+            while (row := await InboundQueue(store).look("chat", "heard", "k")) is None or row.attempts < 4:
                 await asyncio.sleep(0.1)
     history = await client.get_workflow_handle(_turn(request).workflow_id).fetch_history()
     signals = [each for each in history.events if each.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED]
@@ -424,7 +424,7 @@ async def test_a_burst_is_acknowledged_without_a_worker_and_each_decision_counts
     port = free_port()
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
         settings = Settings(port=port)
-        desk = Signoff(client, task_queue=queue)
+        desk = TurnClient(client, task_queue=queue)
         deps = GatewayDeps(
             client=desk, catalog=catalog, people=catalog.people, store=store, settings=settings, signer=SIGNER
         )

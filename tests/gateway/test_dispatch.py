@@ -16,18 +16,18 @@ from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
-from signoff.engine.turn_client import Signoff
+from signoff.engine.turn_client import TurnClient
 from signoff.gateway import repair_task
 from signoff.gateway.decision_service import decide, withdraw
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.repair_task import AnswerDispatcher, RequestSweep
-from signoff.store.delivery_queue import Deliveries, NewDelivery
+from signoff.store.delivery_queue import DeliveryQueue, NewDelivery
 from signoff.store.questions import Questions
 from signoff.store.store import Store
-from signoff.testing.scripted import ScriptedModel
+from signoff.testing.scripted_model import ScriptedModel
 
 
-class Away(Signoff):
+class Away(TurnClient):
     """A client whose server does not answer."""
 
     async def decide(self, decision: Decision) -> Receipt:
@@ -35,7 +35,7 @@ class Away(Signoff):
         raise ServerUnavailable("the Temporal server did not answer")
 
 
-class Heard(Signoff):
+class Heard(TurnClient):
     """A client that keeps what turns were given through it."""
 
     given: tuple[tuple[str, str], ...] = ()
@@ -46,7 +46,7 @@ class Heard(Signoff):
         return await super().decide(decision)
 
 
-class Unreadable(Signoff):
+class Unreadable(TurnClient):
     """A client one of whose turns gives no receipt that can be read."""
 
     broken: str = ""
@@ -127,7 +127,7 @@ async def test_what_a_stopped_worker_missed_is_handed_over_when_one_is_back(clie
     queue = f"stopped-{uuid.uuid4().hex[:12]}"
     async with gateway_desk(client, store, queue, dispatches=False) as desk:
         approval = await desk.asked("pay")
-    away = dataclasses.replace(desk.deps, client=Signoff(client, task_queue=queue, patience=timedelta(seconds=0.3)))
+    away = dataclasses.replace(desk.deps, client=TurnClient(client, task_queue=queue, patience=timedelta(seconds=0.3)))
     guest = desk.deps.people.find("guest", "main")
     assert guest is not None
     told = await withdraw(away, approval, guest, "no need")
@@ -166,7 +166,7 @@ async def test_the_question_of_a_terminated_turn_is_ended(desk: GatewayDesk, mon
 
 async def test_cards_of_what_is_over_are_closed(desk: GatewayDesk) -> None:
     """However it ended, and by whatever way that was missed: the cards of what waits stay open."""
-    cards = Deliveries(desk.deps.store)
+    cards = DeliveryQueue(desk.deps.store)
     over, again, waits = await desk.asked("pay"), await desk.asked("trip"), await desk.asked("pay")
     for approval in (over, again, waits):
         request = await desk.request(approval)

@@ -7,21 +7,21 @@ from desk_fixtures import AMOUNT_SCHEMA, GUEST, Ledger, catalog_of, pay_tool
 from temporalio.testing import ActivityEnvironment
 
 from signoff.activities.gate_activity import GateActivity
-from signoff.activities.worker_deps import Room
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.activity_messages import GateTask
 from signoff.contracts.approval import ApprovalRequest, Card
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
-from signoff.gateway.edited_card import as_edited
-from signoff.policy.approval_policy import ApprovalPolicy, Show
+from signoff.gateway.edited_card import edited_request
+from signoff.policy.approval_policy import ApprovalPolicy, ShownArguments
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
 from signoff.registry.scopes.route import Route
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
 
-AMOUNT = ApprovalPolicy(show=Show(only=("amount",)))
+AMOUNT = ApprovalPolicy(show=ShownArguments(only=("amount",)))
 OTHER = {**AMOUNT_SCHEMA, "required": []}
 ARGS = {"amount": 20, "to": "Ana"}
 EDITED = {"amount": 15, "to": "Bo"}
@@ -32,22 +32,22 @@ def tool(approval: Any, **fields: Any) -> Tool:
     return pay_tool(Ledger(), approval, **fields)
 
 
-def room_of(store: Store, *tools: Tool, **fields: Any) -> Room:
+def room_of(store: Store, *tools: Tool, **fields: Any) -> WorkerDeps:
     """A worker's room with these tools."""
     catalog = catalog_of(tools, **fields)
-    return Room(catalog=catalog, store=store, people=catalog.people, drivers={}, mark_key=b"k" * 32)
+    return WorkerDeps(catalog=catalog, store=store, people=catalog.people, drivers={}, mark_key=b"k" * 32)
 
 
-def room_with(store: Store, near: Tool, far: Tool) -> Room:
+def room_with(store: Store, near: Tool, far: Tool) -> WorkerDeps:
     """`near` on a route of `desk`, over `far` in the registry."""
     route = Route(name="r", tools=(near,))
     return room_of(store, far, actors=[Actor(name="desk", model="scripted", routes=(route,), shadowing="allow")])
 
 
-async def asked(room: Room, args: Any = ARGS, **fields: Any) -> ApprovalRequest:
+async def asked(room: WorkerDeps, args: Any = ARGS, **fields: Any) -> ApprovalRequest:
     """What the gates ask of a call, on the route where there is one."""
     route = "r" if room.catalog.scopes["desk"].routed else ""
-    ctx = Pinned(actor="desk", session="s", turn="t", tenant="main", user=GUEST, route=route)
+    ctx = CallContext(actor="desk", session="s", turn="t", tenant="main", user=GUEST, route=route)
     task = GateTask(ctx=ctx, calls=(CallPart(call="c1.1", tool="pay", args=Content(inline=args)),), **fields)
     (ruling,) = (await ActivityEnvironment().run(GateActivity(room).gate, task)).rulings
     assert ruling.request is not None, ruling
@@ -72,14 +72,14 @@ def shown(card: Card) -> tuple[str, list[tuple[str, str]]]:
 async def test_an_edit_is_reviewed_as_the_policy_that_counts_shows_it(near: Tool, far: Tool, store: Store) -> None:
     """On a route over another tool both policies count, however alike the two are; as the gates then show it."""
     room = room_with(store, near, far)
-    edited = as_edited(await asked(room), EDITED, room.catalog)
+    edited = edited_request(await asked(room), EDITED, room.catalog)
     assert shown(edited.card) == shown((await asked(room, EDITED, revision=2, edited_by="ana")).card)
 
 
 async def test_what_is_kept_off_the_card_is_kept_off_its_edit(store: Store) -> None:
     """The shadow asks nobody and says nothing of cards; the tool beneath shows the amount alone."""
     room = room_with(store, tool(False), tool(AMOUNT))
-    edited = as_edited(await asked(room), EDITED, room.catalog)
+    edited = edited_request(await asked(room), EDITED, room.catalog)
     assert [(row.name, row.value) for row in edited.card.rows] == [("amount", "15"), ("", "1 more not shown")]
 
 
@@ -90,7 +90,7 @@ async def test_a_tool_that_is_not_known_as_it_was_shows_no_more_than_before(appr
     another = room_of(store, tool(True, input_schema=OTHER)).catalog
     known: list[Catalog | None] = [None, another]
     for catalog in known:
-        names = [row.name for row in as_edited(request, EDITED, catalog).card.rows]
+        names = [row.name for row in edited_request(request, EDITED, catalog).card.rows]
         assert names == [row.name for row in request.card.rows]
 
 
@@ -98,4 +98,4 @@ async def test_a_card_that_left_nothing_out_shows_what_is_added(store: Store) ->
     """Who adds an argument sees it before they approve, also of a tool that is not known here."""
     request = await asked(room_of(store, tool(True)), {"amount": 20})
     assert [row.name for row in request.card.rows] == ["amount"]
-    assert [row.name for row in as_edited(request, EDITED, None).card.rows] == ["amount", "to"]
+    assert [row.name for row in edited_request(request, EDITED, None).card.rows] == ["amount", "to"]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from signoff.approvals.audit_events import act
+from signoff.approvals.audit_events import admin_entry
 from signoff.audit.checkpoints import Checkpoints
 from signoff.audit.log import AuditLog
 from signoff.gateway.checkpoint_task import keep_checkpoints
@@ -19,7 +19,7 @@ AT = datetime(2026, 3, 1, tzinfo=UTC)
 
 async def recorded(store: Store, name: str) -> None:
     """Write one record."""
-    await AuditLog(store).append([act("main", name, "ana", AT)])
+    await AuditLog(store).append([admin_entry("main", name, "ana", AT)])
 
 
 async def numbers(store: Store) -> list[int]:

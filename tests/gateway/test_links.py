@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from signoff.contracts.errors import Refused
-from signoff.gateway.approval_links import LINK_KEY, Link, make_link, read_link
+from signoff.gateway.approval_links import LINK_KEY, ApprovalLink, make_link, read_link
 from signoff.gateway.signed_state import seal
 
 KEY = b"k" * 32
 NOW = datetime(2030, 1, 2, 12, tzinfo=UTC)
-LINK = Link(approval="main.s.t.c1.1", revision=1, person="ana", expires=NOW + timedelta(hours=1))
+LINK = ApprovalLink(approval="main.s.t.c1.1", revision=1, person="ana", expires=NOW + timedelta(hours=1))
 
 
 def test_a_link_says_what_it_is_bound_to() -> None:
@@ -94,7 +94,7 @@ async def link_for(desk: GatewayDesk, approval: str, person: str = "ana", **fiel
         "person": person,
         "expires": desk.deps.clock() + timedelta(hours=1),
     } | fields
-    return f"/link/{make_link(key, Link.model_validate(given))}"
+    return f"/link/{make_link(key, ApprovalLink.model_validate(given))}"
 
 
 async def state_of(desk: GatewayDesk, approval: str) -> str:
@@ -202,7 +202,9 @@ async def test_a_link_is_refused_with_its_reason(gateway: GatewayDesk, locked: G
     """Expired, altered, for somebody who left, for no request: a page that says so, and nothing of the request."""
     approval = await gateway.asked("easy")
     key = await locked.deps.store.secret_key(LINK_KEY)
-    expired = Link(approval=approval, revision=1, person="ana", expires=locked.deps.clock() - timedelta(seconds=1))
+    expired = ApprovalLink(
+        approval=approval, revision=1, person="ana", expires=locked.deps.clock() - timedelta(seconds=1)
+    )
     good = await link_for(locked, approval)
     cases = {
         f"/link/{make_link(key, expired)}": (410, "expired"),

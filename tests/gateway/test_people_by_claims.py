@@ -22,11 +22,11 @@ from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.gateway.decision_service import decide
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.directory import FixedDirectory
-from signoff.people.login import id_of
+from signoff.people.login import id_from_login
 from signoff.people.vouched_directory import vouch
 from signoff.settings import Settings
 from signoff.store.store import open_store
-from signoff.store.vouched_people import VouchedPeople, vouching
+from signoff.store.vouched_people import VouchedPeople, vouched_writer
 
 NOW = datetime.now(UTC)
 FOREIGN = Signer(PrivateKeys(keys=(new_key(NOW - timedelta(days=30)),)))
@@ -97,7 +97,7 @@ def key_of(approval: str) -> TurnKey:
 def cy(provider: Provider, *roles: str, subject: str = "cy") -> Person:
     """Whom the provider's claims make."""
     login = f"{provider.issuer}#{subject}"
-    return Person(id=id_of(login), name="Cy", roles=roles, identities={"oidc": (login,)})
+    return Person(id=id_from_login(login), name="Cy", roles=roles, identities={"oidc": (login,)})
 
 
 async def vote(desk: GatewayDesk, approval: str, person: Person, *, revision: int = 1) -> Receipt:
@@ -179,9 +179,9 @@ async def test_rows_that_are_over_forged_or_ended_are_nobody(desk: GatewayDesk, 
     }
     for name, row in rows.items():
         if row is not None:
-            await store.run(vouching(row))
+            await store.run(vouched_writer(row))
         assert (await vote(desk, approval, person)).code == "not_allowed", name
-    await store.run(vouching(vouch(SIGNER, person, names=(), now=NOW, lifetime=week)))
+    await store.run(vouched_writer(vouch(SIGNER, person, names=(), now=NOW, lifetime=week)))
     await VouchedPeople(store).end("main", person.id, by="ada", now=NOW)
     assert (await vote(desk, approval, person)).code == "not_allowed"
     assert (await desk.desk.signoff.request(approval)).votes == ()

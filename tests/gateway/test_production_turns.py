@@ -15,12 +15,12 @@ from gateway_login import STRANGER, bearer, locked_desk, token_of
 from temporalio.client import Client
 
 from signoff.contracts import names
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft, TurnBody
-from signoff.engine.turn_client import Signoff
+from signoff.engine.turn_client import TurnClient
 from signoff.gateway.app import build_app
 from signoff.gateway.decision_service import decide
 from signoff.gateway.turn_starter import start
@@ -85,7 +85,7 @@ async def test_a_turn_of_signed_people_runs(desk: GatewayDesk) -> None:
     assert await desk.runs(approval) == 1
     view = await desk.desk.signoff.view(key_of(approval))
     key = key_of(approval)
-    ctx = Pinned(
+    ctx = CallContext(
         actor=view.actor, tenant=key.tenant, session=key.session, turn=key.turn, channel="api", user=view.requester
     )
     assert SIGNER.verifier().check_principal(ctx)
@@ -185,7 +185,7 @@ async def test_an_answer_that_names_no_question_is_not_signed(desk: GatewayDesk)
     assert await ended(desk, approval) == "ok"
 
 
-class Blind(Signoff):
+class Blind(TurnClient):
     """A client to which no worker answers queries."""
 
     async def view(self, key: TurnKey) -> Any:

@@ -15,7 +15,7 @@ from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
 from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.limits import REFUSALS_A_MINUTE
-from signoff.gateway.approval_links import LINK_KEY, Link, make_link
+from signoff.gateway.approval_links import LINK_KEY, ApprovalLink, make_link
 from signoff.store.store import Store
 
 
@@ -79,7 +79,9 @@ async def test_refused_sign_ins_are_recorded_so_many_a_minute(desk: GatewayDesk)
 async def test_a_link_that_was_opened_is_recorded_once(desk: GatewayDesk) -> None:
     """Whoever's mail it was, however often they, or a scanner, look."""
     approval = await desk.asked("easy")
-    link = Link(approval=approval, revision=1, person="ana", channel="email", expires=datetime(2100, 1, 1, tzinfo=UTC))
+    link = ApprovalLink(
+        approval=approval, revision=1, person="ana", channel="email", expires=datetime(2100, 1, 1, tzinfo=UTC)
+    )
     written = make_link(await desk.deps.store.secret_key(LINK_KEY), link)
     async with browser(desk) as page:
         for _ in range(3):

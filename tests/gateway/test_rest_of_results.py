@@ -15,7 +15,7 @@ from signoff.gateway.app import build_app
 from signoff.gateway.deps import GatewayDeps
 from signoff.settings import Settings
 from signoff.store.store import Store
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 TEXT = "".join(f"{number:06} é" for number in range(20_000))
 

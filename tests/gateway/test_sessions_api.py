@@ -11,7 +11,7 @@ import pytest
 from gateway_desk import BASE, GatewayDesk, fresh
 from gateway_login import bearer, locked_desk, token_of
 
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.ids import SessionKey, TurnKey, is_id
 from signoff.contracts.person import Person
 from signoff.contracts.session_messages import turn_of
@@ -107,7 +107,9 @@ async def test_every_turn_of_a_message_is_signed_for(gateway: GatewayDesk) -> No
     await _view(gateway, session, "complete", "complete")
     first, second = TurnKey("main", session, "m"), TurnKey("main", session, turn_of("m", 2))
     asked = [
-        Pinned(actor="desk", tenant=key.tenant, session=key.session, turn=key.turn, channel="api", user=view.requester)
+        CallContext(
+            actor="desk", tenant=key.tenant, session=key.session, turn=key.turn, channel="api", user=view.requester
+        )
         for key in (first, second)
         for view in [await gateway.deps.client.view(key)]
     ]

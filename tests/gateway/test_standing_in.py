@@ -21,7 +21,7 @@ from signoff.people.directory import DevelopmentDirectory
 from signoff.people.people_file import FileDirectory
 from signoff.settings import Settings
 from signoff.store.store import Store
-from signoff.testing.scripted import ScriptedModel
+from signoff.testing.scripted_model import ScriptedModel
 
 PLAIN = "- {id: ana, name: Ana, roles: [finance]}\n- {id: cy, roles: [finance]}\n- {id: bo, name: Bo}\n"
 STANDS_IN = PLAIN.replace("[finance]}", "[finance], delegations: [{to: bo, until: '2100-01-01T00:00Z'}]}", 1)

@@ -11,16 +11,16 @@ from gateway_desk import BASE, SIGNER, GatewayDesk, fresh, gateway_desk, react
 from temporalio.client import Client
 
 from signoff.contracts.ids import parse_approval_id
-from signoff.engine.turn_client import Signoff
+from signoff.engine.turn_client import TurnClient
 from signoff.gateway.app import build_app
 from signoff.store.store import Store
-from signoff.testing.scripted import ScriptedModel
+from signoff.testing.scripted_model import ScriptedModel
 
 
 @pytest.fixture(scope="module")
 async def nobody(gateway: GatewayDesk) -> AsyncIterator[httpx.AsyncClient]:
     """A gateway whose turns no worker takes."""
-    desk = Signoff(gateway.desk.client, task_queue=f"nobody-{fresh()}")
+    desk = TurnClient(gateway.desk.client, task_queue=f"nobody-{fresh()}")
     app = build_app(dataclasses.replace(gateway.deps, client=desk))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
         yield http
@@ -48,7 +48,7 @@ async def test_what_was_asked_is_shown_and_answered_while_no_worker_is_there(cli
         key = parse_approval_id(approval)
         assert key is not None
     # Its worker is stopped; the gateway is another one over the same store.
-    away = Signoff(client, task_queue=queue, patience=timedelta(seconds=0.5))
+    away = TurnClient(client, task_queue=queue, patience=timedelta(seconds=0.5))
     app = build_app(dataclasses.replace(desk.deps, client=away))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
         shown = (await http.get(f"/v1/approvals/{approval}")).json()

@@ -38,7 +38,7 @@ from signoff.store.store import Store, open_store
 from signoff.store.tickets import ticket_key
 from signoff.temporal.converter import DATA_CONVERTER
 from signoff.temporal.embedded_server import ServerOptions, free_port, run_server
-from signoff.testing.scripted import ScriptedModel, calls, respond
+from signoff.testing.scripted_model import ScriptedModel, calls, respond
 
 FOLDER = Path(__file__).parent / str(names.ENGINE)
 PAY = ("pay", {"amount": 20, "to": "Ana"})

@@ -10,7 +10,7 @@ from cel_expr_python import cel
 from celpy import celtypes
 from policy_samples import arguments, compiled, context
 
-from signoff.policy.answer import Outcome
+from signoff.policy.answer import EngineOutcome
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.first_engine import FirstProgram
 from signoff.policy.operators import equal
@@ -55,26 +55,26 @@ def _value(bound: dict[str, Any], wrap: bool) -> Any:
     raise ValueError(bound["t"])
 
 
-def _first(case: dict[str, Any], data: dict[str, Any]) -> Outcome:
+def _first(case: dict[str, Any], data: dict[str, Any]) -> EngineOutcome:
     names = dict.fromkeys({**case.get("vars", {}), **data}, cel.Type.DYN)
     try:
         program = cel.NewEnv(variables=names, container=case.get("container")).compile(case["expr"])
     except RuntimeError as error:
-        return Outcome("error", str(error))
+        return EngineOutcome("error", str(error))
     return FirstProgram(program).run(data)
 
 
-def _second(case: dict[str, Any], data: dict[str, Any]) -> tuple[Outcome, Any]:
+def _second(case: dict[str, Any], data: dict[str, Any]) -> tuple[EngineOutcome, Any]:
     """What celpy makes of it, and its own value."""
     try:
         program = second_program(case["expr"])
         value = program.runner.evaluate(data)
     except Exception as error:
-        return Outcome("error", type(error).__name__), None
+        return EngineOutcome("error", type(error).__name__), None
     return program.run(data), value
 
 
-def _as_expected(expect: dict[str, Any], outcome: Outcome, value: Any) -> bool:
+def _as_expected(expect: dict[str, Any], outcome: EngineOutcome, value: Any) -> bool:
     if "error" in expect:
         return outcome.kind == "error"
     if outcome.kind == "error":

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from signoff.contracts.limits import POLICY_DEGREE
 from signoff.policy import operators, second_engine
-from signoff.policy.answer import Outcome
+from signoff.policy.answer import EngineOutcome
 from signoff.policy.cost import STEP, Cost, cost_of, growth, sizes_at_most
-from signoff.policy.extent import Counted, counted
+from signoff.policy.extent import CountedExtent, counted_extents
 from signoff.policy.schema_shapes import read_schema
 from signoff.policy.second_engine import as_celpy, second_program
 
@@ -45,7 +45,7 @@ def tree(text: str) -> Any:
 
 def cost(text: str, args: dict[str, Any]) -> Cost:
     """The most that an expression may take over these arguments."""
-    return cost_of(tree(text), counted({"args": args}))
+    return cost_of(tree(text), counted_extents({"args": args}))
 
 
 def data(size: int) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def test_what_holds_one_thing_often_is_as_large_as_all_of_them() -> None:
 
 def test_sizes_are_counted_where_they_lie() -> None:
     """Length, values and bytes of text of a value; of items together, and of what lies under one name in each."""
-    found = Counted(([{"k": "äb", "v": [1, 2]}, {"k": "c", "z": None}],))
+    found = CountedExtent(([{"k": "äb", "v": [1, 2]}, {"k": "c", "z": None}],))
     assert (found.kind, found.length, found.nodes) == ("list", 2, 13)
     items = found.child(None)
     assert (items.kind, items.length) == ("map", 4)
@@ -179,7 +179,7 @@ def worked(text: str, args: dict[str, Any]) -> Work:
     """What the slower engine really does with an expression."""
     work = Work()
     with measured(work) as functions:
-        found: Outcome = second_program(text, functions).run({"args": as_celpy(args)})
+        found: EngineOutcome = second_program(text, functions).run({"args": as_celpy(args)})
     assert found.note != "too many steps"
     return work
 
@@ -254,7 +254,7 @@ def test_no_evaluation_takes_more_than_its_cost(text: str, args: dict[str, Any])
 @given(EXPRESSIONS, DATA)
 def test_the_cost_over_data_is_within_the_cost_over_sizes(text: str, args: dict[str, Any]) -> None:
     """What is counted in data is never more than what their sizes alone allow: that rates an expression at build."""
-    whole, sizes = bound(text), counted({"args": args})["args"]
+    whole, sizes = bound(text), counted_extents({"args": args})["args"]
     widest = sizes_at_most(VARIABLES, nodes=sizes.nodes + sizes.length, text=sizes.text + sizes.nodes)
     assert cost(whole, args).steps <= cost_of(tree(whole), widest).steps
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from signoff.policy.diagnosis import Place, read_error
-from signoff.policy.schema_shapes import Shape, read_schema
+from signoff.policy.diagnosis import ErrorPlace, read_error
+from signoff.policy.schema_shapes import DataShape, read_schema
 
 FIELDS = {
     "type": "object",
@@ -17,7 +17,7 @@ FIELDS = {
         "my-field": {"type": "string"},
     },
 }
-VARIABLES: dict[str, Shape] = {
+VARIABLES: dict[str, DataShape] = {
     "args": read_schema(FIELDS),
     "ctx": read_schema({"properties": {"tier": {"type": "string"}}}),
 }
@@ -26,7 +26,7 @@ VARIABLES: dict[str, Shape] = {
 def told(text: str, *reports: str, variables: Any = VARIABLES) -> tuple[str, int]:
     """What is said of `text` when the checker reports `line:column: message` each."""
     lines = "\n".join(f"ERROR: <input>:{report} [INVALID_ARGUMENT]" for report in reports)
-    return read_error(f"INVALID_ARGUMENT: {lines}", Place(text, variables))
+    return read_error(f"INVALID_ARGUMENT: {lines}", ErrorPlace(text, variables))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def told(text: str, *reports: str, variables: Any = VARIABLES) -> tuple[str, int
 )
 def test_a_report_without_a_place(report: str, sentence: str) -> None:
     """Its first line, at most two hundred characters; nothing said is nothing read."""
-    assert read_error(report, Place("true", VARIABLES)) == (sentence, 0)
+    assert read_error(report, ErrorPlace("true", VARIABLES)) == (sentence, 0)
 
 
 def test_columns_count_through_lines() -> None:
@@ -109,7 +109,7 @@ def test_twelve_fields_are_named_at_most() -> None:
     many = {"args": read_schema({"properties": {f"f{n:02}": {"type": "string"} for n in range(20)}})}
     listed = ", ".join(f"`f{n:02}`" for n in range(12))
     assert told("args.zzz", "1:5: undefined field 'zzz'", variables=many)[0].endswith(f"declared are {listed}")
-    none = {"args": Shape("object")}
+    none = {"args": DataShape("object")}
     assert told("args.zzz", "1:5: undefined field 'zzz'", variables=none)[0] == "no field `args.zzz`; declared are none"
 
 

@@ -7,7 +7,7 @@ from policy_samples import TOOL, arguments, compiled, context
 
 from signoff.contracts.errors import ConfigError
 from signoff.policy import first_engine, second_engine
-from signoff.policy.answer import Outcome
+from signoff.policy.answer import EngineOutcome
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.policy.compiled_policy import CompiledRules, RulesVerdict, compile_policy, compile_rules
 from signoff.policy.context_shapes import context_shape
@@ -165,14 +165,14 @@ def test_a_note_holds_no_argument(error: Exception, note: str) -> None:
 @pytest.mark.parametrize(
     ("text", "outcome"),
     [
-        ("has(args.zero)", Outcome("true")),
-        ("has(args.none)", Outcome("true")),
-        ("has(args.absent)", Outcome("false")),
-        ("has(args.text.x)", Outcome("error", "no such overload")),
-        ("has(args.absent.x)", Outcome("error", "no such member in mapping")),
+        ("has(args.zero)", EngineOutcome("true")),
+        ("has(args.none)", EngineOutcome("true")),
+        ("has(args.absent)", EngineOutcome("false")),
+        ("has(args.text.x)", EngineOutcome("error", "no such overload")),
+        ("has(args.absent.x)", EngineOutcome("error", "no such member in mapping")),
     ],
 )
-def test_has_asks_for_presence_not_for_worth(text: str, outcome: Outcome) -> None:
+def test_has_asks_for_presence_not_for_worth(text: str, outcome: EngineOutcome) -> None:
     """What is there is there, whatever it is; only a map can be asked."""
     data = {"args": as_celpy({"zero": 0, "none": None, "text": "x"})}
     found = second_program(text).run(data)

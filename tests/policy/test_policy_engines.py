@@ -10,7 +10,7 @@ from policy_samples import arguments, compiled, context
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import POLICY_STEPS
-from signoff.policy.answer import EngineAnswer, Outcome
+from signoff.policy.answer import EngineAnswer, EngineOutcome
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.expression import EVALUATORS, facts
 from signoff.policy.first_engine import first_program
@@ -81,11 +81,13 @@ def test_lists_and_texts_come_back_as_plain_values() -> None:
 
 def test_data_that_is_not_there_is_an_error_in_words() -> None:
     """A variable that nobody gave, and data that are no mapping."""
-    assert first_program("args.s == 'x'", ["args"]).run({}) == Outcome(
+    assert first_program("args.s == 'x'", ["args"]).run({}) == EngineOutcome(
         "error", 'No value with name "args" found in Activation'
     )
     broken: Any = 7
-    assert first_program("args.s == 'x'", ["args"]).run(broken) == Outcome("error", "'int' object is not iterable")
+    assert first_program("args.s == 'x'", ["args"]).run(broken) == EngineOutcome(
+        "error", "'int' object is not iterable"
+    )
     assert second_program("args.s == 'x'").run({}).kind == "error"
     assert second_program("args.s == 'x'").run(broken).kind == "error"
 
@@ -115,7 +117,7 @@ def test_has_of_what_has_no_fields_is_an_error(text: str, note: str) -> None:
     assert (found.kind, found.note) == ("error", note)
     around = second_program(f"{text} || false").run({"args": as_celpy(DATA)})
     assert around.kind == "error"
-    assert second_program(f"{text} || true").run({"args": as_celpy(DATA)}) == Outcome("true")
+    assert second_program(f"{text} || true").run({"args": as_celpy(DATA)}) == EngineOutcome("true")
 
 
 @pytest.mark.parametrize(
@@ -134,11 +136,11 @@ def test_each_round_of_a_macro_costs_what_its_body_has() -> None:
     rounds = POLICY_STEPS // 6
     program = second_program("args.all(x, x >= 0)")
     most = {"args": as_celpy([1] * rounds)}
-    assert program.run(most) == program.run(most) == Outcome("true")
+    assert program.run(most) == program.run(most) == EngineOutcome("true")
     spent = {"args": as_celpy([1] * (rounds + 1))}
     assert (program.run(spent).kind, program.run(spent).note) == ("error", "too many steps")
     twice = second_program("args.all(x, x >= 0) && args.all(y, y >= 0)")
-    assert twice.run({"args": as_celpy([1] * (rounds // 2))}) == Outcome("true")
+    assert twice.run({"args": as_celpy([1] * (rounds // 2))}) == EngineOutcome("true")
     assert twice.run(most).note == "too many steps"
 
 
@@ -188,8 +190,8 @@ def test_a_text_that_cannot_be_read_raises() -> None:
 def test_other_operators_may_be_handed_over() -> None:
     """An expression runs with the functions it is given, and with CEL's own when given none."""
     odd = {**FUNCTIONS, "_==_": lambda *_: celtypes.BoolType(True)}
-    assert second_program("1 == 2", odd).run({}) == Outcome("true")
-    assert second_program("1 == 2").run({}) == Outcome("false")
+    assert second_program("1 == 2", odd).run({}) == EngineOutcome("true")
+    assert second_program("1 == 2").run({}) == EngineOutcome("false")
 
 
 # Values
@@ -241,7 +243,7 @@ def test_an_expression_answers_for_its_rule() -> None:
     """Each answer names the rule and the engine, and the second's is not run after an error of the first."""
     expression = compiled(auto_approve_if="args.count / 0 == 1").expressions["auto_approve_if"]
     data = facts({"args": arguments(), "ctx": context(), "tool": {}})
-    assert expression.outcomes(data)[1] == Outcome("error", "not run, the first engine has an error")
+    assert expression.outcomes(data)[1] == EngineOutcome("error", "not run, the first engine has an error")
     assert expression.ask(data) == (
         EngineAnswer("auto_approve_if", "cel-expr-python", "error", "divide by zero"),
         EngineAnswer("auto_approve_if", "cel-python", "error", "not run, the first engine has an error"),

@@ -6,7 +6,7 @@ import pytest
 from policy_samples import SCHEMA, TOOL, arguments, compiled, context
 
 from signoff.policy.compiled_policy import CompiledPolicy, compile_policy
-from signoff.policy.handler_verdict import Answer, handler_rule, heard, read_answer
+from signoff.policy.handler_verdict import HandlerVerdict, apply_handler_verdict, handler_rule, read_answer
 
 RULE = "handler:desk.rules:judge"
 AUTO = {"auto_approve_if": "true"}
@@ -18,33 +18,33 @@ def policy(**fields: Any) -> CompiledPolicy:
     return compiled(**{"handler": "desk.rules:judge"} | fields)
 
 
-def after(judge: CompiledPolicy, answer: Answer) -> Any:
+def after(judge: CompiledPolicy, answer: HandlerVerdict) -> Any:
     """The verdict once the handler has answered."""
     verdict = judge.judge(arguments(), context())
-    return heard(judge, verdict, answer)
+    return apply_handler_verdict(judge, verdict, answer)
 
 
 @pytest.mark.parametrize(
     ("said", "answer"),
     [
-        ("auto", Answer("auto")),
-        ("ask", Answer("ask")),
-        ("user", Answer("ask")),
-        ("admin", Answer("ask", "admin")),
-        ("deny", Answer("deny")),
-        (Answer("deny", reason="no"), Answer("deny", reason="no")),
+        ("auto", HandlerVerdict("auto")),
+        ("ask", HandlerVerdict("ask")),
+        ("user", HandlerVerdict("ask")),
+        ("admin", HandlerVerdict("ask", "admin")),
+        ("deny", HandlerVerdict("deny")),
+        (HandlerVerdict("deny", reason="no"), HandlerVerdict("deny", reason="no")),
         ("Auto", None),
         ("", None),
         (True, None),
         (None, None),
         (["auto"], None),
-        (Answer("maybe"), None),  # type: ignore[arg-type]
-        (Answer("ask", "boss"), None),  # type: ignore[arg-type]
-        (Answer("auto", reason=7), None),  # type: ignore[arg-type]
-        (Answer("auto", failed=True), None),
+        (HandlerVerdict("maybe"), None),  # type: ignore[arg-type]
+        (HandlerVerdict("ask", "boss"), None),  # type: ignore[arg-type]
+        (HandlerVerdict("auto", reason=7), None),  # type: ignore[arg-type]
+        (HandlerVerdict("auto", failed=True), None),
     ],
 )
-def test_an_answer_is_a_word_or_an_answer(said: Any, answer: Answer | None) -> None:
+def test_an_answer_is_a_word_or_an_answer(said: Any, answer: HandlerVerdict | None) -> None:
     """Whatever else comes is none; above all nothing that is merely true."""
     assert read_answer(said) == answer
 
@@ -54,7 +54,7 @@ def test_an_answer_is_a_word_or_an_answer(said: Any, answer: Answer | None) -> N
 def test_a_handler_alone_decides(word: Any) -> None:
     """No rule stands beside it; the verdict names it and what it said."""
     alone = policy()
-    found = after(alone, Answer(word))
+    found = after(alone, HandlerVerdict(word))
     assert (found.verdict, found.rule, found.rule_text) == (word, RULE, word)
     assert found.why == f"`handler` says {word}"
     assert found.evaluators == f"{alone.evaluators}, {RULE}"
@@ -81,20 +81,20 @@ def test_a_handler_alone_decides(word: Any) -> None:
 )
 def test_beside_rules_a_handler_only_tightens(rules: Any, word: Any, verdict: str, rule: str) -> None:
     """What the rules deny or ask it cannot let pass. Who is asked is no such rule."""
-    found = after(policy(**rules), Answer(word))
+    found = after(policy(**rules), HandlerVerdict(word))
     assert (found.verdict, found.rule) == (verdict, rule)
 
 
 def test_a_handler_that_agrees_is_named_beside_the_rule() -> None:
     """Both let it pass, and both are told."""
-    found = after(policy(**AUTO), Answer("auto", reason="known payee"))
+    found = after(policy(**AUTO), HandlerVerdict("auto", reason="known payee"))
     assert found.why == "`auto_approve_if` is true, so nobody need be asked; known payee"
     assert (found.rule_text, found.terms.approvers) == ("auto: known payee", ())
 
 
 def test_a_handler_that_asks_too_says_so_after_the_rule() -> None:
     """Two reasons to ask are another question than one of them alone."""
-    found = after(policy(**ASKS), Answer("ask", reason="new payee"))
+    found = after(policy(**ASKS), HandlerVerdict("ask", reason="new payee"))
     assert found.why == "`require_approval_if` is true, so a person is asked; new payee"
     assert (found.rule_text, len(found.engines)) == ("ask: new payee", 2)
 
@@ -102,26 +102,26 @@ def test_a_handler_that_asks_too_says_so_after_the_rule() -> None:
 def test_what_a_handler_turns_into_a_question_is_routed() -> None:
     """As if a rule had asked; where a rule had, it was routed already."""
     routed = {"route_to": "['user:ana', args.currency == 'EUR' ? 'role:eu' : 'role:us']"}
-    turned = after(policy(**AUTO, **routed), Answer("ask"))
+    turned = after(policy(**AUTO, **routed), HandlerVerdict("ask"))
     assert turned.terms.approvers[0] == "user:ana"
     assert [engine.rule for engine in turned.engines] == ["auto_approve_if"] * 2 + ["route_to"] * 2
-    assert after(policy(**ASKS, **routed), Answer("ask")).terms.approvers == turned.terms.approvers
-    assert after(policy(**AUTO, approvers=("role:cfo",)), Answer("ask")).terms.approvers == ("role:cfo",)
-    odd = after(policy(**AUTO, route_to="['nobody']", approvers=("role:cfo",)), Answer("ask"))
+    assert after(policy(**ASKS, **routed), HandlerVerdict("ask")).terms.approvers == turned.terms.approvers
+    assert after(policy(**AUTO, approvers=("role:cfo",)), HandlerVerdict("ask")).terms.approvers == ("role:cfo",)
+    odd = after(policy(**AUTO, route_to="['nobody']", approvers=("role:cfo",)), HandlerVerdict("ask"))
     assert odd.terms.approvers == ("role:cfo",)
 
 
 @pytest.mark.parametrize("rules", [{}, AUTO])
 def test_what_a_handler_lets_pass_still_knows_whom_to_ask(rules: Any) -> None:
     """A global rule or a permission check may ask all the same."""
-    found = after(policy(**rules, route_to="['role:finance']"), Answer("auto"))
+    found = after(policy(**rules, route_to="['role:finance']"), HandlerVerdict("auto"))
     assert (found.verdict, found.terms.approvers) == ("auto", ("role:finance",))
 
 
 @pytest.mark.parametrize("rules", [{}, AUTO, ASKS, {**AUTO, "approvers": ("role:finance",)}])
 def test_the_level_admin_asks_administrators(rules: Any) -> None:
     """In place of whom the policy names; another question than at the level user."""
-    found = after(policy(**rules), Answer("ask", "admin"))
+    found = after(policy(**rules), HandlerVerdict("ask", "admin"))
     assert (found.verdict, found.terms.approvers, found.level) == ("ask", ("role:admin",), "admin")
     assert found.rule.endswith(f"{RULE} (admin)")
     assert found.rule_text == "ask admin"
@@ -129,14 +129,14 @@ def test_the_level_admin_asks_administrators(rules: Any) -> None:
 
 def test_the_level_of_another_answer_means_nothing() -> None:
     """Nobody is asked, so nobody's level counts."""
-    for answer in (Answer("auto", "admin"), Answer("deny", "admin")):
+    for answer in (HandlerVerdict("auto", "admin"), HandlerVerdict("deny", "admin")):
         found = after(policy(), answer)
         assert (found.level, found.terms.approvers, found.rule_text) == ("user", (), answer.verdict)
 
 
 def test_no_answer_is_another_question_than_a_handlers_own() -> None:
     """So that no answer remembered for the one is used for the other."""
-    found = after(policy(**AUTO), Answer("ask", reason="it broke", failed=True))
+    found = after(policy(**AUTO), HandlerVerdict("ask", reason="it broke", failed=True))
     assert (found.verdict, found.rule, found.why) == ("ask", f"{RULE} (failed)", "it broke")
 
 
@@ -153,7 +153,7 @@ def test_a_policy_without_handler_hears_nothing() -> None:
     """Its verdict stays what it is; the reference is in the hash of one that has one."""
     plain = policy(handler=None, **AUTO)
     verdict = plain.judge(arguments(), context())
-    assert heard(plain, verdict, Answer("deny")) is verdict
+    assert apply_handler_verdict(plain, verdict, HandlerVerdict("deny")) is verdict
     assert (handler_rule(plain), plain.handler_alone) == ("", False)
     never = compile_policy(False, tool=TOOL, input_schema=SCHEMA)
     assert (handler_rule(never), never.handler_alone) == ("", False)

@@ -8,7 +8,7 @@ from policy_samples import TOOL
 from signoff.contracts.errors import ConfigError
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.compiled_policy import compile_policy
-from signoff.policy.paths import spell, touched, unchecked, unguarded
+from signoff.policy.paths import referenced_paths, spell, unchecked_paths, unguarded_paths
 from signoff.policy.schema_shapes import read_schema
 from signoff.policy.second_engine import second_program
 
@@ -52,9 +52,9 @@ VARIABLES = {
 
 def read(text: str) -> tuple[str, str, str, str]:
     """The places an expression uses, guards, may miss and cannot check, each as words in order."""
-    places = touched(second_program(text).tree, VARIABLES)
+    places = referenced_paths(second_program(text).tree, VARIABLES)
     used, guarded = sorted(places.used), sorted(places.guarded)
-    found = (used, guarded, unguarded(places, VARIABLES), unchecked(places, VARIABLES))
+    found = (used, guarded, unguarded_paths(places, VARIABLES), unchecked_paths(places, VARIABLES))
     one, two, three, four = (" ".join(dict.fromkeys(spell(path) for path in paths)) for paths in found)
     return one, two, three, four
 

@@ -6,30 +6,30 @@ from typing import Any
 
 import pytest
 
-from signoff.policy.schema_shapes import ANY, Shape, pin_numbers, read_schema
+from signoff.policy.schema_shapes import ANY, DataShape, pin_numbers, read_schema
 
-INT, TEXT = Shape("int"), Shape("string")
+INT, TEXT = DataShape("int"), DataShape("string")
 LEG = {"type": "object", "properties": {"n": {"type": "integer"}, "t": {"type": "string"}}, "required": ["n"]}
 LEG_FIELDS = {"n": INT, "t": TEXT}
 NULL = {"type": "null"}
 
 
-def leg(nullable: bool = False) -> Shape:
+def leg(nullable: bool = False) -> DataShape:
     """The shape of `LEG`."""
-    return Shape("object", nullable, LEG_FIELDS, frozenset({"n"}))
+    return DataShape("object", nullable, LEG_FIELDS, frozenset({"n"}))
 
 
 @pytest.mark.parametrize(
     ("schema", "shape"),
     [
         ({"type": "integer"}, INT),
-        ({"type": "number"}, Shape("number")),
+        ({"type": "number"}, DataShape("number")),
         ({"type": "string"}, TEXT),
-        ({"type": "boolean"}, Shape("bool")),
+        ({"type": "boolean"}, DataShape("bool")),
         ({"type": ["integer"]}, INT),
-        ({"type": ["integer", "null"]}, Shape("int", True)),
-        ({"type": ["null", "number"]}, Shape("number", True)),
-        ({"type": ["boolean", "null"]}, Shape("bool", True)),
+        ({"type": ["integer", "null"]}, DataShape("int", True)),
+        ({"type": ["null", "number"]}, DataShape("number", True)),
+        ({"type": ["boolean", "null"]}, DataShape("bool", True)),
         ({"type": ["string", "integer"]}, ANY),
         ({"type": ["string", "integer", "null"]}, ANY),
         ({"type": "null"}, ANY),
@@ -42,7 +42,7 @@ def leg(nullable: bool = False) -> Shape:
         ([LEG], ANY),
     ],
 )
-def test_one_type_is_a_shape(schema: Any, shape: Shape) -> None:
+def test_one_type_is_a_shape(schema: Any, shape: DataShape) -> None:
     """`null` beside it makes it nullable; several types, none and unknown ones are not checked."""
     assert read_schema(schema) == shape
 
@@ -50,30 +50,30 @@ def test_one_type_is_a_shape(schema: Any, shape: Shape) -> None:
 @pytest.mark.parametrize(
     ("schema", "shape"),
     [
-        ({"type": "array", "items": {"type": "string"}}, Shape("list", items=TEXT)),
-        ({"type": ["array", "null"], "items": {"type": "string"}}, Shape("list", True, items=TEXT)),
-        ({"type": "array", "items": LEG}, Shape("list", items=leg())),
-        ({"type": "array"}, Shape("list", items=ANY)),
-        ({"type": "array", "items": True}, Shape("list", items=ANY)),
+        ({"type": "array", "items": {"type": "string"}}, DataShape("list", items=TEXT)),
+        ({"type": ["array", "null"], "items": {"type": "string"}}, DataShape("list", True, items=TEXT)),
+        ({"type": "array", "items": LEG}, DataShape("list", items=leg())),
+        ({"type": "array"}, DataShape("list", items=ANY)),
+        ({"type": "array", "items": True}, DataShape("list", items=ANY)),
         (LEG, leg()),
         ({**LEG, "type": ["object", "null"]}, leg(nullable=True)),
-        ({"properties": LEG["properties"]}, Shape("object", fields=LEG_FIELDS)),
+        ({"properties": LEG["properties"]}, DataShape("object", fields=LEG_FIELDS)),
         ({**LEG, "additionalProperties": False}, leg()),
         ({**LEG, "additionalProperties": {"type": "boolean"}}, leg()),
-        ({"type": "object", "properties": {"x": LEG}}, Shape("object", fields={"x": leg()})),
-        ({"type": "object", "additionalProperties": False}, Shape("object")),
-        ({"type": ["object", "null"], "additionalProperties": False}, Shape("object", True)),
-        ({"type": "object", "properties": {}, "additionalProperties": False}, Shape("object")),
-        ({"type": "object", "properties": {}}, Shape("map", items=ANY)),
-        ({"type": "object", "properties": ["n"]}, Shape("map", items=ANY)),
-        ({"type": "object"}, Shape("map", items=ANY)),
-        ({"type": ["object", "null"]}, Shape("map", True, items=ANY)),
-        ({"type": "object", "additionalProperties": True}, Shape("map", items=ANY)),
-        ({"type": "object", "additionalProperties": {"type": "integer"}}, Shape("map", items=INT)),
-        ({"type": "object", "additionalProperties": LEG}, Shape("map", items=leg())),
+        ({"type": "object", "properties": {"x": LEG}}, DataShape("object", fields={"x": leg()})),
+        ({"type": "object", "additionalProperties": False}, DataShape("object")),
+        ({"type": ["object", "null"], "additionalProperties": False}, DataShape("object", True)),
+        ({"type": "object", "properties": {}, "additionalProperties": False}, DataShape("object")),
+        ({"type": "object", "properties": {}}, DataShape("map", items=ANY)),
+        ({"type": "object", "properties": ["n"]}, DataShape("map", items=ANY)),
+        ({"type": "object"}, DataShape("map", items=ANY)),
+        ({"type": ["object", "null"]}, DataShape("map", True, items=ANY)),
+        ({"type": "object", "additionalProperties": True}, DataShape("map", items=ANY)),
+        ({"type": "object", "additionalProperties": {"type": "integer"}}, DataShape("map", items=INT)),
+        ({"type": "object", "additionalProperties": LEG}, DataShape("map", items=leg())),
     ],
 )
-def test_lists_objects_and_maps(schema: Any, shape: Shape) -> None:
+def test_lists_objects_and_maps(schema: Any, shape: DataShape) -> None:
     """An object that declares nothing and is not closed is a map; a list says what its items are."""
     assert read_schema(schema) == shape
 
@@ -81,9 +81,9 @@ def test_lists_objects_and_maps(schema: Any, shape: Shape) -> None:
 @pytest.mark.parametrize(
     ("schema", "shape"),
     [
-        ({"enum": [True, False]}, Shape("bool")),
+        ({"enum": [True, False]}, DataShape("bool")),
         ({"enum": [1, 1.5]}, ANY),
-        ({"enum": [None, 1]}, Shape("int", True)),
+        ({"enum": [None, 1]}, DataShape("int", True)),
         ({"enum": [True, 1]}, ANY),
         ({"enum": [{"a": 1}]}, ANY),
         ({"enum": []}, ANY),
@@ -92,12 +92,12 @@ def test_lists_objects_and_maps(schema: Any, shape: Shape) -> None:
         ({"enum": ["a"], "type": "string"}, TEXT),
         ({"const": "a"}, TEXT),
         ({"const": 7}, INT),
-        ({"const": 7.0}, Shape("number")),
+        ({"const": 7.0}, DataShape("number")),
         ({"const": None}, ANY),
         ({"const": ["a"]}, ANY),
     ],
 )
-def test_values_that_are_listed_tell_their_type(schema: Any, shape: Shape) -> None:
+def test_values_that_are_listed_tell_their_type(schema: Any, shape: DataShape) -> None:
     """Where no type is declared."""
     assert read_schema(schema) == shape
 
@@ -110,17 +110,17 @@ def test_values_that_are_listed_tell_their_type(schema: Any, shape: Shape) -> No
         ([LEG, NULL], leg(nullable=True)),
         ([NULL, LEG], leg(nullable=True)),
         ([LEG], leg()),
-        ([{"type": "array", "items": {"type": "string"}}, NULL], Shape("list", True, items=TEXT)),
-        ([{"type": ["integer", "null"]}], Shape("int", True)),
+        ([{"type": "array", "items": {"type": "string"}}, NULL], DataShape("list", True, items=TEXT)),
+        ([{"type": ["integer", "null"]}], DataShape("int", True)),
         ([{"type": "string"}, {"type": "integer"}], ANY),
         ([{"type": "string"}, {"type": "integer"}, NULL], ANY),
         ([NULL], ANY),
         ([], ANY),
-        (["string", NULL], Shape("any", True)),
+        (["string", NULL], DataShape("any", True)),
         ({"type": "string"}, ANY),
     ],
 )
-def test_a_union_with_null_is_a_nullable_shape(union: str, options: Any, shape: Shape) -> None:
+def test_a_union_with_null_is_a_nullable_shape(union: str, options: Any, shape: DataShape) -> None:
     """Fields, required ones and items are kept; a union of several types is not checked."""
     assert read_schema({union: options}) == shape
 
@@ -134,10 +134,10 @@ def test_a_union_with_null_is_a_nullable_shape(union: str, options: Any, shape: 
         ({"allOf": {"type": "string"}}, ANY),
         ({"allOf": {"one": {"type": "string"}}}, ANY),
         ({"allOf": [{"type": "string"}], "type": "integer"}, INT),
-        ({"allOf": [{"type": "string"}], "properties": LEG["properties"]}, Shape("object", fields=LEG_FIELDS)),
+        ({"allOf": [{"type": "string"}], "properties": LEG["properties"]}, DataShape("object", fields=LEG_FIELDS)),
     ],
 )
-def test_all_of_one_is_that_one(schema: Any, shape: Shape) -> None:
+def test_all_of_one_is_that_one(schema: Any, shape: DataShape) -> None:
     """Unless the schema says beside it what it is."""
     assert read_schema(schema) == shape
 
@@ -169,7 +169,7 @@ def test_a_reference_is_found_wherever_it_stands(holder: Callable[[Any], Any]) -
     [
         ("#/$defs/deep/down", TEXT),
         ("#/$defs/~01", INT),
-        ("#/$defs/a~1b~1c", Shape("bool")),
+        ("#/$defs/a~1b~1c", DataShape("bool")),
         ("#/$defs/deep/none", ANY),
         ("#/$defs/deep/down/type/x", ANY),
         ("#/none/deep", ANY),
@@ -182,7 +182,7 @@ def test_a_reference_is_found_wherever_it_stands(holder: Callable[[Any], Any]) -
         ("", ANY),
     ],
 )
-def test_a_reference_is_a_pointer_within_the_schema(reference: str, shape: Shape) -> None:
+def test_a_reference_is_a_pointer_within_the_schema(reference: str, shape: DataShape) -> None:
     """Names are unescaped once, and what is not there is not checked."""
     defs = {
         "deep": {"down": {"type": "string"}},
@@ -197,7 +197,7 @@ def test_a_reference_is_a_pointer_within_the_schema(reference: str, shape: Shape
 
 def test_a_schema_that_holds_itself_ends() -> None:
     """After sixteen steps what lies deeper is not checked."""
-    shape: Shape | None = read_schema({"type": "object", "properties": {"next": {"$ref": "#"}}})
+    shape: DataShape | None = read_schema({"type": "object", "properties": {"next": {"$ref": "#"}}})
     for _ in range(8):
         assert shape is not None
         assert shape.kind == "object"
@@ -235,7 +235,7 @@ def test_sixteen_references_are_followed(steps: int, kind: str) -> None:
     assert read_schema(schema).kind == kind
 
 
-def innermost(shape: Shape) -> Shape:
+def innermost(shape: DataShape) -> DataShape:
     """What lies at the end of single fields and items."""
     while (inner := shape.items or shape.fields.get("[]")) is not None:
         shape = inner
@@ -244,7 +244,7 @@ def innermost(shape: Shape) -> Shape:
 
 def test_a_step_leads_to_a_field_or_an_item() -> None:
     """And nowhere where nothing is declared."""
-    legs = Shape("list", items=leg())
+    legs = DataShape("list", items=leg())
     assert legs.step("[]") == leg()
     assert leg().step("n") == INT
     assert leg().step("zzz") is None
@@ -262,8 +262,8 @@ def typed(value: Any) -> Any:
     return [typed(item) for item in value] if isinstance(value, list) else (type(value), value)
 
 
-NUMBER = Shape("number")
-NUMBERS = Shape("object", fields={"n": NUMBER, "i": INT, "l": Shape("list", items=NUMBER), "o": leg()})
+NUMBER = DataShape("number")
+NUMBERS = DataShape("object", fields={"n": NUMBER, "i": INT, "l": DataShape("list", items=NUMBER), "o": leg()})
 
 
 @pytest.mark.parametrize(
@@ -283,22 +283,22 @@ NUMBERS = Shape("object", fields={"n": NUMBER, "i": INT, "l": Shape("list", item
         (49.0, TEXT, 49.0),
         (49, ANY, 49),
         (49, None, 49),
-        ([1, 2.0], Shape("list", items=NUMBER), [1.0, 2.0]),
-        ((1.0, 2.5), Shape("list", items=INT), [1, 2.5]),
+        ([1, 2.0], DataShape("list", items=NUMBER), [1.0, 2.0]),
+        ((1.0, 2.5), DataShape("list", items=INT), [1, 2.5]),
         ([1, 2.0], ANY, [1, 2.0]),
-        ({"a": 1, "b": {"c": 2}}, Shape("map", items=NUMBER), {"a": 1.0, "b": {"c": 2}}),
-        ({"a": 1}, Shape("map", items=Shape("map", items=NUMBER)), {"a": 1}),
-        ({"a": {"b": 1}}, Shape("map", items=Shape("map", items=NUMBER)), {"a": {"b": 1.0}}),
+        ({"a": 1, "b": {"c": 2}}, DataShape("map", items=NUMBER), {"a": 1.0, "b": {"c": 2}}),
+        ({"a": 1}, DataShape("map", items=DataShape("map", items=NUMBER)), {"a": 1}),
+        ({"a": {"b": 1}}, DataShape("map", items=DataShape("map", items=NUMBER)), {"a": {"b": 1.0}}),
         (
             {"n": 1, "i": 2.0, "l": [3], "o": {"n": 4.0, "zzz": 5}, "zzz": 6},
             NUMBERS,
             {"n": 1.0, "i": 2, "l": [3.0], "o": {"n": 4, "zzz": 5}, "zzz": 6},
         ),
-        ({"zzz": 1}, Shape("object", fields={"n": NUMBER}, items=NUMBER), {"zzz": 1}),
-        ({"n": 1}, Shape("map", fields={"n": INT}, items=NUMBER), {"n": 1}),
+        ({"zzz": 1}, DataShape("object", fields={"n": NUMBER}, items=NUMBER), {"zzz": 1}),
+        ({"n": 1}, DataShape("map", fields={"n": INT}, items=NUMBER), {"n": 1}),
     ],
 )
-def test_numbers_become_what_their_schema_says(value: Any, shape: Shape | None, pinned: Any) -> None:
+def test_numbers_become_what_their_schema_says(value: Any, shape: DataShape | None, pinned: Any) -> None:
     """A `number` is a float and an `integer` an int, wherever they lie; nothing else changes."""
     assert typed(pin_numbers(value, shape)) == typed(pinned)
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from signoff.contracts.canonical_json import sha256_hex
-from signoff.policy.approval_policy import ApprovalPolicy, RequiresApproval, Show
+from signoff.policy.approval_policy import ApprovalPolicy, RequiresApproval, ShownArguments
 from signoff.policy.compiled_policy import CompiledPolicy, compile_policy
 from signoff.policy.facts import ToolFacts
-from signoff.policy.policy_stack import Below, incomparable, stacked
+from signoff.policy.policy_stack import UnderlyingPolicy, incomparable, stack_policies
 
 SCHEMA = {"type": "object", "properties": {"amount": {"type": "number"}}, "required": ["amount"]}
 TOOL = ToolFacts("pay", "generalist", "routed", ())
@@ -25,7 +25,9 @@ def compiled(given: RequiresApproval) -> CompiledPolicy:
 
 def over(own: RequiresApproval, *below: RequiresApproval, fits: bool = True) -> CompiledPolicy:
     """`own` over `below`."""
-    return stacked(compiled(own), [Below(compiled(each), lambda args: fits) for each in below], DEFAULT)
+    return stack_policies(
+        compiled(own), [UnderlyingPolicy(compiled(each), lambda args: fits) for each in below], DEFAULT
+    )
 
 
 def policy_of(found: CompiledPolicy) -> ApprovalPolicy:
@@ -69,7 +71,7 @@ def test_arguments_that_the_other_tool_would_not_take_are_not_approved_by_its_ru
 def test_nothing_is_added_by_what_never_asks() -> None:
     """Then the policy is the same one."""
     own = compiled(SMALL)
-    assert stacked(own, [Below(compiled(False), lambda args: True)], DEFAULT) is own
+    assert stack_policies(own, [UnderlyingPolicy(compiled(False), lambda args: True)], DEFAULT) is own
 
 
 def test_each_field_is_the_strictest() -> None:
@@ -102,9 +104,12 @@ def test_people_see_what_either_shows_and_nothing_that_either_masks(
     """A shadow cannot keep from them what the other's approvers decide by, nor tell them what it hides."""
     shape = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}}
     own, below = (
-        compile_policy(ApprovalPolicy(show=Show(**each)), tool=TOOL, input_schema=shape) for each in (near, far)
+        compile_policy(ApprovalPolicy(show=ShownArguments(**each)), tool=TOOL, input_schema=shape)
+        for each in (near, far)
     )
-    assert policy_of(stacked(own, [Below(below, lambda args: True)], DEFAULT)).show == Show(**strictest)
+    assert policy_of(stack_policies(own, [UnderlyingPolicy(below, lambda args: True)], DEFAULT)).show == ShownArguments(
+        **strictest
+    )
 
 
 NAMED: dict[str, Any] = {"approvers": ("role:a",)}

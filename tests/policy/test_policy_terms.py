@@ -12,7 +12,7 @@ from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Principal
 from signoff.policy.approval_policy import ApprovalPolicy, Term, TermRule
 from signoff.policy.compiled_policy import CompiledPolicy
-from signoff.policy.handler_verdict import Answer, heard, read_answer
+from signoff.policy.handler_verdict import HandlerVerdict, apply_handler_verdict, read_answer
 from signoff.policy.second_engine import second_program
 from signoff.policy.terms import Terms, terms_of
 
@@ -119,7 +119,9 @@ def test_who_has_a_place_in_a_group_is_escalated_to_nobody() -> None:
     assert (routed.groups, routed.escalate_to) == ((ApproverGroup(of=("role:cfo",)), COUNSEL), ("user:eve",))
     judge = policy(handler="desk.rules:judge", escalate_to=["role:legal"], on_timeout="escalate")
     stricter = Term.model_validate({"approvers": ["role:legal"]})
-    told = heard(judge, judge.judge(arguments(), context()), Answer("ask", stricter=stricter)).terms
+    told = apply_handler_verdict(
+        judge, judge.judge(arguments(), context()), HandlerVerdict("ask", stricter=stricter)
+    ).terms
     assert (told.groups, told.escalate_to, told.on_timeout) == ((FINANCE, COUNSEL), (), "deny")
 
 
@@ -128,7 +130,9 @@ def test_a_handler_may_add_terms(word: Any) -> None:
     """Of its own, beside those of the policy; none of what it says takes a term away."""
     judge = policy(LEGAL, handler="desk.rules:judge", require_approval_if="true")
     verdict = judge.judge(arguments(currency="USD"), context())
-    found = heard(judge, verdict, Answer(word, reason="new payee", stricter=Term(quorum=3))).terms
+    found = apply_handler_verdict(
+        judge, verdict, HandlerVerdict(word, reason="new payee", stricter=Term(quorum=3))
+    ).terms
     assert (found.quorum, found.groups) == (3, (FINANCE, COUNSEL))
     assert [each.reason for each in found.applied] == ["args.currency == 'USD'", "new payee"]
 
@@ -137,14 +141,14 @@ def test_a_handler_that_asks_administrators_keeps_the_terms() -> None:
     """They are asked in the place of the policy's people; legal is asked as well."""
     judge = policy(LEGAL, handler="desk.rules:judge", require_approval_if="true")
     verdict = judge.judge(arguments(currency="USD"), context())
-    found = heard(judge, verdict, Answer("ask", "admin")).terms
+    found = apply_handler_verdict(judge, verdict, HandlerVerdict("ask", "admin")).terms
     assert found.groups == (ApproverGroup(of=("role:admin",)), COUNSEL)
 
 
 def test_what_a_handler_gives_for_terms_is_a_term() -> None:
     """Anything else is no answer, so that a person is asked."""
-    assert read_answer(Answer("ask", stricter={"quorum": 2})) is None  # type: ignore[arg-type]
-    assert read_answer(Answer("ask", stricter=Term(quorum=2))) is not None
+    assert read_answer(HandlerVerdict("ask", stricter={"quorum": 2})) is None  # type: ignore[arg-type]
+    assert read_answer(HandlerVerdict("ask", stricter=Term(quorum=2))) is not None
 
 
 def test_terms_are_part_of_the_hash_as_they_are_read() -> None:

@@ -7,7 +7,7 @@ from policy_samples import TOOL, context
 
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.compiled_policy import compile_policy
-from signoff.policy.schema_shapes import Shape, read_schema
+from signoff.policy.schema_shapes import DataShape, read_schema
 from signoff.policy.type_check import is_cel_name, typed_environment
 
 LEG = {"type": "object", "properties": {"n": {"type": "integer"}, "in": {"type": "string"}, "ok": {"type": "boolean"}}}
@@ -42,7 +42,7 @@ FIELDS: dict[str, Any] = {
 }
 VARIABLES = {
     "args": read_schema({"type": "object", "properties": FIELDS}),
-    "ctx": Shape("object", fields={"int": Shape("string"), "leg": Shape("int")}),
+    "ctx": DataShape("object", fields={"int": DataShape("string"), "leg": DataShape("int")}),
 }
 
 

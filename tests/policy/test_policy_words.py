@@ -11,9 +11,9 @@ from signoff.contracts.errors import ConfigError
 from signoff.formats.durations import seconds
 from signoff.policy.answer import EngineAnswer
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
-from signoff.policy.cases import Case, read_case, run_cases
+from signoff.policy.cases import PolicyCase, read_case, run_cases
 from signoff.policy.compiled_policy import PolicyVerdict, compile_rules
-from signoff.policy.diagnosis import no_second_reading
+from signoff.policy.diagnosis import single_engine_problem
 from signoff.policy.explanation import explain_json, explain_text
 from signoff.policy.terms import Terms
 
@@ -34,9 +34,9 @@ def refused(build: Any, *args: Any) -> tuple[str, Any, Any]:
 
 def test_a_case_is_read_whole() -> None:
     """Name, tool, arguments, context, expectation; the middle two may be left out."""
-    assert read_case(CASE) == Case("cheap", "book_flight", {}, {}, "auto")
+    assert read_case(CASE) == PolicyCase("cheap", "book_flight", {}, {}, "auto")
     whole = {**CASE, "args": {"a": 1}, "ctx": {"b": 2}, "expect": "deny"}
-    assert read_case(whole) == Case("cheap", "book_flight", {"a": 1}, {"b": 2}, "deny")
+    assert read_case(whole) == PolicyCase("cheap", "book_flight", {"a": 1}, {"b": 2}, "deny")
     assert read_case({**CASE, "expect": "ask"}).expect == "ask"
 
 
@@ -343,6 +343,6 @@ class CELParseError(Exception):
 def test_an_expression_only_one_engine_reads() -> None:
     """Where it stops reading, if it says so."""
     here = "the second engine cannot read it here; write it more plainly"
-    assert no_second_reading(CELParseError(7)) == (here, 7)
-    assert no_second_reading(CELParseError(None)) == (here, 0)
-    assert no_second_reading(ValueError("x")) == ("the second engine cannot read it; write it more plainly", 0)
+    assert single_engine_problem(CELParseError(7)) == (here, 7)
+    assert single_engine_problem(CELParseError(None)) == (here, 0)
+    assert single_engine_problem(ValueError("x")) == ("the second engine cannot read it; write it more plainly", 0)

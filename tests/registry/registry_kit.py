@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
@@ -47,10 +47,10 @@ def an_actor(name: str = "desk", **fields: Any) -> Actor:
     return Actor(**{"name": name, "model": "scripted:nowhere:model", **fields})
 
 
-def pinned(actor: str = "desk", tier: str = "standard", **fields: Any) -> Pinned:
+def pinned(actor: str = "desk", tier: str = "standard", **fields: Any) -> CallContext:
     """A pinned context."""
     user = Principal(user="guest", tier=tier)
-    return Pinned(**{"actor": actor, "session": "s", "turn": "t", "tenant": "main", "user": user, **fields})
+    return CallContext(**{"actor": actor, "session": "s", "turn": "t", "tenant": "main", "user": user, **fields})
 
 
 def a_call(tool: str = "book_flight", malformed: str = "") -> CallPart:

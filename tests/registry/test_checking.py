@@ -11,7 +11,7 @@ from signoff.contracts.limits import MAX_NAME_CHARS
 from signoff.formats.json_schema import SchemaProblem
 from signoff.registry.catalog import build_catalog
 from signoff.registry.function import tool
-from signoff.registry.gates.argument_check import as_run
+from signoff.registry.gates.argument_check import final_arguments
 from signoff.registry.gates.pipeline import Judgement, judge
 from signoff.registry.hooks import Correction
 from signoff.registry.tool import Tool
@@ -91,10 +91,10 @@ def test_what_a_call_is_run_with_is_what_it_was_judged_with() -> None:
     """Asked again later, the check corrects to the same; without one, or where it finds nothing, they are as given."""
     wanted = {"flight": "TP 9", "totalCost": 1}
     tool = corrects(wanted)
-    assert as_run(tool, GOOD) == ruled(tool).args(GOOD) == wanted
-    assert as_run(tool, wanted) is wanted
-    assert as_run(a_tool(), GOOD) is GOOD
-    assert as_run(a_tool(validate_input=lambda args: [SchemaProblem("flight", "is unknown")]), GOOD) is GOOD
+    assert final_arguments(tool, GOOD) == ruled(tool).args(GOOD) == wanted
+    assert final_arguments(tool, wanted) is wanted
+    assert final_arguments(a_tool(), GOOD) is GOOD
+    assert final_arguments(a_tool(validate_input=lambda args: [SchemaProblem("flight", "is unknown")]), GOOD) is GOOD
 
 
 def test_a_check_that_changes_its_argument_changes_nothing() -> None:
@@ -108,7 +108,7 @@ def test_a_check_that_changes_its_argument_changes_nothing() -> None:
     tool, given = a_tool(validate_input=check, input_schema=OPEN), {"flight": "TP 531", "stops": ["LIS"]}
     found = ruled(tool, given)
     assert (found.kind, found.corrected) == ("run", None)
-    assert as_run(tool, given) is given
+    assert final_arguments(tool, given) is given
     assert given == {"flight": "TP 531", "stops": ["LIS"]}
 
 

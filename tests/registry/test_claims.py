@@ -8,9 +8,9 @@ import pytest
 from signoff.contracts.errors import ConfigError, Refused
 from signoff.contracts.ids import is_id
 from signoff.contracts.person import Delegation, Person
-from signoff.people.claims import ClaimsDirectory, ClaimsMapping, login_of
+from signoff.people.claims import ClaimsDirectory, ClaimsMapping, login_from_claims
 from signoff.people.directory import Directory, FixedDirectory
-from signoff.people.login import id_of
+from signoff.people.login import id_from_login
 
 ISSUER = "https://login.example.com/realms/one"
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -83,7 +83,7 @@ def test_groups_make_a_person(directory: ClaimsDirectory) -> None:
         "standard",
     )
     assert is_id(made.id)
-    assert made.id == id_of(f"{ISSUER}#7") != id_of(f"{ISSUER}#8")
+    assert made.id == id_from_login(f"{ISSUER}#7") != id_from_login(f"{ISSUER}#8")
     assert made.identities == {"oidc": (f"{ISSUER}#7",)}
     assert directory.admit(claims(groups="staff", preferred_username="cy")).roles == ()
 
@@ -116,7 +116,7 @@ def test_the_directory_knows_whom_it_admitted(directory: ClaimsDirectory) -> Non
 
 def test_a_declared_person_may_take_the_id_of_a_login() -> None:
     """Then they are what is declared, and may be made inactive."""
-    own_id = id_of(f"{ISSUER}#7")
+    own_id = id_from_login(f"{ISSUER}#7")
     off = ClaimsDirectory(FixedDirectory([Person(id=own_id, active=False)]), MAPPING)
     assert refusal(off, claims(groups=["fin"])).code == "not_allowed"
 
@@ -129,7 +129,7 @@ def test_claims_that_name_nobody_are_refused(directory: ClaimsDirectory, broken:
     """Without issuer and subject there is no login; an issuer cannot be written so as to be another's."""
     assert refusal(directory, broken).code == "malformed"
     with pytest.raises(Refused):
-        login_of(broken)
+        login_from_claims(broken)
 
 
 @pytest.mark.parametrize("wrong", [{"roles": {"fin": ("finance team",)}}, {"tenant": "a/b"}])

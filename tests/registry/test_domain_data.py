@@ -16,7 +16,7 @@ from signoff.registry.catalog import build_catalog
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.results.domain_data import DomainMerge, merge_data
 from signoff.store.store import Store
-from signoff.testing.scripted import calls
+from signoff.testing.scripted_model import calls
 
 TRIP: dict[str, Any] = {
     "type": "object",

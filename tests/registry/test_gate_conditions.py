@@ -16,7 +16,7 @@ from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Surface
 from signoff.registry.capabilities import KINDS, Capabilities
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.gates.pipeline import GateName, Judgement, Known, by_verdict, judge
+from signoff.registry.gates.pipeline import GateFacts, GateName, Judgement, by_verdict, judge
 from signoff.registry.hooks import PERMISSION_RULE, Correction, HookContext, Permission, hook_context
 from signoff.registry.scopes.position import Resolution
 from signoff.registry.scopes.route import Route, Step
@@ -36,7 +36,7 @@ def ruled(tool: Tool, args: Any = GOOD, *policies: GlobalRule, **fields: Any) ->
     approvers = fields.pop("approvers", ("role:approvers",))
     catalog = build_catalog(tools=(tool,), actors=(an_actor(),), policies=policies, default_approvers=approvers)
     dry_run = fields.pop("dry_run", False)
-    return judge(catalog, pinned(), a_call(tool.name), args, Tally(), dry_run=dry_run, known=Known(**fields))
+    return judge(catalog, pinned(), a_call(tool.name), args, Tally(), dry_run=dry_run, known=GateFacts(**fields))
 
 
 def facts(found: Judgement) -> tuple[str, str, str]:
@@ -74,7 +74,7 @@ def test_what_is_not_available_is_neither_told_nor_run() -> None:
 def test_availability_only_removes() -> None:
     """What is said to be available, or not, brings nothing in that the actor does not have."""
     catalog = build_catalog(tools=(a_tool("look"), a_tool("book")), actors=(an_actor(tools=("look",)),))
-    away = Known(unavailable=frozenset({"book", "nothing"}))
+    away = GateFacts(unavailable=frozenset({"book", "nothing"}))
     assert judge(catalog, pinned(), a_call("book"), GOOD, Tally(), known=away).gate == "allowlist"
     assert judge(catalog, pinned(), a_call("nothing"), GOOD, Tally(), known=away).gate == "resolve"
     assert judge(catalog, pinned(), a_call("look"), GOOD, Tally(), known=away).kind == "run"
@@ -329,7 +329,7 @@ def test_what_is_advertised_is_what_may_run(world: tuple[Catalog, str, frozenset
     catalog, channel, away = world
     ctx = pinned(channel=channel)
     advertised = {offer.name for offer in catalog.offered("desk", ctx, away)} - {"respond"}
-    known = Known(unavailable=away)
+    known = GateFacts(unavailable=away)
     found = {name: judge(catalog, ctx, a_call(name), GOOD, Tally(), known=known) for name in NAMES}
     executable = {name for name, each in found.items() if each.kind in ("run", "ask")}
     denied = {name for name, each in found.items() if facts(each) == ("settled", "tag_policy", "denied")}

@@ -8,7 +8,7 @@ import pytest
 from registry_kit import a_tool
 
 from signoff.contracts.errors import ConfigError, RegistrationError
-from signoff.contracts.usage import UsageLimit, used_up
+from signoff.contracts.usage import UsageLimit, exhausted_message
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.normal_form import normal_form
 from signoff.registry.registry import ToolRegistry
@@ -115,4 +115,4 @@ def test_they_are_part_of_the_hash_where_they_are_declared() -> None:
 def test_the_model_is_told_when_it_is_possible_again(limit: UsageLimit, again: tuple[int, int], words: str) -> None:
     """How often, for whom, within what, and until when."""
     at = datetime(2026, 1, 5, 12, 0, *again, tzinfo=UTC)
-    assert words in used_up("pay", limit, at)
+    assert words in exhausted_message("pay", limit, at)

@@ -7,7 +7,7 @@ import pytest
 from registry_kit import a_tool
 
 from signoff.contracts.errors import ConfigError
-from signoff.contracts.person import Reach
+from signoff.contracts.person import ContactPreferences
 from signoff.people.people_file import load_people
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.catalog import Catalog, build_catalog
@@ -159,14 +159,14 @@ def test_a_person_says_how_they_are_reached(tmp_path: Path) -> None:
         "{channels: [chat, mail], quietFrom: '22:00', quiet_to: 07:00, timezone: Europe/Lisbon, quiet_days: [sat, sun]}"
     )
     (ana,) = load_people(people(tmp_path, full))
-    assert ana.reach == Reach(
+    assert ana.reach == ContactPreferences(
         channels=("chat", "mail"),
         quiet_from="22:00",
         quiet_to="07:00",
         timezone="Europe/Lisbon",
         quiet_days=("sat", "sun"),
     )
-    assert [each.reach for each in load_people(people(tmp_path, "{}"))] == [Reach()]
+    assert [each.reach for each in load_people(people(tmp_path, "{}"))] == [ContactPreferences()]
     assert [each.reach for each in load_people(people(tmp_path, "~"))] == [None]
 
 

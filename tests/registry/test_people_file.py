@@ -16,7 +16,7 @@ from signoff.people.directory import (
     declared_people,
     development_directory,
 )
-from signoff.people.login import id_of
+from signoff.people.login import id_from_login
 from signoff.people.people_file import CHECK_SECONDS, FileDirectory, load_people
 from signoff.people.vouched_directory import VouchedDirectory
 from signoff.registry.manifest.loader import load_manifest
@@ -163,7 +163,7 @@ def test_entries_and_logins_of_one_human_have_one_id(tmp_path: Path) -> None:
         "- {id: bo, person_id: bo}\n"
     )
     people = DevelopmentDirectory(VouchedDirectory(FileDirectory(file), joined={("main", "oidc-3"): "ana-admin"}))
-    for subject in ("ana", "ana-admin", id_of("https://x#1"), id_of("https://x#2"), "oidc-3"):
+    for subject in ("ana", "ana-admin", id_from_login("https://x#1"), id_from_login("https://x#2"), "oidc-3"):
         assert people.person_id(subject) == "ana"
         assert people.person_id(subject, "other") == subject
     assert (people.person_id("bo"), people.person_id("nobody"), people.person_id("guest")) == ("bo", "nobody", "guest")

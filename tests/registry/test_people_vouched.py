@@ -8,27 +8,27 @@ import pytest
 from signoff.contracts.person import Delegation, Person
 from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.people.directory import Directory, FixedDirectory
-from signoff.people.login import id_of
-from signoff.people.vouched_directory import Vouched, VouchedDirectory, doubt, vouch, vouched_people
+from signoff.people.login import id_from_login
+from signoff.people.vouched_directory import VouchedDirectory, VouchedPerson, vouch, vouched_people, vouching_problem
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WEEK = timedelta(days=7)
 SIGNER = Signer(PrivateKeys(keys=(new_key(NOW - WEEK),)))
 LOGIN = "https://login.example.com#7"
-CY = Person(id=id_of(LOGIN), name="Cy", roles=("finance",), identities={"oidc": (LOGIN,)})
+CY = Person(id=id_from_login(LOGIN), name="Cy", roles=("finance",), identities={"oidc": (LOGIN,)})
 ANA = Person(id="ana", roles=("finance",), delegations=(Delegation(to="ana2", until=NOW),))
 NOBODY = FixedDirectory([])
 
 
-def vouched(person: Person = CY, names: tuple[str, ...] = ("cy@example.com", "cy.young")) -> Vouched:
+def vouched(person: Person = CY, names: tuple[str, ...] = ("cy@example.com", "cy.young")) -> VouchedPerson:
     """What the gateway signed, as it comes back from where it was kept."""
     made = vouch(SIGNER, person, names=names, now=NOW, lifetime=WEEK)
-    return Vouched.model_validate_json(made.model_dump_json(exclude_defaults=True))
+    return VouchedPerson.model_validate_json(made.model_dump_json(exclude_defaults=True))
 
 
-def why(row: Vouched, *declared: Person, now: datetime = NOW, verifier: Verifier | None = None) -> str:
+def why(row: VouchedPerson, *declared: Person, now: datetime = NOW, verifier: Verifier | None = None) -> str:
     """Why it does not count."""
-    return doubt(row, FixedDirectory(declared), verifier or SIGNER.verifier(), now)
+    return vouching_problem(row, FixedDirectory(declared), verifier or SIGNER.verifier(), now)
 
 
 def test_what_the_gateway_signed_counts_until_it_is_over() -> None:

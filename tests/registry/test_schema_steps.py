@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from signoff.approvals.redaction import arguments_without
+from signoff.approvals.redaction import redact_arguments
 from signoff.contracts.limits import COMBINING_MARKS, MAX_NAME_CHARS, MAX_PATHS_CHARS, SCHEMA_STEPS
 from signoff.formats.bounds import out_of_bounds
 from signoff.formats.json_schema import compile_schema
@@ -85,7 +85,7 @@ def test_many_secrets_and_many_texts_are_written_once() -> None:
     }
     secrets = frozenset(args["headers"].values())  # type: ignore[attr-defined]
     began = time.process_time()
-    shown = arguments_without(args, ("headers",), secrets)
+    shown = redact_arguments(args, ("headers",), secrets)
     assert time.process_time() - began < 3
     assert shown["notes"] == args["notes"]
 

@@ -11,7 +11,7 @@ from signoff.approvals.redaction import hide
 from signoff.contracts.errors import RegistrationError
 from signoff.registry.catalog import build_catalog
 from signoff.registry.function import tool
-from signoff.registry.gates.dry_run import would_be_called
+from signoff.registry.gates.dry_run import dry_run_text
 from signoff.registry.results.dispatch_record import mask_arguments
 
 SECRET = {"type": "string", "writeOnly": True}
@@ -130,7 +130,7 @@ def test_secrets_of_a_typed_function_are_shown_nowhere() -> None:
     card = render_card(
         effect="", title="", tool="charge", args=ARGS, schema=charge.schema.schema, secrets=charge.masked_arguments
     )
-    told = card.model_dump_json() + would_be_called(charge, ARGS) + str(mask_arguments(charge, ARGS))
+    told = card.model_dump_json() + dry_run_text(charge, ARGS) + str(mask_arguments(charge, ARGS))
     assert not [secret for secret in ("987654", "4111", "4222") if secret in told]
     assert mask_arguments(charge, ARGS) == {
         "amount": 1,

@@ -12,7 +12,7 @@ from registry_kit import a_call, a_tool, an_actor, pinned
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.usage import UsageLimit
-from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, Show
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, ShownArguments
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.inventory import inventory
 from signoff.registry.gates.pipeline import Judgement, judge
@@ -73,7 +73,7 @@ def test_the_same_name_side_by_side_is_no_shadow() -> None:
 @pytest.mark.row("X03")
 def test_a_shadow_masks_what_the_tool_beneath_masks() -> None:
     """By its declaration or its policy, whether or not its own schema names it; not where it need not obey."""
-    hides = ApprovalPolicy(show=Show(secret=("totalCost",)))
+    hides = ApprovalPolicy(show=ShownArguments(secret=("totalCost",)))
     far = asks(hides, input_schema=WIDE, secrets=("pin",))
     for near, masked in ((a_tool(), ("pin", "totalCost")), (ToolUse(tool=a_tool(), loosens=REASON), ())):
         catalog = over(near, far)

@@ -6,12 +6,12 @@ import pytest
 from registry_kit import a_call, a_tool, an_actor, pinned
 
 from signoff.contracts.activity_messages import Tally
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.policy.compiled_policy import CompiledPolicy, CompiledRules, compile_policy
 from signoff.policy.filter_expression import CompiledFilter
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.gates.pipeline import Known, judge
+from signoff.registry.gates.pipeline import GateFacts, judge
 from signoff.registry.scopes.position import Position
 from signoff.registry.scopes.route import Route, Step
 
@@ -164,7 +164,7 @@ def test_names_that_no_tool_has_cost_one_look_at_the_tools_a_context(filtered: l
     """However many calls of them a model proposes, and whatever is away: filters are evaluated once a tool."""
     known = filtering()
     for number in range(10):
-        away = Known(unavailable=frozenset({"note"} if number % 2 else ()))
+        away = GateFacts(unavailable=frozenset({"note"} if number % 2 else ()))
         found = judge(known, pinned(route="r"), a_call(f"not{number}"), {}, Tally(), known=away)
         assert (found.gate, found.code) == ("resolve", "not_available")
         assert ("did you mean `note`" in found.message) == (number % 2 == 0)
@@ -176,7 +176,7 @@ def test_what_a_filter_says_holds_for_that_context_and_place_alone() -> None:
     """Another route, step or user is another question."""
     known = filtering()
 
-    def seen(ctx: Pinned) -> list[str]:
+    def seen(ctx: CallContext) -> list[str]:
         return [tool.name for tool in known.sight(ctx).visible()]
 
     for _ in range(2):

@@ -9,7 +9,7 @@ from registry_kit import a_tool, an_actor, pinned
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import SESSION_UPDATES_BYTES
-from signoff.contracts.updates import NO_UPDATES, Updates, applied
+from signoff.contracts.updates import NO_UPDATES, Updates, apply_updates
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.cel_context import pinned_cel
 from signoff.registry.results.update_check import AcceptedUpdates, accept_updates
@@ -127,7 +127,7 @@ def test_no_wish_reaches_a_standard_field(known: Catalog, data: dict[str, Any], 
     found = asked(known, data, context).updates
     (tool,) = known.tools()
     assert {*found.data, *found.context} <= {*tool.updates}
-    before, after = pinned(), pinned(extra=applied(found, {}))
+    before, after = pinned(), pinned(extra=apply_updates(found, {}))
     plain, changed = pinned_cel(before, known.fields), pinned_cel(after, known.fields)
     assert {name: changed[name] for name in plain} == plain
     assert {*changed} - {*plain} <= {"project", "limits"}

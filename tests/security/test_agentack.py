@@ -21,14 +21,14 @@ from temporalio.testing import TimeSkipper
 from signoff.audit.agentack_export import trace
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
-from signoff.contracts.decision import Remember
+from signoff.contracts.decision import GrantRequest
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import TurnKey
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import open_store
 from signoff.testing.questions import answer
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 ALWAYS = ("pay:*", "both:*", "trip:*", "book:*")
 """What agentack is told to need an approval: the tools that no rule lets pass."""
@@ -186,7 +186,7 @@ async def granted(desk: GatewayDesk) -> TurnKey:
     first = await asked(desk, "alike")
     # As through the gateway, which alone remembers, and stamps what it takes.
     stamped = {"received_at": datetime.now(UTC)}
-    decision = yes(first, remember=Remember(scope="tenant", seconds=600, uses=1), **stamped)
+    decision = yes(first, remember=GrantRequest(scope="tenant", seconds=600, uses=1), **stamped)
     await answer(desk.desk.store, decision)
     await desk.desk.signoff.decide(decision)
     await ended(desk, first)

@@ -22,7 +22,7 @@ from signoff.contracts.receipt import Receipt
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
 from signoff.testing.questions import answer
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 
 @asynccontextmanager

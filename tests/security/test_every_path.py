@@ -7,14 +7,14 @@ from desk_fixtures import GUEST, Bench, Ledger, bench, catalog_of, pay_tool
 from temporalio.client import Client
 
 from signoff.contracts import names
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.turn import TurnResult
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
 from signoff.registry.tool import BypassRouting
 from signoff.store.store import Store
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 _BYPASS: dict[str, Any] = {
     "scope": "specialist",
@@ -82,7 +82,7 @@ async def test_what_is_not_offered_never_executes(client: Client, store: Store, 
     async with bench(client, store, task_queue, desk(ledger), script) as found:
         key = await found.start()
         result = await found.signoff.result(key)
-    ctx = Pinned(actor="desk", session="s", turn="t", tenant="main", user=GUEST)
+    ctx = CallContext(actor="desk", session="s", turn="t", tenant="main", user=GUEST)
     offered = {tool.name for tool in found.room.catalog.offered("desk", ctx)}
     assert {outcome.code for outcome in result.calls} == {"not_available"}
     assert offered == {*GATED, names.RESPOND}

@@ -24,12 +24,12 @@ from signoff.approvals.digest import question_hash
 from signoff.audit.checkpoints import Checkpoints
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
-from signoff.audit.verifier import Report, verify
+from signoff.audit.verifier import VerificationReport, verify
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.turn import TurnResult
-from signoff.engine.turn_client import Signoff
+from signoff.engine.turn_client import TurnClient
 from signoff.keys.key_files import FileVerifier
 from signoff.store.questions import Questions
 from signoff.store.store import Store, open_store
@@ -52,7 +52,7 @@ class Story:
     effects: Counter[str] = field(default_factory=Counter)
     proposed: Counter[str] = field(default_factory=Counter)
     questions: Counter[str] = field(default_factory=Counter)
-    report: Report | None = None
+    report: VerificationReport | None = None
 
 
 @dataclass
@@ -120,7 +120,7 @@ class Stack:
         return status
 
 
-async def asks(signoff: Signoff, key: TurnKey, kind: str = "approval") -> ApprovalRequest:
+async def asks(signoff: TurnClient, key: TurnKey, kind: str = "approval") -> ApprovalRequest:
     """The turn's request once it waits."""
     while True:
         with contextlib.suppress(ServerUnavailable, NotFound):
@@ -137,7 +137,7 @@ async def kill_in_the_middle(stack: Stack, victim: Victim) -> Story:
     story = Story()
     await stack.begin("server")
     await asyncio.gather(stack.begin("worker"), stack.begin("gateway"))
-    signoff = Signoff(await connect(stack.options.address), task_queue=stack.queue)
+    signoff = TurnClient(await connect(stack.options.address), task_queue=stack.queue)
     turns = dict(zip(TOOLS, await asyncio.gather(*(stack.start(tool) for tool in TOOLS)), strict=True))
     await seen(stack.folder / "judged")
     await asyncio.gather(*(asks(signoff, key) for tool, key in turns.items() if tool != "judged"))

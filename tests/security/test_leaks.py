@@ -13,7 +13,7 @@ from signoff.audit.log import AuditLog
 from signoff.contracts.ids import TurnKey
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 SCHEMA = {
     "type": "object",

@@ -8,7 +8,7 @@ import pytest
 from channel_kit import a_request
 from sqlalchemy import update
 
-from signoff.store.delivery_queue import Deliveries, DeliveryRow, NewDelivery, Reported, delivery_token
+from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow, NewDelivery, Reported, delivery_token
 from signoff.store.store import Store, open_store
 from signoff.store.tables import DELIVERIES
 
@@ -20,7 +20,7 @@ def a_card(person: str = "bo", channel: str = "slack", **fields: Any) -> NewDeli
     return NewDelivery(**({"request": a_request(), "person": person, "channel": channel, "address": person} | fields))
 
 
-async def out(deliveries: Deliveries, **fields: Any) -> DeliveryRow:
+async def out(deliveries: DeliveryQueue, **fields: Any) -> DeliveryRow:
     """A card that the vendor took as message `m1`."""
     await deliveries.plan([a_card(**fields)])
     (row,) = await deliveries.claim_due(9, ON)
@@ -28,7 +28,7 @@ async def out(deliveries: Deliveries, **fields: Any) -> DeliveryRow:
     return await read(deliveries, row.token)
 
 
-async def read(deliveries: Deliveries, token: str) -> DeliveryRow:
+async def read(deliveries: DeliveryQueue, token: str) -> DeliveryRow:
     """The card as it is now."""
     row = await deliveries.by_token(token)
     assert row is not None
@@ -42,7 +42,7 @@ async def let_leases_end(store: Store) -> None:
 
 async def test_a_card_is_planned_once(store: Store) -> None:
     """However often it is planned, also by two at once; what is there stays as it is."""
-    deliveries = Deliveries(store)
+    deliveries = DeliveryQueue(store)
     cards = [a_card(), a_card(channel="mail"), a_card("cy")]
     assert sorted(await asyncio.gather(deliveries.plan(cards), deliveries.plan(cards[::-1]))) == [0, 3]
     assert await deliveries.plan([a_card(address="elsewhere"), a_card("di")]) == 1
@@ -61,14 +61,14 @@ async def test_a_token_names_one_card_and_tells_nothing(store: Store) -> None:
     tokens = [delivery_token(b"k" * 32, *each) for each in parts]
     assert len({*tokens, delivery_token(b"l" * 32, *parts[0])}) == 6
     assert all(len(token) == 26 and token.isalnum() and token == token.lower() for token in tokens)
-    row = await out(Deliveries(store))
+    row = await out(DeliveryQueue(store))
     key = await store.secret_key("deliveries")
     assert row.token == delivery_token(key, "main.s.t.c1.1", 1, "bo", "slack")
 
 
 async def test_a_claimed_card_is_nobody_elses_for_a_minute(store: Store) -> None:
     """A sender that is killed loses it by that; the next one sends it under the same token."""
-    deliveries = Deliveries(store)
+    deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card()])
     (first,) = await deliveries.claim_due(9, ON)
     assert await deliveries.claim_due(9, ON) == []
@@ -79,7 +79,7 @@ async def test_a_claimed_card_is_nobody_elses_for_a_minute(store: Store) -> None
 
 async def test_only_what_is_due_on_these_channels_is_claimed(store: Store) -> None:
     """The longest due first."""
-    deliveries = Deliveries(store)
+    deliveries = DeliveryQueue(store)
     now = datetime.now(UTC)
     ages = {"bo": -5, "cy": -9, "di": 60}
     await deliveries.plan([a_card(who, due_at=now + timedelta(seconds=age)) for who, age in ages.items()])
@@ -94,9 +94,9 @@ async def test_two_senders_share_the_work(store_url: str) -> None:
     """Forty cards, claimed by six at once over three connections: each is claimed once."""
     stores = [await Store.open(store_url) for _ in range(3)]
     people = [f"p{number}" for number in range(40)]
-    await Deliveries(stores[0]).plan([a_card(person) for person in people])
-    found = await asyncio.gather(*(Deliveries(stores[at % 3]).claim_due(15, ON) for at in range(6)))
-    found.append(await Deliveries(stores[0]).claim_due(40, ON))
+    await DeliveryQueue(stores[0]).plan([a_card(person) for person in people])
+    found = await asyncio.gather(*(DeliveryQueue(stores[at % 3]).claim_due(15, ON) for at in range(6)))
+    found.append(await DeliveryQueue(stores[0]).claim_due(40, ON))
     assert sorted(row.person for rows in found for row in rows) == sorted(people)
     for store in stores:
         await store.close()
@@ -104,7 +104,7 @@ async def test_two_senders_share_the_work(store_url: str) -> None:
 
 async def test_what_did_not_get_out_is_due_again(store: Store) -> None:
     """After the time that was said, with the vendor's words, whatever is in them."""
-    deliveries = Deliveries(store)
+    deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card()])
     (row,) = await deliveries.claim_due(9, ON)
     await deliveries.failed(row.token, "rate\0limited", "wait\ud800 " * 200, again_after=30)
@@ -118,7 +118,7 @@ async def test_what_did_not_get_out_is_due_again(store: Store) -> None:
 
 async def test_what_cannot_get_out_is_not_tried_again(store: Store) -> None:
     """The vendor's code stays with it."""
-    deliveries = Deliveries(store)
+    deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card()])
     (row,) = await deliveries.claim_due(9, ON)
     await deliveries.failed(row.token, "gone", "no such user", again_after=None)
@@ -141,7 +141,7 @@ async def test_what_cannot_get_out_is_not_tried_again(store: Store) -> None:
 )
 async def test_reports_never_lead_back(store: Store, told: list[Reported], state: str) -> None:
     """Vendors tell of one message in any order."""
-    deliveries = Deliveries(store)
+    deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     for each in told:
         found = await deliveries.state("slack", "m1", each)
@@ -151,7 +151,7 @@ async def test_reports_never_lead_back(store: Store, told: list[Reported], state
 
 async def test_a_report_of_an_unknown_message_changes_nothing(store: Store) -> None:
     """Of another channel, of no name, or of a card that is not written down as sent yet."""
-    deliveries = Deliveries(store)
+    deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     await deliveries.plan([a_card("cy")])
     assert await deliveries.state("mail", "m1", "read") is None
@@ -167,7 +167,7 @@ async def test_a_report_of_an_unknown_message_changes_nothing(store: Store) -> N
 
 async def test_cards_are_found_by_what_an_answer_names(store: Store) -> None:
     """By token, by the vendor's names, else by who is asked where; nothing finds more than it names."""
-    deliveries = Deliveries(store)
+    deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     assert (row.handle, row.sent_at is not None, row.request.args.inline) == ({"ts": "1"}, True, {"to": "ü"})
     assert await deliveries.by_vendor("slack", ["other", "m1"]) == [row]
@@ -185,7 +185,7 @@ async def test_cards_are_found_by_what_an_answer_names(store: Store) -> None:
 
 async def test_an_end_closes_what_is_out_and_drops_the_rest(store: Store) -> None:
     """A card that is on its way at that moment is closed once it is out; each is closed once, saying how it ended."""
-    deliveries = Deliveries(store)
+    deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     await deliveries.plan([a_card("cy"), a_card("di")])
     (under_way, _) = await deliveries.claim_due(2, ON)
@@ -215,7 +215,7 @@ async def test_an_end_closes_what_is_out_and_drops_the_rest(store: Store) -> Non
 
 async def test_the_end_of_one_revision_leaves_the_next(store: Store) -> None:
     """A request that is asked anew has cards of its own."""
-    deliveries = Deliveries(store)
+    deliveries = DeliveryQueue(store)
     await out(deliveries)
     await deliveries.plan([a_card(request=a_request(revision=2))])
     await deliveries.end("main.s.t.c1.1", 1, a_request(state="cancelled"))
@@ -225,7 +225,7 @@ async def test_the_end_of_one_revision_leaves_the_next(store: Store) -> None:
 
 async def test_unfinished_cards_are_read_page_by_page(store: Store) -> None:
     """Each page goes on after the last card of the one before, also where several are of one moment."""
-    deliveries = Deliveries(store)
+    deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card(f"p{number}") for number in range(5)])
     found: list[DeliveryRow] = []
     while page := await deliveries.unfinished(2, found[-1] if found else None):
@@ -235,7 +235,7 @@ async def test_unfinished_cards_are_read_page_by_page(store: Store) -> None:
 
 async def test_what_is_over_is_forgotten_in_time(store: Store) -> None:
     """A card that is out, or that waits, never is."""
-    deliveries = Deliveries(store)
+    deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     await deliveries.plan([a_card(request=a_request(revision=2)), a_card("cy", request=a_request(revision=2))])
     (first, _) = await deliveries.of_request("main.s.t.c1.1", 2)
@@ -251,7 +251,7 @@ async def test_what_is_over_is_forgotten_in_time(store: Store) -> None:
 
 async def test_a_reminder_is_the_same_card_once_more(store: Store) -> None:
     """Due at once for every card that is out, and no more once it went."""
-    deliveries = Deliveries(store)
+    deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     await deliveries.plan([a_card("cy", due_at=datetime.now(UTC) + timedelta(hours=1))])
     assert await deliveries.remind(a_request(reminded=1)) == 1
@@ -265,7 +265,7 @@ async def test_a_reminder_is_the_same_card_once_more(store: Store) -> None:
 
 async def test_a_reminder_of_a_list_leaves_it_a_list(store: Store) -> None:
     """What a card is and whether it is to be reminded of are two things: a list is never answered as if it were one."""
-    deliveries = Deliveries(store)
+    deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card()])
     (row,) = await deliveries.claim_due(9, ON)
     await deliveries.sent(row.token, "m1", {}, kind="digest")
@@ -280,7 +280,7 @@ async def test_a_reminder_of_a_list_leaves_it_a_list(store: Store) -> None:
 
 async def test_a_reminder_counts_once_and_brings_what_the_request_is_now(store: Store) -> None:
     """Notices are read in any order and by several at once: none leads back, and an escalation is no reminder."""
-    deliveries = Deliveries(store)
+    deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     extended = datetime(2030, 1, 1, tzinfo=UTC)
     later = a_request(reminded=1, escalated=True, extended=True, expires_at=extended)
@@ -300,7 +300,7 @@ async def test_a_reminder_counts_once_and_brings_what_the_request_is_now(store: 
 
 async def test_a_reminder_that_fails_leaves_its_card(store: Store) -> None:
     """The first card is still there."""
-    deliveries = Deliveries(store)
+    deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     await deliveries.remind(a_request(reminded=1))
     await deliveries.claim_due(9, ON)
@@ -313,16 +313,16 @@ async def test_a_reminder_that_fails_leaves_its_card(store: Store) -> None:
 
 async def test_a_card_for_later_may_be_due_now(store: Store) -> None:
     """As when the channel before it failed; one that waits for a vendor to be up again waits no more."""
-    deliveries = Deliveries(store)
+    deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card(due_at=datetime.now(UTC) + timedelta(hours=1))])
     (row,) = await deliveries.of_request("main.s.t.c1.1")
-    await deliveries.hasten(row.token)
+    await deliveries.expedite(row.token)
     assert [each.token for each in await deliveries.claim_due(9, ON)] == [row.token]
 
 
 async def test_a_dropped_card_is_not_sent(store: Store) -> None:
     """Only one that is not out yet can be dropped."""
-    deliveries = Deliveries(store)
+    deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     await deliveries.plan([a_card("cy")])
     cards = await deliveries.of_request("main.s.t.c1.1")
@@ -336,7 +336,7 @@ async def test_a_dropped_card_is_not_sent(store: Store) -> None:
 
 async def test_one_message_may_tell_of_several_requests(store: Store) -> None:
     """A digest: its cards have one name at the vendor, and are told apart by their tokens."""
-    deliveries = Deliveries(store)
+    deliveries = DeliveryQueue(store)
     requests = [a_request(id=f"main.s.t.c1.{number}") for number in (1, 2)]
     await deliveries.plan([a_card(request=request) for request in requests])
     for row in await deliveries.claim_due(9, ON):
@@ -349,7 +349,7 @@ async def test_one_message_may_tell_of_several_requests(store: Store) -> None:
 
 async def test_a_card_that_cannot_be_read_holds_up_no_other(store: Store) -> None:
     """As of a newer version: it is set aside for a while, whatever asks for it, and is left as it is."""
-    deliveries = Deliveries(store)
+    deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card("bo"), a_card("cy"), a_card("di")])
     odd = update(DELIVERIES).where(DELIVERIES.c.person == "bo").values(request='{"id": "x"}', due_at=0)
     worse = update(DELIVERIES).where(DELIVERIES.c.person == "cy").values(handle="{", due_at=1)
@@ -367,6 +367,6 @@ async def test_a_card_that_cannot_be_read_holds_up_no_other(store: Store) -> Non
 async def test_cards_outlive_the_process(sqlite_url: str) -> None:
     """They are in the store, not in memory."""
     async with open_store(sqlite_url) as store:
-        row = await out(Deliveries(store))
+        row = await out(DeliveryQueue(store))
     async with open_store(sqlite_url) as store:
-        assert await read(Deliveries(store), row.token) == row
+        assert await read(DeliveryQueue(store), row.token) == row

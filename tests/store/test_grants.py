@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from signoff.contracts.decision import Remember
+from signoff.contracts.decision import GrantRequest
 from signoff.contracts.errors import NotFound
-from signoff.contracts.grant import Grant, Like
+from signoff.contracts.grant import Grant, GrantScope
 from signoff.store.freezes import Freezes
 from signoff.store.grants import Grants, write_grant
 from signoff.store.store import Store, open_store
@@ -25,14 +25,16 @@ def of_call(number: int) -> dict[str, str]:
     return WHO | {"call": f"c{number + 1}.1"}
 
 
-LIKE = Like(tenant="main", tool="pay", definition="d" * 64, where="args.amount < 5.0", rule="r", policy_hash="p" * 64)
+LIKE = GrantScope(
+    tenant="main", tool="pay", definition="d" * 64, where="args.amount < 5.0", rule="r", policy_hash="p" * 64
+)
 
 
 async def written(store: Store, grant_id: str = "g1", **fields: Any) -> Grant:
     """One remembered answer."""
     given: dict[str, Any] = {"people": ("ana",), "approval_id": "main.s.t.c1.1", "requester": "rui"} | fields
     verdict, like = given.pop("verdict", "approved"), given.pop("like", LIKE)
-    wish = Remember(seconds=given.pop("seconds", 60), uses=given.pop("uses", 3))
+    wish = GrantRequest(seconds=given.pop("seconds", 60), uses=given.pop("uses", 3))
     await store.run(lambda connection: write_grant(connection, grant_id, verdict, like, wish, **given))
     found = await Grants(store).look(grant_id)
     assert found is not None

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.errors import ConfigError, StoreUnavailable
-from signoff.store.database import open_base, read_url
+from signoff.store.database import open_database, read_url
 from signoff.store.migrations import migrate
 from signoff.store.store import Store, open_store
 from signoff.store.tables import METADATA
@@ -32,7 +32,7 @@ asyncio.run(main())
 
 async def on(url: str, work: Any) -> Any:
     """`work` in one transaction on a database that no store has opened."""
-    base = open_base(read_url(url), durable=False)
+    base = open_database(read_url(url), durable=False)
     try:
         return await base.run(work)
     finally:

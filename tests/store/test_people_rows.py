@@ -6,22 +6,22 @@ from sqlalchemy import update
 
 from signoff.contracts.person import Person
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
-from signoff.people.login import id_of
-from signoff.people.vouched_directory import Vouched, vouch
-from signoff.store.browser_sessions import Sessions
+from signoff.people.login import id_from_login
+from signoff.people.vouched_directory import VouchedPerson, vouch
+from signoff.store.browser_sessions import StoredSessions
 from signoff.store.store import Store
 from signoff.store.tables import PEOPLE
-from signoff.store.vouched_people import VouchedPeople, vouching
+from signoff.store.vouched_people import VouchedPeople, vouched_writer
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 SIGNER = Signer(PrivateKeys(keys=(new_key(NOW),)))
 
 
-def seen(subject: str = "7", *roles: str, at: datetime = NOW, tenant: str = "main") -> Vouched:
+def seen(subject: str = "7", *roles: str, at: datetime = NOW, tenant: str = "main") -> VouchedPerson:
     """What a sign-in said."""
     login = f"https://login.example.com#{subject}"
-    person = Person(id=id_of(login), tenant=tenant, roles=roles, identities={"oidc": (login,)})
+    person = Person(id=id_from_login(login), tenant=tenant, roles=roles, identities={"oidc": (login,)})
     return vouch(SIGNER, person, names=(), now=at, lifetime=7 * DAY)
 
 
@@ -30,7 +30,7 @@ async def test_the_last_sign_in_stands(store: Store) -> None:
     first, later, other = seen("7", "finance"), seen("7", at=NOW + DAY), seen("8", "finance")
     elsewhere = seen("7", "finance", tenant="acme")
     for row in (first, other, elsewhere, later):
-        await store.run(vouching(row))
+        await store.run(vouched_writer(row))
     people = VouchedPeople(store)
     assert await people.find("main", [first.person.id, "ana"]) == [later]
     assert await people.find("acme", [first.person.id]) == [elsewhere]
@@ -41,9 +41,9 @@ async def test_the_last_sign_in_stands(store: Store) -> None:
 async def test_what_is_over_is_forgotten_at_the_next_sign_in(store: Store) -> None:
     """Whether it counts is for its reader to judge; until then it is there."""
     old, new = seen("7"), seen("8", at=NOW + 7 * DAY)
-    await store.run(vouching(old))
+    await store.run(vouched_writer(old))
     assert await VouchedPeople(store).find("main", [old.person.id]) == [old]
-    await store.run(vouching(new))
+    await store.run(vouched_writer(new))
     assert await VouchedPeople(store).all() == [new]
 
 
@@ -51,24 +51,24 @@ async def test_who_is_ended_is_signed_out_until_the_next_sign_in(store: Store) -
     """Once, with what is written of it; a new sign-in counts again."""
     row, people = seen("7"), VouchedPeople(store)
     own = row.person.id
-    await store.run(vouching(row))
+    await store.run(vouched_writer(row))
     for cookie, person in (("a" * 64, own), ("b" * 64, "ana")):
-        await Sessions(store).open(cookie, tenant="main", person=person, assurance="session", now=NOW)
+        await StoredSessions(store).open(cookie, tenant="main", person=person, assurance="session", now=NOW)
     told: list[str] = []
     for _ in range(2):
         await people.end("main", own, by="ada", now=NOW, also=lambda connection: told.append("ended"))
     assert (told, await people.find("main", [own]), await people.all()) == (["ended"], [], [])
-    assert await Sessions(store).known("a" * 64, NOW) is None
-    assert await Sessions(store).known("b" * 64, NOW) is not None
+    assert await StoredSessions(store).known("a" * 64, NOW) is None
+    assert await StoredSessions(store).known("b" * 64, NOW) is not None
     assert not await people.end("acme", own, by="ada", now=NOW)
-    await store.run(vouching(seen("7", at=NOW + DAY)))
+    await store.run(vouched_writer(seen("7", at=NOW + DAY)))
     assert len(await people.find("main", [own])) == 1
 
 
 async def test_a_row_that_the_gateway_did_not_write_is_nobody(store: Store) -> None:
     """Neither what cannot be read, nor what stands under another's name."""
     row, people = seen("7", "finance"), VouchedPeople(store)
-    await store.run(vouching(row))
+    await store.run(vouched_writer(row))
     await store.run(lambda connection: connection.execute(update(PEOPLE).values(person="ana")))
     assert await people.find("main", ["ana", row.person.id]) == []
     for body in ("", "{}", "no JSON", '{"person": 5}'):

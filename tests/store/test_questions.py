@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection, update
 
 from signoff.approvals.digest import question_hash
-from signoff.approvals.machine import counted
+from signoff.approvals.machine import count_vote
 from signoff.contracts.approval import Question, Vote
 from signoff.contracts.canonical_json import canonical_json, sha256_hex
 from signoff.contracts.content import Content
@@ -49,7 +49,7 @@ async def take(store: Store, who: str, verdict: Any = "approved", approval: str 
             approval_id=approval, revision=asked.revision, verdict=verdict, subject=who, delivery_id=who
         )
         vote = Vote(subject=who, verdict=verdict, at=rows.now, decision=decision)
-        after = counted(asked, vote)
+        after = count_vote(asked, vote)
         if asked.state != "pending" or after is asked:
             return False
         add_answer(connection, rows, vote, settles=after.state != "pending")

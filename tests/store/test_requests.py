@@ -9,10 +9,10 @@ from desk_fixtures import GUEST, Ledger, catalog_of, pay_tool
 from signed_askers import signed_asker
 from sqlalchemy import Connection, insert, select, update
 
-from signoff.activities.worker_deps import Room
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.digest import question_hash
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.errors import NotFound
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.limits import INLINE_BYTES
@@ -35,8 +35,10 @@ ASKER = signed_asker(SIGNER, GUEST, *TURN, at=NOW)
 async def put(store: Store, args: Any = None, **more: Any) -> ApprovalRequest:
     """The question about one call, as a worker's gates write it; its own requester, where `user` says so."""
     tool = pay_tool(Ledger(), ApprovalPolicy(edit="approve"), title="Payment")
-    room = Room(catalog=catalog_of([tool]), store=store, people=catalog_of([tool]).people, drivers={}, mark_key=KEY)
-    ctx = Pinned(actor="desk", session="s", turn="t", tenant="main", user=more.pop("user", ASKER))
+    room = WorkerDeps(
+        catalog=catalog_of([tool]), store=store, people=catalog_of([tool]).people, drivers={}, mark_key=KEY
+    )
+    ctx = CallContext(actor="desk", session="s", turn="t", tenant="main", user=more.pop("user", ASKER))
     return await ask(room, ctx, tool, ARGS if args is None else args, **more)
 
 

@@ -9,21 +9,21 @@ from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import TurnKey
 from signoff.registry.built_in_tools import HANDLE_CHARS
 from signoff.store.store import Store
-from signoff.store.truncated_results import Rest, Rests
+from signoff.store.truncated_results import ResultPiece, TruncatedResults
 
 TURN = TurnKey("main", "s", "t")
 
 
 async def test_a_kept_text_is_read_in_pieces(store: Store) -> None:
     """Each names where the next begins, the last one nothing; a start behind the end gives an empty piece."""
-    rests = Rests(store)
+    rests = TruncatedResults(store)
     handle = await rests.keep(TURN, "fetch", "abcdé")
     assert len(handle) == HANDLE_CHARS
     assert handle == await rests.keep(TURN, "fetch", "abcdé")
-    assert await rests.read(TURN, handle, 0, 3) == Rest("fetch", "abc", 0, 5, 3)
-    assert await rests.read(TURN, handle, 3, 3) == Rest("fetch", "dé", 3, 5, None)
-    assert await rests.read(TURN, handle, 9, 3) == Rest("fetch", "", 9, 5, None)
-    assert await rests.read(TURN, handle, 4, -7) == Rest("fetch", "é", 4, 5, None)
+    assert await rests.read(TURN, handle, 0, 3) == ResultPiece("fetch", "abc", 0, 5, 3)
+    assert await rests.read(TURN, handle, 3, 3) == ResultPiece("fetch", "dé", 3, 5, None)
+    assert await rests.read(TURN, handle, 9, 3) == ResultPiece("fetch", "", 9, 5, None)
+    assert await rests.read(TURN, handle, 4, -7) == ResultPiece("fetch", "é", 4, 5, None)
 
 
 @pytest.mark.row("V15")
@@ -31,7 +31,7 @@ async def test_a_kept_text_is_read_in_pieces(store: Store) -> None:
 @pytest.mark.parametrize("other", [TURN._replace(tenant="x"), TURN._replace(session="x"), TURN._replace(turn="x")])
 async def test_a_handle_is_good_in_its_own_turn_only(store: Store, other: TurnKey) -> None:
     """Another tenant, session or turn reads nothing by it, though it has kept the same text."""
-    rests = Rests(store)
+    rests = TruncatedResults(store)
     handle = await rests.keep(TURN, "fetch", "secret")
     own = await rests.keep(other, "fetch", "secret")
     assert own != handle
@@ -41,7 +41,7 @@ async def test_a_handle_is_good_in_its_own_turn_only(store: Store, other: TurnKe
 
 async def test_nobody_makes_a_handle(store: Store) -> None:
     """The hash of a blob is not enough, and neither is anything else that a model may write."""
-    rests = Rests(store)
+    rests = TruncatedResults(store)
     handle = await rests.keep(TURN, "fetch", "secret")
     raw = base64.urlsafe_b64decode(handle)
     forged = [raw[:32] + bytes(16), raw[:32], b"", raw[1:] + raw[:1], raw + b"xyz"]
@@ -51,7 +51,7 @@ async def test_nobody_makes_a_handle(store: Store) -> None:
 
 async def test_a_text_that_is_gone_or_changed_is_the_stores_failure(store: Store) -> None:
     """Not an empty text: nobody may take that for the end."""
-    rests = Rests(store)
+    rests = TruncatedResults(store)
     handle = await rests.keep(TURN, "fetch", "secret")
     await store.run(lambda connection: connection.execute(text("update blobs set body = :body"), {"body": b"{}"}))
     with pytest.raises(StoreUnavailable, match="not in this store, or was changed"):

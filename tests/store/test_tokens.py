@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from signoff.contracts.errors import NotFound, Refused
-from signoff.store.browser_sessions import LIFETIME, Sessions
+from signoff.store.browser_sessions import LIFETIME, StoredSessions
 from signoff.store.store import Store, open_store
 from signoff.store.tokens import LONGEST, SEEN_EVERY, Tokens
 
@@ -35,7 +35,7 @@ async def test_the_database_does_not_hold_the_secret(tmp_path: Path) -> None:
     async with open_store(f"sqlite:///{tmp_path}/s.db") as store:
         secret, _ = await Tokens(store).create("main", "ana", ["read"], lifetime=DAY, now=NOW)
         cookie = "c" * 64
-        await Sessions(store).open(cookie, tenant="main", person="ana", assurance="session", now=NOW)
+        await StoredSessions(store).open(cookie, tenant="main", person="ana", assurance="session", now=NOW)
     dump = "\n".join(sqlite3.connect(tmp_path / "s.db").iterdump())
     assert "ana" in dump
     assert secret not in dump
@@ -93,7 +93,7 @@ async def test_a_token_that_never_ends_is_refused(store: Store, lifetime: timede
 
 async def test_a_session_lasts_until_it_is_closed_or_over(store: Store) -> None:
     """By its cookie alone; a login may do everything a person may."""
-    sessions = Sessions(store)
+    sessions = StoredSessions(store)
     opened = await sessions.open("a" * 64, tenant="main", person="ana", assurance="mfa", now=NOW)
     assert await sessions.known("a" * 64, NOW) == opened
     assert (opened.assurance, opened.scopes) == ("mfa", ("read", "decide", "start"))
@@ -107,7 +107,7 @@ async def test_a_session_lasts_until_it_is_closed_or_over(store: Store) -> None:
 
 async def test_a_session_is_worth_what_its_token_is(store: Store) -> None:
     """Its scopes, its end, and gone the moment the token is revoked."""
-    tokens, sessions = Tokens(store), Sessions(store)
+    tokens, sessions = Tokens(store), StoredSessions(store)
     _, token = await tokens.create("main", "ana", ["read"], lifetime=timedelta(hours=1), now=NOW)
     opened = await sessions.open("a" * 64, tenant="main", person="ana", assurance="session", now=NOW, token=token)
     assert (opened.scopes, opened.expires_at) == (("read",), token.expires_at)

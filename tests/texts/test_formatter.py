@@ -14,7 +14,7 @@ from signoff.cli.terminal.card_lines import card_lines
 from signoff.contracts.approval import AppliedTerm, ApprovalRequest, ApproverGroup, Card, CardRow, Vote
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
-from signoff.contracts.person import Person, Principal, Reach
+from signoff.contracts.person import ContactPreferences, Person, Principal
 from signoff.texts.formatter import Formatter, formatter_for
 
 NOW = datetime(2026, 11, 21, 17, 0, tzinfo=UTC)
@@ -115,7 +115,7 @@ def test_a_time_is_told_by_the_person_s_clock() -> None:
 def test_a_person_is_spoken_to_in_their_language() -> None:
     """By their locale and their clocks."""
     assert formatter_for(Person(id="a", locale="pt-BR"), NOW) == Formatter("pt", UTC, NOW, "pt-BR")
-    there = Person(id="a", locale="pt-BR", reach=Reach(timezone="America/Sao_Paulo"))
+    there = Person(id="a", locale="pt-BR", reach=ContactPreferences(timezone="America/Sao_Paulo"))
     assert formatter_for(there, NOW) == Formatter("pt", ZoneInfo("America/Sao_Paulo"), NOW, "pt-BR")
 
 

@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
-from signoff.contracts.activity_messages import Ruling
+from signoff.contracts.activity_messages import GateDecision
 from signoff.contracts.approval import ApprovalRequest, Card, Vote
-from signoff.contracts.call import Pinned
+from signoff.contracts.call import CallContext
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
@@ -12,9 +12,9 @@ from signoff.contracts.person import Principal
 from signoff.workflows.activity_inputs import permit
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-CTX = Pinned(actor="desk", session="s", turn="t", tenant="main", user=Principal(user="guest"))
+CTX = CallContext(actor="desk", session="s", turn="t", tenant="main", user=Principal(user="guest"))
 CALL = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 20}))
-RULING = Ruling(call="c1.1", verdict="ask", digest="d" * 64, grant="g", override="o")
+RULING = GateDecision(call="c1.1", verdict="ask", digest="d" * 64, grant="g", override="o")
 
 
 def said(subject: str, **fields: str) -> Decision:

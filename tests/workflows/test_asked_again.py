@@ -16,7 +16,7 @@ from signoff.contracts.message import user_message
 from signoff.contracts.names import ENGINE
 from signoff.contracts.person import Principal
 from signoff.contracts.turn import TurnInput
-from signoff.engine.turn_client import Signoff
+from signoff.engine.turn_client import TurnClient
 from signoff.store.questions import Questions
 from signoff.store.store import Store, open_store
 from signoff.store.tickets import ticket_key
@@ -35,7 +35,7 @@ async def asked(store: Store, approval: str, revision: int = 1) -> Question:
         await asyncio.sleep(0.03)
 
 
-async def start(signoff: Signoff, key: TurnKey) -> None:
+async def start(signoff: TurnClient, key: TurnKey) -> None:
     """Start the turn."""
     turn = TurnInput(
         engine=ENGINE,
@@ -48,7 +48,7 @@ async def start(signoff: Signoff, key: TurnKey) -> None:
     await signoff.start_turn(turn)
 
 
-async def asked_late(signoff: Signoff, store: Store, way: str, key: TurnKey) -> Question:
+async def asked_late(signoff: TurnClient, store: Store, way: str, key: TurnKey) -> Question:
     """What people are asked while the turn's call is carried out."""
     approval = ApprovalKey(key, CALLS[way]).id
     if way == "fallback":
@@ -78,7 +78,7 @@ async def test_an_answer_while_no_worker_is_there_counts_for_the_question_it_was
     yes; without `asked_since` in what the gates are asked again, people were asked once more about the same.
     """
     key, url, ledger = TurnKey("main", task_queue, task_queue), f"sqlite:///{tmp_path}/signoff.db", tmp_path / "ledger"
-    signoff = Signoff(client, task_queue=task_queue, patience=PATIENCE)
+    signoff = TurnClient(client, task_queue=task_queue, patience=PATIENCE)
     async with open_store(url) as store:
         if way == "changed":
             async with bench(client, store, task_queue, desk(way, ledger, old=True), script(way)) as before:
@@ -99,7 +99,7 @@ async def _taken_up(
     given = {"revision": question.revision, "question_hash": question_hash(question), "received_at": datetime.now(UTC)}
     decision = yes(key, CALLS[way], **given)
     await answer(store, decision)
-    sending = asyncio.create_task(Signoff(client, task_queue=task_queue, patience=PATIENCE).decide(decision))
+    sending = asyncio.create_task(TurnClient(client, task_queue=task_queue, patience=PATIENCE).decide(decision))
     async with bench(client, store, task_queue, desk(way, ledger), script(way)) as back:
         receipt = await sending
         result = await asyncio.wait_for(back.signoff.result(key), 90)

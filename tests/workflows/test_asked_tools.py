@@ -21,7 +21,7 @@ from signoff.registry.catalog import Catalog
 from signoff.registry.hooks import PERMISSION_RULE, Correction, HookContext, Permission
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
-from signoff.testing.scripted import ScriptedModel, calls, respond
+from signoff.testing.scripted_model import ScriptedModel, calls, respond
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
 

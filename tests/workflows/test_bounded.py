@@ -7,7 +7,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.limits import TURN_RESULT_BYTES
 from signoff.contracts.turn import TurnResult
 from signoff.contracts.updates import Updates
-from signoff.workflows.result_size import bounded, json_size
+from signoff.workflows.result_size import bound_result, json_size
 
 EURO = "€"
 
@@ -29,8 +29,8 @@ def test_what_fits_is_whole() -> None:
     room = TURN_RESULT_BYTES - json_size(finished([*calls, outcome(90, value=Content(inline=""))]))
     full = finished([*calls, outcome(90, value=Content(inline="a" * room))])
     assert json_size(full) == TURN_RESULT_BYTES
-    assert bounded(full) is full
-    more = bounded(finished([*calls, outcome(90, value=Content(inline="a" * (room + 1)))]))
+    assert bound_result(full) is full
+    more = bound_result(finished([*calls, outcome(90, value=Content(inline="a" * (room + 1)))]))
     assert json_size(more) <= TURN_RESULT_BYTES
     assert [each.left_out for each in more.calls] == [("structured",), *[()] * 90]
 
@@ -38,7 +38,7 @@ def test_what_fits_is_whole() -> None:
 def test_what_stands_beside_goes_before_any_value() -> None:
     """The earliest calls give theirs first, all of it; what they had none of is not named."""
     wide = {"structured": Content(inline=EURO * 2_700), "updates": Updates(data={"x": EURO * 2_700})}
-    found = bounded(finished([outcome(n, **wide) for n in range(80)]))
+    found = bound_result(finished([outcome(n, **wide) for n in range(80)]))
     assert TURN_RESULT_BYTES - 20_000 < json_size(found) <= TURN_RESULT_BYTES
     without = [each for each in found.calls if each.left_out]
     assert without == list(found.calls[: len(without)])
@@ -55,7 +55,7 @@ def test_values_and_words_go_where_that_is_not_enough() -> None:
         outcome(1, value=Content(inline="ok")),
         *(outcome(n, structured=Content(inline="s")) for n in range(2, 300)),
     ]
-    found = bounded(finished(calls))
+    found = bound_result(finished(calls))
     assert json_size(found) <= TURN_RESULT_BYTES
     first, second, third = found.calls[:3]
     assert (first.code, first.note, first.left_out) == ("denied", "", ("value", "note"))

@@ -10,7 +10,7 @@ from temporalio.client import Client
 from signoff.keys.signature_form import unsigned_principal
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 _OF_THE_TURN = {"session_id", "turn_id", "idempotency_key"}
 

@@ -9,14 +9,14 @@ from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from signoff.activities.worker_deps import Room
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts import names
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.people.directory import Directory, development_directory
 from signoff.store.store import Store
-from signoff.testing.scripted import ScriptedModel, calls, respond, results
+from signoff.testing.scripted_model import ScriptedModel, calls, respond, results
 
 PEOPLE = development_directory([Person(id=f"p{n}", roles=("approvers",)) for n in range(12)])
 MODEL = ScriptedModel(lambda asked: respond("done") if results(asked) else calls(("pay", {"amount": 20, "to": "Ana"})))
@@ -64,13 +64,13 @@ async def test_the_first_answer_wins_also_when_its_author_is_identified_last(
     client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Read anew the first answer is always first; who waited behind it is told so without being identified."""
-    knowing = Room.knowing
+    knowing = WorkerDeps.directory_for
 
-    async def slow(room: Room, tenant: str, *ids: str) -> Directory:
+    async def slow(room: WorkerDeps, tenant: str, *ids: str) -> Directory:
         await asyncio.sleep(0.5 if "p0" in ids else 0)
         return await knowing(room, tenant, *ids)
 
-    monkeypatch.setattr(Room, "knowing", slow)
+    monkeypatch.setattr(WorkerDeps, "knowing", slow)
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger)])
     async with bench(client, store, task_queue, catalog, MODEL, people=PEOPLE) as desk:

@@ -14,9 +14,9 @@ from signoff.contracts import names
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnView
-from signoff.engine.turn_client import Signoff
+from signoff.engine.turn_client import TurnClient
 from signoff.store.store import Store
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
 SCRIPT = [calls(PAY), respond("done")]
@@ -102,7 +102,7 @@ async def test_a_deadline_that_passes_without_a_worker_is_kept(client: Client, s
     async for event in handle.fetch_history_events(wait_new_event=True):
         if event.HasField("timer_fired_event_attributes"):
             break
-    late = await Signoff(client, task_queue=task_queue).decide(yes(key))
+    late = await TurnClient(client, task_queue=task_queue).decide(yes(key))
     async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
         result = await desk.signoff.result(key)
         receipt = await handle.query(names.RECEIPT, yes(key).approval_id, result_type=Receipt)

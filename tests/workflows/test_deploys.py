@@ -11,11 +11,11 @@ from signoff.activities import tool_activity
 from signoff.contracts.completion import Completion
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.turn import TurnResult, TurnView
-from signoff.engine.turn_client import Signoff
+from signoff.engine.turn_client import TurnClient
 from signoff.registry.actor import Actor
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 SCRIPT: Sequence[Completion] = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 CHANGED_NOTE = "the tool changed while you were asked"
@@ -186,7 +186,7 @@ async def test_an_answer_given_between_two_workers_is_used_by_the_next(
     """Decided while no worker ran, under a tool that the next worker has changed: stale, asked again, run once."""
     ledger = Ledger()
     key = await suspended(client, store, task_queue, [pay_tool(ledger)])
-    between = await Signoff(client, task_queue=task_queue).decide(yes(key))
+    between = await TurnClient(client, task_queue=task_queue).decide(yes(key))
     changed = catalog_of([pay_tool(ledger, input_schema=WIDER_SCHEMA)])
     async with bench(client, store, task_queue, changed, SCRIPT) as desk:
         await desk.until(key, _asked_again)

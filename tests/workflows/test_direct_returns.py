@@ -12,7 +12,7 @@ from signoff.registry.results.tool_result import ToolFailure
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 ONE = {"amount": 1}
 

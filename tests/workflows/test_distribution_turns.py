@@ -6,7 +6,7 @@ import pytest
 from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool
 from temporalio.client import Client
 
-from signoff.audit.export import exported
+from signoff.audit.export import export_lines
 from signoff.audit.log import AuditLog
 from signoff.audit.timeline import timeline
 from signoff.policy.approval_policy import GlobalRule
@@ -14,7 +14,7 @@ from signoff.registry.results.annotated_record import AnnotatedRecord, Annotatio
 from signoff.registry.results.destinations import Delivery, Destination
 from signoff.registry.tool import BypassRouting, Tool
 from signoff.store.store import Store
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 ONE = {"amount": 1, "to": "Lisbon"}
 RECORD = AnnotatedRecord({"fare": RecordField(120), "margin": RecordField("thirty", Annotations(privacy="private"))})
@@ -66,7 +66,7 @@ async def test_specialists_are_dispatched_as_declared_and_recorded_alike(
         **dict.fromkeys(("look", "note", "own"), ONE),
         "all": None,
     }
-    lines = [line async for line in exported(store, stream=key.workflow_id)]
+    lines = [line async for line in export_lines(store, stream=key.workflow_id)]
     assert sum('"record":"specialist_execution"' in line and '"Lisbon"' in line for line in lines) == 3
     # Those who read what happened are told that it did, not with what.
     words = [moment.what for moment in timeline(await AuditLog(store).stream(key.workflow_id))]

@@ -44,7 +44,7 @@ from signoff.keys.signatures import PrivateKey, PrivateKeys, Signer, new_key
 from signoff.people.directory import FixedDirectory
 from signoff.store.store import Store
 from signoff.testing.questions import answer
-from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results
+from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
 
 HOUR = timedelta(hours=1)
 POLICIES = {
@@ -220,14 +220,14 @@ class Story:
         if not sent.holds or sent.kept:
             return
         who = self.found(sent)
-        if machine.examined(self.request, sent.decision, who, self.now) is None:
+        if machine.examine(self.request, sent.decision, who, self.now) is None:
             await answer(self.desk.store, sent.decision, authority=who)
             sent.kept = True
 
     def expected(self, sent: Sent) -> Receipt:
         """What the pure rules say."""
         decision, now = sent.decision, self.now
-        receipt = self.model.glance(decision, now)
+        receipt = self.model.precheck(decision, now)
         if receipt is not None:
             return receipt
         who = self.authority(sent)

@@ -17,7 +17,7 @@ from signoff.people.directory import development_directory
 from signoff.registry.hooks import Correction
 from signoff.store.questions import Questions
 from signoff.store.store import Store
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 PAY = ("pay", {"amount": 420, "to": "Ana"})
 SCRIPT = [calls(PAY), respond("done")]

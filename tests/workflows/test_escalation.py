@@ -19,7 +19,7 @@ from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.directory import FixedDirectory, development_directory
 from signoff.store.store import Store
 from signoff.testing.questions import answer
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 DAY = 86_400.0
 SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]

@@ -7,7 +7,7 @@ import pytest
 from desk_fixtures import AMOUNT_SCHEMA, ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
 
-from signoff.contracts.activity_messages import Ruling
+from signoff.contracts.activity_messages import GateDecision
 from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.message import CallPart
@@ -21,7 +21,7 @@ from signoff.registry.results.tool_result import ToolFailure, ToolResult
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 from signoff.workflows.approval_flow import ApprovalFlow
 from signoff.workflows.call_loop import CallLoop
 from signoff.workflows.tool_runner import ToolRunner
@@ -276,7 +276,7 @@ async def test_nobody_is_waited_for_who_was_never_asked() -> None:
     loop = CallLoop(state, ApprovalFlow(state, lambda: None), ToolRunner(state), lambda: None)
     state.stopped = True
     call = CallPart(call="c1.1001", tool="older", args=Content(inline=ARGS))
-    outcome = await loop._settle(call, Ruling(call=call.call, verdict="ask"))
+    outcome = await loop._settle(call, GateDecision(call=call.call, verdict="ask"))
     assert (outcome.call, outcome.code) == ("c1.1001", "skipped")
 
 

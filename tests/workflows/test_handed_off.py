@@ -11,7 +11,7 @@ from signoff.contracts.errors import NotFound
 from signoff.contracts.message import ResultPart
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
-from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond
+from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond
 
 ONE = {"amount": 1}
 
@@ -44,11 +44,11 @@ async def test_a_result_that_comes_later_lets_the_turn_go_on(client: Client, sto
         event = f"main.{session.key.session}.a.c1.1"
         assert (outcome.code, outcome.structured) == ("ok", Content(inline={"event_id": event}))
         assert f"handed the work off as `{event}`" in str(outcome.value.inline)
-        receipt = await desk.signoff.bring(event, "42 rows")
+        receipt = await desk.signoff.deliver_result(event, "42 rows")
         assert (receipt.status, receipt.turn) == ("accepted", "a-2")
         assert await session.answer("a-2") == f"It came. Result of `{event}`: 42 rows"
-        again = await desk.signoff.bring(event, "42 rows")
-        other = await desk.signoff.bring(event, "43 rows")
+        again = await desk.signoff.deliver_result(event, "42 rows")
+        other = await desk.signoff.deliver_result(event, "43 rows")
     assert (again.code, other.code) == ("duplicate", "conflict")
 
 
@@ -69,7 +69,7 @@ async def test_a_result_that_comes_while_the_turn_goes_on_is_told_to_it(
         await session.say("both", "a")
         await session.turn("a", "waiting")
         event = f"main.{session.key.session}.a.c1.1"
-        assert (await desk.signoff.bring(event, "42 rows")).turn == "a"
+        assert (await desk.signoff.deliver_result(event, "42 rows")).turn == "a"
         await desk.signoff.decide(yes(session.turn_key("a"), "c1.2"))
         assert await session.answer("a") == f"both | Result of `{event}`: 42 rows"
         view = await desk.signoff.session(session.key)
@@ -80,7 +80,7 @@ async def test_what_cannot_be_brought_says_so(client: Client, store: Store, task
     """An id that names nothing, a turn without a session, a text that no history should hold."""
     async with bench(client, store, task_queue, catalog_of([export()]), ScriptedModel(waiting)) as desk:
         with pytest.raises(NotFound, match="is not the id of an event"):
-            await desk.signoff.bring("c1.1", "42 rows")
+            await desk.signoff.deliver_result("c1.1", "42 rows")
         with pytest.raises(NotFound):
-            await desk.signoff.bring("main.nobody.nothing.c1.1", "42 rows")
-        assert (await desk.signoff.bring("main.nobody.nothing.c1.1", "x" * 9_000)).code == "malformed"
+            await desk.signoff.deliver_result("main.nobody.nothing.c1.1", "42 rows")
+        assert (await desk.signoff.deliver_result("main.nobody.nothing.c1.1", "x" * 9_000)).code == "malformed"

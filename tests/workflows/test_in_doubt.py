@@ -15,7 +15,7 @@ from signoff.contracts.person import Person
 from signoff.people.directory import development_directory
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
 SCRIPT = [calls(PAY), respond("done")]

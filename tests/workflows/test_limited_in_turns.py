@@ -11,7 +11,7 @@ from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.usage import UsageLimit
 from signoff.formats.hours import DAYS
 from signoff.store.store import Store
-from signoff.testing.scripted import ScriptedModel, calls, respond, results
+from signoff.testing.scripted_model import ScriptedModel, calls, respond, results
 
 ARGS = {"amount": 20, "to": "Ana"}
 

@@ -15,7 +15,7 @@ from signoff.registry.results.reducers import ReducerRegistry
 from signoff.registry.results.tool_result import ReducerInput, Result, ToolFailure, ToolResult
 from signoff.store.content_store import load
 from signoff.store.store import Store
-from signoff.testing.scripted import ScriptedModel, calls, respond, results
+from signoff.testing.scripted_model import ScriptedModel, calls, respond, results
 
 HANDLE = re.compile(r'read_rest\(handle="([\w=-]{64})", start=(\d+)\)')
 PAGES = "".join(f"page {number} " for number in range(20_000))

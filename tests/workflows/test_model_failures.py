@@ -11,7 +11,7 @@ from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.errors import ModelUnavailable
 from signoff.contracts.turn import TurnResult
 from signoff.store.store import Store
-from signoff.testing.scripted import ScriptedModel, respond, say
+from signoff.testing.scripted_model import ScriptedModel, respond, say
 
 
 def busy(request: CompletionRequest) -> Completion:

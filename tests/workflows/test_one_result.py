@@ -20,7 +20,7 @@ from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.store.questions import Questions
 from signoff.store.store import Store
-from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond
+from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond
 
 ACTORS = [
     Actor(name=f"{mode}_{on_failure}", model="scripted", mode=mode, on_failure=on_failure)

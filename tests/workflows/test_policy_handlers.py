@@ -8,16 +8,16 @@ from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, pay_tool, y
 from temporalio.client import Client
 
 from signoff.audit.log import AuditLog
-from signoff.policy.handler_verdict import Answer, ProposedCall
+from signoff.policy.handler_verdict import HandlerCall, HandlerVerdict
 from signoff.store.store import Store
 from signoff.testing.questions import answer
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 RULE = "handler:test_policy_handlers:limit"
 SAYS: dict[str, Any] = {}
 
 
-async def limit(call: ProposedCall, context: dict[str, Any]) -> Any:
+async def limit(call: HandlerCall, context: dict[str, Any]) -> Any:
     """What `SAYS` has for the payee; a list is used up, its last one stays."""
     payee = call.args["to"]
     said = SAYS[payee]
@@ -44,7 +44,9 @@ def handled(ledger: Ledger, **fields: Any) -> Any:
 @pytest.mark.row("B71")
 async def test_each_call_goes_the_way_its_handler_says(client: Client, store: Store, task_queue: str) -> None:
     """One runs by itself, one asks, one is denied; the record names the handler for each."""
-    SAYS.update(Ana="auto", Bo=Answer("ask", reason="a new payee"), Cy=Answer("deny", reason="a blocked payee"))
+    SAYS.update(
+        Ana="auto", Bo=HandlerVerdict("ask", reason="a new payee"), Cy=HandlerVerdict("deny", reason="a blocked payee")
+    )
     ledger = Ledger()
     async with bench(client, store, task_queue, handled(ledger), script("Ana", "Bo", "Cy")) as desk:
         key = await desk.start()

@@ -12,7 +12,7 @@ from signoff.registry.hooks import CannotTell, DidNotHappen, Happened
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 FREE = ApprovalPolicy(auto_approve_if="args.amount < 50.0")

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from temporalio.client import Client
 
 from signoff.activities.gate_activity import digest_of
-from signoff.activities.permit_check import Witness, approval_of, standing, voter_set
+from signoff.activities.permit_check import SignaturePolicy, approval_of, check_permit, voter_set
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.approval import Question
-from signoff.contracts.call import Permit, Pinned
+from signoff.contracts.call import CallContext, Permit
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
@@ -32,10 +32,10 @@ from signoff.registry.gates.pipeline import Judgement, judge
 from signoff.registry.registry import definition_hash
 from signoff.store.questions import ApprovalRows
 from signoff.store.store import Store
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 KEY = TurnKey("main", "s", "t")
-CTX = Pinned(actor="desk", session="s", turn="t", tenant="main", user=GUEST)
+CTX = CallContext(actor="desk", session="s", turn="t", tenant="main", user=GUEST)
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 ANA = Person(id="ana", roles=("approvers",))
 NAMES = ("pay", "wire", "look")
@@ -184,13 +184,13 @@ def test_nothing_unadvertised_executes_and_nothing_gated_runs_undecided(
     digest = digest_of(CTX, "c1.1", present, args)
     rows = rows_of(asked, tool, args, first)
     terms = runs.terms(tool, second.verdict)
-    worth = standing(
+    worth = check_permit(
         permit,
         digest,
         second,
         runs.policy(tool),
         terms,
-        witness=Witness(Verifier(), development=True),
+        witness=SignaturePolicy(Verifier(), development=True),
         voters=voter_set(runs, runs.people, CTX, tool, terms, NOW, rows.questions if rows else ()),
         approval=approval_of(permit, rows, accept_unsigned=True),
         now=NOW,

@@ -9,14 +9,14 @@ from desk_fixtures import Bench, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
 
 from signoff.activities import gate_activity
-from signoff.activities.worker_deps import Room
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.receipt import Receipt
 from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.questions import answer
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 
@@ -30,7 +30,7 @@ class Held:
         write = gate_activity.write
 
         # The last that the gates do: what they ask lies in the store by then.
-        async def held_back(room: Room, entries: Sequence[AuditEntry]) -> None:
+        async def held_back(room: WorkerDeps, entries: Sequence[AuditEntry]) -> None:
             await write(room, entries)
             self.batches += 1
             if self.batches == 1:

@@ -14,9 +14,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import TurnKey
-from signoff.engine.turn_client import Signoff
+from signoff.engine.turn_client import TurnClient
 from signoff.store.store import Store
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 
 class _Full(Interceptor):
@@ -42,10 +42,10 @@ class _Refusing(OutboundInterceptor):
         raise RPCError("no answer", self._status, b"")
 
 
-def _over(client: Client, status: RPCStatusCode) -> Signoff:
+def _over(client: Client, status: RPCStatusCode) -> TurnClient:
     config = client.config()
     config["interceptors"] = [_Full(status)]
-    return Signoff(Client(**config))
+    return TurnClient(Client(**config))
 
 
 @pytest.mark.parametrize("status", [RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION])
@@ -90,7 +90,7 @@ async def test_an_answer_that_a_worker_drops_goes_as_a_signal(client: Client, st
         key = await desk.start()
         await desk.waiting(key)
     async with asyncio.timeout(60):
-        patient = Signoff(client, task_queue=task_queue, patience=timedelta(seconds=50))
+        patient = TurnClient(client, task_queue=task_queue, patience=timedelta(seconds=50))
         receipt, dropped = await asyncio.gather(patient.decide(yes(key)), drop_update(client, task_queue))
     assert (receipt.status, receipt.verdict, len(dropped)) == ("pending", "approved", 1)
     assert ledger.rows == []

@@ -9,7 +9,7 @@ from desk_fixtures import Bench, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
 
 from signoff.approvals.digest import question_hash
-from signoff.contracts.decision import Decision, Remember
+from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnResult
@@ -20,9 +20,9 @@ from signoff.store.grants import Grants
 from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.questions import answer
-from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results
+from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
 
-SMALL = Remember(scope="tenant", where="args.amount <= 50.0", seconds=600, uses=2)
+SMALL = GrantRequest(scope="tenant", where="args.amount <= 50.0", seconds=600, uses=2)
 
 
 def react(request: Any) -> Any:
@@ -114,7 +114,7 @@ async def test_a_denial_is_remembered_and_names_who_denied(client: Client, store
     async with bench(client, store, task_queue, desk(ledger), ScriptedModel(react)) as found:
         first = await found.start("700")
         await found.waiting(first)
-        wish = Remember(scope="tenant", where="args.amount > 500.0", seconds=600, uses=5)
+        wish = GrantRequest(scope="tenant", where="args.amount > 500.0", seconds=600, uses=5)
         assert (await said(found, no(first, remember=wish))).status == "accepted"
         result = await ended(found, await found.start("800"))
         (outcome,) = result.calls

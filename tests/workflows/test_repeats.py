@@ -11,7 +11,7 @@ from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
 from signoff.people.directory import development_directory
 from signoff.store.store import Store
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
 SAME = ("pay", {"to": "Ana", "amount": 20.0})

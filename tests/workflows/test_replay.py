@@ -16,7 +16,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from signoff.activities.worker_deps import Room
+from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts import names
 from signoff.people.directory import development_directory
 from signoff.store.store import Store
@@ -41,7 +41,9 @@ def _history(path: Path) -> WorkflowHistory:
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}-{path.stem}")
 async def test_a_recorded_turn_replays(path: Path, store: Store) -> None:
     """What a turn did once it does again, in the workers' own sandbox."""
-    room = Room(catalog=catalog_of([]), store=store, people=development_directory(), drivers={}, mark_key=b"replay" * 8)
+    room = WorkerDeps(
+        catalog=catalog_of([]), store=store, people=development_directory(), drivers={}, mark_key=b"replay" * 8
+    )
     replayer = Replayer(workflows=[], plugins=[SignoffPlugin(room)])
     result = await replayer.replay_workflow(_history(path), raise_on_replay_failure=False)
     assert result.replay_failure is None

@@ -15,7 +15,7 @@ from signoff.registry.hooks import HookContext
 from signoff.registry.scopes.route import Route, Step
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
 SCRIPT = [calls(PAY), respond("done")]

@@ -11,7 +11,7 @@ from signoff.contracts import names
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.store.questions import Questions
 from signoff.store.store import Store
-from signoff.testing.scripted import last_user_text
+from signoff.testing.scripted_model import last_user_text
 
 
 async def test_messages_are_answered_in_order_with_what_was_said_before(

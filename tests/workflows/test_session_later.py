@@ -10,7 +10,7 @@ from signoff.contracts.limits import MAX_TURNS_PER_MESSAGE
 from signoff.contracts.session_messages import turn_of
 from signoff.registry.actor import Actor
 from signoff.store.store import Store
-from signoff.testing.scripted import ScriptedModel, last_user_text, respond
+from signoff.testing.scripted_model import ScriptedModel, last_user_text, respond
 
 ACTORS = [Actor(name="desk", model="first"), Actor(name="bank", model="second", tools=())]
 

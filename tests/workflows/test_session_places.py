@@ -16,7 +16,7 @@ from signoff.contracts.turn import TurnInput
 from signoff.registry.actor import Actor
 from signoff.registry.scopes.route import Route
 from signoff.store.store import Store
-from signoff.testing.scripted import ScriptedModel, last_user_text, respond
+from signoff.testing.scripted_model import ScriptedModel, last_user_text, respond
 from signoff.worker import SignoffPlugin
 from signoff.workflows.conversation import Conversation
 

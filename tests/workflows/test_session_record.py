@@ -15,7 +15,7 @@ from signoff.contracts import names
 from signoff.contracts.limits import SESSION_HEARD
 from signoff.contracts.person import Principal
 from signoff.contracts.session_messages import SessionReceipt
-from signoff.contracts.turn import Heard
+from signoff.contracts.turn import SessionEvent
 from signoff.store.store import Store
 from signoff.workflows.session_log import SessionLog
 
@@ -166,7 +166,7 @@ def test_whatever_is_sent_can_be_written(envelopes: tuple[Any, ...]) -> None:
     log = SessionLog(())
     assert log.told("message", envelopes, REFUSED, NOW) == REFUSED
     (event,) = log.take()
-    assert Heard.model_validate_json(event.model_dump_json()) == event
+    assert SessionEvent.model_validate_json(event.model_dump_json()) == event
     assert len(event.model_dump_json()) < 700
 
 

@@ -13,7 +13,7 @@ from temporalio.client import Client
 
 from signoff.contracts import names
 from signoff.contracts.person import Principal
-from signoff.engine.turn_client import Signoff
+from signoff.engine.turn_client import TurnClient
 from signoff.store.store import Store
 from signoff.temporal.embedded_server import ServerHandle
 
@@ -83,7 +83,7 @@ async def test_killed_workers_lose_no_message_and_no_turn(
 ) -> None:
     """kill -9 while a turn waits; what is said meanwhile is stored, and everything goes on with the next worker."""
     address, url, ledger = server.options.address, f"sqlite:///{tmp_path}/signoff.db", tmp_path / "ledger"
-    bare = Bench(Signoff(client, task_queue=task_queue), client, store, task_queue, room=None)  # type: ignore[arg-type]
+    bare = Bench(TurnClient(client, task_queue=task_queue), client, store, task_queue, room=None)  # type: ignore[arg-type]
     session = talk(bare)
     async with killable(address, url, task_queue, ledger) as worker:
         await session.say("pay", "a")

@@ -15,7 +15,7 @@ from signoff.registry.catalog import Catalog
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 from signoff.workflows import outcomes
 
 ABORTED = "Not executed: another call of the same completion failed."
@@ -194,11 +194,11 @@ async def test_a_fallback_that_is_stopped_while_it_waits_hides_no_failure(
     assert (result.calls[0].fallback, scene.inside) == ("", {"book", "bad", "look"})
 
 
-@pytest.mark.parametrize("stopped", [outcomes.aborted, outcomes.unwanted])
+@pytest.mark.parametrize("stopped", [outcomes.aborted_outcome, outcomes.unwanted_outcome])
 def test_a_failure_whose_fallback_was_stopped_is_one_all_the_same(stopped: Any) -> None:
     """Its siblings stop for it as if there had been no fallback."""
     failed = CallOutcome(call="c1.1", tool="book", code="execution_failed", gate="execute")
-    told = outcomes.stood_in(failed, [stopped("c1.1001", "older")])
+    told = outcomes.fallback_outcome(failed, [stopped("c1.1001", "older")])
     assert (told.code, told.tool, outcomes.stops_siblings(failed, told)) == ("execution_failed", "book", True)
 
 

@@ -19,7 +19,7 @@ from signoff.people.directory import development_directory
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.testing.questions import answer
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 NOW = datetime.now(UTC)
 KEYS = PrivateKeys(keys=(new_key(NOW - timedelta(days=1)),))

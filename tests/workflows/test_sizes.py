@@ -19,7 +19,7 @@ from signoff.registry.results.tool_result import ToolFailure, ToolResult
 from signoff.registry.tool import Tool
 from signoff.store.content_store import load
 from signoff.store.store import Store
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 EURO = "€"
 """Three bytes of UTF-8 in one character."""

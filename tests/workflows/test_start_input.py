@@ -11,7 +11,7 @@ from signoff.contracts.errors import Refused
 from signoff.contracts.limits import MAX_DEPTH, MAX_NESTING
 from signoff.contracts.message import CallPart, Message, user_message
 from signoff.store.store import Store
-from signoff.testing.scripted import respond
+from signoff.testing.scripted_model import respond
 
 
 def _nested(levels: int) -> Any:

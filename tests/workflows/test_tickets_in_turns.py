@@ -17,7 +17,7 @@ from signoff.registry.results.tool_result import ToolResult
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Also, Store
 from signoff.store.tickets import ticket_key
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
 SCRIPT = [calls(PAY), respond("done")]

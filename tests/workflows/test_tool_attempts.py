@@ -15,7 +15,7 @@ from signoff.registry.results.tool_result import ToolFailure
 from signoff.registry.tool import BypassRouting, Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
-from signoff.testing.scripted import ScriptedModel, calls, respond
+from signoff.testing.scripted_model import ScriptedModel, calls, respond
 from signoff.workflows import options
 
 INLINE: dict[str, Any] = {

@@ -18,7 +18,7 @@ from signoff.activities.gate_activity import digest_of
 from signoff.approvals.digest import question_hash
 from signoff.contracts import names
 from signoff.contracts.activity_messages import OutcomeTask, ToolReply, ToolTask
-from signoff.contracts.call import CallOutcome, Permit, Pinned
+from signoff.contracts.call import CallContext, CallOutcome, Permit
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
@@ -30,7 +30,7 @@ from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.testing.questions import answer, ask
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 ARGS: dict[str, Any] = {"amount": 20, "to": "Ana"}
 RULE = ApprovalPolicy(auto_approve_if="args.amount < 10.0 && ctx.user.tier == 'trusted'")
@@ -80,7 +80,7 @@ class Forge:
         """A permit that holds for call `c1.1` of the forged turn, as far as an intruder can make one."""
         tool = self.desk.room.catalog.registry.resolve("pay")
         assert tool is not None
-        ctx = Pinned(
+        ctx = CallContext(
             actor="desk", session=self.key.session, turn=self.key.turn, tenant=self.key.tenant, user=GUEST
         ).model_copy(update=fields.pop("ctx", {}))
         call = fields.pop("call", "c1.1")

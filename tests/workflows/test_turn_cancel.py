@@ -9,7 +9,7 @@ from temporalio.client import Client
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
-from signoff.testing.scripted import ScriptedModel, calls, respond
+from signoff.testing.scripted_model import ScriptedModel, calls, respond
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
 

@@ -4,7 +4,7 @@ from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, pay_tool, y
 from temporalio.client import Client
 
 from signoff.store.store import Store
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 

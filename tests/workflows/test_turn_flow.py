@@ -17,7 +17,7 @@ from signoff.policy.approval_policy import GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.results.tool_result import ToolFailure
 from signoff.store.store import Store
-from signoff.testing.scripted import ScriptedModel, calls, respond, say
+from signoff.testing.scripted_model import ScriptedModel, calls, respond, say
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
 

@@ -21,10 +21,10 @@ from signoff.contracts.message import user_message
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnInput
-from signoff.engine.turn_client import Signoff
+from signoff.engine.turn_client import TurnClient
 from signoff.people.directory import development_directory
 from signoff.store.store import Store
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 PATIENCE = timedelta(seconds=60)
 """How long a busy machine may take over fifty questions at once."""
@@ -261,7 +261,7 @@ async def test_a_late_click_is_told_who_decided_also_when_the_turn_has_ended(
         await desk.signoff.decide(no(key))
         await desk.signoff.result(key)
         late = await desk.signoff.decide(yes(key, subject="guest"))
-    blind = await Signoff(client, task_queue=task_queue).decide(yes(key))
+    blind = await TurnClient(client, task_queue=task_queue).decide(yes(key))
     assert (late.status, late.code, late.state, late.decided_by) == ("refused", "already_decided", "denied", "approver")
     assert (blind.status, blind.code) == ("refused", "already_decided")
     assert blind.decided_at is not None
@@ -269,7 +269,7 @@ async def test_a_late_click_is_told_who_decided_also_when_the_turn_has_ended(
 
 async def test_a_decision_for_no_turn_at_all_is_unknown(client: Client, task_queue: str) -> None:
     """An approval id of a turn that never was, or no id at all, gets a receipt as well."""
-    signoff = Signoff(client, task_queue=task_queue)
+    signoff = TurnClient(client, task_queue=task_queue)
     nowhere = await signoff.decide(yes(TurnKey("main", "s", task_queue)))
     broken = await signoff.decide(yes(TurnKey("main", "s", "t"), approval_id="no id"))
     assert (nowhere.status, nowhere.code) == ("refused", "unknown")
@@ -288,7 +288,7 @@ async def test_without_a_worker_an_answer_is_kept_and_takes_effect_later(
     async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
         key = await desk.start()
         await desk.waiting(key)
-    receipt = await Signoff(client, task_queue=task_queue).decide(yes(key))
+    receipt = await TurnClient(client, task_queue=task_queue).decide(yes(key))
     async with bench(client, store, task_queue, catalog, SCRIPT) as desk:
         result = await desk.signoff.result(key)
         view = await desk.signoff.view(key)

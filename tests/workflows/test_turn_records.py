@@ -13,7 +13,7 @@ from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.errors import ModelRefused
 from signoff.contracts.ids import TurnKey
 from signoff.store.store import Store
-from signoff.testing.scripted import ScriptedModel, calls, respond
+from signoff.testing.scripted_model import ScriptedModel, calls, respond
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
 AUTO = ApprovalPolicy(auto_approve_if="args.amount < 50.0")

@@ -16,7 +16,7 @@ from signoff.registry.tool import BypassRouting
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 
 def costly(cost: float, seconds: float = 0.0, **fields: Any) -> Any:

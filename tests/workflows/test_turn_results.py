@@ -10,7 +10,7 @@ from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.registry.results.tool_result import ToolResult
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
 

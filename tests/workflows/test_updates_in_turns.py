@@ -23,7 +23,7 @@ from signoff.registry.scopes.route import Route, Step
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
-from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond
+from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond
 
 SCHEMA = {"type": "object", "properties": {"city": {}, "project": {"type": "string"}}}
 AT = {"route": "trip", "step": "buy"}

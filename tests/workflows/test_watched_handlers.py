@@ -27,7 +27,7 @@ from signoff.contracts.message import Message, ResultPart
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnResult, TurnView
-from signoff.engine.turn_client import Signoff
+from signoff.engine.turn_client import TurnClient
 from signoff.gateway.deps import GatewayDeps
 from signoff.people.directory import development_directory
 from signoff.settings import Settings
@@ -35,7 +35,7 @@ from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.temporal.converter import DATA_CONVERTER
 from signoff.temporal.embedded_server import ServerHandle
-from signoff.testing.scripted import ScriptedModel, calls, respond
+from signoff.testing.scripted_model import ScriptedModel, calls, respond
 from signoff.worker import SignoffPlugin
 from signoff.workflows.actor_turn import ActorTurn
 from signoff.workflows.session import Session
@@ -158,7 +158,7 @@ class Site:
 Door = Callable[[Decision], Awaitable[Receipt]]
 
 
-class CutOff(Signoff):
+class CutOff(TurnClient):
     """Signoff where no server answers."""
 
     async def decide(self, decision: Decision) -> Receipt:
@@ -341,7 +341,7 @@ async def replayed(site: Site, workflow_ids: list[str]) -> dict[str, str]:
 def site_over(desk: Bench, ledger: Ledger) -> Site:
     """The site over a worker."""
 
-    def gateway(turns: Signoff) -> GatewayDeps:
+    def gateway(turns: TurnClient) -> GatewayDeps:
         return GatewayDeps(
             client=turns, catalog=desk.room.catalog, people=PEOPLE, store=desk.store, settings=Settings(), signer=SIGNER
         )
@@ -356,8 +356,8 @@ async def test_whatever_people_send_a_turn_that_is_looked_at_replays(
 ) -> None:
     """Every handler in several turns at once, six readers, another worker in the middle: nothing hangs, all replays.
 
-    Without `temporal/workflow_runner.py` and `LooksInterceptor`, where most look at the newest turn, one of four runs
-    left a history lost (`Nondeterminism error: Update machine does not handle this event: HistoryEvent(id: 18,
+    Without `temporal/workflow_runner.py` and `QueryFenceInterceptor`, where most look at the newest turn, one of four
+    runs left a history lost (`Nondeterminism error: Update machine does not handle this event: HistoryEvent(id: 18,
     TimerCanceled)`). Four at a time on two processors lost one of six where no run was let go that is ahead of its
     history, and waited for ever in one of twelve where nobody sent again what a worker had dropped.
 

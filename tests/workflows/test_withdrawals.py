@@ -15,7 +15,7 @@ from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.people.directory import development_directory
 from signoff.store.store import Store
 from signoff.testing.questions import answer
-from signoff.testing.scripted import calls, respond
+from signoff.testing.scripted_model import calls, respond
 
 NOW = datetime.now(UTC)
 KEYS = PrivateKeys(keys=(new_key(NOW - timedelta(days=1)),))

@@ -6,20 +6,20 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from signoff.channels import (
+    CardLimits,
     CardWords,
     Channel,
     ChannelContext,
+    ChannelOptions,
+    ChannelReply,
     ClosedCard,
     DeliveryStatus,
     HmacSignature,
     InboundAction,
     InboundBatch,
     InboundRequest,
-    Limits,
     Malformed,
-    Options,
     OutboundCard,
-    Reply,
     SentCard,
     VendorErrors,
     VendorHttp,
@@ -37,7 +37,7 @@ ERRORS = VendorErrors(
 """Its error codes: which are final, and after which it is left alone. All else is told by the status of HTTP."""
 
 
-class PigeonOptions(Options):
+class PigeonOptions(ChannelOptions):
     """As the manifest has them; secrets are written `env:NAME` there, and are read before they come here."""
 
     url: str
@@ -82,7 +82,7 @@ class Pigeon(Channel):
         words = closing_text(closed, self.formatter(closed.person))
         await self._ask("PATCH", f"/messages/{sent.vendor_id}", {"text": words, "buttons": {}})
 
-    async def answer(self, where: Mapping[str, Any], reply: Reply) -> None:
+    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
         """A message to whoever did something."""
         await self._ask("POST", "/messages", {"to": where["to"], "text": reply.text, "token": "", "buttons": {}})
 
@@ -109,7 +109,7 @@ class Pigeon(Channel):
             raise Malformed("not what a pigeon brings") from None
 
     def _words(self, notice: OutboundCard) -> CardWords:
-        formatter, limits = self.formatter(notice.person), Limits(whole=4_000)
+        formatter, limits = self.formatter(notice.person), CardLimits(whole=4_000)
         return card_words(notice, formatter, how="buttons", assurance=self.assurance, limits=limits)
 
     async def _ask(self, method: str, path: str, message: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.registry.hooks import HookContext, Permission
 from signoff.registry.tool_context import ToolContext
-from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results
+from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
 
 FOLDER = "ATTACK_FOLDER"
 """The variable that names the folder of the ledger."""

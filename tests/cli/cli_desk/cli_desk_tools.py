@@ -2,7 +2,7 @@
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.content import text_of
-from signoff.testing.scripted import ScriptedModel, calls, last_user_text, respond, results
+from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
 
 PIN = "4711-very-secret"
 

@@ -8,11 +8,11 @@ from signoff.contracts.completion import Completion, CompletionRequest, Proposed
 from signoff.contracts.content import text_of
 from signoff.contracts.message import Message, ResultPart, TextPart
 from signoff.contracts.names import RESPOND
-from signoff.contracts.turn import Usage
+from signoff.contracts.turn import TokenUsage
 
 Reaction = Callable[[CompletionRequest], Completion | Awaitable[Completion]]
 
-_USAGE = Usage(input_tokens=10, output_tokens=5)
+_USAGE = TokenUsage(input_tokens=10, output_tokens=5)
 
 
 class ScriptedModel:
