@@ -1,0 +1,132 @@
+"""The language of the package: one word for one thing, nouns for classes and modules, none without an explanation."""
+
+import ast
+import re
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src/signoff"
+FACE = {"__init__.py", "py.typed"}
+
+MODULES_IN_A_FOLDER = 25
+LARGER: dict[str, int] = {
+    "activities": 29,
+    "channels/mail": 31,
+    "contracts": 30,
+    "gateway": 35,
+    "gateway/pages": 28,
+    "store": 26,
+}
+"""Folders that have more, and how many: a module that leaves one lowers its number."""
+
+ORDINARY_NOUNS = {"string", "docstring", "routing", "pricing", "token", "screen"}
+"""Words that end like a gerund or a participle and are neither."""
+
+EXPLAINED_IN = ("docs/concepts.md", "docs/architecture.md")
+
+
+def _roots() -> Iterator[Path]:
+    """Every folder and module that `src/signoff` leads to."""
+    for link in sorted(PACKAGE.iterdir()):
+        if link.name not in FACE and link.name != "__pycache__":
+            yield ROOT / link.name
+
+
+def _modules() -> list[Path]:
+    found: list[Path] = []
+    for root in _roots():
+        found += [root] if root.is_file() else sorted(root.rglob("*.py"))
+    return found
+
+
+def _public_classes() -> dict[str, list[str]]:
+    """The modules that define each public class at their top level."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for path in _modules():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(str(path.relative_to(ROOT)))
+    return dict(found)
+
+
+def _head(name: str) -> str:
+    """The noun that a class name ends with: `Queue` of `DeliveryQueue`."""
+    return re.findall(r"[A-Z][a-z0-9]*|[A-Z]+(?![a-z])", name)[-1]
+
+
+def _explained() -> tuple[set[str], set[str]]:
+    """The class names that a document names in backticks, and the nouns that the table of nouns explains."""
+    named: set[str] = set()
+    for document in EXPLAINED_IN:
+        for span in re.findall(r"`([^`\n]+)`", (ROOT / document).read_text()):
+            named |= set(re.findall(r"\b[A-Z]\w+", span))
+    architecture = (ROOT / "docs/architecture.md").read_text()
+    table = architecture.partition("## Nouns in names")[2].partition("\n## ")[0]
+    nouns = {noun for row in re.findall(r"^\| ([^|]+) \|", table, re.M) for noun in re.findall(r"`(\w+)`", row)}
+    return named, nouns
+
+
+def _acts_like_a_verb(stem: str) -> bool:
+    """Whether the last word of a module's name is a gerund or a past participle, as far as its ending tells."""
+    last = stem.rpartition("_")[2]
+    return last not in ORDINARY_NOUNS and bool(re.search(r"(ing|ed|own|ept|ought|eard|een|idden|oken|osen)$", last))
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    """One word means one thing: a public class name occurs once in the package."""
+    assert {name: where for name, where in _public_classes().items() if len(where) > 1} == {}
+
+
+def test_modules_are_named_by_nouns() -> None:
+    """A module holds the noun that it is named by; `approvals/binding` is one that looks like a gerund."""
+    verbs = {
+        str(path.relative_to(ROOT))
+        for path in _modules()
+        if _acts_like_a_verb(path.stem) and "versions" not in path.parts
+    }
+    assert verbs - {"approvals/binding.py"} == set()
+
+
+@pytest.mark.parametrize(
+    ("stem", "verb"), [("hearing", True), ("tickets_seen", True), ("routing", False), ("heartbeat", False)]
+)
+def test_a_verb_as_a_module_s_name_is_noticed(stem: str, verb: bool) -> None:
+    """The test of modules' names notices gerunds and participles, and lets ordinary nouns be."""
+    assert _acts_like_a_verb(stem) is verb
+
+
+def test_every_public_class_is_explained() -> None:
+    """A reader finds each class's noun, or the class itself, in the concepts or on the map."""
+    named, nouns = _explained()
+    assert nouns, "the table of nouns is gone"
+    assert sorted(name for name in _public_classes() if name not in named and _head(name) not in nouns) == []
+
+
+def test_every_explained_noun_is_used() -> None:
+    """The table of nouns explains no noun with which no class name ends."""
+    assert _explained()[1] - {_head(name) for name in _public_classes()} == set()
+
+
+def test_no_folder_holds_more_modules_than_one_can_overlook() -> None:
+    """No folder has more than 25 modules, but for those in `LARGER`, which do not grow."""
+    held: defaultdict[str, int] = defaultdict(int)
+    for path in _modules():
+        if path.name != "__init__.py" and "versions" not in path.parts:
+            held[str(path.parent.relative_to(ROOT))] += 1
+    held.pop(".", None)
+    assert {name: count for name, count in held.items() if count > MODULES_IN_A_FOLDER} == LARGER
+
+
+def test_every_folder_has_its_layer() -> None:
+    """Each folder and root module stands in the import contract, once; `testing` alone may import everything."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layered = next(contract for contract in contracts if contract["type"] == "layers")
+    layers = [name.strip() for layer in layered["layers"] for name in re.split("[|:]", layer)]
+    assert len(layers) == len(set(layers))
+    assert layered["exhaustive"] is True
+    assert set(layers) == {root.stem for root in _roots()} - set(layered["exhaustive_ignores"])
