@@ -93,6 +93,9 @@ def compile_schema(
     for node in SchemaNode.of(own).walk():
         for reference in node.references:
             _check_reference(own, reference, refuse)
+        # Below it a validator counts references from there, and cards and secrets from the top: they saw two schemas.
+        if node.written is not own and "$id" in node.keywords and any(each.references for each in node.walk()):
+            raise refuse("has an `$id` within it, above a `$ref`; leave that `$id` out", node.keywords["$id"])
     return CompiledSchema(own)
 
 

@@ -104,7 +104,7 @@ class SchemaNode(NamedTuple):
         return tuple(each for each in found if isinstance(each, str)) if found else ()
 
     def target(self, reference: Any) -> "SchemaNode | None":
-        """Returns where a local reference leads: `#`, `#/a/pointer` or `#anchor`; None for anything else."""
+        """Returns where a local reference leads: `#`, `#/a/pointer` or the one `#anchor`; None for anything else."""
         document, mark, fragment = reference.partition("#") if isinstance(reference, str) else ("", "", "")
         if document or not mark:
             return None
@@ -190,7 +190,9 @@ class SchemaNode(NamedTuple):
 
     def _anchored(self, name: str) -> "SchemaNode | None":
         whole = SchemaNode.of(self.root)
-        return next((each for each in whole.walk() if name in [each.keywords.get(key) for key in _ANCHORS]), None)
+        found = [each for each in whole.walk() if name in [each.keywords.get(key) for key in _ANCHORS]]
+        # Of two with one name nobody knows which another reader means, and one of them may hold what is secret.
+        return found[0] if len(found) == 1 else None
 
     def _listed(self, key: str) -> list[Any]:
         found = self.keywords.get(key)

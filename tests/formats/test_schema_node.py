@@ -140,6 +140,18 @@ def test_what_is_not_understood_may_be_secret() -> None:
     assert secret_paths(schema) == {("a",)}
     anchored = {"properties": {"a": {"$ref": "#key"}}, "$defs": {"k": {"$anchor": "key", "writeOnly": True}}}
     assert secret_paths(anchored) == {("a",)}
+    twice = {**anchored, "$defs": {"i": {"$anchor": "key"}, **anchored["$defs"]}}
+    assert secret_paths(twice) == {("a",)}, "nobody knows which of the two is meant"
+
+
+def test_references_are_counted_from_the_top_alone() -> None:
+    """Below an `$id` a validator would count them from there, and find another schema than cards and secrets do."""
+    inner = {"$id": "https://a.example/b", "$defs": {"k": {"type": "string", "writeOnly": True}}}
+    schema = {"type": "object", "properties": {"a": {**inner, "$ref": "#/$defs/k"}}, "$defs": {"k": {}}}
+    with pytest.raises(RegistrationError, match=r"`\$id` within it"):
+        compile_schema(schema)
+    named = {"type": "object", "$id": "https://a.example/c", "properties": {"a": inner}}
+    assert compile_schema(named).schema == named
 
 
 def test_a_keyword_is_left_out_of_every_schema_and_of_no_data() -> None:
