@@ -138,6 +138,8 @@ def _as_in_form(field: ArgumentField, value: str) -> str:
             items = json.loads(value)
         except ValueError as error:
             raise Refused(f"`{field.dotted}` is not JSON: {error}", code="malformed") from None
+        except RecursionError:
+            raise Refused(f"`{field.dotted}` is nested too deeply", code="malformed") from None
         return "\n".join(item if isinstance(item, str) else json.dumps(item) for item in items)
     return value
 

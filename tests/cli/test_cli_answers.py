@@ -172,6 +172,8 @@ def test_a_list_that_is_no_json_is_refused() -> None:
     """What begins like JSON has to be JSON."""
     with pytest.raises(Refused, match="`tags` is not JSON"):
         set_values(ARGS, {"tags": "["}, compile_schema(SCHEMA))
+    with pytest.raises(Refused, match="`tags` is nested too deeply"):
+        set_values(ARGS, {"tags": "[" * 100_000}, compile_schema(SCHEMA))
 
 
 def test_a_name_that_is_not_there_offers_the_nearest() -> None:
