@@ -40,7 +40,8 @@ def find_gateway(url: str | None = None, *, token: str = "") -> str:
     """Finds the address of the gateway: `url`, else that of the settings, else of the `signoff dev` that runs here.
 
     Settings are `SIGNOFF_PUBLIC_URL`, `SIGNOFF_HOST` and `SIGNOFF_PORT`, or the same in `signoff.toml`. Raises
-    `ConfigError` for what is no address, and for one at which `token` could be read on the way.
+    `ConfigError` for what is no address, for one at which `token` could be read on the way, and for another machine's
+    that `signoff.toml` alone names for a `token`.
     """
     found = _given(url) or _of_settings(token)
     if token and not found.startswith("https:") and not is_loopback(found):
@@ -75,7 +76,12 @@ def _given(url: str | None) -> str:
 def _of_settings(token: str) -> str:
     file = _settings_file()
     if public := _setting("public_url", file):
-        return _given(public)
+        found = _given(public)
+        # Not with a token either, else whoever has somebody work in a folder of theirs is sent it.
+        if token and not os.environ.get(f"{ENV_PREFIX}PUBLIC_URL") and not is_loopback(found):
+            told = f"`{SETTINGS_FILE}` names `{found}`, and no file of a folder says where a token is sent"
+            raise ConfigError(f"{told}: set {ENV_PREFIX}PUBLIC_URL, or give the address", file=SETTINGS_FILE)
+        return found
     host, port = _setting("host", file), _setting("port", file)
     if not (host or port or token):
         # Not with a token: a file in a folder that somebody else made must not say where it is sent.

@@ -49,7 +49,7 @@ class Client:
 
         Without `url` it is SIGNOFF_PUBLIC_URL, or made of SIGNOFF_HOST and SIGNOFF_PORT, or the same in `signoff.toml`,
         or the `signoff dev` that runs in this folder, else http://127.0.0.1:8300. Without `token` it is SIGNOFF_TOKEN.
-        Raises as the class says, and `ConfigError`.
+        With a token `signoff.toml` names this machine alone. Raises as the class says, and `ConfigError`.
         """
         client = cls(url, token)
         try:

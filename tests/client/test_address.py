@@ -59,9 +59,20 @@ def test_the_dev_that_runs_here_is_found(clean_env: pytest.MonkeyPatch, tmp_path
 
 
 def test_no_file_of_a_folder_says_where_a_token_is_sent(clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """With a token what somebody left in the state folder counts for nothing."""
+    """With a token what somebody left in the state folder counts for nothing, and of settings this machine alone."""
     leave_word(tmp_path / ".signoff", os.getpid())
     assert find_gateway(token="sgf_x") == "http://127.0.0.1:8300"
+    settings = tmp_path / "signoff.toml"
+    settings.write_text('public_url = "https://approvals.example.com"', encoding="utf-8")
+    with pytest.raises(ConfigError, match="no file of a folder says where a token is sent") as refused:
+        find_gateway(token="sgf_x")
+    assert "sgf_x" not in refused.value.message
+    assert find_gateway() == "https://approvals.example.com"
+    clean_env.setenv("SIGNOFF_PUBLIC_URL", "https://approvals.example.com")
+    assert find_gateway(token="sgf_x") == "https://approvals.example.com"
+    clean_env.delenv("SIGNOFF_PUBLIC_URL")
+    settings.write_text('public_url = "http://localhost:8400"', encoding="utf-8")
+    assert find_gateway(token="sgf_x") == "http://localhost:8400"
 
 
 def test_a_token_goes_over_https_or_to_this_machine(clean_env: pytest.MonkeyPatch) -> None:
