@@ -146,13 +146,15 @@ class Conversations:
             wanted=self.readable(person),
             limit=_RECENT,
         )
-        known = {row.turn: TurnKey(row.tenant, row.session, row.turn) for row in rows}
-        named = [known[name]] if name in known else [each for turn, each in known.items() if turn.startswith(name)]
+        # Two sessions may each have a turn of one id: of those the id alone names none.
+        known = [TurnKey(row.tenant, row.session, row.turn) for row in rows]
+        named = [key for key in known if key.turn == name] or [key for key in known if key.turn.startswith(name)]
         if len(named) > 1:
             ids = ", ".join(sorted(map(turn_name, named))[:_AMBIGUOUS])
             raise BadRequest(f"{quote_name(name)} fits several turns, name one of them whole: {ids}", code="ambiguous")
         if not named:
-            raise NotFound(f"there is no turn {quote_name(name)}{did_you_mean(name, known)}")
+            near = did_you_mean(name, [key.turn for key in known])
+            raise NotFound(f"there is no turn {quote_name(name)}{near}")
         return named[0]
 
     async def _is_there(self, key: TurnKey) -> bool:

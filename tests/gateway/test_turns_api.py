@@ -1,3 +1,4 @@
+import asyncio
 import json
 import uuid
 from datetime import UTC, datetime
@@ -114,6 +115,21 @@ async def test_unknown_turns_are_404(gateway: GatewayDesk) -> None:
     assert (await gateway.http.get("/v1/turns/a.b")).status_code == 404
     answer = await gateway.http.get("/v1/turns/main.s.t.c1.1")
     assert "did you mean `main.s.t`" in answer.json()["message"]
+
+
+async def test_an_id_that_two_sessions_have_names_neither(gateway: GatewayDesk) -> None:
+    """Else a turn was read, or stopped, in the place of another: the answer names both whole."""
+    turn = fresh()
+    names = sorted([f"main.a-{turn}.{turn}", f"main.b-{turn}.{turn}"])
+    for name in names:
+        body = {"text": "hello", "actor": "desk", "session": name.split(".")[1], "turn": turn}
+        assert (await gateway.http.post("/v1/turns", json=body)).status_code == 201
+    async with asyncio.timeout(20):
+        # Visibility tells of a turn some milliseconds after it began.
+        while (answer := await gateway.http.get(f"/v1/turns/{turn}")).status_code != 422:
+            await asyncio.sleep(0.05)
+    assert answer.json()["code"] == "ambiguous"
+    assert answer.json()["message"].endswith(f": {', '.join(names)}")
 
 
 async def test_events_end_with_the_result(gateway: GatewayDesk) -> None:
