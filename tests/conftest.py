@@ -126,8 +126,11 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
 def pytest_longest_first(items: list[pytest.Item]) -> None:
-    """Puts the tests of the longest files first."""
+    """Marks the long tests, before `-m` chooses among all, and puts the tests of the longest files first."""
     here = Path(__file__).parent
+    for item in items:
+        if any(item.path.is_relative_to(here / name) for name in LONG):
+            item.add_marker("long")
     rank = {here / name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
@@ -135,13 +138,10 @@ def pytest_longest_first(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out the tests whose program is missing and, where no test was named, long ones; unless none may be."""
-    here = Path(__file__).parent
-    long = [item for item in items if any(item.path.is_relative_to(here / name) for name in LONG)]
-    for item in long:
-        item.add_marker("long")
     if os.environ.get(REQUIRE_ALL) == "1":
         return
     lacking = [item for item in items if needed(item)]
+    long = [item for item in items if item.get_closest_marker("long")]
     if config.args_source != pytest.Config.ArgsSource.TESTPATHS or config.option.markexpr or config.option.keyword:
         long = []
     out = dict.fromkeys((*lacking, *long))
