@@ -16,7 +16,7 @@ class AnswersActivity:
 
     @activity.defn(name=names.ANSWERS)
     async def answers(self, task: AnswersTask) -> StoredAnswers:
-        """Returns the decisions of that revision, in the order in which they were stored."""
+        """Returns the decisions of that revision, in the order in which they were stored; none that was voided."""
         rows = await self._rows.read(task.approval)
-        taken = () if rows is None else rows.answers
+        taken = [each for each in (() if rows is None else rows.answers) if not each.void]
         return StoredAnswers(decisions=tuple(each.vote.decision for each in taken if each.revision == task.revision))
