@@ -127,16 +127,26 @@ def voter_set(
 
 
 def _escalation(question: Question, terms: Terms) -> Escalation | None:
-    """Returns when a question escalates, by its row and the store's clock, to those who are still named for that."""
+    """Returns when a question escalates to those who are still named: by its row and the present terms, the later.
+
+    Both count from when it was opened, by the store's clock.
+    """
     to = tuple(each for each in question.escalate_to if each in terms.escalate_to)
     if to and question.edit_of and set(to) <= set(question.approvers):
         # It had escalated before its arguments were changed, and its editor may be one of those.
         return Escalation(datetime.min.replace(tzinfo=UTC), to)
-    at_deadline = question.timeout if question.on_timeout == "escalate" else None
-    spans = [span for span in (question.escalate_after, at_deadline) if span is not None]
-    if not to or not spans or question.opened_at is None:
+    asked = _escalates_after(question)
+    # What became of a call is asked on the terms of the call's own question too, of which these need know nothing.
+    now = asked if question.kind == "in_doubt" else _escalates_after(terms)
+    if not to or asked is None or now is None or question.opened_at is None:
         return None
-    return Escalation(question.opened_at + timedelta(seconds=min(spans)), to)
+    return Escalation(question.opened_at + timedelta(seconds=max(asked, now)), to)
+
+
+def _escalates_after(asked: Question | Terms) -> float | None:
+    """Returns after how many seconds a question escalates on these terms; None where it never does."""
+    at_deadline = asked.timeout if asked.on_timeout == "escalate" else None
+    return min((span for span in (asked.escalate_after, at_deadline) if span is not None), default=None)
 
 
 def is_believed(ctx: CallContext, person: Person | None, *, development: bool) -> bool:

@@ -291,6 +291,16 @@ async def test_who_is_escalated_to_has_a_seat_from_then_on(store: Store, late: f
     assert await outcome(store, escalating, early) == found
 
 
+@pytest.mark.parametrize(("seconds", "found"), [(90, "again"), (3_690, "ok")])
+async def test_an_escalation_that_comes_later_by_now_gives_no_seat_before(
+    store: Store, seconds: int, found: str
+) -> None:
+    """Who answered between the moment of the row and that of the policy was nobody who may decide by now."""
+    before, present = (ApprovalPolicy(escalate_to=("user:cfo",), escalate_after=span) for span in (60.0, 3_600.0))
+    given = said("cfo", received_at=datetime.now(UTC) + timedelta(seconds=seconds))
+    assert await outcome(store, present, given, before=before) == found
+
+
 async def test_a_yes_that_is_voided_while_its_call_is_judged_runs_nothing(store: Store) -> None:
     """Its author is told that it was not taken: between the reading of the rows and the claim of the ticket as well."""
     ledger, questions, voided = Ledger(), Questions(store), []
