@@ -9,7 +9,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
@@ -58,13 +58,13 @@ class ChannelContext:
 
     name: str
     """Its name in the manifest."""
-    options: Mapping[str, Any]
+    options: Mapping[str, Any] = field(repr=False)
     """Its options, with secrets in the place of references."""
     public_url: str
     """The gateway's address as the public knows it."""
     clock: Clock
     """Gives the time."""
-    secret: bytes
+    secret: bytes = field(repr=False)
     """Made by the store for this channel alone; for what must be recognised as ours."""
 
 

@@ -8,7 +8,7 @@ import base64
 import hmac
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal
 
@@ -65,7 +65,7 @@ class HmacSignature:
     """
 
     header: str
-    secrets: Sequence[bytes]
+    secrets: Sequence[bytes] = field(repr=False)
     prefix: str = ""
     time_header: str = ""
     before: str = ""

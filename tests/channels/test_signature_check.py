@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signoff.channels.base import FETCHED
+from signoff.channels.base import FETCHED, ChannelContext
 from signoff.channels.channel_errors import Forged
 from signoff.channels.envelopes import InboundRequest
 from signoff.channels.signature_check import HmacSignature, check_same, check_time, hmac_base64, hmac_hex, is_same
@@ -118,3 +118,10 @@ def test_what_a_channel_fetched_itself_is_known_by_its_mark() -> None:
     if theirs.means.secret != ours.means.secret:
         with pytest.raises(Forged):
             theirs.is_fetched(fetched)
+
+
+def test_what_holds_a_secret_writes_it_nowhere() -> None:
+    """Neither how a vendor signs nor what a channel is given tells a secret where it is logged or quoted."""
+    means = ChannelContext("chat", {"token": "t0ken"}, "https://a.example", lambda: NOW, b"s3cret")
+    for holder in (HmacSignature("x-mark", (b"s3cret",)), means):
+        assert not any(secret in repr(holder) for secret in ("t0ken", "s3cret"))
