@@ -35,6 +35,7 @@ from signoff.contracts.limits import (
 from signoff.contracts.message import CallPart, Message, Part, TextPart, content_of, words_of
 from signoff.contracts.turn import ResponsePart
 from signoff.formats.bounds import out_of_bounds
+from signoff.formats.stack_trace import trace_without_words
 from signoff.registry.actor import Actor
 from signoff.registry.respond_form import RespondPayload
 from signoff.registry.results.tool_result import render_value
@@ -282,8 +283,8 @@ async def _asked_once(driver: Driver, request: CompletionRequest) -> Completion:
     except (OSError, TimeoutError) as error:
         raise ModelUnavailable(f"the model `{request.model}` did not answer ({type(error).__name__})") from None
     except Exception as error:
-        # A mistake in the driver or the script: the same every time, and its traceback may hold the conversation.
-        _log.exception("the driver of the model %r failed", request.model)
+        # A mistake in the driver or the script: the same every time, and its words may hold the conversation.
+        _log.error("the driver of the model %r failed: %s", request.model, trace_without_words(error))
         why = f"the model `{request.model}` failed with {type(error).__name__}; the worker's log has where"
         raise ModelRefused(why) from None
 

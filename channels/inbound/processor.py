@@ -46,6 +46,7 @@ from signoff.contracts.limits import REASON_CHARS
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
+from signoff.formats.stack_trace import trace_without_words
 from signoff.people.directory import Directory
 from signoff.people.eligibility import approver_spec_of, resolve_eligibility
 from signoff.store.delivery_queue import DeliveryQueue
@@ -257,7 +258,7 @@ class InboundProcessor:
             await self._again(row)
         # Anything else is a fault for this one message. It may neither end its speaker's task nor be tried for ever.
         except Exception as error:
-            _log.exception("%r could not be heard", row.key)
+            _log.error("%r could not be heard: %s", row.key, trace_without_words(error))
             await self._again(row, type(error).__name__ if row.attempts >= MISREADINGS else "")
 
     async def _again(self, row: InboundRow, failure: str = "") -> None:

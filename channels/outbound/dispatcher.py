@@ -18,6 +18,7 @@ from signoff.channels.outbound.route_plan import asked, plan
 from signoff.channels.outbound.sender import ChannelSender, SenderDeps
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import Unavailable
+from signoff.formats.stack_trace import trace_without_words
 from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.store.delivery_queue import NewDelivery
 
@@ -93,8 +94,9 @@ class Dispatcher:
             except Unavailable:
                 raise
             # One that cannot be taken must not keep back those behind it.
-            except Exception:
-                _log.exception("what happened to %s cannot be told now", self._left[0].request.id)
+            except Exception as error:
+                named = self._left[0].request.id
+                _log.error("what happened to %s cannot be told now: %s", named, trace_without_words(error))
                 self._aside.append((now + ASIDE, self._left[0]))
             self._left.pop(0)
             done += 1

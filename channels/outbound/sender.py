@@ -18,6 +18,7 @@ from signoff.channels.envelopes import PARTIAL, ClosedCard, OutboundCard, SentCa
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.clock import Clock
 from signoff.contracts.person import Person
+from signoff.formats.stack_trace import trace_without_words
 from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import Directory
 from signoff.people.eligibility import approver_spec_of, resolve_eligibility
@@ -193,7 +194,7 @@ class ChannelSender:
         except TimeoutError:
             raise NotDelivered("the vendor did not answer in time", code="timeout", again=True) from None
         except Exception as error:
-            _log.exception("channel %s failed", self.name)
+            _log.error("channel %s failed: %s", self.name, trace_without_words(error))
             raise NotDelivered(f"the channel failed: {type(error).__name__}", code="error", again=True) from None
 
     def _pause(self, row: DeliveryRow, error: NotDelivered) -> float:

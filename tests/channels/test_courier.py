@@ -439,11 +439,11 @@ async def test_what_a_killed_courier_had_claimed_is_sent_again_under_the_same_to
     assert len(await rig.rows(asks)) == 3
 
 
-async def test_a_fault_of_an_adapter_is_a_card_that_did_not_get_out(rig: Rig) -> None:
-    """It is tried again, and the courier goes on."""
+async def test_a_fault_of_an_adapter_is_a_card_that_did_not_get_out(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """It is tried again, and the courier goes on; the log says where it was, without words that may hold a token."""
 
     def broken(what: OutboundCard | ClosedCard) -> None:
-        raise KeyError("ts")
+        raise KeyError(rig.chat.name)
 
     rig.chat.failing = broken
     asks = request()
@@ -452,6 +452,9 @@ async def test_a_fault_of_an_adapter_is_a_card_that_did_not_get_out(rig: Rig) ->
     row = (await rig.rows(asks))[("ana", "chat")]
     assert (row.state, row.code) == ("planned", "error")
     assert told(rig.mail) == [("bo", "ask")]
+    assert "channel chat failed: KeyError" in caplog.text
+    assert ", in broken" in caplog.text
+    assert "KeyError: " not in caplog.text
 
 
 async def test_a_card_that_cannot_be_closed_is_given_up_in_the_end(rig: Rig) -> None:

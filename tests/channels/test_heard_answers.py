@@ -594,8 +594,10 @@ async def test_a_running_hearing_wakes_at_once(room: Room) -> None:
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_what_fails_without_reason_is_left_at_last(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that breaks us holds up nobody, and is not tried for ever."""
+async def test_what_fails_without_reason_is_left_at_last(
+    room: Room, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that breaks us holds up nobody, and is not tried for ever; the log says where, and quotes no error."""
     await room.ask()
     healthy = await room.ask(2, CY)
 
@@ -611,6 +613,8 @@ async def test_what_fails_without_reason_is_left_at_last(room: Room, monkeypatch
         await (await room.hurried()).hearing.step()
     assert room.desk.request(healthy.id).state == "approved"
     assert await room.result() == {"state": "dropped", "what": "failed", "why": "RuntimeError"}
+    assert "could not be heard: RuntimeError" in caplog.text
+    assert "RuntimeError: a bug" not in caplog.text
 
 
 async def test_what_a_vendor_says_of_a_card_is_kept_with_it(room: Room) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import timedelta
 
+import pytest
 from desk_fixtures import bench, catalog_of
 from temporalio.client import Client
 from temporalio.testing import TimeSkipper
@@ -84,13 +85,20 @@ async def test_a_model_that_has_nothing_to_say_twice_ends_the_turn_in_words(
     assert "answered twice with nothing" in result.error.message
 
 
-async def test_a_mistake_in_a_script_ends_the_turn_at_once(client: Client, store: Store, task_queue: str) -> None:
-    """An exception that no driver may raise is a mistake in its code: named, without its words, and not tried again."""
+async def test_a_mistake_in_a_script_ends_the_turn_at_once(
+    client: Client, store: Store, task_queue: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An exception that no driver may raise is a mistake in its code: named, without its words, and not tried again.
+
+    The worker's log says where it was, without them as well.
+    """
     result = await ended(client, store, task_queue, ZeroDivisionError("the secret is 7"))
     assert result.error is not None
     assert (result.state, result.error.code) == ("error", "model_refused")
     assert "failed with ZeroDivisionError" in result.error.message
     assert "secret" not in result.error.message
+    assert "failed: ZeroDivisionError" in caplog.text
+    assert "the secret is 7" not in caplog.text
 
 
 async def test_a_connection_that_breaks_is_tried_again(client: Client, store: Store, task_queue: str) -> None:

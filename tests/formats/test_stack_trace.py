@@ -1,0 +1,22 @@
+"""Where an error was raised, without its words."""
+
+from signoff.formats.stack_trace import trace_without_words
+
+
+def test_a_trace_names_the_class_and_the_lines_and_quotes_nothing() -> None:
+    """Neither the error's own words nor those of the one that it came of."""
+    token = "-".join(("sgf", "41", "secret"))
+
+    def inner() -> None:
+        try:
+            raise LookupError(f"no answer to {token}")
+        except LookupError as error:
+            raise RuntimeError(f"failed with {token}") from error
+
+    try:
+        inner()
+    except RuntimeError as error:
+        told = trace_without_words(error)
+    assert told.startswith("RuntimeError\n")
+    assert ", in inner\n" in told
+    assert token not in told
