@@ -96,7 +96,8 @@ def create_app(settings: Settings | None = None, *, temporal: Client | None = No
     Signoff's data converter, else one as `TEMPORAL_*` says. Manifest, store, keys and channels are opened as the
     application starts, which raises `ConfigError`, `ServerUnavailable` or `StoreUnavailable`, and closed as it ends.
 
-    How many connections there may be, and how slow each, is that server's matter; `signoff gateway` bounds both.
+    How many connections there may be, and how slow each, is that server's matter; `signoff gateway` bounds both. It
+    stands at the root of an address; below a path nothing is answered.
     """
     settings = settings or load_settings()
 

@@ -50,6 +50,9 @@ class RequestGuard:
         # Before anything is refused: refusals carry the headers, too.
         sealed = _sealed(send, scope["path"], secure=self._public.startswith("https:"))
         refusal = self._refusal(scope["method"], scope["path"], Headers(scope=scope))
+        if scope.get("root_path"):
+            # Below a path the API's addresses would not begin as those that are checked here, nor its links lead back.
+            refusal = 421, "below_a_path", "this gateway answers at the root of an address alone, and not below a path"
         if refusal is not None:
             await refuse(sealed, *refusal)
             return

@@ -51,6 +51,16 @@ async def test_other_sites_start_and_decide_nothing(gateway: GatewayDesk, header
     assert (await gateway.desk.signoff.request(approval)).state == "pending"
 
 
+async def test_nothing_is_answered_below_a_path(gateway: GatewayDesk) -> None:
+    """A server that serves it there gives addresses another beginning, by which the API's own checks were passed by."""
+    below = httpx.ASGITransport(app=gateway.app, root_path="/in")
+    async with httpx.AsyncClient(transport=below, base_url=BASE) as http:
+        plain = {"content-type": "text/plain"}
+        answer = await http.post("/in/v1/turns", content=b'{"text":"x"}', headers=plain)
+        assert (answer.status_code, answer.json()["code"]) == (421, "below_a_path")
+        assert (await http.get("/in/healthz")).status_code == 421
+
+
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
 async def test_the_api_takes_json_only(gateway: GatewayDesk, kind: str) -> None:
     """The types a form of another site can send are refused."""
