@@ -1,4 +1,4 @@
-"""What the store has of a call's approval, read where the call is run or looked up."""
+"""Reads what the store has of a call's approval, where the call is run or looked up."""
 
 from collections.abc import Sequence
 
@@ -54,5 +54,5 @@ class ApprovalReader:
 
 
 def doubts_of(rows: ApprovalRows | None) -> tuple[Question, ...]:
-    """Returns the questions what became of tries of a call."""
+    """Returns the questions that ask what became of tries of a call."""
     return () if rows is None else tuple(each for each in rows.questions if each.kind == "in_doubt")

@@ -1,4 +1,4 @@
-"""Records what activities do, before or together with its effect."""
+"""Records what activities do, before their effects or together with them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -99,7 +99,7 @@ def _is_own(approval: object) -> bool:
 
 
 class CallContent(NamedTuple):
-    """What the record may hold of a call that ran."""
+    """Holds what the record may tell of a call that ran."""
 
     args: Mapping[str, Any]
     """Its arguments."""

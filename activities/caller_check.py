@@ -1,4 +1,4 @@
-"""Who may have Signoff's own activities run: the turn that they are about, and nobody else.
+"""Checks who scheduled Signoff's own activities: only the turn that they are about may.
 
 Whoever holds a Temporal credential may schedule any activity of a task queue, from a workflow of their own or by
 itself. Tools and `signoff.outcome` refuse such callers with an outcome; all others fail here before they begin.
@@ -17,7 +17,7 @@ from signoff.contracts.ids import TurnKey, parse_approval_id, parse_workflow_id
 from signoff.contracts.names import OUTCOME
 
 OWN: Final = "signoff."
-"""How the types of the activities begin that are no tools."""
+"""The prefix of the types of activities that are no tools."""
 
 
 class CallerInterceptor(Interceptor):

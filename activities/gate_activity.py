@@ -86,7 +86,7 @@ class GateActivity:
 
     @activity.defn(name=names.GATE)
     async def gate(self, task: GateTask) -> GateReply:
-        """One ruling a call, in input order. Never fails for what a model wrote."""
+        """Judges each call of the batch; returns one ruling a call, in order. Never fails for what a model wrote."""
         rulings: list[GateDecision] = []
         doubt = await self._room.doubt(task.ctx)
         forged = self._room.signature_policy.requester_problem(task.ctx)
@@ -280,11 +280,10 @@ class GateActivity:
         freeze: Freeze | None,
         asked: Sequence[ApprovalRequest],
     ) -> GateDecision:
-        """Returns the question to people what became of a call.
+        """Asks people what became of a call; returns the ruling: that it waits for them, or why nobody is asked.
 
-        Asked whatever the policy says now: it is about the past.
-
-        It is asked only of what the store says was begun, ended without a word and was not told by people already.
+        Asked whatever the policy says now: it is about the past. And only of what the store says was begun, ended
+        without a word and was not told by people already.
         """
         tool, verdict = self._room.catalog.sight(task.ctx).tool(call.tool), found.verdict
         nobody = GateDecision(call=call.call, verdict="settled", outcome=in_doubt(call))

@@ -1,4 +1,4 @@
-"""Remembered answers where they are asked and used: the pure rules over the store's rows.
+"""Applies remembered answers to calls, by the pure rules over the store's rows.
 
 The gateway writes them, with the answer that completes them. Here a grant is only a claim: it holds where the question
 and the signed answers that it names bear it out, so that nobody who can write to the store as a worker can make one.
@@ -30,7 +30,7 @@ from signoff.store.questions import Questions
 
 
 class GrantUse:
-    """The remembered answers of one room."""
+    """Applies the remembered answers that one worker's store has."""
 
     def __init__(self, room: WorkerDeps) -> None:
         self._room = room

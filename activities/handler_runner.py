@@ -1,4 +1,4 @@
-"""A tool's handler at arm's length: whatever it throws ends one call."""
+"""Calls a tool's handler, and sees to it that whatever that raises ends one call and nothing else."""
 
 from typing import Any
 

@@ -67,7 +67,10 @@ class ModelActivity:
 
     @activity.defn(name=names.MODEL)
     async def model(self, task: ModelTask) -> ModelReply:
-        """One completion. Fails with `ConfigError`, `ModelRefused` (final) or `ModelUnavailable` (retried)."""
+        """Asks the model for one completion.
+
+        Fails with `ConfigError`, `ModelRefused` (final) or `ModelUnavailable` (retried).
+        """
         begun = asyncio.get_running_loop().time()
         try:
             async with send_heartbeats():

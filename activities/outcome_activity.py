@@ -1,4 +1,4 @@
-"""Activity `signoff.outcome`: what became of a call whose activity timed out or was lost?"""
+"""Activity `signoff.outcome`: finds out what became of a call whose activity timed out or was lost."""
 
 from temporalio import activity
 
@@ -44,9 +44,9 @@ class OutcomeActivity:
 
     @activity.defn(name=names.OUTCOME)
     async def outcome(self, task: OutcomeTask) -> ToolReply:
-        """The recorded outcome; `again=lapsed` when nothing ran, `undone` when it came to nothing; or `in_doubt`.
+        """Returns the recorded outcome, or `in_doubt`; `again=lapsed` when nothing ran, `undone` when it had no effect.
 
-        Neither an outcome nor `again`: the word that it happened is not to be written.
+        A reply with neither says that the word of a person that it happened is not to be written.
         """
         info = activity.info()
         permit = task.permit

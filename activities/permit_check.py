@@ -1,4 +1,7 @@
-"""The right to run, derived where the effect happens: pure checks over a permit that nobody trusts."""
+"""Checks the right to run where the effect happens, by pure rules over a permit that nobody trusts.
+
+`approval_of` reads what the store has of the approval, and `check_permit` says whether the call may run by it.
+"""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -41,7 +44,7 @@ class ActivityCaller:
 
 @dataclass(frozen=True)
 class PermitCheck:
-    """What the permit is worth: run; judge anew (`again`); or refuse, with why."""
+    """Says what to do with a call by its permit: run it; judge it anew (`again`); or refuse it, with why."""
 
     kind: Literal["run", "again", "refuse"]
     why: str = ""
@@ -73,7 +76,7 @@ def caller_problem(caller: ActivityCaller, permit: Permit, tool: str) -> str:
 
 @dataclass(frozen=True)
 class SignaturePolicy:
-    """By what a signature is checked. Only the development profile takes what nobody signed."""
+    """Checks signatures by the gateway's keys. Only the development profile takes what nobody signed."""
 
     verifier: Verifier
     development: bool
@@ -370,7 +373,7 @@ def undone_by(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[D
 
 
 def _doubts(permit: Permit, rows: ApprovalRows | None, number: int) -> list[Question]:
-    """Returns the questions what became of the try with ticket `number`, the oldest first."""
+    """Returns the questions that ask what became of the try with ticket `number`, the oldest first."""
     asked = () if rows is None else rows.questions
     digest = doubt_digest(permit.digest, number)
     return [each for each in asked if each.kind == "in_doubt" and each.doubt_of == number and each.digest == digest]

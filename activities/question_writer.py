@@ -1,4 +1,4 @@
-"""What people are asked about a call: its row, written to the store before anybody is told of it."""
+"""Writes what people are asked about a call: its row is in the store before anybody is told of it."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -77,7 +77,7 @@ class QuestionWriter:
         return asked
 
     async def ask_changed(self, task: GateTask, about: Subject, edit: Edit) -> ApprovalRequest | str:
-        """Asks about a call in the place of the question that `edit` changed, or say why not."""
+        """Asks about a call in the place of the question that `edit` changed, or says why not."""
         return await self._ask(task, about, edit) or _NOT_ANY_MORE
 
     async def _ask(self, task: GateTask, about: Subject, edit: Edit | None) -> ApprovalRequest | None:

@@ -1,4 +1,4 @@
-"""The permit of a call as the gates and the store bear it out: by nothing else go its record and its handler."""
+"""Makes the permit by which a call is run and recorded: only what the gates and the store bear out."""
 
 from signoff.activities.permit_check import SignaturePolicy, StoredApproval, words_on
 from signoff.contracts.call import Permit

@@ -1,4 +1,7 @@
-"""The activity behind every tool: it trusts no caller, claims a ticket, runs the handler once, records the outcome."""
+"""Runs tools as activities: derives the right to run, claims a ticket, calls the handler once, records the outcome.
+
+It trusts no caller: whatever a permit claims is checked here again by the present catalog, people and store.
+"""
 
 import asyncio
 import dataclasses
@@ -102,7 +105,7 @@ class ToolActivity:
         self._probing = ProbeRunner(room, tool, self._results)
 
     async def run(self, task: ToolTask) -> ToolReply:
-        """Derives the right to run, then run at most once. Refusals are outcomes, not errors."""
+        """Derives the right to run, then runs the tool at most once. Refusals are outcomes, not errors."""
         async with send_heartbeats():
             another = "" if task.tool == self._tool.name else "the permit names another tool"
             problem = another or caller_problem(current_caller(), task.permit, self._tool.activity)
@@ -134,7 +137,10 @@ class ToolActivity:
         )
 
     async def _judged(self, task: ToolTask, args: Any) -> "ToolReply | _Right":
-        """Gates again with the present catalog, digest, decisions or policy; what may run, by what the store has."""
+        """Judges the call again by the present catalog and policy, its digest and the stored answers.
+
+        Returns the right to run it, or the reply where it does not run.
+        """
         permit, witness = task.permit, self._room.signature_policy
         # First of all: everything below judges by who asks, and a permit can name anybody.
         problem = witness.requester_problem(permit.ctx)
@@ -208,7 +214,7 @@ class ToolActivity:
         return await _left(self._room, task)
 
     async def _refused(self, task: ToolTask, why: str, told: str = "", *, vouched: bool = True) -> ToolReply:
-        """The call does not run; where it may have run before, `told` says so in place of that nothing did.
+        """Refuses to run the call; where it may have run before, `told` says so instead of that nothing did.
 
         `vouched`: who asked is whom the gateway signed for.
         """
@@ -216,7 +222,7 @@ class ToolActivity:
         return _not_executed(task, self._tool, why, told)
 
     async def _ended(self, task: ToolTask, found: Judgement) -> ToolReply:
-        """Returns the gates end here what they had let through before: written down, as nothing else tells of it."""
+        """Ends and records a call that the gates let through before and do not now; nothing else would tell of it."""
         outcome = settled_outcome(found, _call(task))
         await self._journal.alone(await self._journal.end(task.permit, outcome, ""))
         return ToolReply(outcome=outcome)
@@ -354,7 +360,7 @@ class ToolActivity:
         return await self._results.retry_store(lambda: self._journal.end(task.permit, outcome, key, ran))
 
     async def _terms(self, permit: Permit, args: Any, found: Judgement, question: Question | None) -> Terms | None:
-        """On which terms the policy of now asks about the call, at the instant at which people were asked about it.
+        """Returns the terms on which the present policy asks about the call, at the instant when people were asked.
 
         A deploy asks for more, the clock does not. None where it would have been denied then.
         """
@@ -429,9 +435,7 @@ class ToolActivity:
         return await self._shielded(self._results.of(task.permit, args, value, task.budget_chars, key, secrets))
 
     async def _shielded(self, work: Coroutine[Any, Any, T], limit: asyncio.Timeout | None = None) -> T:
-        """Returns the handler, or what is made of its result: a cancelled turn does not tear them apart after an
-        effect.
-        """
+        """Awaits a handler, or what is made of its result, to its end: a cancelled turn must not lose an effect."""
         running = asyncio.ensure_future(work)
         while True:
             try:
@@ -448,7 +452,7 @@ class ToolActivity:
                 _put_off_cancel()
 
     async def _whole(self, work: Coroutine[Any, Any, T]) -> T:
-        """Returns what lies between a claim and the handler, to its end: torn, nobody would know what was claimed."""
+        """Awaits what lies between a claim and the handler to its end: else nobody would know what was claimed."""
         running = asyncio.ensure_future(work)
         while True:
             try:
@@ -485,7 +489,7 @@ def tool_activities(room: WorkerDeps) -> list[Any]:
 def _absent(room: WorkerDeps) -> Any:
     @activity.defn(dynamic=True)
     async def absent_tool(args: Sequence[RawValue]) -> ToolReply:
-        """A tool this worker does not have: another worker may, so it is tried elsewhere first, then judged anew.
+        """Answers for a tool that this worker lacks: it is tried on another worker first, then judged anew.
 
         Where a worker that had it began the call, that is told instead, as nobody can run it again.
         """
@@ -562,7 +566,7 @@ def _overrides(question: Question, found: Judgement) -> bool:
 
 
 def _noted(outcome: CallOutcome, found: Judgement) -> CallOutcome:
-    """`outcome` with what is told of the arguments it came of."""
+    """Returns `outcome` with what is told of the arguments it came of."""
     note = " ".join(filter(None, (found.note, outcome.note)))
     return outcome.model_copy(update={"note": note}) if found.note else outcome
 

@@ -1,4 +1,4 @@
-"""What every activity of one worker shares."""
+"""Holds what every activity of one worker shares."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,11 +23,11 @@ Profile = Literal["development", "production"]
 
 @dataclass(frozen=True)
 class WorkerDeps:
-    """One catalog, one store, one directory; `mark_key` makes the short digest that cards show.
+    """Holds one worker's catalog, store and directory; `mark_key` makes the short digest that cards show.
 
-    `people` are those declared; `knowing` knows those as well for whom a login vouched. A room without a `verifier`
-    believes no signature. `backends` are by kind of capability; a tool that declares another does not run here.
-    `secrets` reads what tools and models need, and hides it in all that is told here.
+    `people` are those declared; `knowing` knows those as well for whom a login vouched. A worker without a
+    `verifier` believes no signature. `backends` are by kind of capability; a tool that declares another does not run
+    here. `secrets` reads what tools and models need, and hides it in all that is told here.
     `clock` tells whether it is within the hours of a tool.
     """
 
@@ -51,12 +51,12 @@ class WorkerDeps:
 
     @property
     def kinds(self) -> frozenset[str]:
-        """The kinds of capability that this worker has."""
+        """Returns the kinds of capability that this worker has."""
         return frozenset({*self.backends, "secrets"})
 
     @property
     def signature_policy(self) -> SignaturePolicy:
-        """By what signatures are checked here."""
+        """Returns what checks signatures here."""
         return SignaturePolicy(self.verifier, development=self.profile == "development")
 
     async def directory_for(self, tenant: str, *ids: str) -> Directory:

@@ -1,4 +1,4 @@
-"""The requests of one turn, the answers already seen, and who was turned away."""
+"""Keeps the requests of one turn, the answers already seen, and the answers that were refused."""
 
 import json
 from collections import deque
@@ -168,7 +168,7 @@ class ApprovalBook:
         return receipt
 
     def reach(self, approval_id: str, happening: deadlines.DueEvent, now: datetime) -> ApprovalRequest:
-        """Returns the time of a reminder, an escalation or a deadline of a request has come."""
+        """Applies a reminder, an escalation or a deadline whose time has come; returns the request as it is then."""
         changed = deadlines.apply_event(self._requests[approval_id], happening, now)
         if changed.state == "pending":
             self.unwritten.add(audit_events.deadline_entry(changed, happening.what, now))
@@ -185,7 +185,7 @@ class ApprovalBook:
         return machine.settled_receipt(gone).model_copy(update={"status": "accepted", "code": ""})
 
     def lapse(self, approval_id: str, now: datetime) -> ApprovalRequest:
-        """An approval was not used; the call is asked again or judged anew."""
+        """Marks an approval as not used; its call is asked again or judged anew."""
         return self._put(machine.lapse(self._requests[approval_id]), now)
 
     def receipt(self, approval_id: str) -> Receipt:
@@ -194,15 +194,13 @@ class ApprovalBook:
         return _unknown(approval_id) if request is None else machine.settled_receipt(request)
 
     def reject(self, receipt: Receipt) -> Receipt:
-        """Remembers a refusal (the last 50, and how many there were) and hand it back."""
+        """Remembers a refusal (the last 50, and how many there were) and hands it back."""
         self.refusals.append(receipt)
         self.refused += 1
         return receipt
 
     def told(self, decision: Decision, receipt: Receipt, now: datetime, authority: Authority | None = None) -> Receipt:
-        """Returns what somebody is told of their answer, which is to be written down; a refusal is remembered as
-        well.
-        """
+        """Keeps what somebody is told of their answer for the record, and returns it; also remembers a refusal."""
         self.unwritten.add(audit_events.attempt_entry(decision, receipt, now, authority))
         return self.reject(receipt) if receipt.status == "refused" else receipt
 

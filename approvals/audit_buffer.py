@@ -1,4 +1,4 @@
-"""What a turn has seen and nobody has written down yet: handed to its next activity, which does."""
+"""Buffers the audit entries of a turn until its next activity writes them."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -10,7 +10,7 @@ ENTRIES_KEPT: Final = 100
 
 
 class AuditBuffer:
-    """Entries in their order. None is lost: what an activity did not write is given back."""
+    """Keeps entries in their order. None is lost: what an activity did not write is given back."""
 
     def __init__(self) -> None:
         self._entries: list[AuditEntry] = []
@@ -39,5 +39,5 @@ class AuditBuffer:
         return tuple(taken)
 
     def give_back(self, entries: Sequence[AuditEntry]) -> None:
-        """An activity that had these has not written them."""
+        """Takes entries back that an activity was handed and did not write."""
         self._entries[:0] = entries

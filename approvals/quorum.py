@@ -67,7 +67,7 @@ def suffices(quorum: int, groups: Sequence[ApproverGroup], voters: Sequence[Vote
 
 
 def seats_taken(voters: Iterable[Voter]) -> int:
-    """On how many different seats the yes-es of `voters` can count at most, one each."""
+    """Returns on how many different seats the yes-es of `voters` can count at most, one each."""
     network: dict[Hashable, dict[Hashable, int]] = {}
     for voter in voters:
         _edge(network, _SOURCE, ("voter", voter.human), 1)

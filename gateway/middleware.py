@@ -64,7 +64,7 @@ class RequestGuard:
         if _name(f"//{host}") not in self._hosts:
             return 421, "foreign_host", "this gateway does not answer under that name; see the setting `public_url`"
         if "transfer-encoding" in headers:
-            # h11 parses each chunk in Python, however small: a stranger's cost us seconds (see `connection.py`).
+            # h11 parses each chunk in Python, however small: a stranger's cost us seconds (`connection_limit.py`).
             return 411, "length", "say how long the body is: `Content-Length`, and no `Transfer-Encoding`"
         if method in READING:
             if headers.get("content-length", "0") != "0":

@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Failed(NamedTuple):
-    """`until`: on the machine's own clock, before which an approval is not tried again; `pause`: seconds until then."""
+    """Holds when an approval is tried again: not before `until`, on the machine's own clock, `pause` seconds later."""
 
     until: float
     pause: float

@@ -91,17 +91,17 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Nothing: the process that serves may have more to stop than this."""
+        """Catches no signals: the process that serves may have more to stop than this."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, then the caller is told."""
+        """Starts as uvicorn does, then tells the caller."""
         await super().startup(sockets)
         if self._ready is not None and self.started:
             self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, after the streams that would never end by themselves."""
+        """Ends the streams, which never end by themselves, then stops as uvicorn does."""
         self._live.close()
         await super().shutdown(sockets)
 

@@ -134,7 +134,7 @@ class Signer:
         return stamped.model_copy(update={"signature": self._sign(decision_bytes(stamped))})
 
     def sign_principal(self, ctx: CallContext) -> Principal:
-        """Returns the user of `ctx`, made by `as_asked`, as who asks for exactly this. Raises `NotCanonical`."""
+        """Signs the user of `ctx`, made by `principal_as_asked`, as who asks exactly this. Raises `NotCanonical`."""
         stamped = ctx.user.model_copy(update={"key_id": self.key_id, "signature": ""})
         signed = self._sign(principal_bytes(ctx.model_copy(update={"user": stamped})))
         return stamped.model_copy(update={"signature": signed})

@@ -16,7 +16,8 @@ VERSION_TABLE: Final = "signoff_version"
 """Where alembic writes which step a database has taken; a name of our own, for databases shared with others."""
 _FOLDER: Final = Path(__file__).parent / "migrations" / "versions"
 STEPS: Final = tuple(sorted(file.stem.partition("_")[0] for file in _FOLDER.glob("r[0-9]*.py")))
-# Gone with its transaction, also when its process is killed. The number only has to be ours; terms.py has the next two.
+# Gone with its transaction, also when its process is killed. The number only has to be ours; the next are in
+# claim_conditions.py and questions.py.
 _ADVISORY: Final = text("SELECT pg_advisory_xact_lock(7310270)")
 _VERSION: Final = text(f"SELECT version_num FROM {VERSION_TABLE}")
 

@@ -6,8 +6,8 @@ Write a `Vendor`, a fake of whoever is behind the channel, and a class that inhe
         def vendor(self) -> AbstractAsyncContextManager[Vendor]:
             return pigeon_loft()
 
-Each test drives the real courier, way in and hearing over a real store, with the real rules of approvals; only the
-vendor is a fake. It should be as strict as the real one: check signatures, sizes and shapes, and refuse the rest.
+Each test drives the real dispatcher, receiver and processor over a real store, with the real rules of approvals; the
+vendor alone is a fake. It should be as strict as the real one: check signatures, sizes and shapes, and refuse the rest.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What the suite of channels drives: the real courier, way in and hearing over a store, and a desk of real rules."""
+"""Builds what the suite of channels drives: the real dispatcher, receiver, processor and rules, over a store."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

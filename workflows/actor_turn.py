@@ -58,7 +58,7 @@ class ActorTurn:
         self._calls = CallLoop(self._state, self._approvals, tools, self._show)
         self._told_end = False
 
-    # What people and onlookers can send. Nothing here may raise: see contracts.md, handlers that cannot wedge.
+    # What people and onlookers can send. Nothing here may raise: that would fail the task, again and again.
 
     # `*envelopes: Any`, as what does not decode as a typed argument would be dropped (a Signal) or fail the caller.
     @workflow.update(name=names.DECIDE, description="Approve or deny one waiting call")
@@ -249,8 +249,7 @@ class ActorTurn:
         )
 
     async def _wrote_rest(self, result: TurnResult) -> bool:
-        """Returns whether there was something that no later activity would write: late answers, or that the turn broke
-        off.
+        """Records what no later activity would, late answers or that the turn broke off; returns whether there was any.
 
         A turn that comes to its end in the ordinary way is not made longer to say so.
         """

@@ -1,4 +1,4 @@
-"""What one turn asks of people: who may answer, what an answer does, and what time does while none comes."""
+"""Asks people on behalf of one turn: opens requests, takes answers in, and waits for reminders and deadlines."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -99,7 +99,7 @@ class ApprovalFlow:
         return self._editors.get(call, "")
 
     def revision(self, call: str) -> int:
-        """Under which revision people were asked about a call last; 0 where they never were."""
+        """Returns the revision under which people were last asked about a call; 0 where they never were."""
         request = self._state.book.get(self._state.approval_id(call))
         return 0 if request is None else request.revision
 
@@ -109,10 +109,9 @@ class ApprovalFlow:
         return "" if proposed is None else edit_note(proposed, request.card.rows)
 
     async def doubted(self, call: CallPart, ruling: GateDecision, ticket: int) -> ApprovalRequest | CallOutcome | None:
-        """Returns the question whether `call` happened under `ticket`, once it is settled; None where it cannot be
-        asked.
+        """Asks people whether `call` happened under `ticket`; returns the request once it is settled.
 
-        An outcome where it is known by now: whoever ran it was only slow.
+        None where nobody can be asked. An outcome where it is known by now: whoever ran it was only slow.
         """
         doubt = {"doubt": ticket, "doubt_of": ruling.digest, "spent": self.revision(call.call)}
         task = self._state.gate_task(call, **doubt)
@@ -126,7 +125,7 @@ class ApprovalFlow:
         return await self.answered(asked)
 
     def stop(self) -> None:
-        """The turn was cancelled: nobody is asked any more."""
+        """Withdraws all that waits, as the turn was cancelled."""
         for request in self._state.book.pending():
             self._state.book.cancel(request.id, "", "The turn was cancelled.", workflow.now())
 
@@ -251,7 +250,7 @@ class ApprovalFlow:
 
     @asynccontextmanager
     async def one_after_the_other(self) -> AsyncIterator[None]:
-        """One author is identified at a time, in the order of the answers, and no call is judged meanwhile.
+        """Holds the lock under which one author is identified, or one call judged, at a time, in the order of arrival.
 
         Several local activities end in any order, but a history that is read anew ends them in the order in which they
         began: whoever was first then must have been first before. And who was waiting need not be identified any more.
@@ -270,7 +269,7 @@ class ApprovalFlow:
             examined[:] = [each for each in examined if each is not decision]
 
     async def _those_before(self, approval_id: str) -> None:
-        """Until the answers are settled that lay there when the deadline came: they may have been received in time.
+        """Waits until the answers are settled that lay there when the deadline came: they may have come in time.
 
         After an outage of the workers the timer and the answers are found together. Later ones are not waited for.
         """

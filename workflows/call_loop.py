@@ -1,4 +1,4 @@
-"""How the calls of one completion come to their outcomes: one each, in the order in which they were proposed."""
+"""Brings the calls of one completion to their outcomes: one each, in the order in which they were proposed."""
 
 import asyncio
 from collections.abc import Callable
@@ -27,7 +27,7 @@ _SIBLING_FAILED = "Another call of the same completion failed."
 
 @dataclass
 class _Tries:
-    """How often one call was tried. Tickets are counted for each digest, because a changed tool makes another key."""
+    """Counts the tries of one call, by ticket and digest, because a changed tool makes another key."""
 
     tickets: dict[str, int] = field(default_factory=dict)
     doubts: tuple[Decision, ...] = ()
@@ -50,7 +50,7 @@ class CallLoop:
         self._ran_with: dict[str, RunOptions] = {}
 
     async def batch(self, calls: tuple[CallPart, ...], reply: ModelReply) -> list[CallOutcome]:
-        """Settle every call of one completion; those that need nobody do not wait for those that do.
+        """Settles every call of one completion; those that need nobody do not wait for those that do.
 
         Nothing of what was withheld from the model runs, in the place of another tool either. The gates are asked
         here where they were not with the completion.
@@ -83,7 +83,7 @@ class CallLoop:
         return [task.result() for task in running]
 
     def _stop(self) -> None:
-        """The turn is cancelled: what has not started never will, what runs is awaited."""
+        """Stops the calls of a cancelled turn: what has not started never will, what runs is awaited."""
         self._state.stopped = True
         self._tools.cancel()
         self._approvals.stop()

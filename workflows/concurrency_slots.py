@@ -1,4 +1,4 @@
-"""Which calls of a turn run at once: several safe ones, or one exclusive one alone; first ready, first served."""
+"""Decides which calls of a turn run at once: several safe ones, or one exclusive one; first ready, first served."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -9,14 +9,14 @@ from signoff.contracts.activity_messages import RunOptions
 
 
 class _Place:
-    """A place in the line, or inside. Equal to itself only: two calls may be run with equal options."""
+    """Marks one call in the line, or among those that run. Equal to itself only: options of two calls may be equal."""
 
     def __init__(self, options: RunOptions) -> None:
         self.options = options
 
 
 class ConcurrencySlots:
-    """The calls that run, and the line of those that are ready to. Waiting for people takes no place.
+    """Keeps the calls that run, and the line of those that are ready to. Waiting for people takes no place.
 
     Nobody overtakes, so an exclusive call gets its turn. No lock of asyncio's: what the line depends on is looked at
     after each event of the history, and comes out the same whenever that is read.
@@ -28,7 +28,7 @@ class ConcurrencySlots:
 
     @asynccontextmanager
     async def one(self, options: RunOptions, wanted: Callable[[], bool]) -> AsyncIterator[bool]:
-        """A place, as soon as there is one. False, and no place, once the call is no longer `wanted`."""
+        """Gives a call a place as soon as there is one; yields False, and gives none, once it is not `wanted`."""
         place = _Place(options)
         self._line.append(place)
         try:

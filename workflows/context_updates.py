@@ -1,4 +1,4 @@
-"""What the tools of one turn changed of its context, batch by batch. Plain data and plain computation."""
+"""Applies what the tools of one turn change of its context, batch by batch. Plain data and plain computation."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -21,7 +21,7 @@ _FULL: Final = f"all that tools changed of it would be over {SESSION_UPDATES_BYT
 
 
 class UpdateRefusal(NamedTuple):
-    """A call some of whose changes were not taken: their names, and why (`full` or `given`)."""
+    """Names the changes of a call that were not taken, and says why (`full` or `given`)."""
 
     outcome: CallOutcome
     names: tuple[str, ...]
@@ -36,7 +36,7 @@ class AppliedUpdates(NamedTuple):
 
 
 class ContextUpdates:
-    """The context of one turn."""
+    """Holds the context of one turn."""
 
     def __init__(self, turn: TurnInput) -> None:
         self._given = turn.context
@@ -46,7 +46,7 @@ class ContextUpdates:
 
     @property
     def extra(self) -> dict[str, Any]:
-        """The context as the next completion sees it."""
+        """Returns the context as the next completion sees it."""
         return apply_updates(self._held, self._given)
 
     def take(self, outcomes: Sequence[CallOutcome]) -> AppliedUpdates:

@@ -1,4 +1,4 @@
-"""The gates as the turn asks them: one local activity for a whole batch."""
+"""Has the gates judge calls for a turn: one local activity for a whole batch."""
 
 import asyncio
 

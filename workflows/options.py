@@ -1,4 +1,4 @@
-"""Returns the options of activities: timeouts and retries."""
+"""Makes the options of activities: timeouts and retries."""
 
 from datetime import timedelta
 from typing import Any, Final

@@ -36,7 +36,7 @@ class Session:
         self._talk = Conversation(session)
         self._events_per_run = session.events_per_run
 
-    # What people, turns and onlookers can send. Nothing here may raise: see contracts.md, handlers that cannot wedge.
+    # What people, turns and onlookers can send. Nothing here may raise: that would fail the task, again and again.
 
     # No handler here awaits: each is done in the step in which it came, so the end of a run breaks none off.
     @workflow.update(name=names.SAY, description="Say something to the session")

@@ -1,4 +1,4 @@
-"""How one call of a turn is carried out: its activity, and what became of it when that was lost."""
+"""Runs one call of a turn: schedules its activity, and finds out what became of it when that was lost."""
 
 import asyncio
 from collections.abc import Collection
@@ -23,7 +23,7 @@ _LATE = "the approval ran out while the call waited for its turn to run"
 
 
 class _Run(NamedTuple):
-    """`harmless`: nothing is lost when it is stopped."""
+    """Follows one activity that runs; nothing is lost when a `harmless` one is stopped."""
 
     handle: workflow.ActivityHandle[ToolReply]
     harmless: bool
@@ -40,11 +40,11 @@ class ToolRunner:
         self._stopping: set[asyncio.Task[None]] = set()
 
     def cancel(self) -> None:
-        """The turn is cancelled: ask everything that runs to stop; what has begun an effect is awaited all the same."""
+        """Asks all that runs to stop, as the turn is cancelled; what has begun an effect is awaited all the same."""
         self._stop(list(self._runs))
 
     def abort(self, calls: Collection[str]) -> None:
-        """A sibling of `calls` failed: those that have not begun never will, and those that only read are stopped.
+        """Keeps `calls`, a sibling of which failed, from beginning, and stops those of them that only read.
 
         What a person approved, and what has begun an effect, goes on.
         """
@@ -145,8 +145,8 @@ class ToolRunner:
             del self._runs[call.call]
 
     def _counted(self, reply: ToolReply) -> ToolReply:
-        """Returns `reply`, of a call that was lost, once what it took counts: its worker was only slow, or it was
-        looked up.
+        """Counts the cost and time that `reply` tells of a lost call, and returns it: its worker was only slow, or it
+        was looked up.
         """
         found = reply.outcome
         if found is not None and (found.cost or found.duration_ms):
@@ -187,7 +187,7 @@ class ToolRunner:
 
 
 def _left(options: RunOptions, permit: Permit, ready: datetime) -> RunOptions | None:
-    """`options` with what is left of an approval after the wait for a place; None where nothing is."""
+    """Returns `options` with what is left of an approval after the wait for a place; None where nothing is."""
     if permit.kind == "auto":
         return options
     left = options.grant_ttl - (workflow.now() - ready).total_seconds()

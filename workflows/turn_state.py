@@ -100,7 +100,7 @@ class TurnState:
         return call if view is not None and view.outcome is None else ""
 
     def gate_task(self, *calls: CallPart, **asked: Any) -> GateTask:
-        """Returns the question what the gates say of `calls` as the turn stands; `asked` are more fields of it."""
+        """Returns the task to judge `calls` as the turn now stands; `asked` are more fields of it."""
         standing = {"withheld": self.withheld, "asked_since": self.kept_at, "dry_run": self.turn.dry_run}
         return GateTask(**{"ctx": self.ctx, "calls": calls, **standing, **asked})
 

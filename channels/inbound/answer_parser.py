@@ -4,7 +4,8 @@ A yes is one only if everything that was written anew says so: words of decision
 code and its effect repeated, and nothing else. One word more may be a condition, and whoever asks again loses a minute
 where whoever guesses loses money. A no needs less: one clear no, and no yes beside it.
 
-Pure: it knows neither the store nor any channel. What a mail has besides its body is read by `mail_footers.py`.
+Pure: it knows neither the store nor any channel. What a mail has besides its body is read by
+`channels/mail/footers.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,7 +54,7 @@ class ParsedAnswer:
     `comment` is what stands beside a denial, or the whole text where nothing was decided. `unread` is the first line
     that could be anything, where it alone stands in the way of a yes. `effects` are the codes of the requests whose
     effect was repeated. `footer` is what stood below a sign-off and was not known, or was known only because the code
-    was given: see `mail_footers.py`.
+    was given: see `channels/mail/footers.py`.
     """
 
     verdict: Verdict | None

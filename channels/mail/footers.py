@@ -1,8 +1,8 @@
 """Splits an answer by mail into body, sign-off and footer, and decides which footers may be passed over.
 
-The body must be wholly an answer (`answers.py`). Below the sign-off may stand what is known to say nothing: a device's
-line, contact lines, a notice of confidentiality, or a block that this sender has confirmed. Anything else is asked
-about once, with its line quoted: it may be a condition, wherever it stands.
+The body must be wholly an answer (`answer_parser.py`). Below the sign-off may stand what is known to say nothing: a
+device's line, contact lines, a notice of confidentiality, or a block that this sender has confirmed. Anything else is
+asked about once, with its line quoted: it may be a condition, wherever it stands.
 """
 
 # ruff: noqa: RUF001 (marks of other alphabets look alike)

@@ -28,7 +28,7 @@ class SmtpOptions(ChannelOptions):
     rewrites_ids: bool = Field(
         False, description="Whether it gives our mail ids of its own, as Amazon's and Postmark's are known to do."
     )
-    # Below the 30 s that a delivery has in all (`carrying.py`), so that a silent server is named as the cause.
+    # Below the 30 s that a delivery has in all (`SEND_SECONDS`), so that a silent server is named as the cause.
     timeout_seconds: float = Field(20.0, gt=0, le=25, description="How long the server is waited for.")
 
     @model_validator(mode="after")

@@ -1,7 +1,7 @@
 """Reads a mail: all that its writer wrote anew, above the quote and below it, and whether a person wrote it.
 
 Mail comes from anybody, so all work here grows with the length of the mail and no faster, and any bytes at all are
-either read or `Malformed`. Whether the mail comes from whom it claims is `mail_authenticity.py`'s to say.
+either read or `Malformed`. Whether the mail comes from whom it claims is `authenticity.py`'s to say.
 """
 
 from dataclasses import dataclass, replace

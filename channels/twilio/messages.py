@@ -57,7 +57,7 @@ def template_fields(notice: OutboundCard, formatter: Formatter, assurance: Assur
     """
     message = template_message(notice, formatter, assurance, "", "")
     values = [each["text"] for each in message["template"]["components"][0]["parameters"]]
-    # The fifth is the token, which the buttons' ids hold: see `ACTIONS` in `twilio_templates.py`.
+    # The fifth is the token, which the buttons' ids hold: see `ACTIONS` in `templates.py`.
     variables = {str(number): value for number, value in enumerate((*values, notice.token), 1)}
     return {"ContentSid": content, "ContentVariables": json.dumps(variables)}
 

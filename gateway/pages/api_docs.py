@@ -1,4 +1,4 @@
-"""The page that describes the API to whoever may use it, in plain HTML: no script and no file of anybody else's."""
+"""Serves the description of the API to whoever may use it, in plain HTML: no script and no file of anybody else's."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

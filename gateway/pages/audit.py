@@ -62,7 +62,7 @@ def _row(site: Site, line: ReportLine, record: Record, visitor: Visitor, *, brok
 
 
 def _moment(at: str, visitor: Visitor) -> FormattedTime | None:
-    """None for a time that somebody made something else of."""
+    """Formats the time of an entry; None where what is written there is no time any more."""
     try:
         return visitor.formatter.moment(datetime.fromisoformat(at))
     except ValueError:

@@ -143,7 +143,7 @@ def _write(
 
 
 def _over(site: Site, opened: OpenedRequest, visitor: Visitor, *, note: str, status: int) -> Response:
-    """Nothing was decided, and nothing can be from here."""
+    """Answers with the page that says that nothing was decided, and that nothing can be from here."""
     context = {**_context(opened, visitor), "note": note}
     return site.renderer.page("edit_over.html", visitor, status=status, nav="waiting", **context)
 

@@ -1,4 +1,4 @@
-"""What an empty inbox and the page of a new conversation say of this manifest's own tools."""
+"""Makes what an empty inbox and the page of a new conversation say of this manifest's own tools."""
 
 import shlex
 from collections.abc import Collection

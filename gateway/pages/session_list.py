@@ -1,4 +1,4 @@
-"""The page that lists the sessions one may read."""
+"""Serves the page that lists the sessions one may read."""
 
 from fastapi import APIRouter
 from starlette.responses import Response

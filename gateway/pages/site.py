@@ -1,4 +1,4 @@
-"""What all pages share: who one is, the language, the icon, the style and the script."""
+"""Serves what all pages share: who one is, the language, the icon, the style and the script."""
 
 from typing import Final
 

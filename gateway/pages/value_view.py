@@ -1,4 +1,4 @@
-"""An argument as its page shows it: a text keeps its lines, and says how long it is where not all of it is drawn."""
+"""Makes the rows of arguments for pages: a text keeps its lines, and one not drawn whole says how long it is."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A page of every value of a request, in place of what its card has no room for."""
+"""Makes the pages of every value of a request, in place of what its card has no room for."""
 
 from typing import Any, Final
 

@@ -104,7 +104,7 @@ def _courier(deps: GatewayDeps, channels: Mapping[str, Channel], rules: RoutingR
             revision=row.revision,
             person=row.person,
             channel=kinds.get(row.channel, row.channel),
-            # A deadline may be put off once; a request that ends before ends its link with it (see `link_pages.py`).
+            # A deadline may be put off once; a request that ends before ends its link with it (see `pages/link.py`).
             expires=over + timedelta(seconds=row.request.timeout + LINK_SECONDS),
         )
         key = await deps.store.secret_key(LINK_KEY)

@@ -8,7 +8,7 @@ down_revision = "r0011"
 
 
 def upgrade() -> None:
-    """Make both tables; what turns wrote for the courier is read from them from now on."""
+    """Make both tables; what turns wrote for the dispatcher of cards is read from them from now on."""
     op.create_table(
         "questions",
         Column("approval", String(200), primary_key=True),
