@@ -54,7 +54,7 @@ _NAMES: Final = 500
 """Approvals named in one query for their answers."""
 _ENTRIES: Final = 100
 """Approver entries that the database compares."""
-_LOCK: Final = text("SELECT pg_advisory_xact_lock(7310273, hashtext(:approval))")
+_LOCK: Final = text("SELECT pg_advisory_xact_lock(7310275, hashtext(:approval))")
 _ROWS: Final = (
     select(QUESTIONS, StoreClock().label("clock"))
     .where(QUESTIONS.c.approval == bindparam("of"))

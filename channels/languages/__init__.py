@@ -1,1 +1,0 @@
-"""What cards and answers say, one module a language. English has every text; another may lack some."""
