@@ -25,7 +25,7 @@ Profile = Literal["development", "production"]
 class WorkerDeps:
     """Holds one worker's catalog, store and directory; `mark_key` makes the short digest that cards show.
 
-    `people` are those declared; `knowing` knows those as well for whom a login vouched. A worker without a
+    `people` are those declared; `directory_for` finds those as well for whom a login vouched. A worker without a
     `verifier` believes no signature. `backends` are by kind of capability; a tool that declares another does not run
     here. `secrets` reads what tools and models need, and hides it in all that is told here.
     `clock` tells whether it is within the hours of a tool.

@@ -232,10 +232,11 @@ def _not_taken(request: ApprovalRequest, decision: Decision, told: Receipt) -> R
     return refusal(request, told.code if told.code in _TAKEN_OVER else "unavailable")
 
 
-_TAKEN_OVER: Final = frozenset(
-    ("already_decided", "expired", "stale", "cancelled", "not_allowed", "self_approval", "assurance")
-)
-"""The codes by which a turn may refuse a yes that the gateway took; its words may name anybody, and are left out."""
+_TAKEN_OVER: Final = frozenset(("expired", "stale", "cancelled", "not_allowed", "self_approval", "assurance"))
+"""The codes by which a turn may refuse a yes that the gateway took; its words may name anybody, and are left out.
+
+That it was decided already is not one of them: the store, which knows of every answer, says that nobody has.
+"""
 
 
 def _objection(request: ApprovalRequest, decision: Decision, author: Authority, received: datetime) -> Receipt | None:

@@ -74,13 +74,16 @@ def _receipt(receipt: Receipt, formatter: Formatter) -> str:
         return f"{told} {formatter.open(receipt.open)}".rstrip()
     if receipt.status == "pending":
         return text("receipt.pending", language)
-    if receipt.code == "already_decided" and receipt.why != "begun":
+    ended = has_text(f"end.{receipt.verdict or receipt.state}")
+    if receipt.code == "already_decided" and receipt.why != "begun" and ended:
         return text("receipt.already_decided", language, ending=_decided(receipt, formatter))
     # It may quote names and rules that somebody wrote, and stands among our own sentences.
     why = text(f"why.{receipt.why}", language) if receipt.why else one_line(receipt.message, REASON_CHARS).text
-    if receipt.why or (receipt.code == "not_allowed" and why):
+    if receipt.why or (receipt.code in ("not_allowed", "already_decided") and why):
         return text("note.refused", language, why=why)
-    return text(f"receipt.{receipt.code or 'malformed'}", language, why=why)
+    # A turn that is over and cannot be read, or one that claims an end it has not, says nothing of how it ended.
+    code = "unavailable" if receipt.code == "already_decided" else receipt.code or "malformed"
+    return text(f"receipt.{code}", language, why=why)
 
 
 def _decided(receipt: Receipt, formatter: Formatter) -> str:

@@ -64,13 +64,13 @@ async def test_the_first_answer_wins_also_when_its_author_is_identified_last(
     client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Read anew the first answer is always first; who waited behind it is told so without being identified."""
-    knowing = WorkerDeps.directory_for
+    directory_for = WorkerDeps.directory_for
 
     async def slow(room: WorkerDeps, tenant: str, *ids: str) -> Directory:
         await asyncio.sleep(0.5 if "p0" in ids else 0)
-        return await knowing(room, tenant, *ids)
+        return await directory_for(room, tenant, *ids)
 
-    monkeypatch.setattr(WorkerDeps, "knowing", slow)
+    monkeypatch.setattr(WorkerDeps, "directory_for", slow)
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger)])
     async with bench(client, store, task_queue, catalog, MODEL, people=PEOPLE) as desk:
