@@ -26,6 +26,7 @@ from signoff.activities.answers_activity import AnswersActivity
 from signoff.activities.call_journal import RecordActivity
 from signoff.activities.caller_check import CallerInterceptor
 from signoff.activities.capability_backends import built_in_backends
+from signoff.activities.detail_cards import DetailCards
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.identify_activity import IdentifyActivity
 from signoff.activities.model_activity import ModelActivity
@@ -76,13 +77,15 @@ async def build_deps(
     verifier: Verifier | None = None,
     backends: Mapping[str, Backend] | None = None,
     secrets: SecretProvider | None = None,
+    public_url: str = "",
 ) -> WorkerDeps:
     """Returns what the activities of a worker share; `model` answers for scripted models instead of their scripts.
 
-    `verifier` checks what the gateway signed; without one no signature is believed. `backends` are for the capabilities
-    that tools declare, by kind; left out, those that need no setting up. `secrets` reads secrets; left out, one without
-    a source of one's own. Raises `ConfigError` for a model that has no driver, for a backend of `secrets`, and in the
-    production profile without a verifier that knows a key.
+    `verifier` checks what the gateway signed; without one no signature is believed. `backends` are for the
+    capabilities that tools declare, by kind; left out, those that need no setting up. `secrets` reads secrets; left
+    out, one without a source of one's own. `public_url` leads from what Temporal shows to the inbox. Raises
+    `ConfigError` for a model that has no driver, for a backend of `secrets`, and in the production profile without
+    a verifier that knows a key.
     """
     policypool.install()
     verifier, secrets = verifier or Verifier(), secrets or SecretProvider()
@@ -106,6 +109,7 @@ async def build_deps(
         verifier=verifier,
         backends=built_in_backends() if backends is None else backends,
         secrets=secrets,
+        public_url=public_url,
     )
 
 
@@ -120,6 +124,7 @@ async def prepared_deps(installation: Installation, store: Store, where: str) ->
     verifier = FileVerifier(settings.public_keys)
     require_ready(settings, people=installation.peopled, public_keys=bool(verifier.key_ids))
     check_approver_coverage(installation.catalog, installation.people, by_login=login_roles(settings))
+    named = "public_url" in settings.model_fields_set
     room = await build_deps(
         installation.catalog,
         store,
@@ -129,6 +134,8 @@ async def prepared_deps(installation: Installation, store: Store, where: str) ->
         verifier=verifier,
         backends=built_in_backends(settings.state_dir / "storage"),
         secrets=installation.secrets,
+        # Made of this machine's own name an address leads nobody anywhere who looks at Temporal's UI elsewhere.
+        public_url=settings.public_url if named or settings.profile == "development" else "",
     )
     # Before the worker runs: the record has the policies before anything is judged by them.
     await note_catalog(store, installation.catalog, where, clock=room.clock)
@@ -202,7 +209,12 @@ class SignoffPlugin(SimplePlugin):
                 *tool_activities(room),
             ],
             workflow_runner=_share,
-            interceptors=[QueryFenceInterceptor(self._looks), CallerInterceptor(), StoreInterceptor(room.store.id)],
+            interceptors=[
+                QueryFenceInterceptor(self._looks),
+                CallerInterceptor(),
+                StoreInterceptor(room.store.id),
+                DetailCards(room),
+            ],
         )
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:

@@ -14,7 +14,6 @@ from signoff.activities.grant_use import GrantUse, frozen_decision
 from signoff.activities.permit_check import is_expired, judge_doubt
 from signoff.activities.question_writer import QuestionWriter, Subject, edit_problem
 from signoff.activities.run_state import check_ended
-from signoff.activities.secret_values import secrets_of
 from signoff.activities.tool_hooks import apply_hooks, past_call_facts, unavailable_tools
 from signoff.activities.usage_check import exhausted_calls
 from signoff.activities.worker_deps import WorkerDeps
@@ -100,7 +99,7 @@ class GateActivity:
             batch = []
         # At once: a local activity has no time for the functions of a whole batch one after the other.
         judged = await asyncio.gather(*(self._answered(task, each, known) for each in batch))
-        secrets = secrets_of(self._room, ((each.call.tool, each.args) for each in batch))
+        secrets = self._room.secrets_of((each.call.tool, each.args) for each in batch)
         task = task.model_copy(update={"agent_says": redact_secrets(task.agent_says, secrets)})
         asked = () if forged else await self._approvals.of_turn(task.ctx)
         for (call, proposed, _, _, action), found in zip(batch, judged, strict=True):

@@ -15,7 +15,6 @@ from signoff.activities.call_journal import hand_over
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.heartbeat import send_heartbeats
 from signoff.activities.models.model_settings import model_settings
-from signoff.activities.secret_values import secrets_of
 from signoff.activities.tool_hooks import withheld_tools
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.redaction import redact_secrets, redact_value
@@ -198,7 +197,7 @@ class ModelActivity:
         """
         earlier = ((p.tool, p.args.inline) for message in messages for p in message.parts if isinstance(p, CallPart))
         proposed = ((each.tool, _arguments(each.args)[0]) for each in completion.calls[:CALLS_KEPT_PER_COMPLETION])
-        secrets = secrets_of(self._room, (*earlier, *proposed))
+        secrets = self._room.secrets_of((*earlier, *proposed))
         if not secrets:
             return completion
         calls = tuple(

@@ -1,10 +1,11 @@
 """Holds what every activity of one worker shares."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from signoff.activities.permit_check import SignaturePolicy, is_believed, is_expired
+from signoff.approvals.redaction import secret_values
 from signoff.contracts.call import CallContext
 from signoff.contracts.clock import Clock, system_clock
 from signoff.contracts.completion import Driver
@@ -28,7 +29,8 @@ class WorkerDeps:
     `people` are those declared; `directory_for` finds those as well for whom a login vouched. A worker without a
     `verifier` believes no signature. `backends` are by kind of capability; a tool that declares another does not run
     here. `secrets` reads what tools and models need, and hides it in all that is told here.
-    `clock` tells whether it is within the hours of a tool.
+    `clock` tells whether it is within the hours of a tool. `public_url` is where people reach the inbox, "" where
+    nobody named an address: it only leads there from what Temporal shows.
     """
 
     catalog: Catalog
@@ -41,6 +43,7 @@ class WorkerDeps:
     backends: Mapping[str, Backend] = field(default_factory=dict)
     secrets: SecretProvider = field(default_factory=SecretProvider, repr=False)
     clock: Clock = system_clock
+    public_url: str = ""
 
     def driver(self, model: str) -> Driver:
         """Returns the driver of an actor's model string. Raises `ConfigError` when there is none."""
@@ -71,6 +74,19 @@ class WorkerDeps:
         rows = await VouchedPeople(self.store).find(tenant, unknown)
         known = vouched_people(rows, self.people, self.verifier, self.clock())
         return VouchedDirectory(self.people, known, joined_logins(rows, self.people, self.verifier))
+
+    def secrets_of(self, calls: Iterable[tuple[str, Any]]) -> frozenset[str]:
+        """Returns the secret values that may not stand in a text of a turn: what this worker read of secrets, and the
+        texts within the secret arguments of `calls`.
+
+        `calls` are tools' names and their arguments; of tools that nobody knows there are no secret arguments.
+        """
+        found = set(self.secrets.handed_out)
+        for name, args in calls:
+            # What any tool of this name hides, also one that the turn does not see: its secret was told all the same.
+            for tool in self.catalog.named(name):
+                found |= secret_values(args, tool.masked_arguments)
+        return frozenset(found)
 
     async def doubt(self, ctx: CallContext) -> str:
         """Returns why no rule lets a call of `ctx` pass without a person; "" when rules may.

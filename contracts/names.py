@@ -33,6 +33,10 @@ SA_STATE: Final = "SignoffState"
 SA_ACTOR: Final = "SignoffActor"
 SA_TENANT: Final = "SignoffTenant"
 
+# Lent to turns by the worker that runs them, never written to a history.
+DETAIL_CARD: Final = "signoff.detail_card"
+DETAIL_LINK: Final = "signoff.detail_link"
+
 MEMO_INPUT_DIGEST: Final = "signoff_input_digest"
 MEMO_TITLE: Final = "signoff_title"
 MEMO_REQUESTER: Final = "signoff_requester"

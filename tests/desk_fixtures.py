@@ -233,6 +233,7 @@ async def bench(
     verifier: Verifier | None = None,
     backends: Mapping[str, Backend] | None = None,
     secrets: SecretProvider | None = None,
+    public_url: str = "",
     max_cached_workflows: int = 5_000,
 ) -> AsyncIterator[Bench]:
     """A running worker for `catalog` whose actors all use `model`."""
@@ -247,6 +248,7 @@ async def bench(
         verifier=verifier or Verifier(),
         backends=backends or {},
         secrets=secrets or SecretProvider(),
+        public_url=public_url,
     )
     async with build_worker(client, room, task_queue=task_queue, max_cached_workflows=max_cached_workflows):
         signoff = TurnClient(client, task_queue=task_queue, patience=PATIENCE)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -10,10 +10,12 @@ from temporalio import workflow
 from temporalio.common import SearchAttributeKey
 
 from signoff.contracts import names
-from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.approval import ApprovalRequest, Card, CardRow
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.ids import show_code
+from signoff.contracts.message import CallPart
 from signoff.contracts.turn import LiveState
+from signoff.formats.visible_text import shown_again
 from signoff.workflows.turn_state import TurnState
 
 STATE = SearchAttributeKey.for_keyword(names.SA_STATE)
@@ -24,7 +26,19 @@ _UNSAID: Final = ("running", "complete")
 _SUMMARY_BYTES: Final = 300
 """Temporal promises room for 400 bytes of a summary, payload included."""
 
-_MARKDOWN: Final = re.compile(r"([\\`*_\[\]<>|!#~&])")
+_TICKS: Final = re.compile("`+")
+
+DETAILED_REQUESTS: Final = 10
+"""How many requests that wait are written with their arguments."""
+DETAILED_ROWS: Final = 20
+"""How many arguments are written of each."""
+DETAIL_CHARS: Final = 200
+"""How many characters are written of each argument's name and value; what is longer ends with `…`."""
+
+_HONEST: Final = (
+    "These are the words of the workflow, for whoever looks after it. Nobody should decide by them: what counts is the "
+    "card in the inbox, which is drawn from the store."
+)
 
 
 class TemporalMetadata:
@@ -33,19 +47,35 @@ class TemporalMetadata:
     def __init__(self, state: TurnState) -> None:
         self._state = state
         self._published: str | None = None
+        self._cards: dict[tuple[str, int], Card | None] = {}
 
     def publish(self) -> None:
         """Shows the present state."""
         state = self._state
+        waiting = state.book.pending()
         if state.result is None:
-            state.live = "suspended" if state.book.pending() else "running"
+            state.live = "suspended" if waiting else "running"
         shown = shown_state(state.live)
         if shown != self._published:
             workflow.upsert_search_attributes([STATE.value_unset() if shown is None else STATE.value_set(shown)])
             self._published = shown
         settled = [view.outcome for view in state.calls.values() if view.outcome is not None]
-        # Costs no event, so it is set whether or not it changed.
-        workflow.set_current_details(details(state.book.all(), settled))
+        self._cards = {(each.id, each.revision): self._card(each) for each in waiting[:DETAILED_REQUESTS]}
+        cards = {approval_id: card for (approval_id, _), card in self._cards.items() if card is not None}
+        link = workflow.extern_functions().get(names.DETAIL_LINK, _no_link)
+        # Costs no event, so it is set whether or not it changed. What the worker lends goes into nothing else.
+        workflow.set_current_details(details(state.book.all(), settled, cards, link))
+
+    def _card(self, request: ApprovalRequest) -> Card | None:
+        drawn = (request.id, request.revision)
+        if drawn in self._cards:
+            return self._cards[drawn]
+        draw = workflow.extern_functions().get(names.DETAIL_CARD)
+        if draw is None:
+            return None
+        parts = (part for message in self._state.messages for part in message.parts)
+        card: Card | None = draw(request, [part for part in parts if isinstance(part, CallPart)])
+        return card
 
 
 def shown_state(state: LiveState) -> str | None:
@@ -63,60 +93,87 @@ def summary(text: str) -> str:
     return text
 
 
-def details(requests: Sequence[ApprovalRequest], outcomes: Sequence[CallOutcome]) -> str:
-    """Writes Markdown for Temporal UI: what waits, for whom, since when, and what was settled."""
+def details(
+    requests: Sequence[ApprovalRequest],
+    outcomes: Sequence[CallOutcome],
+    cards: Mapping[str, Card],
+    link: Callable[[str], str],
+) -> str:
+    """Writes Markdown for Temporal UI: what waits, for whom, until when, with which arguments, and what was settled.
+
+    `cards` holds by approval id what is known of the arguments; `link` returns the address of a card, or "".
+    """
     waiting = [request for request in requests if request.state == "pending"]
     lines: list[str] = []
     if waiting:
-        lines += [
-            "### Waiting for people",
-            "",
-            "| code | action | who may decide | asked | answer by |",
-            "|---|---|---|---|---|",
-        ]
-        lines += [_line(request) for request in waiting]
-        lines += ["", "Decide with the `decide` update or the `approval_response` signal:", ""]
-        lines += [f"    {_envelope(request)}" for request in waiting[:3]]
+        lines += ["### Waiting for people", "", _HONEST]
+    for request in waiting[:DETAILED_REQUESTS]:
+        lines += ["", *_waiting(request, cards.get(request.id), link(request.id))]
+    if len(waiting) > DETAILED_REQUESTS:
+        lines += ["", f"{len(waiting) - DETAILED_REQUESTS} more wait."]
     answered = [request for request in requests if request.state != "pending"]
     if answered:
-        lines += ["", "### Answered", "", "| code | action | state | by | when |", "|---|---|---|---|---|"]
-        lines += [_answered(request) for request in answered]
+        lines += ["", "### Answered", "", *(_answered(request) for request in answered)]
     doubtful = [outcome for outcome in outcomes if outcome.code == "in_doubt"]
-    lines += [
-        f"\n**In doubt**: `{outcome.tool}` ({outcome.call}): nobody knows whether it happened" for outcome in doubtful
-    ]
+    if doubtful:
+        lines += ["", "### In doubt", ""]
+        lines += [f"- {_code(each.tool)} ({_code(each.call)}): nobody knows whether it happened" for each in doubtful]
     return "\n".join(lines)
 
 
-def _line(request: ApprovalRequest) -> str:
-    question = "Did this happen? " if request.kind == "in_doubt" else ""
-    cells = (
-        show_code(request.code),
-        f"{question}{request.card.effect}",
-        ", ".join(request.approvers),
-        _time(request.opened_at),
-        _time(request.expires_at),
-    )
-    return _cells(cells)
+def _waiting(request: ApprovalRequest, card: Card | None, address: str) -> Iterator[str]:
+    code = show_code(request.code)
+    yield f"**{code}**" + (f": [open the card]({address})" if address else "")
+    yield ""
+    doubt = "did this happen? " if request.kind == "in_doubt" else ""
+    yield f"- action: {doubt}{_code(request.card.effect if card is None else card.effect)}"
+    yield f"- who may answer: {', '.join(map(_code, request.approvers))}{_quorum(request)}"
+    yield f"- asked {_time(request.opened_at)}, answer by {_time(request.expires_at)}"
+    if card is None:
+        yield "- arguments: on the card"
+    elif card.rows:
+        yield "- arguments:"
+        yield from (f"  - {_row(row)}" for row in card.rows[:DETAILED_ROWS])
+        if len(card.rows) > DETAILED_ROWS:
+            yield f"  - {len(card.rows) - DETAILED_ROWS} more on the card"
+    yield f"- the `decide` update or the `approval_response` signal takes {_code(_envelope(request))}"
+
+
+def _quorum(request: ApprovalRequest) -> str:
+    groups = [f"{each.quorum} of {' or '.join(map(_code, each.of))}" for each in request.groups]
+    people = [f"{request.quorum} people have to approve"] if request.quorum > 1 else []
+    return "".join(f"; {each}" for each in (*people, *groups))
+
+
+def _row(row: CardRow) -> str:
+    value = shown_again(row.value, DETAIL_CHARS)
+    # Remarks are the card's own, and alone have no name.
+    return f"{_code(shown_again(row.label, DETAIL_CHARS))}: {_code(value)}" if row.name else _code(value)
 
 
 def _answered(request: ApprovalRequest) -> str:
     by = request.decided_name or request.decided_by
-    return _cells((show_code(request.code), request.card.effect, request.state, by, _time(request.decided_at)))
+    author = f" by {_code(by)}" if by else ""
+    when = f", {_time(request.decided_at)}" if request.decided_at else ""
+    return f"- {show_code(request.code)}: {_code(request.card.effect)}: {request.state}{author}{when}"
 
 
-def _cells(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(_plain(cell) for cell in cells) + " |"
-
-
-def _plain(text: str) -> str:
-    # A model chooses these words: as Markdown they could close the table, hide text, or fetch a picture.
-    return _MARKDOWN.sub(r"\\\1", " ".join(text.splitlines()))
+def _code(text: str) -> str:
+    """Writes text as code on one line, in which Markdown knows no heading, link, address, picture or markup."""
+    line = " ".join(text.splitlines()).strip() or "—"
+    fence = "`" * (1 + max(map(len, _TICKS.findall(line)), default=0))
+    # A space at both ends is taken off again; without, a tick of the text would be one of the fence.
+    space = " " if "`" in line else ""
+    return f"{fence}{space}{line}{space}{fence}"
 
 
 def _envelope(request: ApprovalRequest) -> str:
     verdict = "happened" if request.kind == "in_doubt" else "approved"
     return json.dumps({"approval_id": request.id, "revision": request.revision, "verdict": verdict})
+
+
+def _no_link(approval_id: str) -> str:
+    return ""
 
 
 def _time(moment: datetime | None) -> str:

@@ -1,52 +1,131 @@
 """What a model writes into a card is text in Temporal's Markdown, never Markdown."""
 
-import re
+from datetime import UTC, datetime
 
 import pytest
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
-from signoff.contracts.approval import ApprovalRequest, Card
+from signoff.approvals.card import render_card
+from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Card
 from signoff.contracts.content import Content
 from signoff.contracts.person import Principal
-from signoff.workflows import temporal_metadata
+from signoff.workflows.temporal_metadata import DETAIL_CHARS, DETAILED_REQUESTS, DETAILED_ROWS, details
+
+MARKUP = [
+    "![x](http://a/b)",
+    "[approve](javascript:x)",
+    "<img src=x>",
+    "https://a.example/b www.a.example a@a.example",
+    "`x`",
+    "``x` ```` y",
+    "` # x",
+    "`",
+    "**x**",
+    "&lt;",
+    "a|b",
+    "a\\|b",
+    "\\",
+    "\\`![x](http://a/b)\\`",
+]
+BREAKS = ["a\n# b", "a\r\n\r\n## b", "a\u2028# b", "a\n\n![x](http://a/b)", "a\n```\n# b"]
 
 
-def _row(effect: str) -> str:
-    """The table's one row, for a request whose effect reads so."""
-    request = ApprovalRequest(
-        id="main.s.t.c1.1",
-        code="K7Q2FM",
-        digest="d",
-        definition="d",
-        tenant="main",
-        session="s",
-        turn="t",
-        actor="desk",
-        call="c1.1",
-        tool="pay",
-        args=Content(inline={}),
-        card=Card(effect=effect),
-        rule="always",
-        policy_hash="h",
-        approvers=("role:approvers",),
-        requester=Principal(user="guest", name="Guest"),
+def _request(effect: str = "Pay 20 to Ana", **changed: object) -> ApprovalRequest:
+    fields = {
+        "id": "main.s.t.c1.1",
+        "code": "K7Q2FM",
+        "digest": "d",
+        "definition": "d",
+        "tenant": "main",
+        "session": "s",
+        "turn": "t",
+        "actor": "desk",
+        "call": "c1.1",
+        "tool": "pay",
+        "args": Content(inline={}),
+        "card": Card(effect=effect),
+        "rule": "always",
+        "policy_hash": "h",
+        "approvers": ("role:approvers",),
+        "requester": Principal(user="guest", name="Guest"),
+        "opened_at": datetime(2026, 3, 2, 9, 30, tzinfo=UTC),
+        "expires_at": datetime(2026, 3, 3, 9, 30, tzinfo=UTC),
+    }
+    return ApprovalRequest.model_validate(fields | changed)
+
+
+def _written(request: ApprovalRequest, card: Card | None = None, address: str = "") -> str:
+    return details([request], [], {} if card is None else {request.id: card}, lambda approval: address and address)
+
+
+def _tokens(written: str) -> list[Token]:
+    """Every token of the text, those within lines as well, as Markdown reads it."""
+    found: list[Token] = []
+    for token in MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(written):
+        found += [token, *(token.children or ())]
+    return found
+
+
+def _card(**args: object) -> Card:
+    return render_card(effect="", title="", tool="pay", args=args, schema={})
+
+
+@pytest.mark.parametrize("text", MARKUP + BREAKS)
+def test_no_text_of_a_call_is_anything_but_code(text: str) -> None:
+    """Effect, argument and argument's name are code: with a hostile text the page has the same parts as with a plain
+    one.
+    """
+
+    def parts(given: str) -> list[str]:
+        request = _request(given, approvers=(f"user:{given}",), groups=(ApproverGroup(of=(given,)),))
+        waiting = _tokens(_written(request, _card(**{given: given}), "https://desk.example/approvals/x"))
+        answered = _tokens(_written(_request(given, state="denied", decided_name=given)))
+        return [token.type for token in (*waiting, *answered)]
+
+    assert parts(text) == parts("plain")
+    assert parts("plain").count("link_open") == 1
+
+
+@pytest.mark.parametrize("text", MARKUP)
+def test_the_words_can_be_had_back(text: str) -> None:
+    """What is shown as code is what was written."""
+    assert text in [token.content for token in _tokens(_written(_request(text))) if token.type == "code_inline"]
+
+
+def test_a_request_says_what_is_asked_of_whom_until_when_and_where() -> None:
+    """The details of a request have all of it, and that the card is what counts."""
+    secret = render_card(
+        effect="Pay 20 to Ana", title="", tool="pay", args={"amount": 20, "pin": "4711-9"}, schema={}, secrets=("pin",)
     )
-    rows = [line for line in temporal_metadata.details([request], []).splitlines() if line.startswith("| K7Q")]
-    assert len(rows) == 1
-    return rows[0]
+    request = _request(approvers=("role:finance", "user:bo"), quorum=2)
+    written = _written(request, secret, "https://desk.example/approvals/main.s.t.c1.1")
+    assert written.splitlines() == [
+        "### Waiting for people",
+        "",
+        "These are the words of the workflow, for whoever looks after it. Nobody should decide by them: what counts is "
+        "the card in the inbox, which is drawn from the store.",
+        "",
+        "**K7Q-2FM**: [open the card](https://desk.example/approvals/main.s.t.c1.1)",
+        "",
+        "- action: `Pay 20 to Ana`",
+        "- who may answer: `role:finance`, `user:bo`; 2 people have to approve",
+        "- asked 2026-03-02 09:30 UTC, answer by 2026-03-03 09:30 UTC",
+        "- arguments:",
+        "  - `Amount`: `20`",
+        "  - `Pin`: `hidden, 6 characters`",
+        "- the `decide` update or the `approval_response` signal takes "
+        '`{"approval_id": "main.s.t.c1.1", "revision": 1, "verdict": "approved"}`',
+    ]
 
 
-@pytest.mark.parametrize("effect", ["a|b", "a\\|b", "a\\\\|b", "a\nb", "a\r\n| x |", "a\u2028b", "\\"])
-def test_no_effect_adds_a_cell_or_a_line(effect: str) -> None:
-    """A row has its five cells whatever bars, backslashes and line ends the words hold."""
-    bare = re.sub(r"\\.", "", _row(effect))
-    assert bare.count("|") == 6
-
-
-@pytest.mark.parametrize(
-    "effect", ["![x](http://a/b)", "[approve](javascript:x)", "<img src=x>", "`x`", "**x**", "&lt;"]
-)
-def test_no_effect_is_a_link_a_picture_or_markup(effect: str) -> None:
-    """Every character that means something is escaped, and the words can be had back."""
-    cell = _row(effect).split(" | ")[1]
-    assert not re.search(r"[`*_\[\]<>!#~&]", re.sub(r"\\.", "", cell))
-    assert re.sub(r"\\(.)", r"\1", cell) == effect
+def test_what_is_too_much_is_counted_and_cut() -> None:
+    """Details are bounded in requests, in arguments, and in the characters of each; what is left out is said."""
+    many = [_request(id=f"main.s.t.c1.{number}") for number in range(1, DETAILED_REQUESTS + 4)]
+    card = _card(**{f"k{number}": "x" * 400 for number in range(DETAILED_ROWS + 5)})
+    written = details(many, [], {each.id: card for each in many}, lambda approval: "")
+    assert written.count("**K7Q-2FM**") == DETAILED_REQUESTS
+    assert "3 more wait." in written
+    assert "5 more on the card" in written
+    assert max(map(len, written.splitlines())) < 2 * DETAIL_CHARS
+    assert f"`{'x' * (DETAIL_CHARS - 1)}…`" in written

@@ -1,0 +1,114 @@
+"""What Temporal shows of a turn that waits: arguments and the way to the card, and none of it in the history."""
+
+from typing import Any
+
+from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool
+from temporalio.api.sdk.v1 import WorkflowMetadata
+from temporalio.client import Client
+
+from signoff.activities.detail_cards import DetailCards
+from signoff.activities.worker_deps import WorkerDeps
+from signoff.contracts.approval import ApprovalRequest, Card
+from signoff.contracts.content import BlobRef, Content
+from signoff.contracts.message import CallPart
+from signoff.contracts.person import Principal
+from signoff.store.store import Store
+from signoff.testing.scripted_model import calls, respond
+
+ADDRESS = "https://desk.example"
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "amount": {"type": "number", "title": "How much"},
+        "to": {"type": "string"},
+        "pin": {"type": "string", "writeOnly": True},
+    },
+}
+LOGIN: dict[str, Any] = {"type": "object", "properties": {"password": {"type": "string"}}}
+
+
+async def test_a_turn_that_waits_shows_its_arguments_and_leads_to_the_card(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    """The query that Temporal's UI asks gives the rows as the card has them; the history holds neither them nor the
+    address, and after the answer they are gone.
+    """
+    tools = [
+        pay_tool(Ledger(), input_schema=SCHEMA),
+        pay_tool(Ledger(), requires_approval=False, name="login", input_schema=LOGIN, effect="Log in",
+                 secrets=("password",)),
+    ]  # fmt: skip
+    script = [
+        calls(("login", {"password": "swordfish-1"})),
+        calls(("pay", {"amount": 20, "to": "Ana swordfish-1 4711-9", "pin": "4711-9"})),
+        respond("done"),
+    ]
+    async with bench(client, store, task_queue, catalog_of(tools), script, public_url=ADDRESS) as desk:
+        key = await desk.start()
+        view = await desk.waiting(key)
+        request = next(call.approval for call in view.calls if call.approval is not None)
+        handle = client.get_workflow_handle(key.workflow_id)
+        shown = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+        lines = shown.current_details.splitlines()
+        assert f"[open the card]({ADDRESS}/approvals/{request.id})" in shown.current_details
+        assert "  - `How much`: `20`" in lines
+        assert "  - `To`: `Ana [hidden] [hidden]`" in lines
+        assert "  - `Pin`: `hidden, 6 characters`" in lines
+        assert "- action: `Pay 20 to Ana [hidden] [hidden]`" in lines
+        assert "swordfish" not in shown.current_details
+        assert "4711" not in shown.current_details
+        await desk.replays(key)
+        await desk.signoff.decide(no(key, request.call))
+        await desk.signoff.result(key)
+        ended = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+        assert "### Answered" in ended.current_details
+        assert "How much" not in ended.current_details
+        history = (await handle.fetch_history()).to_json()
+        assert ADDRESS not in history
+        assert "open the card" not in history
+
+
+def _request(tool: str, args: Content) -> ApprovalRequest:
+    return ApprovalRequest(
+        id="main.s.t.c1.1",
+        code="K7Q2FM",
+        tenant="main",
+        turn="t",
+        call="c1.1",
+        requester=Principal(user="guest", name="Guest"),
+        tool=tool,
+        args=args,
+        digest="d",
+        card=Card(effect="Pay"),
+    )
+
+
+def _cards(store: Store, address: str) -> DetailCards:
+    catalog = catalog_of([pay_tool(Ledger())])
+    return DetailCards(WorkerDeps(catalog, store, catalog.people, {}, b"key", public_url=address))
+
+
+async def test_without_an_address_there_is_no_link(store: Store) -> None:
+    """A worker that nobody told the inbox's address leads nowhere."""
+    assert _cards(store, "").link("main.s.t.c1.1") == ""
+
+
+async def test_an_id_stays_within_the_address(store: Store) -> None:
+    """Nothing of an id ends the link or begins another."""
+    cards = _cards(store, f"{ADDRESS}/")
+    assert cards.link("a)(b ?#c") == f"{ADDRESS}/approvals/a%29%28b%20%3F%23c"
+
+
+async def test_what_is_not_known_here_has_no_rows(store: Store) -> None:
+    """Neither a tool that this worker lacks, nor arguments that lie in the store, nor what cannot be drawn."""
+    cards = _cards(store, ADDRESS)
+    stored = Content(blob=BlobRef(size=9_000, sha256="0" * 64, preview="{"))
+    assert cards.card(_request("wire", Content(inline={"amount": 1})), []) is None
+    assert cards.card(_request("pay", stored), []) is None
+    assert cards.card(_request("pay", Content(inline={"amount": 1})), [_broken()]) is None
+    assert cards.card(_request("pay", Content(inline={"amount": 1})), []) is not None
+
+
+def _broken() -> CallPart:
+    """A call that cannot be read."""
+    return CallPart.model_construct(tool="pay", args=None)
