@@ -48,8 +48,7 @@ from signoff.registry.capabilities import Backend
 from signoff.registry.catalog import Catalog
 from signoff.registry.installation import Installation, load_installation
 from signoff.settings import Settings, load_settings, login_roles, require_ready
-from signoff.store.installed_store import working_store
-from signoff.store.store import Store
+from signoff.store.store import Store, working_store
 from signoff.temporal.converter import DATA_CONVERTER
 from signoff.temporal.embedded_server import connect
 from signoff.temporal.query_fence import QueryFence, QueryFenceInterceptor

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from signoff.cli.terminal.errors import sentence
-from signoff.contracts.version import VERSION
+from signoff.contracts.names import VERSION
 
 COMMANDS: Final = {
     "init": ("signoff.cli.local.init", "Write a first project: a manifest, a tool, a script for a model, a test."),

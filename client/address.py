@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from signoff.contracts.dev_process import DevProcess
 from signoff.contracts.errors import ConfigError
+from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.names import (
     DEFAULT_HOST,
     DEFAULT_PORT,
@@ -20,6 +20,21 @@ from signoff.contracts.names import (
     TOKEN_VARIABLE,
 )
 from signoff.formats.web_address import address_of, is_loopback, web_address
+
+
+class DevProcess(FrozenModel):
+    """Describes one running `signoff dev` in a file that programs in other terminals of the same folder read."""
+
+    pid: int
+    """Its process; a file whose process is gone counts for nothing."""
+    address: str
+    """Temporal's server, `host:port`."""
+    namespace: str
+    task_queue: str
+    manifest: str
+    """The manifest's absolute path."""
+    url: str
+    """Its gateway."""
 
 
 def find_token(token: str | None = None) -> str:

@@ -1,11 +1,23 @@
 """Messages between people, models and tools, independent of any model library."""
 
-from typing import Annotated, Literal
+from collections.abc import Iterable
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from signoff.contracts.content import BlobRef, Content, text_of
 from signoff.contracts.frozen_model import FrozenModel
+
+RESPONSE: Final = "response"
+"""Words for the user; every answer has this part, made of `respond`'s `text`."""
+
+PART_TYPES: Final = (
+    "ack", "thinking", RESPONSE, "clarify", "error",
+    "domain-data", "llm-context", "a2ui-surface", "artifact", "reasoning-trace", "citation", "progress",
+)  # fmt: skip
+"""What a model may add to its answer."""
+RESERVED_PART_TYPES: Final = ("approval-request", "approval-response")
+"""Made by the engine or sent by people, never written by a model."""
 
 
 class _Part(FrozenModel):
@@ -98,3 +110,8 @@ def words_of(message: Message) -> str:
 def user_message(text: str) -> Message:
     """Makes a message of a person's words, inline. Text over the inline limit must be stored first."""
     return Message(role="user", parts=(TextPart(text=Content(inline=text)),))
+
+
+def part_types(more: Iterable[str] = ()) -> tuple[str, ...]:
+    """Returns the types that a model may use where `more` are declared beside the known ones."""
+    return (*PART_TYPES, *more)

@@ -1,6 +1,9 @@
-"""Names on the wire that Temporal knows (types, messages, search attributes), and those of our settings."""
+"""Names on the wire that Temporal knows (types, messages, search attributes), those of settings, and the version."""
 
 from typing import Final
+
+VERSION: Final = "0.1.0"
+"""The version of Signoff, which pyproject.toml has as well."""
 
 ENGINE: Final = 1
 """Number stamped into a turn at its start; a worker that knows only lower ones leaves the turn to a newer worker."""

@@ -4,6 +4,7 @@ An edge is the API's caller, a page's form, an approval link, a channel, or the 
 `DecisionDraft` for an answer, and the gateway makes a `Decision` of it by `decision_from_draft`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -12,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from signoff.contracts.decision import Assurance, Decision, GrantRequest
 from signoff.contracts.ids import Id
-from signoff.contracts.input_aliases import REQUEST_ALIASES, resolve_aliases
 from signoff.contracts.limits import BATCH_DECISIONS, DELIVERY_CHARS, REASON_CHARS
 from signoff.contracts.names import DEFAULT_ASKER, DEFAULT_TENANT
 from signoff.contracts.person import Person
@@ -24,9 +24,28 @@ IDENTITY_FIELDS: Final = frozenset(
 """What no body may say: who somebody is comes from the directory."""
 PROBLEMS_TOLD: Final = 3
 """Problems of one request that its answer names."""
+REQUEST_ALIASES: Final[Mapping[str, str]] = {"handler": "actor", "event": "turn"}
+ANSWER_ALIASES: Final[Mapping[str, str]] = {"turnState": "state", "conversationState": "state", "pass_to": "passTo"}
+"""Other names for fields in input, and ours for them; output has ours only (X21)."""
 _WORD_CHARS: Final = 64
 _HASH_CHARS: Final = 64
 _USER: Final = "On whose behalf, by id; tier and roles come from the directory."
+
+
+def resolve_aliases(given: Mapping[str, Any], words: Mapping[str, str]) -> dict[str, Any]:
+    """Returns `given` with each key of `words` renamed.
+
+    Raises `ValueError` where two keys of one meaning differ; nobody can tell which of them was meant.
+    """
+    ours = {key: value for key, value in given.items() if key not in words}
+    for key, value in given.items():
+        name = words.get(key)
+        if name is None:
+            continue
+        if name in ours and ours[name] != value:
+            raise ValueError(f"`{name}` and `{key}` mean the same and differ; keep one")
+        ours[name] = value
+    return ours
 
 
 class RequestBody(BaseModel):

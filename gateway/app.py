@@ -15,8 +15,8 @@ from temporalio.client import Client
 from signoff import policypool
 from signoff.channels.inbound.receiver import InboundReceiver
 from signoff.contracts.errors import SignoffError
+from signoff.contracts.names import VERSION
 from signoff.contracts.responses import Fault
-from signoff.contracts.version import VERSION
 from signoff.engine.turn_client import TurnClient
 from signoff.gateway.api import approvals, audit, description, freezes, grants, health, previews, sessions, tools, turns
 from signoff.gateway.api.health import Readiness
@@ -50,8 +50,8 @@ from signoff.gateway.runtime import gateway_signer, gateway_tasks
 from signoff.gateway.vendors import routes as vendor_routes
 from signoff.registry.installation import load_installation
 from signoff.settings import Settings, load_settings, login_roles, require_ready
-from signoff.store.installed_store import working_store
 from signoff.store.refusal_counts import RefusalKind
+from signoff.store.store import working_store
 from signoff.temporal.embedded_server import connect
 
 ROUTERS: Final = (

@@ -5,7 +5,7 @@ from typing import Final
 from signoff.contracts.call import CallContext
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.errors import ConfigError, Conflict, NotFound, Refused
-from signoff.contracts.ids import SessionKey, TurnKey, is_id, parse_approval_id
+from signoff.contracts.ids import SessionKey, TurnKey, is_id, parse_approval_id, uuid7
 from signoff.contracts.limits import MAX_TURNS_PER_MESSAGE
 from signoff.contracts.message import Message, TextPart
 from signoff.contracts.names import DEFAULT_TENANT, ENGINE
@@ -13,7 +13,6 @@ from signoff.contracts.person import Person, Principal
 from signoff.contracts.requests import MessageBody, ResultBody, SayBody, TurnBody
 from signoff.contracts.session_messages import LateResult, MailboxMessage, SessionReceipt, turn_of
 from signoff.contracts.turn import TurnInput
-from signoff.contracts.uuid7 import uuid7
 from signoff.formats.bounds import out_of_bounds
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.gateway.auth.person_lookup import known_person

@@ -13,8 +13,8 @@ from zoneinfo import ZoneInfo
 from signoff.contracts.activity_messages import ModelTool
 from signoff.contracts.call import CallContext
 from signoff.contracts.errors import ConfigError, RegistrationError
+from signoff.contracts.message import PART_TYPES
 from signoff.contracts.names import READ_REST
-from signoff.contracts.parts import PART_TYPES
 from signoff.contracts.person import Person
 from signoff.formats.bounds import out_of_bounds
 from signoff.formats.hours import read_zone
@@ -249,7 +249,7 @@ def build_catalog(
     """Compiles and checks all that is declared. Raises `ConfigError` that names the thing and the remedy.
 
     `people` are added to the built-in ones of the development profile; `context` is JSON Schema by dotted name.
-    `part_types` are those of answers beside the ones of contracts/parts.py. `reducers` shorten results; registering
+    `part_types` are those of answers beside the ones of contracts/message.py. `reducers` shorten results; registering
     more of them afterwards changes nothing (E43). `destinations` get the records that tools return; `observer` is
     told of what did not arrive. `channels` are how people are reached beside the inbox, by the rules of `routing`.
     `timezone` is by whose clocks rules are told the time, as `ctx.now`.

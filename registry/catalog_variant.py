@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 
 from signoff.contracts.errors import ConfigError
+from signoff.contracts.message import PART_TYPES
 from signoff.contracts.names import READ_REST
-from signoff.contracts.parts import PART_TYPES
 from signoff.formats.nearest_name import did_you_mean
 from signoff.people.directory import declared_people
 from signoff.registry.actor import Actor

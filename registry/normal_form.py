@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from signoff.contracts.canonical_json import canonical_json
-from signoff.contracts.parts import PART_TYPES
+from signoff.contracts.message import PART_TYPES
 from signoff.people.directory import declared_people
 from signoff.people.people_file import FileDirectory
 from signoff.policy.approval_policy import GlobalRule

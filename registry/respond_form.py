@@ -9,10 +9,10 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from signoff.contracts.activity_messages import ModelTool
 from signoff.contracts.errors import ConfigError
-from signoff.contracts.input_aliases import ANSWER_ALIASES, resolve_aliases
 from signoff.contracts.limits import MAX_PARTS
+from signoff.contracts.message import PART_TYPES, RESERVED_PART_TYPES, part_types
 from signoff.contracts.names import RESPOND
-from signoff.contracts.parts import PART_TYPES, RESERVED_PART_TYPES, part_types
+from signoff.contracts.requests import ANSWER_ALIASES, resolve_aliases
 from signoff.formats.json_schema import CompiledSchema, compile_schema
 from signoff.registry.gates.argument_check import problems_text
 from signoff.registry.results.domain_data import DOMAIN_DATA, DomainMerge, merge_data

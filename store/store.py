@@ -13,9 +13,11 @@ from sqlalchemy import Connection, Row, bindparam, select, update
 
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import BlobRef
-from signoff.contracts.errors import Refused, SignoffError, StoreUnavailable
+from signoff.contracts.errors import ConfigError, Refused, SignoffError, StoreUnavailable
 from signoff.contracts.limits import PREVIEW_CHARS
 from signoff.contracts.usage import LimitedUse
+from signoff.formats.private_folder import make_private_folder
+from signoff.settings import Settings
 from signoff.store.claim_conditions import (
     add_claim,
     freeze_of,
@@ -411,6 +413,26 @@ async def open_store(url: str, *, durable: bool = False) -> AsyncIterator[Store]
         yield store
     finally:
         await store.close()
+
+
+@asynccontextmanager
+async def working_store(settings: Settings) -> AsyncIterator[Store]:
+    """The store of the settings, its folder made when needed. Raises `ConfigError`, `StoreUnavailable`."""
+    make_state_dir(settings)
+    async with open_store(settings.store_url, durable=settings.durable) as store:
+        yield store
+
+
+def make_state_dir(settings: Settings) -> None:
+    """Makes the folder of state. Raises `ConfigError` naming the setting."""
+    folder = settings.state_dir
+    try:
+        make_private_folder(folder)
+    except OSError as error:
+        raise ConfigError(
+            f"the folder `{folder}` cannot be made ({error.strerror}): name another in SIGNOFF_STATE_DIR",
+            field="state_dir",
+        ) from None
 
 
 def _corrected(connection: Connection, values: dict[str, str]) -> bool:

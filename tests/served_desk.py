@@ -10,7 +10,7 @@ from signoff.cli.local.gateway import running_gateway
 from signoff.cli.local.installation import find_workplace
 from signoff.cli.local.worker import running_worker
 from signoff.engine.turn_client import TurnClient
-from signoff.store.installed_store import working_store
+from signoff.store.store import working_store
 from signoff.temporal.embedded_server import ServerHandle, free_port
 
 DESK = Path(__file__).parent / "cli" / "cli_desk"

@@ -20,8 +20,7 @@ from signoff.contracts.limits import (
     SESSION_WINDOW_BYTES,
     SESSION_WINDOW_TURNS,
 )
-from signoff.contracts.message import Message, TextPart
-from signoff.contracts.parts import RESPONSE
+from signoff.contracts.message import RESPONSE, Message, TextPart
 from signoff.contracts.session_messages import (
     FollowUp,
     LateResult,

@@ -13,9 +13,8 @@ from signoff.contracts.content import Content, text_of
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id, stood_for
 from signoff.contracts.limits import MAX_DENIALS_IN_A_ROW, MESSAGES_BYTES
-from signoff.contracts.message import CallPart, Message, ResultPart
+from signoff.contracts.message import RESPONSE, CallPart, Message, ResultPart
 from signoff.contracts.names import RESPOND
-from signoff.contracts.parts import RESPONSE
 from signoff.contracts.turn import (
     CallView,
     Denial,

@@ -16,10 +16,10 @@ from signoff.cli.terminal.tables import answer_lines, clean, content_text, sessi
 from signoff.client.client import Client
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import NotFound
+from signoff.contracts.ids import uuid7
 from signoff.contracts.message import TextPart
 from signoff.contracts.session_messages import SessionTurnView, SessionView
 from signoff.contracts.turn import TurnView
-from signoff.contracts.uuid7 import uuid7
 
 _PAUSE_SECONDS: Final = 0.5
 _OPEN: Final = ("working", "waiting")

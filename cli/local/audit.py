@@ -36,8 +36,7 @@ from signoff.contracts.ids import TurnKey
 from signoff.keys.key_files import read_private, read_public
 from signoff.keys.signatures import Signer, Verifier
 from signoff.settings import load_settings
-from signoff.store.installed_store import working_store
-from signoff.store.store import Store
+from signoff.store.store import Store, working_store
 
 app = typer.Typer(help="The record of what happened.", no_args_is_help=True, rich_markup_mode=None)
 

@@ -30,8 +30,7 @@ from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.person import Person, Principal
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.store.delivery_queue import KEY, delivery_token
-from signoff.store.installed_store import working_store
-from signoff.store.store import Store
+from signoff.store.store import Store, working_store
 
 PATIENCE: Final = 30.0
 """Seconds that a vendor has to answer."""

@@ -22,16 +22,15 @@ from signoff.cli.terminal.log_setup import logged_to
 from signoff.cli.terminal.options import Address, AsJson, Manifest, Model
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
-from signoff.contracts.dev_process import DevProcess
+from signoff.client.address import DevProcess
 from signoff.contracts.errors import ConfigError, ServerUnavailable
-from signoff.contracts.version import VERSION
+from signoff.contracts.names import VERSION
 from signoff.engine.turn_client import TurnClient
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.inventory import inventory
 from signoff.settings import Settings
-from signoff.store.installed_store import make_state_dir, working_store
 from signoff.store.questions import Questions
-from signoff.store.store import Store
+from signoff.store.store import Store, make_state_dir, working_store
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, connect, ensure_search_attributes, run_server
 
 DATABASE_NAME: Final = "temporal.db"

@@ -32,8 +32,8 @@ from signoff.people.directory import declared_people
 from signoff.people.login import OIDC
 from signoff.registry.approver_coverage import check_approver_coverage
 from signoff.settings import Settings, load_settings, login_roles, require_ready
-from signoff.store.installed_store import working_store
 from signoff.store.refusal_counts import refusals_since
+from signoff.store.store import working_store
 from signoff.temporal.embedded_server import check_server, ensure_search_attributes, find_temporal
 
 OLDEST_PYTHON: Final = (3, 11)

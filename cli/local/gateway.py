@@ -19,8 +19,7 @@ from signoff.gateway.auth.provider_people import with_provider_people
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.runtime import gateway_signer, gateway_tasks
 from signoff.gateway.server import serve
-from signoff.store.installed_store import make_state_dir, working_store
-from signoff.store.store import Store
+from signoff.store.store import Store, make_state_dir, working_store
 from signoff.temporal.embedded_server import check_server
 
 app = typer.Typer(rich_markup_mode=None)

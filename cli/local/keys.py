@@ -19,7 +19,7 @@ from signoff.contracts.names import DEFAULT_TENANT
 from signoff.keys.key_files import create_key, read_private, read_public, retire_key, write_public
 from signoff.keys.signatures import PublicKey, PublicKeys, Signer
 from signoff.settings import Settings, load_settings
-from signoff.store.installed_store import working_store
+from signoff.store.store import working_store
 
 app = typer.Typer(help="The keys that prove decisions.", no_args_is_help=True, rich_markup_mode=None)
 

@@ -27,7 +27,7 @@ from signoff.people.vouched_directory import vouching_problem
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.inventory import inventory
 from signoff.settings import login_roles
-from signoff.store.installed_store import working_store
+from signoff.store.store import working_store
 from signoff.store.vouched_people import VouchedPeople
 
 app = typer.Typer(help="List and check the people of the directory.", no_args_is_help=True, rich_markup_mode=None)

@@ -33,7 +33,7 @@ from signoff.registry.catalog import Catalog
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.tool import Tool
 from signoff.settings import load_settings
-from signoff.store.installed_store import working_store
+from signoff.store.store import working_store
 
 app = typer.Typer(help="Check, test and explain policies.", no_args_is_help=True, rich_markup_mode=None)
 

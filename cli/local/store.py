@@ -19,10 +19,9 @@ from signoff.contracts.limits import REASON_CHARS
 from signoff.formats.nearest_name import quote_name
 from signoff.settings import Settings, load_settings
 from signoff.store.freezes import Freezes
-from signoff.store.installed_store import working_store
 from signoff.store.privileges import give_roles, role_statements
 from signoff.store.roles import PROCESS_ROLES, WORKER_KEYS, ProcessRole
-from signoff.store.store import Store
+from signoff.store.store import Store, working_store
 from signoff.store.upgrade import STEPS, VERSION_TABLE
 
 app = typer.Typer(

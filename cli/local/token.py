@@ -18,8 +18,7 @@ from signoff.cli.terminal.tables import clean, span
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import Refused
 from signoff.formats.durations import seconds
-from signoff.store.installed_store import working_store
-from signoff.store.store import Also
+from signoff.store.store import Also, working_store
 from signoff.store.tokens import SCOPES, Scope, Token, Tokens
 
 app = typer.Typer(help="Make, list and revoke personal tokens.", no_args_is_help=True, rich_markup_mode=None)

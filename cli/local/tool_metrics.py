@@ -14,7 +14,7 @@ from signoff.cli.terminal.options import AsJson
 from signoff.cli.terminal.output import Output, run
 from signoff.contracts.clock import system_clock
 from signoff.settings import load_settings
-from signoff.store.installed_store import working_store
+from signoff.store.store import working_store
 
 
 def metrics(

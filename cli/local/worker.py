@@ -16,9 +16,8 @@ from signoff.cli.terminal.options import Address, AsJson, Manifest, Model
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
 from signoff.registry.gates.inventory import inventory
-from signoff.store.installed_store import make_state_dir, working_store
 from signoff.store.roles import StoreRole
-from signoff.store.store import Store
+from signoff.store.store import Store, make_state_dir, working_store
 from signoff.temporal.embedded_server import check_server
 from signoff.worker import freeze_gc, installed_worker
 

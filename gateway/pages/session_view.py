@@ -6,7 +6,7 @@ from typing import Final
 
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey
-from signoff.contracts.parts import RESPONSE
+from signoff.contracts.message import RESPONSE
 from signoff.contracts.session_messages import SessionTurnView, SessionView
 from signoff.contracts.turn import TurnView
 from signoff.gateway.auth.person_lookup import display_name

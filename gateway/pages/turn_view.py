@@ -7,9 +7,8 @@ from typing import Final
 
 from signoff.contracts.content import Content
 from signoff.contracts.ids import SessionKey
-from signoff.contracts.message import CallPart, Message, TextPart
+from signoff.contracts.message import RESPONSE, CallPart, Message, TextPart
 from signoff.contracts.names import RESPOND
-from signoff.contracts.parts import RESPONSE
 from signoff.contracts.turn import ModelRetry, TurnView
 from signoff.formats.visible_text import MISSING
 from signoff.gateway.deps import GatewayDeps

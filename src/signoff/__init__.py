@@ -6,7 +6,7 @@ The public face. What else is public stands in `signoff.tools`, `signoff.people`
 
 from typing import TYPE_CHECKING
 
-from signoff.contracts.version import VERSION
+from signoff.contracts.names import VERSION
 from signoff.formats.lazy_names import lazy_names
 
 __version__ = VERSION

@@ -15,7 +15,7 @@ from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.ids import parse_approval_id
 from signoff.formats.json_schema import compile_schema
 from signoff.gateway.argument_parser import problem_words, set_values
-from signoff.store.installed_store import working_store
+from signoff.store.store import working_store
 from signoff.store.tickets import ticket_key
 
 PIN = "4711-very-secret"

@@ -12,7 +12,7 @@ from signoff.contracts.decision import GrantRequest
 from signoff.contracts.grant import Grant, GrantScope
 from signoff.contracts.receipt import Receipt
 from signoff.store.grants import write_grant
-from signoff.store.installed_store import working_store
+from signoff.store.store import working_store
 from signoff.temporal.embedded_server import ServerHandle
 
 

@@ -16,7 +16,7 @@ from signoff.cli.local.gateway import running_gateway
 from signoff.cli.local.installation import find_workplace
 from signoff.engine.turn_client import TurnClient
 from signoff.store.inbound_queue import InboundQueue
-from signoff.store.installed_store import make_state_dir, working_store
+from signoff.store.store import make_state_dir, working_store
 from signoff.temporal.embedded_server import free_port
 from signoff.testing.recording_channel import HEADER
 

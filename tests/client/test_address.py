@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from signoff.client.address import find_gateway, find_token
-from signoff.contracts.dev_process import DevProcess
+from signoff.client.address import DevProcess, find_gateway, find_token
 from signoff.contracts.errors import ConfigError
 
 

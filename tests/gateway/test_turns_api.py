@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from gateway_desk import PASSWORD, GatewayDesk, fresh
 
-from signoff.contracts.uuid7 import uuid7
+from signoff.contracts.ids import uuid7
 
 
 async def test_a_started_turn_can_be_read_at_its_links(gateway: GatewayDesk) -> None:

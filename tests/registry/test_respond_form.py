@@ -9,8 +9,8 @@ from desk_fixtures import catalog_of
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import MAX_PARTS
+from signoff.contracts.message import PART_TYPES
 from signoff.contracts.names import RESPOND
-from signoff.contracts.parts import PART_TYPES
 from signoff.registry.actor import Actor
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.respond_form import respond_form
