@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from signoff.registry.hooks import Permission as Permission
     from signoff.registry.hooks import ProbeAnswer as ProbeAnswer
     from signoff.registry.registry import ToolRegistry as ToolRegistry
+    from signoff.registry.registry import ToolRegistryBuilder as ToolRegistryBuilder
     from signoff.registry.results.annotated_record import AnnotatedRecord as AnnotatedRecord
     from signoff.registry.results.annotated_record import Annotations as Annotations
     from signoff.registry.results.annotated_record import RecordField as RecordField
@@ -48,6 +49,7 @@ _MODULES = {
     "ReducerRegistry": "signoff.registry.results.reducers",
     "Result": "signoff.registry.results.tool_result",
     "ToolRegistry": "signoff.registry.registry",
+    "ToolRegistryBuilder": "signoff.registry.registry",
     "DeliveryFailure": "signoff.registry.results.destinations",
     "context_first": "signoff.registry.handler_adapters",
     "from_function": "signoff.registry.function",

@@ -49,19 +49,20 @@ def _plain(value: Any) -> bool:
     """Returns whether `value` has only texts, null, booleans and safe integers, below names in ASCII.
 
     Where RFC 8785 differs from sorted compact JSON is in how it writes floats, and in how it sorts names beyond ASCII.
-    Anything else, subclasses included, is left to `rfc8785`.
+    Anything else is left to `rfc8785`: subclasses of texts and numbers, and objects and lists that yield their items in
+    a way of their own.
     """
     stack = [value]
     while stack:
         item = stack.pop()
         # The exact type: to `isinstance` a boolean is an integer, and a subclass may write itself in its own way.
         kind = type(item)
-        if kind is dict:
+        if kind is dict or (issubclass(kind, dict) and kind.items is dict.items):
             # RFC 8785 sorts names by UTF-16 code units, Python by code points; below ASCII's end that is the same.
             if not all(type(name) is str and name.isascii() for name in item):
                 return False
             stack.extend(item.values())
-        elif kind is list or kind is tuple:
+        elif kind is list or kind is tuple or (issubclass(kind, list) and kind.__iter__ is list.__iter__):
             stack.extend(item)
         elif kind is int:
             if not -_SAFE_INTEGER <= item <= _SAFE_INTEGER:

@@ -14,8 +14,8 @@ _REFERENCE: Final = re.compile(r"#/\$defs/[A-Za-z0-9_]+\Z")
 
 def plainly_valid(schema: Any) -> bool:
     """Returns true only for what the metaschema of 2020-12 takes as well; false where that has to be asked."""
-    # Exact types here and below: `isinstance` takes a boolean for a number, and a subclass may answer as it likes.
-    if type(schema) is not dict:
+    # Exact types of scalars below: `isinstance` takes a boolean for a number, and a subclass may answer as it likes.
+    if not isinstance(schema, dict):
         return type(schema) is bool
     for keyword, value in schema.items():
         fits = _FITS.get(keyword)
@@ -41,13 +41,13 @@ def _count(value: Any) -> bool:
 
 
 def _type(value: Any) -> bool:
-    if type(value) is list:
+    if isinstance(value, list):
         return bool(value) and all(type(each) is str and each in _TYPES for each in value) and _unique(value)
     return type(value) is str and value in _TYPES
 
 
 def _names(value: Any) -> bool:
-    return type(value) is list and all(type(each) is str for each in value) and _unique(value)
+    return isinstance(value, list) and all(type(each) is str for each in value) and _unique(value)
 
 
 def _unique(values: list[str]) -> bool:
@@ -59,15 +59,15 @@ def _anything(value: Any) -> bool:
 
 
 def _list(value: Any) -> bool:
-    return type(value) is list
+    return isinstance(value, list)
 
 
 def _schemas(value: Any) -> bool:
-    return type(value) is list and bool(value) and all(map(plainly_valid, value))
+    return isinstance(value, list) and bool(value) and all(map(plainly_valid, value))
 
 
 def _named_schemas(value: Any) -> bool:
-    return type(value) is dict and all(type(name) is str and plainly_valid(each) for name, each in value.items())
+    return isinstance(value, dict) and all(type(name) is str and plainly_valid(each) for name, each in value.items())
 
 
 def _reference(value: Any) -> bool:

@@ -41,8 +41,8 @@ class SchemaNode(NamedTuple):
     def keywords(self) -> Mapping[str, Any]:
         """The keywords that stand here; none of `true`, `false` and what is no schema."""
         written = self.written
-        # Exact first: asking about `Mapping` takes as long as all the rest.
-        return written if type(written) is dict or isinstance(written, Mapping) else _EMPTY
+        # `dict` first: asking about `Mapping` takes as long as all the rest.
+        return written if isinstance(written, (dict, Mapping)) else _EMPTY
 
     def below(self, written: Any) -> "SchemaNode":
         """Returns the node of another place in the same schema."""

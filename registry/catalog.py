@@ -112,6 +112,10 @@ class Catalog:
 
     def tools(self) -> tuple[Tool, ...]:
         """Returns every tool of the registry, sorted by name."""
+        return self._registered
+
+    @cached_property
+    def _registered(self) -> tuple[Tool, ...]:
         found = (self.registry.resolve(name) for name in self.registry.list())
         return tuple(tool for tool in found if tool is not None)
 
@@ -276,7 +280,7 @@ def build_catalog(
     zone = _zone(timezone)
     distribution = build_distribution(destinations, observer, _every_tool(registry, scopes))
     reached = build_channels(channels, routing, compiled)
-    return Catalog(
+    catalog = Catalog(
         registry=registry,
         actors=MappingProxyType(known),
         policies=MappingProxyType(compiled),
@@ -294,6 +298,9 @@ def build_catalog(
         channels=reached,
         zone=zone,
     )
+    # Asked for here, so that the first turn does not list the registry (P11).
+    catalog.tools()
+    return catalog
 
 
 def _zone(name: str) -> ZoneInfo:

@@ -27,8 +27,7 @@ def derive(
     and there is no new catalog at all. Raises `ConfigError` with `tool_name` for a name that is taken (`add`), or that
     is not there (`replace`, `remove`).
 
-    There is no builder on purpose. What is registered before a catalog exists is a list of tools, in order (E51); what
-    is registered together is one call (F25); and an object with a time in which it may be changed is what P04 rejects.
+    Tools are collected one by one before there is a catalog, by `ToolRegistryBuilder`; a catalog is never opened again.
     """
     # The framework's own tool is brought by actors that declare it: handed over as a tool its name is reserved.
     tools = {tool.name: tool for tool in catalog.tools() if tool.name != READ_REST}

@@ -1,10 +1,13 @@
-"""Holds the closed set of tools of one process: exact names, no change after it is made (P01-P14)."""
+"""Holds the closed set of tools of one process, by exact names, which never changes (P01-P14), and builds it."""
 
+import dataclasses
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from signoff.contracts.canonical_json import canonical_json
-from signoff.contracts.errors import RegistrationError
+from signoff.contracts.errors import ConfigError, RegistrationError
+from signoff.formats.nearest_name import did_you_mean
 from signoff.registry.tool import Tool
 from signoff.registry.tool_checks import check_declaration, check_fallbacks
 from signoff.registry.tool_fields import hashed_content
@@ -58,6 +61,64 @@ class ToolRegistry:
         return self._hash
 
 
+class ToolRegistryBuilder:
+    """Collects tools before there is a registry. What is built never changes, whatever the builder does later.
+
+    Use it at the start of a program, where plugins bring tools of their own. A process that has begun to work has a
+    `ToolRegistry` or a `Catalog`, which nothing opens again (P03, P04).
+    """
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        self.register_many(tools)
+
+    def register(self, tool: Tool, *, plugin_id: str = "") -> Tool:
+        """Adds a tool, as one of `plugin_id` where that is given, and returns what was added.
+
+        Raises `RegistrationError` for a wrong declaration or a name that is taken, as `ToolRegistry` does, and for a
+        tool that says it is another plugin's.
+        """
+        added = tool if not plugin_id else _of_plugin(tool, plugin_id)
+        check_declaration(added, self._tools)
+        self._tools[added.name] = added
+        return added
+
+    def register_many(self, tools: Iterable[Tool]) -> None:
+        """Adds all these tools, or none of them where one cannot be added. Raises as `register` does."""
+        before = dict(self._tools)
+        try:
+            for tool in tools:
+                self.register(tool)
+        except BaseException:
+            self._tools = before
+            raise
+
+    register_all = register_many
+
+    def unregister(self, name: str) -> Tool:
+        """Takes a tool out and returns it. Raises `ConfigError` for a name that is not there."""
+        if name not in self._tools:
+            why = f"there is no tool `{name}` to take out{did_you_mean(name, self._tools)}"
+            raise ConfigError(why, tool_name=name, field="name", value=name)
+        return self._tools.pop(name)
+
+    def get_registered(self) -> Mapping[str, Tool]:
+        """Returns the tools so far by name, in the order of registration; read-only, and it does not follow changes."""
+        return MappingProxyType(dict(self._tools))
+
+    def is_registered(self, name: str) -> bool:
+        """Tells whether there is a tool of exactly this name so far."""
+        return name in self._tools
+
+    def build(self) -> ToolRegistry:
+        """Makes the registry of the tools so far. Two registries of the same tools have the same hash.
+
+        Raises `RegistrationError` for what can only be seen of all together: an unknown fallback, names that differ by
+        case only.
+        """
+        return ToolRegistry(self._tools.values())
+
+
 def _hash(tools: Iterable[Tool]) -> str:
     """Computes `sha256_hex` of the list of all contents, one after the other: one float makes only its own tool
     slow.
@@ -81,3 +142,10 @@ def definition_hash(tool: Tool) -> str:
 def tool_content(tool: Tool) -> dict[str, object]:
     """Returns all of a tool that the registry's hash covers: its declaration, and which functions it has."""
     return {"definition": definition_hash(tool), **hashed_content(tool)}
+
+
+def _of_plugin(tool: Tool, plugin_id: str) -> Tool:
+    if tool.plugin not in ("", plugin_id):
+        why = f"tool `{tool.name}` is of plugin `{tool.plugin}`, and is registered as one of `{plugin_id}`; keep one"
+        raise RegistrationError(why, tool_name=tool.name, field="plugin", value=plugin_id)
+    return dataclasses.replace(tool, plugin=plugin_id)

@@ -27,6 +27,7 @@ from signoff.contracts.limits import MAX_ATTEMPTS
 from signoff.contracts.usage import UsageLimit
 from signoff.formats.durations import Seconds
 from signoff.formats.json_schema import CompiledSchema, compile_schema
+from signoff.formats.read_only import read_only
 from signoff.policy.approval_policy import ApprovalPolicy, RequiresApproval
 from signoff.policy.facts import ToolFacts
 from signoff.registry.capabilities import NO_CAPABILITIES, Capabilities
@@ -259,6 +260,16 @@ class Tool(ToolOptions):
     def __post_init__(self) -> None:
         if not self.site:
             object.__setattr__(self, "site", _call_site())
+        # What is hashed, shown and checked must not change under an approval, nor by whoever asks the registry (P10).
+        for schema in ("input_schema", "output_schema"):
+            object.__setattr__(self, schema, self._read_only(schema))
+
+    def _read_only(self, schema: str) -> Mapping[str, Any] | None:
+        try:
+            found: Mapping[str, Any] | None = read_only(getattr(self, schema))
+        except RecursionError:
+            raise refuse_tool(self.name, FieldProblem(schema, None, "has a schema that is nested too deeply")) from None
+        return found
 
     @model_validator(mode="wrap")
     @classmethod

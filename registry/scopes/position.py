@@ -133,7 +133,7 @@ class Position:
         """Yields every name that may be seen here, once, nearest first; `listed` orders the registry's own (N23)."""
         layers = (_transient(self, moment), *self.layers[:-1]) if moment.transient else self.layers[:-1]
         told: set[str] = set()
-        for names in (*(layer.tools for layer in layers), self.registry.list() if listed is None else listed):
+        for names in (*(layer.tools for layer in layers), self.layers[-1].tools if listed is None else listed):
             for name in names:
                 if name not in told:
                     told.add(name)
@@ -195,10 +195,12 @@ class Resolution:
 class RegistryTools(Mapping[str, Tool]):
     """Presents a registry as the mapping that a layer holds, without a copy of it."""
 
-    __slots__ = ("_registry",)
+    __slots__ = ("_names", "_registry")
 
     def __init__(self, registry: ToolRegistry) -> None:
         self._registry = registry
+        # Once, when the catalog is built: `list` is for displays and tests, and no turn asks it (P11).
+        self._names = registry.list()
 
     def __getitem__(self, name: str) -> Tool:
         tool = self._registry.resolve(name)
@@ -212,7 +214,7 @@ class RegistryTools(Mapping[str, Tool]):
         return self._registry.resolve(name) or default
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._registry.list())
+        return iter(self._names)
 
     def __len__(self) -> int:
         return self._registry.size

@@ -3,13 +3,17 @@
 import inspect
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from registry_kit import SCHEMA, a_tool
+from registry_kit import SCHEMA, a_call, a_tool, an_actor, pinned
 
+from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError
 from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.registry.catalog import build_catalog
+from signoff.registry.gates.pipeline import judge
 from signoff.registry.registry import ToolRegistry, create_tool_registry, definition_hash
 
 
@@ -56,10 +60,28 @@ def test_lookup_is_exact_and_unknown_is_none() -> None:
         assert registry.resolve(other) is None
 
 
-@pytest.mark.row("P11")
 def test_list_is_sorted() -> None:
     """Names come sorted, whatever the order of declaration."""
     assert ToolRegistry([a_tool("b"), a_tool("a"), a_tool("C")]).list() == ("C", "a", "b")
+
+
+@pytest.mark.row("P11")
+@pytest.mark.parametrize("listed", [("book", "look"), None])
+def test_no_turn_lists_the_registry(listed: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a model is offered, how its calls are judged and which tool runs are found without `list`."""
+    catalog = build_catalog(tools=[a_tool("book"), a_tool("look")], actors=[an_actor(tools=listed)])
+
+    def refuse(registry: ToolRegistry) -> tuple[str, ...]:
+        raise AssertionError("a turn asked for the list of all tools")
+
+    monkeypatch.setattr(ToolRegistry, "list", refuse)
+    with pytest.raises(AssertionError, match="list of all tools"):
+        catalog.registry.list()
+    args = {"flight": "LH1", "totalCost": 1.0}
+    assert [each.name for each in catalog.offered("desk", pinned())] == ["book", "look", "respond"]
+    assert judge(catalog, pinned(), a_call("book"), args, Tally()).kind == "run"
+    assert judge(catalog, pinned(), a_call("nothing"), args, Tally()).code == "not_available"
+    assert catalog.tool("book") is not None
 
 
 @pytest.mark.row("X04")
@@ -71,6 +93,37 @@ def test_names_that_differ_by_case_only_are_refused() -> None:
 
 
 @pytest.mark.row("P10")
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda schema: schema.update(type="array"),
+        lambda schema: schema["properties"].pop("flight"),
+        lambda schema: schema["properties"]["flight"].__setitem__("type", "integer"),
+        lambda schema: schema["required"].append("seat"),
+        lambda schema: schema.__delitem__("required"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["input_schema", "output_schema"])
+def test_the_schema_of_a_resolved_tool_cannot_be_changed(change: Callable[[Any], Any], kind: str) -> None:
+    """Changing what `resolve` gives raises at every depth; cards, forms and checks read that very value."""
+    tool = ToolRegistry([a_tool(**{kind: SCHEMA})]).resolve("book_flight")
+    assert tool is not None
+    with pytest.raises(TypeError, match="cannot be changed"):
+        change(getattr(tool, kind))
+    assert getattr(tool, kind) == SCHEMA
+    assert tool.declaration["input_schema"] is tool.schema.schema is tool.input_schema
+
+
+def test_a_schema_that_is_nested_too_deeply_is_refused() -> None:
+    """A schema deeper than Python's stack is an error of its tool, by name, and no crash."""
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(100_000):
+        schema = {"type": "object", "properties": {"a": schema}}
+    with pytest.raises(ConfigError, match="`deep` has a schema that is nested too deeply") as caught:
+        a_tool("deep", input_schema=schema)
+    assert caught.value.context["field"] == "input_schema"
+
+
 def test_changing_the_schema_handed_in_changes_no_tool() -> None:
     """A registered schema is the registry's own."""
     schema: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}

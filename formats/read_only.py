@@ -1,0 +1,53 @@
+"""Plain data that cannot be changed: objects and lists that raise where somebody tries, at every depth."""
+
+from collections.abc import Mapping
+from typing import Any, Never
+
+_REFUSAL = "what is registered cannot be changed; copy it first, by `dict(...)` or `list(...)`"
+
+
+def _refuse(*_: Any, **__: Any) -> Never:
+    raise TypeError(_REFUSAL)
+
+
+class ReadOnlyDict(dict[str, Any]):
+    """A `dict` that raises `TypeError` for every change. As a `dict` it is written and read by every JSON library."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __copy__(self) -> "ReadOnlyDict":
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "ReadOnlyDict":
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return read_only, (dict(self),)
+
+
+class ReadOnlyList(list[Any]):
+    """A `list` that raises `TypeError` for every change."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+
+    def __copy__(self) -> "ReadOnlyList":
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "ReadOnlyList":
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return read_only, (list(self),)
+
+
+def read_only(value: Any) -> Any:
+    """Returns a deep copy of plain data that cannot be changed; what is read-only already is returned as it is."""
+    if isinstance(value, ReadOnlyDict | ReadOnlyList):
+        return value
+    if isinstance(value, Mapping):
+        return ReadOnlyDict({key: read_only(each) for key, each in value.items()})
+    return ReadOnlyList([read_only(each) for each in value]) if isinstance(value, list) else value

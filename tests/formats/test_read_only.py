@@ -1,0 +1,64 @@
+"""Plain data that cannot be changed."""
+
+import copy
+import json
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from signoff.contracts.canonical_json import canonical_json
+from signoff.formats.read_only import read_only
+
+PLAIN: dict[str, Any] = {"b": [1, {"c": "d"}], "a": {"e": [None, True, 1.5]}}
+
+CHANGES: list[Callable[[Any], Any]] = [
+    lambda it: it.update(x=1),
+    lambda it: it.__setitem__("b", 1),
+    lambda it: it.pop("b"),
+    lambda it: it.popitem(),
+    lambda it: it.clear(),
+    lambda it: it.setdefault("x", 1),
+    lambda it: it.__delitem__("b"),
+    lambda it: it.__ior__({"x": 1}),
+    lambda it: it["a"].update(x=1),
+    lambda it: it["b"].append(1),
+    lambda it: it["b"].extend([1]),
+    lambda it: it["b"].insert(0, 1),
+    lambda it: it["b"].__setitem__(0, 2),
+    lambda it: it["b"].__delitem__(0),
+    lambda it: it["b"].__iadd__([1]),
+    lambda it: it["b"].__imul__(2),
+    lambda it: it["b"].pop(),
+    lambda it: it["b"].remove(1),
+    lambda it: it["b"].reverse(),
+    lambda it: it["b"].sort(),
+    lambda it: it["b"].clear(),
+    lambda it: it["b"][1].update(c="x"),
+    lambda it: it["a"]["e"].append(1),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_nothing_changes_it_at_any_depth(change: Callable[[Any], Any]) -> None:
+    """Every way of changing an object or a list raises, and says what to do."""
+    value = read_only(PLAIN)
+    with pytest.raises(TypeError, match="cannot be changed; copy it first"):
+        change(value)
+    assert value == PLAIN
+
+
+def test_it_reads_like_the_data_it_was_made_of() -> None:
+    """JSON, canonical JSON, equality, copies and pickles are those of the plain data; the original is not touched."""
+    value = read_only(PLAIN)
+    assert json.dumps(value) == json.dumps(PLAIN)
+    assert canonical_json(value) == canonical_json(PLAIN)
+    assert copy.deepcopy(value) is value
+    assert copy.copy(value["b"]) is value["b"]
+    assert pickle.loads(pickle.dumps(value)) == PLAIN
+    assert read_only(value) is value
+    assert {**value, "b": 1}["b"] == 1
+    PLAIN["b"].append(2)
+    assert value["b"] == [1, {"c": "d"}]
+    PLAIN["b"].pop()

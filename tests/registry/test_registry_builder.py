@@ -1,0 +1,81 @@
+"""The builder: tools are collected one by one, and the registry that is made of them never changes."""
+
+import pytest
+from registry_kit import a_tool
+
+from signoff.contracts.errors import ConfigError, RegistrationError
+from signoff.registry.registry import ToolRegistry, ToolRegistryBuilder
+
+
+@pytest.mark.row("F01")
+@pytest.mark.row("V12")
+@pytest.mark.row("X01")
+def test_tools_are_registered_asked_for_and_built() -> None:
+    """`register`, `register_many`, `get_registered`, `is_registered`: the central registry, by the design's names."""
+    builder = ToolRegistryBuilder()
+    search = builder.register(a_tool("search"))
+    builder.register_many([a_tool("book"), a_tool("cancel")])
+    assert [*builder.get_registered()] == ["search", "book", "cancel"]
+    assert builder.get_registered()["search"] is search
+    assert (builder.is_registered("book"), builder.is_registered("Book")) == (True, False)
+    assert builder.build().list() == ("book", "cancel", "search")
+
+
+@pytest.mark.row("F01")
+def test_building_twice_gives_equal_hashes() -> None:
+    """The same tools make the same registry, in whatever order they were registered; one that was built stays."""
+    builder = ToolRegistryBuilder([a_tool("a"), a_tool("b")])
+    first = builder.build()
+    assert first.hash == builder.build().hash == ToolRegistryBuilder([a_tool("b"), a_tool("a")]).build().hash
+    assert first.hash == ToolRegistry([a_tool("a"), a_tool("b")]).hash
+    builder.register(a_tool("c"))
+    assert (first.list(), first.resolve("c")) == (("a", "b"), None)
+    assert builder.build().hash != first.hash
+
+
+@pytest.mark.row("F25")
+def test_many_are_registered_or_none() -> None:
+    """One wrong tool among many, and none of them is there; what was there before stays."""
+    builder = ToolRegistryBuilder([a_tool("a")])
+    with pytest.raises(RegistrationError) as caught:
+        builder.register_many([a_tool("b"), a_tool("respond")])
+    assert caught.value.context["tool_name"] == "respond"
+    assert [*builder.get_registered()] == ["a"]
+
+
+def test_a_tool_is_registered_for_a_plugin_and_taken_out_again() -> None:
+    """`register(tool, plugin_id)` makes it the plugin's; `unregister` gives it back; a foreign plugin is refused."""
+    builder = ToolRegistryBuilder()
+    assert builder.register(a_tool("chart"), plugin_id="maps").plugin == "maps"
+    resolved = builder.build().resolve("chart")
+    assert resolved is not None
+    assert resolved.plugin == "maps"
+    assert builder.unregister("chart").name == "chart"
+    assert dict(builder.get_registered()) == {}
+    with pytest.raises(RegistrationError, match="is of plugin `own`, and is registered as one of `maps`; keep one"):
+        builder.register(a_tool("mine", plugin="own"), plugin_id="maps")
+    builder.register_all([a_tool("chart"), a_tool("plot")])
+    with pytest.raises(ConfigError, match="there is no tool `chat` to take out; did you mean `chart`"):
+        builder.unregister("chat")
+
+
+@pytest.mark.row("B15")
+def test_a_name_that_is_taken_is_refused_when_it_is_registered() -> None:
+    """Not at the build, where nobody would know any more who brought it."""
+    builder = ToolRegistryBuilder([a_tool("pay")])
+    with pytest.raises(RegistrationError) as caught:
+        builder.register(a_tool("pay"))
+    assert (caught.value.context["tool_name"], caught.value.context["field"]) == ("pay", "name")
+    builder.register(a_tool("Pay"))
+    with pytest.raises(RegistrationError, match="differ by case only"):
+        builder.build()
+
+
+def test_what_was_asked_for_does_not_follow_the_builder() -> None:
+    """A map that was handed out is a picture of its moment, and nobody changes the builder through it."""
+    builder = ToolRegistryBuilder([a_tool("a")])
+    before = builder.get_registered()
+    builder.unregister("a")
+    assert [*before] == ["a"]
+    with pytest.raises(TypeError):
+        before["b"] = a_tool("b")  # type: ignore[index]
