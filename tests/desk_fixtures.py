@@ -12,6 +12,7 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client
+from temporalio.testing import TimeSkipper
 from temporalio.worker import Replayer
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
@@ -178,6 +179,26 @@ class Bench:
         await Replayer(workflows=[ActorTurn], workflow_runner=runner, data_converter=DATA_CONVERTER).replay_workflow(
             history
         )
+
+    async def happened(self, key: TurnKey, event: str, count: int = 1) -> None:
+        """Wait until a history event, named without `EVENT_TYPE_`, stands so many times in the turn's history.
+
+        What is sent while a workflow task is under way the server keeps back from the history until the task is over.
+        """
+        while (await self.events(key)).count(event) < count:
+            await asyncio.sleep(_GLANCE_SECONDS)
+
+    async def forward(self, key: TurnKey, **span: float) -> None:
+        """Move the turn's own clock; its worker has to be there, to go on with what its timers bring."""
+        handle = self.client.get_workflow_handle(key.workflow_id)
+        await TimeSkipper(self.client).fast_forward(handle, timedelta(**span))
+
+    async def fire(self, key: TurnKey, **span: float) -> None:
+        """Have the turn's first timer fire, which is due within `span`, though no worker is there to hear of it."""
+        forward = asyncio.create_task(self.forward(key, **span))
+        await self.happened(key, "TIMER_FIRED")
+        forward.cancel()
+        await asyncio.gather(forward, return_exceptions=True)
 
     async def events(self, key: TurnKey) -> list[str]:
         """Names of the turn's history events, short, without workflow tasks that a busy machine let time out."""

@@ -122,9 +122,9 @@ async def test_the_containers_commands_start(server: ServerHandle, client: Clien
     try:
         async with asyncio.timeout(80), httpx.AsyncClient() as http:
             while not await _healthy(http, f"http://127.0.0.1:{port}/healthz"):
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(0.1)
             while not await _polled(client):
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(0.1)
         assert [process.returncode for process in started] == [None, None]
     finally:
         for process in started:

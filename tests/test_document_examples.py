@@ -170,7 +170,7 @@ async def test_what_waits_is_found_read_and_decided_by_temporals_program(
         assert request is not None
         terminal = Terminal(server, key)
         while key.workflow_id not in await terminal.run(documented('--query "SignoffState')):
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.1)
         read = await terminal.run(documented("--type pending_approvals"))
         for told in (request.id, '"tool":"pay"', '"amount":20', '"level":"user"', key.session, key.turn, "opened_at"):
             assert told in read

@@ -1,12 +1,12 @@
 """The sandbox as a lint: workers share `workflows/` among their turns, the replay here does not."""
 
 import dataclasses
-import time
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool
+from real_time import let_pass
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 from temporalio.converter import PayloadCodec
@@ -76,7 +76,7 @@ async def test_a_turn_that_waits_for_a_processor_is_not_broken_off(
 
     def followed(self: Any, act: Any) -> Any:
         if next(slow, False):
-            time.sleep(3)
+            let_pass(3, "the SDK breaks a workflow off after two seconds of the machine's clock")
         return real(self, act)
 
     monkeypatch.setattr(runners._WithoutContexts, "_followed", followed)

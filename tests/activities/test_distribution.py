@@ -150,7 +150,7 @@ async def test_what_does_not_arrive_changes_nothing(
 
     async def sink(delivery: Delivery) -> None:
         if how == "sink hangs":
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         raise SystemExit("X1234567") if how == "sink ends the process" else ConnectionError("X1234567")
 
     views: dict[str, Any] = {"filter raises": broken, "no record": lambda record: record.values}

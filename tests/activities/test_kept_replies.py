@@ -248,7 +248,7 @@ async def test_gates_that_take_too_long_leave_the_reply_to_the_turn(
     """Half a minute at most: the attempt must end before the server takes its worker for lost."""
 
     async def gate(self: GateActivity, task: GateTask) -> GateReply:
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
         raise AssertionError
 
     monkeypatch.setattr(GateActivity, "gate", gate)

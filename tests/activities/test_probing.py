@@ -163,7 +163,7 @@ async def test_a_probe_that_hangs_is_not_waited_for(store: Store) -> None:
     """Then people are asked."""
 
     async def hang(args: dict[str, Any], context: ToolContext) -> Happened:
-        await asyncio.sleep(30)
+        await asyncio.Event().wait()
         return Happened()
 
     tool = free(Ledger(), probe=hang)
@@ -209,7 +209,7 @@ async def test_a_handler_out_of_time_is_looked_up_at_once(store: Store, answer: 
     """Its own worker knows that it is over, and asks before anybody else has to."""
 
     async def slow(args: dict[str, Any], context: ToolContext) -> None:
-        await asyncio.sleep(30)
+        await asyncio.Event().wait()
 
     tool, _ = probed(answer, handler=slow, timeout=0.05)
     reply = await run(room_of(store, tool), tool, task_for(tool))
@@ -221,7 +221,7 @@ async def test_a_probe_is_asked_of_the_arguments_that_were_approved(store: Store
 
     async def spoils(args: dict[str, Any], context: ToolContext) -> None:
         args.clear()
-        await asyncio.sleep(30)
+        await asyncio.Event().wait()
 
     tool, finder = probed(CannotTell(), handler=spoils, timeout=0.05)
     await run(room_of(store, tool), tool, task_for(tool, args=dict(ARGS)))

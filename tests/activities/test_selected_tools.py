@@ -81,7 +81,7 @@ async def test_what_it_is_told_is_a_copy_and_it_has_little_time(monkeypatch: pyt
 
     async def slow(context: HookContext, data: dict[str, Any]) -> list[str]:
         data["city"] = "changed"
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
         return list(NAMES)
 
     ctx = pinned(extra={"data": {"city": "Porto"}})

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 from attack_site import AttackSite, Shown, approval_id, payee, receipt, until
 from impostor import ForgedTurn, Impostor
+from real_time import let_pass
 from temporalio.client import WorkflowUpdateFailedError
 
 from signoff.contracts.activity_messages import GateDecision
 from signoff.contracts.call import CallContext, Permit
 from signoff.contracts.ids import TurnKey
+from signoff.store.store import RUNS_SECONDS
 
 
 async def begun(site: AttackSite, to: str) -> None:
@@ -75,8 +77,8 @@ async def test_a_tool_that_runs_is_not_asked_about(site: AttackSite, impostor: I
     ctx, view = await impostor.ctx(key), await impostor.view(key)
     permit = impostor.permit(ctx, impostor.digest(ctx, "haul", args), await impostor.decisions(key), tool="haul")
     forged = await impostor.take_over(key, **{"state": view})
-    # Longer than a worker is waited for that is not heard of any more.
-    await asyncio.sleep(25)
+    why = "a worker is held for lost when it was not heard of for so long, by the clock of its store"
+    await asyncio.to_thread(let_pass, RUNS_SECONDS + 5, why)
     with pytest.raises(WorkflowUpdateFailedError):
         await forged.gate(ctx, "haul", args, doubt=1, doubt_of=permit.digest)
     shown = await ana.see(approval_id(key))

@@ -73,7 +73,7 @@ async def look_at_all(site: AttackSite, to: str) -> list[TurnKey]:
     begun = time.monotonic()
     async with bearable(site):
         lists = [asyncio.create_task(zoe.http.get(path)) for path in paths]
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.1)
         answered = time.monotonic()
         assert receipt(await ana.decide(shown))["status"] == "accepted"
         took = time.monotonic() - answered

@@ -117,7 +117,7 @@ async def test_a_body_comes_so_fast(channel_site: AttackSite) -> None:
     With `BODY_SECONDS` for every body in `_whole` of `body_limit.py` the slow one was received for all of the 30
     seconds.
     """
-    url, size, step = channel_site.url, limits.STRANGER_BODY_BYTES, 0.25
+    url, size, step = channel_site.url, limits.STRANGER_BODY_BYTES, 0.1
     begins = head(url, "POST", "/login", content_type=FORM, content_length=str(size))
 
     async def paced(address: str, rate: float) -> tuple[int, float]:

@@ -5,12 +5,14 @@ import imaplib
 import smtplib
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from dovecot import PASSWORD, Dovecot, dovecot
+from imap_tools.idle import IdleManager
 from mail_kit import judged, relay
 from mail_post import Post
 
@@ -105,6 +107,38 @@ async def rig(server: Dovecot, tmp_path: Path) -> AsyncIterator[ChannelRig]:
         yield made
 
 
+@dataclass
+class Watch:
+    """How often the mailbox was looked into in vain, and how often the server was then listened to."""
+
+    looks: int = 0
+    listened: int = 0
+
+    async def again(self) -> None:
+        """Wait until the mailbox is listened to, for the first time or for one more."""
+        before = self.listened
+        while self.listened == before:
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    """What the thread that reads the mailbox does."""
+    watch, wait, poll = Watch(), imap._wait, IdleManager.poll
+
+    def waiting(box: Any, over: Any) -> None:
+        watch.looks += 1
+        wait(box, over)
+
+    def polled(idle: IdleManager, timeout: float | None) -> list[bytes]:
+        watch.listened += 1
+        return poll(idle, timeout)
+
+    monkeypatch.setattr(imap, "_wait", waiting)
+    monkeypatch.setattr(IdleManager, "poll", polled)
+    return watch
+
+
 @asynccontextmanager
 async def listening(rig: ChannelRig) -> AsyncIterator[None]:
     """The mailbox is watched while the block runs."""
@@ -138,18 +172,18 @@ def answer(rig: ChannelRig, words: str) -> bytes:
     return raw.body
 
 
-async def test_an_answer_is_heard_as_soon_as_it_lies_there(rig: ChannelRig) -> None:
+async def test_an_answer_is_heard_as_soon_as_it_lies_there(rig: ChannelRig, watch: Watch) -> None:
     """Long before the mailbox is looked into anyway; and once, however often it is watched."""
     request = await rig.ask()
     async with listening(rig):
-        await asyncio.sleep(1.5)
+        await watch.again()
         await asyncio.to_thread(post(rig).deliver, answer(rig, "approve"))
         await until(rig, request.id, "approved")
     assert rig.request(request.id).decided_by == "bo"
     assert "Approved" in rig.read_by(rig.bo)
     assert post(rig).unread() == 0
     async with listening(rig):
-        await asyncio.sleep(0.5)
+        await watch.again()
     assert len(rig.desk.heard) == 1
 
 
@@ -174,6 +208,7 @@ async def test_the_address_of_a_card_lies_in_the_same_mailbox(rig: ChannelRig) -
     post(rig).deliver(answer(rig, "approve"), own_address)
     async with listening(rig):
         await until(rig, request.id, "approved")
+    assert rig.request(request.id).decided_by == "bo"
 
 
 async def test_what_cannot_be_kept_stays_unread(rig: ChannelRig) -> None:
@@ -191,7 +226,9 @@ async def test_what_cannot_be_kept_stays_unread(rig: ChannelRig) -> None:
         await until(rig, request.id, "approved")
 
 
-async def test_a_mail_that_takes_too_long_holds_up_no_other(rig: ChannelRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_mail_that_takes_too_long_holds_up_no_other(
+    rig: ChannelRig, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is tried once more, and then left with a mark that its owner sees."""
     monkeypatch.setattr(imap, "_HAND_SECONDS", 0.3)
     monkeypatch.setattr(imap, "LOOK_SECONDS", 1)
@@ -204,7 +241,7 @@ async def test_a_mail_that_takes_too_long_holds_up_no_other(rig: ChannelRig, mon
     async def take(raw: InboundRequest) -> InboundBatch:
         if b"Subject: slow" in raw.body:
             tried.append(raw)
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         return await rig.intake.take(rig.channel.name, raw)
 
     task = asyncio.create_task(rig.channel.listen(take))
@@ -213,7 +250,9 @@ async def test_a_mail_that_takes_too_long_holds_up_no_other(rig: ChannelRig, mon
         async with asyncio.timeout(LOOK_SECONDS / 2):
             while post(rig).found("FLAGGED") == 0:
                 await asyncio.sleep(0.1)
-        await asyncio.sleep(1.5)
+        before = watch.looks
+        while watch.looks < before + 2:
+            await asyncio.sleep(0.05)
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
@@ -277,23 +316,28 @@ async def test_a_mail_that_is_taken_away_meanwhile_holds_up_no_other(rig: Channe
     assert not any(b"second" in each for each in taken)
 
 
-async def test_a_server_that_never_says_what_is_new_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_never_says_what_is_new_is_asked(
+    tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every few seconds."""
     monkeypatch.setattr(imap, "DEAF_SECONDS", 0.2)
     with dovecot("IMAP4rev1") as deaf:
         async with open_rig(suite(deaf), tmp_path) as rig:
             request = await rig.ask()
             async with listening(rig):
-                await asyncio.sleep(1)
+                while not watch.looks:
+                    await asyncio.sleep(0.05)
                 await asyncio.to_thread(post(rig).deliver, answer(rig, "approve"))
                 await until(rig, request.id, "approved")
+            assert (rig.request(request.id).decided_by, watch.listened) == ("bo", 0)
 
 
-async def test_the_mailbox_is_let_go_at_once(rig: ChannelRig) -> None:
+async def test_the_mailbox_is_let_go_at_once(rig: ChannelRig, watch: Watch) -> None:
     """Who stops the gateway does not wait for mail."""
-    async with asyncio.timeout(LOOK_SECONDS / 4):
+    async with asyncio.timeout(LOOK_SECONDS / 4) as bounded:
         async with listening(rig):
-            await asyncio.sleep(1)
+            await watch.again()
+    assert not bounded.expired()
 
 
 async def test_a_mailbox_that_cannot_be_opened_says_so(rig: ChannelRig, server: Dovecot) -> None:

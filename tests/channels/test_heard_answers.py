@@ -569,7 +569,7 @@ async def test_what_is_under_way_at_the_end_is_heard_by_the_next(room: Room, mon
 
     async def slow(*args: Any, again: bool) -> Any:
         asked.set()
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
 
     monkeypatch.setattr(room.desk, "decide", slow)
     await room.intake.take("chat", room.channel.raw(key="k", identity="bo-1", text="yes"))
@@ -718,7 +718,7 @@ async def test_a_slow_reply_keeps_nobody_else_from_being_heard(room: Room, monke
     request = await crowd.ask(1, people[-1], approvers=("user:p16",))
 
     async def hangs(where: Any, reply: ChannelReply) -> None:
-        await asyncio.sleep(3600)
+        await asyncio.Event().wait()
 
     monkeypatch.setattr(crowd.channel, "answer", hangs)
     for person in people:

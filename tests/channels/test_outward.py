@@ -54,7 +54,7 @@ class Place:
         if request.url.path == "/endless":
             return StreamingResponse(self._endless())
         if request.url.path == "/slow":
-            await asyncio.sleep(30)
+            await asyncio.Event().wait()
         return Response(status_code=200)
 
     async def _endless(self) -> AsyncIterator[bytes]:

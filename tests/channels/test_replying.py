@@ -30,12 +30,13 @@ def soon(seconds: float = 60.0) -> float:
 async def test_all_tries_of_a_reply_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """By their own time, and by what is left of the claim; a vendor that is busy for longer is not waited for."""
     channel: RecordingChannel = recording_channel("chat")
-    tries = 0
+    tries = before = 0
 
     async def slow(where: Any, reply: ChannelReply) -> None:
         nonlocal tries
         tries += 1
-        await asyncio.sleep(0.2)
+        if tries == before + 2:
+            await asyncio.Event().wait()
         raise NotDelivered("busy", code="429", again=True, after=after)
 
     monkeypatch.setattr(channel, "answer", slow)
@@ -44,7 +45,9 @@ async def test_all_tries_of_a_reply_together_are_bounded(monkeypatch: pytest.Mon
     async with asyncio.timeout(20):
         assert not await send_reply(channel, {}, SAID, soon(0.3))
         assert tries == 2
+        before = tries
         assert not await send_reply(channel, {}, SAID, soon(-1.0))
+        assert tries <= before + 1
         monkeypatch.setattr(reply_sender, "TOTAL_SECONDS", 0.3)
         before = tries
         assert not await send_reply(channel, {}, SAID, soon())
@@ -60,8 +63,11 @@ async def test_a_channel_that_hangs_holds_up_no_other(store: Store, monkeypatch:
     people = [Person(id=f"p{n}", identities={"recording": (f"p{n}",)}) for n in range(CLAIMED + 10)]
     healthy, hanging = recording_channel("healthy"), recording_channel("hanging")
 
+    hung = asyncio.Event()
+
     async def hangs(where: Any, reply: ChannelReply) -> None:
-        await asyncio.sleep(3600)
+        hung.set()
+        await asyncio.Event().wait()
 
     async def record(entries: Sequence[AuditEntry]) -> int:
         return len(entries)
@@ -75,7 +81,7 @@ async def test_a_channel_that_hangs_holds_up_no_other(store: Store, monkeypatch:
     for person in people:
         await intake.take("hanging", hanging.raw(key=person.id, identity=person.id, text="hm"))
     running = asyncio.create_task(hearing.run())
-    await asyncio.sleep(0.2)
+    await hung.wait()
     await intake.take("healthy", healthy.raw(key="k", identity="p0", text="hm"))
     async with asyncio.timeout(8):
         while not healthy.replies:

@@ -144,7 +144,7 @@ async def waits(said: Callable[..., Awaitable[Ran]], turn: str) -> dict[str, Any
             if card["turn"] == turn:
                 found: dict[str, Any] = card
                 return found
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.1)
     raise AssertionError(f"turn {turn} never reached the inbox")
 
 

@@ -33,9 +33,9 @@ def of(schema: dict[str, Any]) -> dict[str, Any]:
 )
 def test_a_pattern_that_backtracks_does_not_hold_a_worker(schema: dict[str, Any], args: dict[str, Any]) -> None:
     """Wherever it stands, also where a part of the schema names its dialect."""
-    began = time.monotonic()
+    began = time.process_time()
     problems = compile_schema(schema).check(args)
-    assert time.monotonic() - began < 1.0
+    assert time.process_time() - began < 1.0
     assert problems != []
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import threading
 
 import pytest
 from sqlalchemy import Connection, select, text
@@ -83,15 +84,18 @@ async def test_a_freeze_waits_for_claims_that_have_begun(store: Store, store_url
 async def test_a_freeze_overtakes_no_claim_on_its_way(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A claim that has looked for a freeze and not yet committed holds the freeze up."""
 
+    looked = threading.Event()
+
     def slow(connection: Connection, tenant: str) -> Freeze | None:
         found = freeze_of(connection, tenant)
+        looked.set()
         connection.execute(text("SELECT pg_sleep(0.4)"))
         return found
 
     monkeypatch.setattr("signoff.store.store.freeze_of", slow)
     async with open_store(postgres_url) as store:
         claim = asyncio.create_task(store.claim(KEY, **MAIN))
-        await asyncio.sleep(0.1)
+        await asyncio.to_thread(looked.wait)
         await Freezes(store).freeze("main", reason="r", by="ana")
         assert await store.look(KEY) is not None
         assert (await claim).kind == "fresh"

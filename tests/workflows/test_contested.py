@@ -67,7 +67,7 @@ async def test_the_first_answer_wins_also_when_its_author_is_identified_last(
     directory_for = WorkerDeps.directory_for
 
     async def slow(room: WorkerDeps, tenant: str, *ids: str) -> Directory:
-        await asyncio.sleep(0.5 if "p0" in ids else 0)
+        await asyncio.sleep(0.1 if "p0" in ids else 0)
         return await directory_for(room, tenant, *ids)
 
     monkeypatch.setattr(WorkerDeps, "directory_for", slow)

@@ -6,7 +6,6 @@ import pytest
 from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, yes
 from temporalio import activity
 from temporalio.client import Client
-from temporalio.testing import TimeSkipper
 
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
@@ -29,12 +28,6 @@ WEEKS = ApprovalPolicy(
 )
 
 
-async def forward(desk: Bench, key: TurnKey, days: float) -> None:
-    """Move the turn's own clock."""
-    handle = desk.client.get_workflow_handle(key.workflow_id)
-    await TimeSkipper(desk.client).fast_forward(handle, timedelta(days=days))
-
-
 async def request_of(desk: Bench, key: TurnKey) -> ApprovalRequest:
     """The request of the turn's first call."""
     found = (await desk.signoff.view(key)).calls[0].approval
@@ -54,20 +47,20 @@ async def test_weeks_of_silence(client: Client, store: Store, task_queue: str) -
         assert opened.opened_at is not None
         refused = await desk.signoff.decide(yes(key, subject="cfo"))
 
-        await forward(desk, key, 8)
+        await desk.forward(key, days=8)
         reminded = await desk.until(
             key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.reminded == 1
         )
 
-        await forward(desk, key, 7)
+        await desk.forward(key, days=7)
         await desk.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.escalated)
         escalated = await request_of(desk, key)
         assert (escalated.approvers, escalated.expires_at) == (("role:approvers", "role:cfo"), opened.expires_at)
 
-        await forward(desk, key, 14)
+        await desk.forward(key, days=14)
         await desk.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.extended)
         put_off = await request_of(desk, key)
-        await forward(desk, key, 28)
+        await desk.forward(key, days=28)
         result = await desk.signoff.result(key)
         late = await desk.signoff.decide(yes(key, subject="cfo"))
     assert reminded.state == "suspended"
@@ -177,7 +170,7 @@ async def test_nobody_says_what_happened(client: Client, store: Store, task_queu
         await store.claim(request.digest, workflow=key.workflow_id, call="c1.1", tool="pay")
         await desk.signoff.decide(yes(key))
         await desk.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.kind == "in_doubt")
-        await forward(desk, key, 2)
+        await desk.forward(key, days=2)
         result = await desk.signoff.result(key)
         late = await desk.signoff.decide(yes(key, revision=2))
     assert [outcome.code for outcome in result.calls] == ["in_doubt"]

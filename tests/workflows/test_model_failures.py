@@ -1,12 +1,10 @@
 """What becomes of a turn whose model does not answer, answers with nothing, or fails with a mistake of its driver."""
 
 import asyncio
-from datetime import timedelta
 
 import pytest
 from desk_fixtures import bench, catalog_of
 from temporalio.client import Client
-from temporalio.testing import TimeSkipper
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.errors import ModelUnavailable
@@ -38,11 +36,8 @@ async def test_a_turn_whose_model_never_answers_says_so(client: Client, store: S
     """After ten minutes of tries the turn ends with what the provider answered, and with what to do."""
     async with bench(client, store, task_queue, catalog_of([]), ScriptedModel(busy)) as desk:
         key = await desk.start()
-        async with asyncio.timeout(20):
-            while (await desk.signoff.view(key)).model_retry is None:
-                await asyncio.sleep(0.05)
-        handle = desk.client.get_workflow_handle(key.workflow_id)
-        await TimeSkipper(desk.client).fast_forward(handle, timedelta(minutes=11))
+        await desk.until(key, lambda view: view.model_retry is not None)
+        await desk.forward(key, minutes=11)
         result = await desk.signoff.result(key)
     assert (result.state, result.error is not None and result.error.code) == ("error", "model_unavailable")
     assert result.error is not None

@@ -40,7 +40,9 @@ def handled(ledger: Ledger, name: str, chance: random.Random) -> Any:
 
     async def run(args: dict[str, Any], ctx: ToolContext) -> str:
         ledger.rows.append((ctx.turn_id, {"call": ctx.call_id}, name))
-        await asyncio.sleep(2.0 if name == "slow" else chance.random() * 0.05)
+        if name == "slow":
+            await asyncio.Event().wait()
+        await asyncio.sleep(chance.random() * 0.05)
         if "fail" in name or name.startswith(("stood", "asked")):
             raise ValueError(f"{name} failed")
         if name == "flaky" and ctx.attempt == 1 and args["amount"] < 0.5:

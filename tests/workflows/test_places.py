@@ -140,13 +140,13 @@ async def test_an_approval_that_ran_out_in_the_line_is_asked_again(
 ) -> None:
     """What a person approved runs soon after or not at all, whoever it waited for."""
     gauge = Gauge()
-    policy = ApprovalPolicy(grant_ttl=0.2)
+    policy = ApprovalPolicy(grant_ttl=0.05)
     tools = [gauge.tool("look"), gauge.tool("move", concurrency="exclusive", requires_approval=policy)]
     async with bench(client, store, task_queue, catalog_of(tools), proposed("look", "move")) as desk:
         key = await desk.start()
         await desk.waiting(key)
         await desk.signoff.decide(yes(key, "c1.2"))
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.1)
         gauge.open.set()
         await desk.until(key, lambda view: view.calls[1].approval is not None and view.calls[1].approval.revision == 2)
         assert (await desk.question(key, "c1.2")).revision == 2

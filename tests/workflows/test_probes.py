@@ -38,7 +38,7 @@ def slow_once(ledger: Ledger) -> Any:
     async def run(args: dict[str, Any], ctx: ToolContext) -> str:
         tries.append(1)
         if len(tries) == 1:
-            await asyncio.sleep(5)
+            await asyncio.Event().wait()
         ledger.rows.append(("pay", args, ctx.idempotency_key))
         return "paid"
 

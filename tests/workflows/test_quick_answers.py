@@ -1,8 +1,9 @@
 """Answers to questions that lie in the store before their turn has heard of them."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from desk_fixtures import Bench, Ledger, bench, catalog_of, no, pay_tool, yes
@@ -47,12 +48,21 @@ async def asked(desk: Bench, key: TurnKey) -> None:
         await asyncio.sleep(0.02)
 
 
-async def held_back(desk: Bench, sending: "asyncio.Task[Receipt]", held: Held) -> Receipt:
-    """The receipt of an answer that was sent while the gates were held."""
-    await asyncio.sleep(0.5)
-    assert not sending.done()
+async def taken_in(desk: Bench, key: TurnKey, sending: Coroutine[Any, Any, Receipt]) -> "asyncio.Task[Receipt]":
+    """An answer that the turn has taken in, and to which it has said nothing while the gates are held."""
+    accepted = "WORKFLOW_EXECUTION_UPDATE_ACCEPTED"
+    before = (await desk.events(key)).count(accepted)
+    answering = asyncio.create_task(sending)
+    await desk.happened(key, accepted, before + 1)
+    assert not answering.done()
+    return answering
+
+
+async def held_back(desk: Bench, key: TurnKey, sending: Coroutine[Any, Any, Receipt], held: Held) -> Receipt:
+    """The receipt of an answer that came in while the gates were held."""
+    answering = await taken_in(desk, key, sending)
     held.go.set()
-    return await sending
+    return await answering
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -67,7 +77,7 @@ async def test_an_answer_that_comes_before_the_completion_counts(
     async with bench(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as desk:
         key = await desk.start()
         await asked(desk, key)
-        receipt = await held_back(desk, asyncio.create_task(desk.signoff.decide(yes(key))), held)
+        receipt = await held_back(desk, key, desk.signoff.decide(yes(key)), held)
         result = await desk.signoff.result(key)
         revisions = (await Questions(store).of_turns([key]))[key]
     assert (receipt.status, receipt.state) == ("accepted", "approved")
@@ -84,7 +94,7 @@ async def test_a_withdrawal_that_comes_before_the_completion_counts(
         key = await desk.start()
         await asked(desk, key)
         wish = no(key).model_copy(update={"verdict": "withdrawn"})
-        receipt = await held_back(desk, asyncio.create_task(desk.signoff.withdraw(wish)), held)
+        receipt = await held_back(desk, key, desk.signoff.withdraw(wish), held)
         result = await desk.signoff.result(key)
     assert receipt.status == "accepted"
     assert [call.code for call in result.calls] == ["denied"]
@@ -106,7 +116,7 @@ async def test_a_turn_that_asks_the_gates_itself_tells_them_since_when_its_reply
         given = {"question_hash": question.question_hash, "received_at": datetime.now(UTC)}
         decision = yes(key, **given)
         await answer(store, decision)
-        receipt = await held_back(desk, asyncio.create_task(desk.signoff.decide(decision)), held)
+        receipt = await held_back(desk, key, desk.signoff.decide(decision), held)
         result = await desk.signoff.result(key)
         revisions = (await Questions(store).of_turns([key]))[key]
     assert (receipt.status, [call.code for call in result.calls]) == ("accepted", ["ok"])
@@ -123,7 +133,7 @@ async def test_an_answer_to_what_is_never_asked_is_refused(
         await asked(desk, key)
         at_once = await desk.signoff.decide(yes(key, "c7.1"))
         assert (at_once.status, at_once.code) == ("refused", "unknown")
-        receipt = await held_back(desk, asyncio.create_task(desk.signoff.decide(yes(key, "c1.9"))), held)
+        receipt = await held_back(desk, key, desk.signoff.decide(yes(key, "c1.9")), held)
         await desk.signoff.decide(no(key))
         await desk.signoff.result(key)
     assert (receipt.status, receipt.code) == ("refused", "unknown")
@@ -137,8 +147,7 @@ async def test_a_turn_that_is_stopped_lets_no_answer_wait(
     async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as desk:
         key = await desk.start()
         await asked(desk, key)
-        sending = asyncio.create_task(desk.signoff.decide(yes(key)))
-        await asyncio.sleep(0.5)
+        sending = await taken_in(desk, key, desk.signoff.decide(yes(key)))
         await desk.signoff.cancel_turn(key)
         receipt = await sending
         result = await desk.signoff.result(key)

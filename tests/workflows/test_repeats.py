@@ -91,7 +91,7 @@ async def test_another_call_is_asked_all_the_same(client: Client, store: Store, 
 
 async def test_silence_is_not_repeated_as_a_denial(client: Client, store: Store, task_queue: str) -> None:
     """A request that timed out may be asked again: nobody has said no."""
-    policy = ApprovalPolicy(timeout=1.0)
+    policy = ApprovalPolicy(timeout=0.1)
     script = [calls(PAY), calls(PAY), respond("done")]
     async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger(), policy)]), script) as desk:
         result = await desk.signoff.result(await desk.start())

@@ -5,10 +5,9 @@ import contextlib
 from typing import Any
 
 import pytest
-from desk_fixtures import Bench, Ledger, bench, catalog_of, pay_tool
+from desk_fixtures import Ledger, bench, catalog_of, pay_tool
 from temporalio.client import Client
 
-from signoff.contracts.ids import TurnKey
 from signoff.contracts.turn import TurnResult
 from signoff.registry.actor import Actor
 from signoff.registry.tool import Tool
@@ -55,16 +54,11 @@ async def ended_at_once(
             await tools_desk.signoff.cancel_turn(key)
         for count, tool in enumerate(tools, 2):
             elsewhere.gates[tool.name].set()
-            await _completed(tools_desk, key, count)
+            await tools_desk.happened(key, "ACTIVITY_TASK_COMPLETED", count)
         async with bench(client, store, task_queue, catalog, script) as desk:
             result = await desk.signoff.result(key)
             await desk.replays(key)
     return result
-
-
-async def _completed(desk: Bench, key: TurnKey, count: int) -> None:
-    while (await desk.events(key)).count("ACTIVITY_TASK_COMPLETED") < count:
-        await asyncio.sleep(0.02)
 
 
 @pytest.mark.row("N03")

@@ -108,7 +108,7 @@ async def test_each_tool_has_its_own_time(client: Client, store: Store, task_que
     """One that takes longer has failed if it only reads, and is in doubt if it may have had an effect."""
 
     async def slow(args: dict[str, Any], ctx: ToolContext) -> str:
-        await asyncio.sleep(30)
+        await asyncio.Event().wait()
         return "late"
 
     tools = [
@@ -140,5 +140,6 @@ async def test_a_model_that_is_busy_is_asked_again(client: Client, store: Store,
         result = await desk.signoff.result(await desk.start())
     first, second, third = asked
     assert (result.state, result.completions) == ("complete", 1)
-    assert third - second > (second - first) * 1.5
+    # No more can be said of a machine that is busy: a pause is never shorter than what was asked for.
+    assert (second - first >= 1.0, third - second >= 2.0) == (True, True)
     assert options.MODEL["schedule_to_close_timeout"] == timedelta(minutes=10)

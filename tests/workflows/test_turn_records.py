@@ -64,7 +64,7 @@ async def test_a_turn_cancelled_while_the_model_thinks_records_that(
     class Slow:
         async def complete(self, request: CompletionRequest) -> Completion:
             asked.set()
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
             return respond("never")
 
     async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger())]), Slow()) as desk:

@@ -38,7 +38,7 @@ def choose(city: Any, project: str = "") -> tuple[str, dict[str, Any]]:
 
 async def chosen(args: dict[str, Any], ctx: ToolContext) -> ToolResult:
     """The first of several is the last to end."""
-    await asyncio.sleep(0.3 if args["city"] == "slow" else 0)
+    await asyncio.sleep(0.1 if args["city"] == "slow" else 0)
     project = {"project": args["project"]} if "project" in args else None
     return ToolResult(f"to {args['city']}", data_update={"city": args["city"]}, context_update=project)
 

@@ -35,7 +35,7 @@ def slow(ledger: Ledger) -> Any:
 
     async def run(args: dict[str, Any], ctx: ToolContext) -> str:
         ledger.rows.append(("pay", args, ctx.idempotency_key))
-        await asyncio.sleep(5)
+        await asyncio.Event().wait()
         return "paid"
 
     return run

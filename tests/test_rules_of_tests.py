@@ -1,0 +1,88 @@
+"""What holds for every test: it waits for what it expects, and says in its own body what that is."""
+
+import ast
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+LONGEST_SLEEP = 0.1
+"""A pause between two looks, or for what would come at once; a longer one is waited out on every run."""
+LET_PASS = 2
+"""Uses of `real_time.let_pass`, each with its reason beside it."""
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def modules(pattern: str = "*.py") -> list[Path]:
+    """Every module of the tests."""
+    found = sorted(HERE.rglob(pattern))
+    assert len(found) > 100
+    return found
+
+
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    """A module's syntax, read once."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The tests of a module, with what is defined within them."""
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, _FUNCTIONS) and node.name.startswith("test_"):
+            yield node
+
+
+def called(node: ast.AST) -> str:
+    """The last name of what a call calls; "" for anything else."""
+    if not isinstance(node, ast.Call):
+        return ""
+    return getattr(node.func, "attr", "") or getattr(node.func, "id", "")
+
+
+def numbers(node: ast.AST) -> list[float]:
+    """Every number that is written in an expression."""
+    found = [each.value for each in ast.walk(node) if isinstance(each, ast.Constant)]
+    return [each for each in found if isinstance(each, int | float)]
+
+
+def long_sleeps(path: Path) -> list[str]:
+    """Where a test sleeps for longer than a look takes."""
+    return [
+        f"{path.name}:{node.lineno} {function.name}"
+        for function in functions(path)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and called(node) == "sleep" and node.args
+        # What is divided is meant to be short.
+        if not isinstance(node.args[0], ast.BinOp) and max(numbers(node.args[0]), default=0) > LONGEST_SLEEP
+    ]
+
+
+def test_no_test_sleeps_for_long() -> None:
+    """It waits for a condition, moves a clock, or says why the seconds have to pass by `real_time.let_pass`."""
+    assert [each for path in modules() for each in long_sleeps(path)] == []
+
+
+def test_seconds_pass_where_nothing_else_will_do() -> None:
+    """As often as is counted here; no test pauses its process by itself."""
+    names = [node for path in modules() for node in ast.walk(parsed(path)) if getattr(node, "id", "") == "let_pass"]
+    assert len(names) == LET_PASS
+
+
+@pytest.mark.parametrize(
+    ("body", "long"),
+    [
+        ("await asyncio.sleep(0.2)", True),
+        ("async def hangs(): await asyncio.sleep(60)", True),
+        ("time.sleep(1.5 if slow else 0)", True),
+        ("await asyncio.sleep(0.05)", False),
+        ("await asyncio.sleep(turn / 4000)", False),
+    ],
+)
+def test_a_long_sleep_is_noticed(tmp_path: Path, body: str, long: bool) -> None:
+    """The check above can fail."""
+    path = tmp_path / "test_slow.py"
+    path.write_text(f"async def test_slow():\n    {body}\n")
+    assert long_sleeps(path) == (["test_slow.py:2 test_slow"] if long else [])
