@@ -33,6 +33,7 @@ from signoff.channels.signature_check import REPLAY_SECONDS
 from signoff.channels.standard_webhooks import read_secret, signed_headers, verify_id
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.frozen_model import FrozenModel
+from signoff.texts.catalogue import ENGLISH
 from signoff.texts.endings import closing_words
 from signoff.texts.formatter import formatter_for
 
@@ -245,7 +246,7 @@ def _asked(notice: OutboundCard, voice_now: datetime) -> dict[str, Any]:
         # Whoever answers a list as a whole must not decide the first of it by that.
         "token": "" if notice.kind == "digest" else notice.token,
         "to": notice.address,
-        "person": {"id": notice.person.id, "name": notice.person.name, "locale": notice.person.locale},
+        "person": {"id": notice.person.id, "name": notice.person.name, "locale": notice.person.locale or ENGLISH},
         "approval": request.id,
         "revision": request.revision,
         "code": request.code,

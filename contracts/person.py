@@ -58,8 +58,8 @@ class Person(FrozenModel):
     """The person's tier, for policies."""
     roles: tuple[str, ...] = ()
     """The person's roles."""
-    locale: str = "en"
-    """The person's language."""
+    locale: str = ""
+    """The person's language; "" where nobody has said."""
     active: bool = True
     """Whether the person may act."""
     attributes: dict[str, Any] = Field(default_factory=dict)

@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
-from signoff.texts.catalogue import ENGLISH, is_spoken, language_of
+from signoff.texts.catalogue import ENGLISH, is_spoken, spoken_language
 from signoff.texts.formatter import Formatter, formatter_for
 
 LANGUAGE: Final = "signoff_language"
@@ -21,13 +21,12 @@ _NOBODY: Final = Person(id="nobody", tenant=DEFAULT_TENANT)
 def language_for(request: Request, locale: str) -> str:
     """Returns in which language a page is written for somebody of `locale`.
 
-    What they chose on a page comes first, then the directory's locale, then what the browser asks for. English, which
-    the directory says of everybody of whom it knows no language, is no choice.
+    What they chose on a page comes first, then the directory's locale, then what the browser asks for.
     """
     chosen = request.cookies.get(LANGUAGE, "")
     if is_spoken(chosen):
         return chosen
-    return language_of(locale) if language_of(locale) != ENGLISH else _asked_for(request)
+    return spoken_language(locale) or _asked_for(request)
 
 
 def _asked_for(request: Request) -> str:

@@ -134,7 +134,7 @@ def person_from_claims(claims: Mapping[str, Any], mapping: ClaimsMapping) -> Per
         tier=mapping.tier,
         roles=tuple(dict.fromkeys(role for roles in mapped for role in roles)),
         # OpenID Connect Core 1.0, section 5.1: some write `en_US` where BCP 47 has `en-US`.
-        locale=_text(claims.get("locale")).replace("_", "-") or "en",
+        locale=_text(claims.get("locale")).replace("_", "-"),
         identities={OIDC: (login,)},
     )
 

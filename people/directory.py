@@ -141,7 +141,8 @@ def same_identity(channel: str, identity: str) -> str:
 
 def principal_of(person: Person) -> Principal:
     """Converts a person to the principal on whose behalf a turn runs."""
-    return Principal(user=person.id, name=person.name, tier=person.tier, roles=person.roles, locale=person.locale)
+    locale = person.locale or "en"
+    return Principal(user=person.id, name=person.name, tier=person.tier, roles=person.roles, locale=locale)
 
 
 def turn_context(person: Person, given: Mapping[str, Any]) -> dict[str, Any]:

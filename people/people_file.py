@@ -38,7 +38,7 @@ class PersonSection(Section):
     tenant: str = DEFAULT_TENANT
     tier: str = "standard"
     roles: list[str] = Field(default_factory=list)
-    locale: str = "en"
+    locale: str = ""
     active: bool = True
     person_id: str = Field("", description="The `id` of the first entry of the same human; left out: this one.")
     attributes: dict[str, Any] = Field(default_factory=dict)

@@ -20,7 +20,7 @@ LANGUAGES: Final[Mapping[str, str]] = {
     "pt": "Português",
 }
 """Code -> the language's name in itself."""
-PARTS: Final = ("messages", "approvals", "pages")
+PARTS: Final = ("messages", "approvals", "pages", "remarks")
 _ONE: Final = ".one"
 _ONE_AND_ZERO: Final = frozenset(("fr",))
 """Languages that say `0 demande`, not `0 demandes`."""
@@ -42,8 +42,13 @@ def texts_of(language: str) -> Mapping[str, str]:
 
 def language_of(locale: str) -> str:
     """Returns the language for a locale such as `de-AT`: its own where all texts are there, else English."""
+    return spoken_language(locale) or ENGLISH
+
+
+def spoken_language(locale: str) -> str:
+    """Returns the language for a locale such as `de-AT`; "" for one that is not spoken here, and for no locale."""
     language = locale.replace("_", "-").partition("-")[0].lower()
-    return language if is_spoken(language) else ENGLISH
+    return language if is_spoken(language) else ""
 
 
 def is_spoken(language: str) -> bool:

@@ -10,6 +10,7 @@ from signoff.contracts.receipt import Receipt
 from signoff.formats.visible_text import MISSING, one_line
 from signoff.texts.catalogue import has_text, text
 from signoff.texts.formatter import Formatter
+from signoff.texts.remarks import remark_words
 
 REASON_CHARS: Final = 300
 _ACCEPTED: Final = {"cancelled": "withdrawn"}
@@ -78,12 +79,18 @@ def _receipt(receipt: Receipt, formatter: Formatter) -> str:
     if receipt.code == "already_decided" and receipt.why != "begun" and ended:
         return text("receipt.already_decided", language, ending=_decided(receipt, formatter))
     # It may quote names and rules that somebody wrote, and stands among our own sentences.
-    why = text(f"why.{receipt.why}", language) if receipt.why else one_line(receipt.message, REASON_CHARS).text
+    why = _why(receipt, language)
     if receipt.why or (receipt.code in ("not_allowed", "already_decided") and why):
         return text("note.refused", language, why=why)
     # A turn that is over and cannot be read, or one that claims an end it has not, says nothing of how it ended.
     code = "unavailable" if receipt.code == "already_decided" else receipt.code or "malformed"
     return text(f"receipt.{code}", language, why=why)
+
+
+def _why(receipt: Receipt, language: str) -> str:
+    if receipt.why:
+        return text(f"why.{receipt.why}", language)
+    return one_line(remark_words(receipt.message, language), REASON_CHARS).text
 
 
 def _decided(receipt: Receipt, formatter: Formatter) -> str:

@@ -21,6 +21,7 @@ from signoff.formats.visible_text import ELLIPSIS, MISSING, one_line, shown_agai
 from signoff.texts.catalogue import text
 from signoff.texts.formatter import Formatter
 from signoff.texts.reasons import rule_words
+from signoff.texts.remarks import remark_words
 
 How = Literal["text", "reply", "buttons", "link", "unseen"]
 """How a channel takes answers: a message with the code, a reply to the card itself, buttons, or only the link; where a
@@ -249,7 +250,7 @@ class _Writer:
         request = self.request
         if request.revision < 2:
             return ""
-        told = shown_again(request.card.note, NOTE_CHARS) or MISSING
+        told = shown_again(remark_words(request.card.note, self.formatter.language), NOTE_CHARS) or MISSING
         return text("card.again", self.formatter.language, n=request.revision, note=told)
 
     def asked(self) -> str:

@@ -43,6 +43,7 @@ from signoff.channels.vendor_http import VendorHttp
 from signoff.channels.whatsapp.templates import template_language
 from signoff.contracts.limits import KIB
 from signoff.formats.visible_text import one_line
+from signoff.texts.catalogue import ENGLISH
 
 _SIGNATURE: Final = "x-twilio-signature"
 _JSON: Final = "bodySHA256"
@@ -105,7 +106,7 @@ class Twilio(Channel):
         """See `Channel`. A template always may be sent; a text on WhatsApp only to who wrote within 24 hours."""
         formatter, options = self.formatter(notice.person), self._options
         if options.content_sids:
-            content = template_language(options.content_sids, notice.person.locale)
+            content = template_language(options.content_sids, notice.person.locale or ENGLISH)
             fields = template_fields(notice, formatter, self.assurance, content)
         else:
             fields = card_fields(notice, formatter, self.assurance, options.via)

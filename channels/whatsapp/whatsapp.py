@@ -37,6 +37,7 @@ from signoff.channels.whatsapp.payloads import read_payload
 from signoff.channels.whatsapp.templates import check_templates, template_language
 from signoff.channels.whatsapp.window import ServiceWindow
 from signoff.formats.visible_text import one_line
+from signoff.texts.catalogue import ENGLISH
 
 _SIGNATURE: Final = "x-hub-signature-256"
 _CHALLENGE_CHARS: Final = 200
@@ -92,7 +93,7 @@ class WhatsApp(Channel):
         if not template or self._window.is_open(notice.address, self.means.clock().timestamp()):
             sent = await self._free(notice.address, card_message(notice, formatter, self.assurance), about, template)
         if sent is None:
-            language = template_language(self._options.languages, notice.person.locale)
+            language = template_language(self._options.languages, notice.person.locale or ENGLISH)
             message = template_message(notice, formatter, self.assurance, template, language)
             sent = await self._send(notice.address, message, about)
         return sent if before is None else before

@@ -9,7 +9,8 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from signoff.audit.record import Record
-from signoff.audit.stream_report import ReportLine
+from signoff.audit.stream_report import ReportFinding
+from signoff.audit.timeline import TimelineEntry, timeline
 from signoff.contracts.ids import parse_workflow_id
 from signoff.gateway.auth.dependencies import PAGE_READ
 from signoff.gateway.auth.person_lookup import display_name
@@ -17,6 +18,7 @@ from signoff.gateway.deps import turn_name
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.record_access import read_record
+from signoff.texts.catalogue import text
 from signoff.texts.formatter import FormattedTime
 
 
@@ -46,15 +48,21 @@ async def show_record(name: str, site: CurrentSite, visitor: CurrentVisitor) -> 
         nav="turns" if turn is not None else "freeze",
         turn=turn_name(turn) if turn is not None else "",
         stream=told.stream,
-        finding=told.finding,
+        broken=finding_words(told.finding, visitor.formatter.language) if told.finding is not None else "",
         rows=[
             _row(site, line, record, visitor, broken=record.seq == broken)
-            for line, record in zip(told.timeline, told.records, strict=True)
+            for line, record in zip(timeline(told.records, visitor.formatter.language), told.records, strict=True)
         ],
     )
 
 
-def _row(site: Site, line: ReportLine, record: Record, visitor: Visitor, *, broken: bool) -> _Row:
+def finding_words(finding: ReportFinding, language: str) -> str:
+    """Says which record is not as it was written, and what is wrong with it."""
+    key = f"fault.{finding.fault}" if finding.seq else "fault.end"
+    return text(key, language, n=str(finding.seq), stream=finding.stream)
+
+
+def _row(site: Site, line: TimelineEntry, record: Record, visitor: Visitor, *, broken: bool) -> _Row:
     name = display_name(site.deps.people, record.subject, record.tenant) if record.subject else ""
     # Names may repeat and change; who it was is the id.
     who = name if name == record.subject else f"{name} ({record.subject})"

@@ -33,6 +33,7 @@ from signoff.texts.catalogue import has_text, text
 from signoff.texts.endings import where_words
 from signoff.texts.formatter import FormattedTime, Formatter
 from signoff.texts.reasons import rule_expression, rule_words
+from signoff.texts.remarks import remark_words
 
 RAW_CHARS: Final = 20_000
 _ABSENT: Final = object()
@@ -87,6 +88,7 @@ class CardPage:
     doubt: bool
     rows: tuple[Row, ...]
     count: int
+    note: str
     rule: str
     expression: str
     stricter: tuple[str, ...]
@@ -143,6 +145,7 @@ def card_page(
         doubt=request.kind == "in_doubt",
         rows=value_rows(request, masked_args(args, request.secrets), formatter),
         count=values_count(request),
+        note=remark_words(request.card.note, language),
         rule=rule_words(request.rule, request.rule_text, language),
         expression=rule_expression(request.rule, request.rule_text),
         stricter=formatter.stricter(request.applied),
@@ -260,7 +263,7 @@ def _ending(request: ApprovalRequest, line: CallLine | None, visitor: Visitor, p
         sentence=text(key, language, who=who or "?"),
         when=visitor.formatter.moment(request.decided_at) if request.decided_at else None,
         where=where_words(request.decided_channel, language) if decided else "",
-        reason=request.reason,
+        reason=remark_words(request.reason, language) if request.state == "cancelled" else request.reason,
         result=result,
         then=line if request.state in ("approved", "lapsed", "happened") else None,
     )

@@ -27,8 +27,11 @@ from signoff.registry.tool import Tool
 from signoff.texts.catalogue import text
 from signoff.texts.endings import receipt_words
 from signoff.texts.formatter import Formatter
+from signoff.texts.remarks import remark_words
 
 STEPS: Final = ("write", "review", "approve")
+_WORDS: Final = {"true": "value.yes", "false": "value.no"}
+"""The texts of values as JSON."""
 
 
 router = APIRouter(include_in_schema=False)
@@ -130,11 +133,14 @@ def _why_not(opened: OpenedRequest, visitor: Visitor) -> str:
 def _write(
     site: Site, opened: OpenedRequest, visitor: Visitor, typed: ParsedArguments, *, note: str = "", status: int = 200
 ) -> Response:
+    language = visitor.formatter.language
     context = {
         **_context(opened, visitor),
         "note": note,
         "fields": typed.fields,
-        "problems": typed.problems,
+        "problems": [remark_words(each, language) for each in typed.problems],
+        "problem": lambda field: remark_words(field.problem, language),
+        "choice": lambda option: text(_WORDS[option.value], language) if option.value in _WORDS else option.label,
         "hints": lambda field: _hints(field, visitor.formatter),
         "rows": lambda field: min(12, max(2, field.shown.count("\n") + 1)),
         "tool_known": _tool(site, opened.request) is not None,
@@ -170,7 +176,8 @@ def _hints(field: ArgumentField, formatter: Formatter) -> str:
     for key, bound in (("least", field.least), ("most", field.most)):
         told += [] if bound is None else [text(f"edit.{key}", language, n=number(bound))]
     if field.secret:
-        told.append(text("edit.secret", language, words=field.words or text("edit.not_given", language)))
+        words = remark_words(field.words, language) or text("edit.not_given", language)
+        told.append(text("edit.secret", language, words=words))
     return " · ".join(told)
 
 

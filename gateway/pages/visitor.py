@@ -21,7 +21,7 @@ from signoff.gateway.auth.person_lookup import active_people
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.languages import language_for
 from signoff.store.freezes import Freezes
-from signoff.texts.catalogue import ENGLISH, language_of
+from signoff.texts.catalogue import spoken_language
 from signoff.texts.formatter import Formatter
 
 PERSON: Final = "signoff_person"
@@ -113,7 +113,7 @@ class Visitors:
             freeze=await Freezes(self._deps.store).look(person.tenant),
         )
 
-    async def browser(self, request: Request, locale: str = ENGLISH) -> Browser:
+    async def browser(self, request: Request, locale: str = "") -> Browser:
         """Returns the browser that sent `request`. Raises `StoreUnavailable`."""
         # Of the store, not of the process: a form opened at one gateway may be sent to another, or after a restart.
         if self._key is None:
@@ -121,7 +121,7 @@ class Visitors:
         session = request.cookies.get(SESSION, "")
         fresh = not is_session(session)
         language = language_for(request, locale)
-        spoken = locale if language_of(locale) == language else language
+        spoken = locale if spoken_language(locale) == language else language
         formatter = Formatter(language, _zone(request.cookies.get(ZONE, "")), self._deps.clock(), spoken)
         return Browser(new_session() if fresh else session, fresh, self._key, formatter, _path(request))
 

@@ -30,22 +30,25 @@ def asking(accept: str = "", cookie: str = "") -> Request:
     ("accept", "cookie", "locale", "language"),
     [
         ("", "", "en", "en"),
-        ("de-CH,en;q=0.8", "", "en", "de"),
-        ("ja, fr;q=0.5, it;q=0.9", "", "en", "it"),
-        ("fr;q=0, pt", "", "en", "pt"),
+        ("de-CH,en;q=0.8", "", "", "de"),
+        ("de-CH,en;q=0.8", "", "en", "en"),
+        ("de-CH,en;q=0.8", "", "en-GB", "en"),
+        ("fr", "", "sv", "fr"),
+        ("ja, fr;q=0.5, it;q=0.9", "", "", "it"),
+        ("fr;q=0, pt", "", "", "pt"),
         ("fr", "", "de-AT", "de"),
         ("fr", "es", "de-AT", "es"),
         ("fr", "en", "de-AT", "en"),
         ("fr", "ja", "de-AT", "de"),
         ("*", "<script>", "xx", "en"),
         (";q=x,,;=;q=nan,de;q=x", "", "", "en"),
-        ("x," * 500 + "de", "", "en", "en"),
+        ("x," * 500 + "de", "", "", "en"),
     ],
 )
 def test_the_language_is_chosen_then_the_directory_s_then_the_browser_s(
     accept: str, cookie: str, locale: str, language: str
 ) -> None:
-    """English, which the directory says of everybody of whom it knows nothing, gives way to the browser."""
+    """A locale of the directory counts, English as well; one that is not spoken, or none, gives way to the browser."""
     assert language_for(asking(accept, cookie), locale) == language
 
 
@@ -127,3 +130,28 @@ async def test_a_program_is_answered_in_the_language_it_asks_for(gateway: Gatewa
         assert (answer.json()["code"], answer.json()["message"]) == ("not_allowed", told)
     done = await gateway.http.post(url, params={"as": "guest"}, json={}, headers={"accept-language": "it"})
     assert done.json()["message"] == texts_of("it")["receipt.accepted.withdrawn"]
+
+
+async def test_what_is_wrong_with_a_change_is_said_in_the_language(gateway: GatewayDesk) -> None:
+    """Beside the field, and on the card that asks again because somebody changed it."""
+    approval = await gateway.asked("book")
+    path = f"/approvals/{approval}/edit"
+    async with browser(gateway) as page:
+        page.headers["accept-language"] = "de"
+        form = fields((await page.get(path)).text, path)
+        wrong = await page.post(path, data={**form, "args/cost": "viel", "step": "review"})
+        assert "Muss eine Zahl sein, etwa 380 oder 12.5." in words(wrong.text)
+        assert "must be" not in wrong.text
+
+
+async def test_the_record_is_written_whole_in_the_language(gateway: GatewayDesk) -> None:
+    """Each entry of a turn is a sentence of the language, and the codes in it are the words of other pages."""
+    approval = await gateway.asked("pay")
+    await gateway.decide(approval, verdict="denied", reason="zu teuer", **{"as": "approver"})
+    turn = approval.rpartition(".c1")[0]
+    async with browser(gateway) as page:
+        page.headers["accept-language"] = "de"
+        shown = words((await page.get(f"/audit/{turn}")).text)
+    assert "braucht Menschen (Regel" in shown
+    assert "hat geantwortet: Abgelehnt (über" in shown
+    assert [each for each in ("needs people", "answered", "the request for", "asked ") if each in shown] == []

@@ -1,0 +1,129 @@
+"""Entries of the record in words, in the language of the page that shows them."""
+
+from typing import Any
+
+import pytest
+
+from signoff.texts.catalogue import ENGLISH, LANGUAGES
+from signoff.texts.record_entries import _KINDS, entry_words
+
+OTHERS = sorted(set(LANGUAGES) - {ENGLISH})
+CALL = {"tool": "pay", "call": "c1.1"}
+ENTRIES: list[tuple[str, dict[str, Any], str]] = [
+    ("turn", {"actor": "desk", "channel": "api"}, "asked desk over api"),
+    ("turn", {}, "asked for a turn over an unknown channel"),
+    ("turn", {"heard": 1, "id": "t7", "code": "lost"}, "turn t7 of the session is gone: lost"),
+    ("turn", {"stop": "c1.1"}, "wanted to stop it: c1.1"),
+    ("turn", {"ended": "complete"}, "ended complete"),
+    ("turn", {"ended": "error", "error": "limit"}, "ended error, limit"),
+    (
+        "request",
+        CALL | {"approvers": ["role:a"], "code": "K7Q", "rule": "r", "policy_hash": "0123456789"},
+        "pay c1.1 needs people (rule r of policy 01234567): asked role:a, code K7Q",
+    ),
+    (
+        "request",
+        {"approvers": ["a", "b"], "quorum": 2},
+        "a tool needs people (rule none): asked a, b, 2 of them, code ?",
+    ),
+    (
+        "revision",
+        CALL | {"revision": 2, "edited_by": "bo", "changed": ["to"]},
+        "pay c1.1 is asked as revision 2: changed to",
+    ),
+    ("revision", CALL | {"revision": 2, "edited_by": "bo"}, "pay c1.1 is asked as revision 2: changed what is hidden"),
+    ("revision", CALL | {"revision": 2}, "pay c1.1 is asked as revision 2: asked again"),
+    (
+        "revision",
+        CALL | {"revision": 2, "note": "the tool changed while you were asked"},
+        "pay c1.1 is asked as revision 2: the tool changed while you were asked",
+    ),
+    (
+        "attempt",
+        {
+            "verdict": "approved",
+            "channel": "api",
+            "assurance": "session",
+            "unsigned": False,
+            "key_id": "k1",
+            "status": "accepted",
+        },
+        "answered approved (over api, session, signed by key k1): accepted",
+    ),
+    (
+        "attempt",
+        {"verdict": "denied", "on_behalf": "ana", "status": "refused", "receipt": "stale"},
+        "answered denied for ana (over ?, nobody known, unsigned): refused stale",
+    ),
+    (
+        "attempt",
+        {"witness": "channel", "status": "counted"},
+        "answered something unreadable (over ?, nobody known, as the channel knows them): counted",
+    ),
+    (
+        "attempt",
+        {"heard": "message", "id": "m1", "status": "refused", "code": "lost"},
+        "sent the session a message m1: refused lost",
+    ),
+    (
+        "attempt",
+        {"heard": "message", "status": "refused", "more": 3},
+        "sent the session a message: refused, and 3 more",
+    ),
+    ("auto", CALL | {"rule": "r"}, "pay c1.1 may run without asking anybody, by rule r"),
+    ("grant", CALL | {"grant": "g1"}, "pay c1.1 may run without asking anybody, by grant g1"),
+    (
+        "verdict",
+        CALL | {"code": "denied_policy", "gate": "policy", "rule": "r"},
+        "pay c1.1 is denied policy at gate policy (rule r)",
+    ),
+    ("execution", CALL | {"refused": "late"}, "pay c1.1 was not run: late"),
+    ("execution", CALL | {"permit": "approved", "decisions": [{"subject": "bo"}]}, "pay c1.1 begins, approved by bo"),
+    (
+        "execution",
+        CALL | {"permit": "auto", "rule": "r", "private": True},
+        "pay c1.1 begins, auto by rule r, as a private event",
+    ),
+    ("outcome", CALL | {"code": "ok", "duration_ms": 12}, "pay c1.1 ends ok after 12 ms"),
+    ("in_doubt", CALL, "nobody knows whether pay c1.1 happened"),
+    ("in_doubt", CALL | {"approvers": ["role:a"]}, "nobody knows whether pay c1.1 happened: asked role:a"),
+    ("ending", CALL | {"state": "timed_out"}, "the request for pay c1.1 is timed out"),
+    (
+        "delivery",
+        {"event": "sent", "approval": "x", "person": "bo", "channel": "mail"},
+        "sent x: the card of bo on mail",
+    ),
+    ("retired", {"records": 7, "key_id": "k1"}, "7 records were retired, signed by key k1"),
+    (
+        "policy",
+        {"act": "policies", "where": "w", "count": 2, "after": "0123456789", "added": ["pay"], "removed": ["a"]},
+        "policies at w: 2 by hash 01234567 (added pay; removed a)",
+    ),
+    ("people", {"act": "people", "where": "w", "count": 2, "after": "0123456789"}, "people at w: 2 by hash 01234567"),
+]
+PLAIN = [("admin", {"act": "freeze", "reason": "drill"}, "freeze: drill"), ("strange", {}, "strange")]
+
+
+@pytest.mark.parametrize(("kind", "facts", "words"), [*ENTRIES, *PLAIN])
+def test_an_entry_in_english(kind: str, facts: dict[str, Any], words: str) -> None:
+    """Each kind of entry has its sentence."""
+    assert entry_words(kind, facts, ENGLISH) == words
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_no_entry_is_left_in_english(language: str) -> None:
+    """Each sentence is another one in another language, with the same names in it."""
+    assert {kind for kind, _, _ in (*ENTRIES, *PLAIN)} == set(_KINDS) | {"strange"}
+    english = {"asked", "needs", "answered", "begins", "ends", "happened", "accepted", "refused", "counted", "approved"}
+    for kind, facts, words in ENTRIES:
+        told = entry_words(kind, facts, language)
+        assert told != words
+        assert not english & set(told.replace(":", " ").replace(",", " ").split()), told
+        assert str(facts.get("call", "")) in told
+
+
+def test_codes_are_the_words_that_pages_have_for_them() -> None:
+    """A verdict, a state and an outcome read as they do on the other pages."""
+    facts = {"verdict": "approved", "channel": "api", "assurance": "mfa", "status": "counted"}
+    told = entry_words("attempt", facts, "de")
+    assert told == "hat geantwortet: Genehmigt (über api, mit zweitem Faktor, ohne Unterschrift): gezählt"

@@ -1,0 +1,139 @@
+"""Remarks made below the pages, read in the language of the page."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from signoff.approvals.card import render_card
+from signoff.approvals.card_notes import NOT_RUN, POLICY_CHANGED, TOOL_CHANGED, of_edit, of_fallback
+from signoff.formats.json_schema import compile_schema
+from signoff.gateway.argument_form import fields_of
+from signoff.gateway.argument_parser import read_fields
+from signoff.registry.gates.argument_check import apply_correction
+from signoff.registry.hooks import Correction
+from signoff.texts.catalogue import ENGLISH, LANGUAGES, texts_of
+from signoff.texts.remarks import remark_words
+
+ROOT = Path(__file__).parents[2]
+OTHERS = sorted(set(LANGUAGES) - {ENGLISH})
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "least": {"type": "integer", "minimum": 5},
+        "most": {"type": "integer", "maximum": 5},
+        "more": {"type": "number", "exclusiveMinimum": 5},
+        "less": {"type": "number", "exclusiveMaximum": 5},
+        "times": {"type": "integer", "multipleOf": 5},
+        "long": {"type": "string", "minLength": 5},
+        "short": {"type": "string", "maxLength": 1},
+        "like": {"type": "string", "pattern": "^a$"},
+        "kind": {"type": "string", "enum": ["a", "b"]},
+        "many": {"type": "array", "items": {"type": "integer"}, "minItems": 5},
+        "few": {"type": "array", "items": {"type": "integer"}, "maxItems": 1},
+        "whole": {"type": "integer"},
+        "number": {"type": "number"},
+        "data": {"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 1},
+    },
+    "required": ["least", "gone"],
+}
+"""Every argument of this is wrong in another way."""
+GIVEN = {
+    "least": 7,
+    "most": 1,
+    "more": 7,
+    "less": 1,
+    "times": 5,
+    "long": "abcdef",
+    "short": "a",
+    "like": "a",
+    "kind": "a",
+    "many": [1, 2, 3, 4, 5],
+    "few": [1],
+    "whole": 1,
+    "number": 1,
+    "data": {"a": 1},
+}
+SENT = {
+    "least": "4",
+    "most": "6",
+    "more": "5",
+    "less": "5",
+    "times": "6",
+    "long": "abc",
+    "short": "abc",
+    "like": "b",
+    "many": "1",
+    "few": "1\n2",
+    "data": "{}",
+}
+UNREADABLE = {"whole": "x", "number": "x", "kind": "x", "many": "x", "data": "{"}
+
+
+def _problems(sent: dict[str, str]) -> list[str]:
+    schema = compile_schema(SCHEMA)
+    fields = fields_of(GIVEN, SCHEMA)
+    typed = read_fields(fields, {f"args/{name}": value for name, value in sent.items()}, GIVEN, schema)
+    return [*(field.problem for field in typed.fields if field.problem), *typed.problems]
+
+
+def _remarks() -> list[str]:
+    secret = {"pin": "4711-9", "a": "4711-9", "b": "4711-9", "c": "4711-9", "d": "4711-9"}
+    repeated = [{name: secret[name] for name in names} for names in (("pin", "a"), ("pin", "a", "b", "c", "d"))]
+    corrected = [apply_correction({"a": 1}, Correction({"a": 2}, why))[1] for why in ("", "names have a capital")]
+    cards = [render_card(effect="", title="", tool="t", args=args, schema={}, secrets=("pin",)) for args in repeated]
+    notes = [TOOL_CHANGED, POLICY_CHANGED, NOT_RUN, of_edit("Bo Berg"), of_fallback(["rates", "quotes"])]
+    return [*notes, *(card.note for card in cards), *corrected, *_problems(SENT), *_problems(UNREADABLE)]
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_every_remark_is_translated(language: str) -> None:
+    """None of those that cards and forms are given stays in English, alone or behind another, nor in part."""
+    remarks = _remarks()
+    assert len(remarks) > 25
+    for remark in remarks:
+        told = remark_words(remark, language)
+        assert told != remark
+        assert remark_words(f"{TOOL_CHANGED}; {remark}", language).endswith(told)
+        assert not {"must", "was", "the", "every", "is"} & set(told.replace(":", " ").split()), told
+
+
+@pytest.mark.parametrize(
+    ("remark", "told"),
+    [
+        ("Bo Berg changed the arguments", "Bo Berg hat die Argumente geändert"),
+        ("`[2].price` must be at least 5", "`[2].price` muss mindestens 5 sein"),
+        ("every line must be a whole number, such as 380", "jede Zeile: muss eine ganze Zahl sein, etwa 380"),
+        ("hidden, 6 characters", "verborgen, 6 Zeichen"),
+        (f"{NOT_RUN}; the flight is full", "dies wurde schon beantwortet und ist nicht gelaufen; the flight is full"),
+        ("the flight is full", "the flight is full"),
+        ("", ""),
+    ],
+)
+def test_values_stay_and_so_does_what_somebody_else_wrote(remark: str, told: str) -> None:
+    """Only our own words are translated."""
+    assert remark_words(remark, "de") == told
+    assert remark_words(remark, ENGLISH) == remark
+
+
+def test_braces_of_a_value_are_no_place() -> None:
+    """A name that looks like a place of a text is put in as it is."""
+    assert remark_words("{who} {0} changed the arguments", "fr") == "{who} {0} a modifié les arguments"
+
+
+def test_each_remark_is_found_by_its_own_text() -> None:
+    """No text's pattern takes another's words: each filled in is read back as itself."""
+    for key, words in texts_of(ENGLISH).items():
+        if key.startswith("remark.") and "{what}" not in words:
+            filled = words.replace("{n}", "7").replace("{line}", "7")
+            assert remark_words(filled, "it") == texts_of("it")[key].replace("{n}", "7").replace("{line}", "7"), key
+
+
+def test_every_remark_is_one_that_is_made() -> None:
+    """Each text is, word for word, in what writes it: changed there alone, it would be found no more."""
+    folders = ("approvals", "activities", "registry", "formats", "gateway", "engine", "store")
+    written = "".join(path.read_text() for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    for key, words in texts_of(ENGLISH).items():
+        pieces = re.split(r"`?\{\w+\}`?", words) if key.startswith("remark.") else []
+        clauses = [each for piece in pieces for each in piece.split(", ")]
+        assert [each for each in clauses if len(each) > 4 and each.strip(" .:") not in written] == [], key

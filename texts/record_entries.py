@@ -1,0 +1,198 @@
+"""Writes the entries of the record in words: one line an entry, from its kind and its facts."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from signoff.texts.catalogue import ENGLISH, has_text, text
+from signoff.texts.remarks import remark_words
+
+_SHORT: Final = 8
+
+
+def entry_words(kind: str, facts: Mapping[str, Any], language: str) -> str:
+    """Returns what an entry says happened; its kind where nobody knows that, and the reason that a person gave."""
+    write = _KINDS.get(kind)
+    told = write(_Facts(facts, language)) if write is not None else kind
+    reason = facts.get("reason")
+    return f"{told}: {reason}" if reason else told
+
+
+class _Facts:
+    """The facts of one entry, and the texts of one language."""
+
+    def __init__(self, facts: Mapping[str, Any], language: str) -> None:
+        self.facts = facts
+        self._language = language
+
+    def has(self, name: str) -> bool:
+        return name in self.facts
+
+    def text(self, name: str, /, **values: object) -> str:
+        return text(name, self._language, **values)
+
+    def get(self, name: str, instead: str = "?") -> Any:
+        """Returns a fact as it is; `instead` where there is none."""
+        return self.facts.get(name, instead)
+
+    def named(self, name: str, key: str) -> Any:
+        """Returns a fact as it is; the text `key` where there is none."""
+        return self.facts[name] if name in self.facts else self.text(key)
+
+    def code(self, name: str, key: str = "") -> str:
+        """Returns the words of a code; the text `key` where there is none."""
+        if key and name not in self.facts:
+            return self.text(key)
+        code = str(self.facts.get(name))
+        known = next(filter(has_text, (f"code.{code}", f"state.{code}", f"turn.{code}", f"call.{code}")), "")
+        # In English the code is the word.
+        return text(known, self._language) if known and self._language != ENGLISH else code.replace("_", " ")
+
+    def remark(self, name: str, key: str) -> str:
+        """Returns a remark of ours; the text `key` where there is none."""
+        return remark_words(str(self.facts[name]), self._language) if name in self.facts else self.text(key)
+
+    def names(self, name: str) -> str:
+        """Returns names, with commas between."""
+        return _joined(self.facts.get(name, ()))
+
+    @property
+    def call(self) -> str:
+        """Names the call."""
+        return f"{self.named('tool', 'entry.a_tool')} {self.get('call', '')}".strip()
+
+    @property
+    def rule(self) -> str:
+        """Names the rule, and its policy by the beginning of its hash."""
+        policy = str(self.get("policy_hash", ""))[:_SHORT]
+        return self.text("entry.rule.policy" if policy else "entry.rule", rule=self.get("rule", "none"), policy=policy)
+
+
+def _joined(names: Iterable[Any]) -> str:
+    return ", ".join(map(str, names))
+
+
+def _turn(of: _Facts) -> str:
+    if of.has("heard"):
+        return of.text("entry.turn.gone", id=of.get("id"), code=of.get("code"))
+    if of.has("stop"):
+        return of.text("entry.turn.stop", what=of.get("stop"))
+    if of.has("ended"):
+        error = of.get("error", "")
+        return of.text("entry.turn.failed" if error else "entry.turn.ended", state=of.code("ended"), error=error)
+    return of.text(
+        "entry.turn", actor=of.named("actor", "entry.no_actor"), channel=of.named("channel", "entry.no_channel")
+    )
+
+
+def _request(of: _Facts) -> str:
+    number = of.get("quorum", "1")
+    key = "entry.request.quorum" if int(number) > 1 else "entry.request"
+    who = of.names("approvers") or of.text("entry.nobody")
+    return of.text(key, call=of.call, rule=of.rule, who=who, n=str(number), code=of.get("code"))
+
+
+def _revision(of: _Facts) -> str:
+    if of.get("edited_by", ""):
+        why = of.text("entry.revision.changed", names=of.names("changed") or of.text("entry.hidden"))
+    else:
+        why = of.remark("note", "entry.revision.again")
+    return of.text("entry.revision", call=of.call, n=str(of.get("revision")), why=why)
+
+
+def _attempt(of: _Facts) -> str:
+    if of.has("heard"):
+        return _heard(of)
+    signed = of.text("entry.signed", signer=of.get("key_id"))
+    proof = of.text("entry.unsigned") if of.get("unsigned", "yes") else signed
+    proof = of.text("entry.vouched", witness=of.get("witness")) if of.has("witness") else proof
+    how = of.text(
+        "entry.how", channel=of.get("channel"), assurance=of.code("assurance", "entry.no_assurance"), proof=proof
+    )
+    became = f"{of.code('status')}{' ' + str(of.get('receipt')) if of.has('receipt') else ''}"
+    key = "entry.attempt.for" if of.has("on_behalf") else "entry.attempt"
+    whom = of.get("on_behalf", "")
+    return of.text(key, verdict=of.code("verdict", "entry.no_verdict"), whom=whom, how=how, became=became)
+
+
+def _heard(of: _Facts) -> str:
+    what = f"{of.get('heard')} {of.get('id', '')}".strip()
+    status = f"{of.code('status')}{' ' + str(of.get('code')) if of.has('code') else ''}"
+    key = "entry.heard.more" if of.has("more") else "entry.heard"
+    return of.text(key, what=what, status=status, n=str(of.get("more", "")))
+
+
+def _allowed(of: _Facts) -> str:
+    if of.has("act"):
+        return _act(of)
+    by = of.text("entry.grant", grant=of.get("grant")) if of.has("grant") else of.rule
+    return of.text("entry.allowed", call=of.call, by=by)
+
+
+def _settled(of: _Facts) -> str:
+    return of.text("entry.settled", call=of.call, code=of.code("code"), gate=of.get("gate"), rule=of.rule)
+
+
+def _execution(of: _Facts) -> str:
+    if of.has("refused"):
+        return of.text("entry.not_run", call=of.call, why=of.get("refused"))
+    who = _joined(each["subject"] for each in of.facts.get("decisions", ())) or of.rule
+    key = "entry.begins.private" if of.get("private", "") else "entry.begins"
+    return of.text(key, call=of.call, permit=of.code("permit"), who=who)
+
+
+def _outcome(of: _Facts) -> str:
+    return of.text("entry.ends", call=of.call, code=of.code("code"), ms=str(of.get("duration_ms", "0")))
+
+
+def _doubt(of: _Facts) -> str:
+    return of.text(
+        "entry.doubt.asked" if of.has("approvers") else "entry.doubt", call=of.call, who=of.names("approvers")
+    )
+
+
+def _ending(of: _Facts) -> str:
+    return of.text("entry.ending", call=of.call, state=of.code("state"))
+
+
+def _delivery(of: _Facts) -> str:
+    told = f"{of.get('event', 'delivered')} {of.get('approval', '')}".strip()
+    if of.has("person"):
+        told = of.text("entry.delivery.card", what=told, who=of.get("person"), channel=of.get("channel"))
+    return told + (f" ({of.get('code')})" if of.get("code", "") else "")
+
+
+def _retired(of: _Facts) -> str:
+    return of.text("entry.retired", n=str(of.get("records")), signer=of.get("key_id"))
+
+
+def _act(of: _Facts) -> str:
+    more = _joined(f"{name} {value}" for name, value in of.facts.items() if name not in ("act", "reason"))
+    return f"{of.named('act', 'no_act')}{f' ({more})' if more else ''}"
+
+
+def _standing(of: _Facts) -> str:
+    named = ("added", "removed", "changed")
+    differs = "; ".join(of.text(f"entry.{each}", names=of.names(each)) for each in named if of.has(each))
+    hashed = str(of.facts.get("after"))[:_SHORT]
+    told = of.text("entry.standing", act=of.get("act"), where=of.get("where"), n=str(of.get("count")), hash=hashed)
+    return f"{told} ({differs})" if differs else told
+
+
+_KINDS: Final[Mapping[str, Callable[[_Facts], str]]] = {
+    "turn": _turn,
+    "request": _request,
+    "revision": _revision,
+    "attempt": _attempt,
+    "auto": _allowed,
+    "grant": _allowed,
+    "verdict": _settled,
+    "execution": _execution,
+    "outcome": _outcome,
+    "in_doubt": _doubt,
+    "ending": _ending,
+    "delivery": _delivery,
+    "admin": _act,
+    "policy": _standing,
+    "people": _standing,
+    "retired": _retired,
+}
