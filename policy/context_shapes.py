@@ -31,7 +31,7 @@ TOOL: Final = _closed(
         "plugin": _STRING,
     }
 )
-ACTOR: Final = _closed({"name": _STRING, "tags": _STRINGS})
+ACTOR: Final = _closed({"name": _STRING, "scope": _STRING, "tags": _STRINGS})
 USER: Final = _closed({"id": _STRING, "name": _STRING, "tier": _STRING, "roles": _STRINGS, "locale": _STRING})
 CONTEXT: Final = _closed(
     {

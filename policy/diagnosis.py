@@ -16,7 +16,7 @@ _OVERLOAD: Final = re.compile(r"found no matching overload for '([^']*)' applied
 _CHAIN: Final = re.compile(r"[A-Za-z_]\w*(?:\[[^\]\[]*\])?(?:\.[A-Za-z_]\w*(?:\[[^\]\[]*\])?)*", re.ASCII)
 _FUNCTIONS: Final = (
     "all", "bool", "bytes", "contains", "double", "duration", "endsWith", "exists", "exists_one", "filter", "has",
-    "int", "map", "matches", "size", "startsWith", "string", "timestamp", "type", "uint",
+    "includes", "int", "map", "matches", "size", "startsWith", "string", "timestamp", "type", "uint",
 )  # fmt: skip
 _INT_AND_POINT: Final = frozenset({"int, double", "double, int", "wrapper(int), double", "double, wrapper(int)"})
 

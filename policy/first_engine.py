@@ -16,6 +16,37 @@ NAME: Final = "cel-expr-python"
 VERSION: Final = version("cel-expr-python")
 
 
+# The engine's own operators, so that `includes` compares as `in` and `contains` do; celpy's has other code (operators).
+_IN: Final = cel.NewEnv(variables={"holder": cel.Type.DYN, "item": cel.Type.DYN}).compile("item in holder")
+
+
+def _is_in(holder: list[Any], item: Any) -> bool:
+    found = _IN.eval(data={"holder": holder, "item": item})
+    if found.type() != cel.Type.BOOL:
+        raise TypeError("no such overload")
+    return found.value() is True
+
+
+# At run time an overload of DYN takes nothing: one for each kind that JSON and CEL have.
+_ITEMS: Final = (
+    *(cel.Type.NULL, cel.Type.BOOL, cel.Type.INT, cel.Type.UINT, cel.Type.DOUBLE, cel.Type.STRING, cel.Type.BYTES),
+    *(cel.Type.LIST, cel.Type.MAP, cel.Type.TIMESTAMP, cel.Type.DURATION),
+)
+INCLUDES: Final = cel.FunctionDecl(
+    "includes",
+    [
+        cel.Overload(
+            "string_includes_string", cel.Type.BOOL, [cel.Type.STRING, cel.Type.STRING], True, str.__contains__
+        ),
+        *(
+            cel.Overload(f"list_includes_{kind.name().lower()}", cel.Type.BOOL, [cel.Type.LIST, kind], True, _is_in)
+            for kind in _ITEMS
+        ),
+    ],
+)
+"""JavaScript's `list.includes(item)` and `text.includes(part)`, as the designs write rules over tags (B78)."""
+
+
 @dataclass(frozen=True)
 class FirstProgram:
     """One expression over variables of type DYN, so that an absent field is an error, never 0 or false."""
@@ -45,7 +76,7 @@ def first_program(text: str, variables: Iterable[str]) -> FirstProgram:
 # There are three sets of variables: those of policies, of rules and filters, and of remembered answers.
 @lru_cache(maxsize=16)
 def _environment(variables: tuple[str, ...]) -> cel.Env:
-    return cel.NewEnv(variables=dict.fromkeys(variables, cel.Type.DYN))
+    return cel.NewEnv(variables=dict.fromkeys(variables, cel.Type.DYN), functions=[INCLUDES])
 
 
 def _note(text: str) -> str:

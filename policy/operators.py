@@ -214,6 +214,14 @@ def _texts(function: Callable[[str, str], bool]) -> Callable[..., Any]:
     return _boolean(call)
 
 
+def _includes(holder: Any, item: Any) -> bool:
+    if kind_of(holder) == "list":
+        return _contained(item, holder)
+    if kind_of(holder) != "string" or kind_of(item) != "string":
+        raise TypeError(_NO_OVERLOAD)
+    return str(item) in str(holder)
+
+
 def _to_duration(value: Any) -> Any:
     if kind_of(value) == "duration":
         return value
@@ -298,6 +306,7 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "_%_": _arithmetic("_%_", _same("int", "uint")),
     "size": _strict(_size),
     "contains": _texts(lambda text, part: part in text),
+    "includes": _boolean(_includes),
     "startsWith": _texts(lambda text, part: text.startswith(part)),
     "endsWith": _texts(lambda text, part: text.endswith(part)),
     "duration": _strict(_to_duration),

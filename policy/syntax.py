@@ -21,23 +21,11 @@ _TOKEN: Final = re.compile(
     r"|(?P<comment>//[^\n]*)"
     r"|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<quote>[\"'])|(?P<other>[A-Za-z0-9_]+|[\s\S])"
 )
-_INCLUDES: Final = re.compile(r"\b(tool|actor)\.tags\.includes\(\s*")
-_LITERAL: Final = re.compile(r"('[^'\\\n]*'|\"[^\"\\\n]*\")\s*\)")
 
 
 def normalise(text: str) -> str:
-    """Strips `text`, writes newlines as LF, and JavaScript's `tool.tags.includes('x')` as `('x' in tool.tags)`."""
-    plain = text.replace("\r\n", "\n").strip()
-    # What is longer is refused by `text_problem` anyway, so no more of it is scanned.
-    strings = [match.span() for match in _TOKEN.finditer(plain[:POLICY_CHARS]) if match["string"] or match["comment"]]
-    pieces, done = [], 0
-    for match in _INCLUDES.finditer(plain):
-        literal = _LITERAL.match(plain, match.end())
-        if literal is None or any(start < match.start() < end for start, end in strings):
-            continue
-        pieces += [plain[done : match.start()], f"({literal[1]} in {match[1]}.tags)"]
-        done = literal.end()
-    return "".join([*pieces, plain[done:]])
+    """Strips `text` and writes newlines as LF."""
+    return text.replace("\r\n", "\n").strip()
 
 
 def text_problem(text: str) -> tuple[str, int]:

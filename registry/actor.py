@@ -1,6 +1,6 @@
 """Declares actors: a model with instructions and the tools it may use."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -53,6 +53,8 @@ class Actor:
     """Caps of one turn."""
     model_settings: Mapping[str, Any] = field(default_factory=dict)
     """Passed to the model's provider as they are; secrets are references."""
+    scope: str = ""
+    """One word for rules, such as `admin`: how far the actor as a whole may go."""
     tags: tuple[str, ...] = ()
     """Words for rules."""
     domain_data: Mapping[str, Any] | None = None
@@ -69,6 +71,11 @@ class Actor:
     """Chooses, for each completion, among the tools that would be seen."""
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """The actor as rules and filters see it."""
+        return actor_facts(self.name, self.scope, self.tags)
+
+    @property
     def own_names(self) -> frozenset[str]:
         """The names of the tools that are its own, at whatever place."""
         return frozenset(tool.name for tool in self.own)
@@ -79,3 +86,8 @@ class Actor:
         steps = (step for route in self.routes for step in route.steps)
         listed = (self.own_tools, *(route.tools for route in self.routes), *(step.tools for step in steps))
         return tuple(use.tool for each in listed for use in tool_uses(each) if not isinstance(use.tool, str))
+
+
+def actor_facts(name: str, scope: str = "", tags: Iterable[str] = ()) -> dict[str, Any]:
+    """Returns the `actor` variable of rules in plain JSON types, also for an actor of which only the name is known."""
+    return {"name": name, "scope": scope, "tags": list(tags)}

@@ -80,6 +80,7 @@ def _actor_content(actor: Actor) -> dict[str, object]:
         **_domain(actor),
         "limits": actor.limits.model_dump(mode="json"),
         "model_settings": dict(actor.model_settings),
+        "scope": actor.scope,
         "tags": actor.tags,
     }
     try:

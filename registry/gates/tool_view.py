@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from signoff.policy.compiled_policy import CompiledPolicy, CompiledRules, PolicyVerdict, RulesVerdict
-from signoff.registry.actor import Actor
+from signoff.registry.actor import Actor, actor_facts
 from signoff.registry.gates.actor_filters import is_excluded, is_permitted
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.scopes.position import NO_RESOLUTION_CONTEXT, Position, Resolution, ResolutionContext
@@ -51,7 +51,7 @@ class ToolView:
     @property
     def actor_facts(self) -> dict[str, Any]:
         """Returns the actor as rules and filters see it."""
-        return {"name": self.actor_name, "tags": list(self.actor.tags) if self.actor is not None else []}
+        return self.actor.facts if self.actor is not None else actor_facts(self.actor_name)
 
     def resolution(self, name: str) -> Resolution:
         """Resolves a name where the actor stands, by gates 3 and 7: its tool, whether it is seen there, and the

@@ -117,6 +117,7 @@ def _actor(file: YamlFile, name: str, data: Any, default_model: str) -> Actor:
         # What is not given is left out, so that defaults stand in one place.
         limits=TurnLimits(**_given(limits)),
         model_settings=section.model_settings,
+        scope=section.scope,
         tags=tuple(section.tags),
         shadowing=section.shadowing,
         **read_scopes(file, place, section, partial(_tool, file)),

@@ -117,6 +117,7 @@ class ActorSection(Section):
     model_settings: dict[str, Any] = Field(
         {}, description="Passed to the provider as they are; a secret as `env:NAME`, never itself."
     )
+    scope: str = Field("", description="One word for rules, such as `admin`: how far it may go as a whole.")
     tags: list[str] = Field([], description="Words for rules.")
     own_tools: dict[str, Any] = Field({}, description="Tools that only this actor has, by name.")
     routes: dict[str, Any] = Field({}, description="Where it may stand, and what it has there, by name.")

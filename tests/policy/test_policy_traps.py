@@ -170,14 +170,14 @@ def test_any_text_is_a_policy_or_a_config_error(text: str) -> None:
         ("tool.tags.includes('money') && !tool.tags.includes('x')", "auto"),
     ],
 )
-def test_the_javascript_spelling_of_a_tag_test_is_rewritten(text: str, expected: str) -> None:
+def test_the_javascript_spelling_of_a_tag_test_is_taken(text: str, expected: str) -> None:
     """`tool.tags.includes('x')` means `'x' in tool.tags`, whatever stands around it."""
     assert verdict_of(arguments(), auto_approve_if=text) == expected
 
 
 @pytest.mark.row("N28")
 def test_a_string_that_looks_like_the_javascript_spelling_stays_a_string() -> None:
-    """Nothing within a literal is rewritten."""
+    """Nothing within a literal is read."""
     text = """args.currency == "tool.tags.includes('x')" """
     assert verdict_of(arguments(currency="tool.tags.includes('x')"), auto_approve_if=text) == "auto"
 

@@ -268,7 +268,7 @@ def test_the_hash_is_of_what_was_said() -> None:
     """The spelled fields in their plain form, expressions as they are read; what was left out does not count."""
     policy = compiled(autoApproveIf="  tool.tags.includes('money') ", quorum=2, timeout="1h", show={"secret": ["note"]})
     said = {
-        "auto_approve_if": "('money' in tool.tags)",
+        "auto_approve_if": "tool.tags.includes('money')",
         "quorum": 2,
         "timeout": 3600.0,
         "show": {"secret": ["note"]},
@@ -285,7 +285,7 @@ def test_the_hash_of_rules_is_of_each_rule() -> None:
     ]
     said = [
         {"name": "a", "rule": "true", "effect": "hide", "reason": ""},
-        {"name": "b", "rule": "('x' in tool.tags)", "effect": "deny", "reason": "r"},
+        {"name": "b", "rule": "tool.tags.includes('x')", "effect": "deny", "reason": "r"},
     ]
     assert compile_rules(rules).hash == sha256_hex({"policies": said})
     assert compile_rules([]).hash == sha256_hex({"policies": []})
