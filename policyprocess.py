@@ -44,7 +44,7 @@ def answer(task: str | bytes) -> bytes:
     """Evaluates a task in both engines."""
     asked: dict[str, Any] = json.loads(task)
     expression = _expression(asked["text"], tuple(asked["variables"]))
-    return json.dumps([_plain(each) for each in expression.here(facts(asked["data"]))]).encode()
+    return json.dumps([_plain(each) for each in expression.evaluate_here(facts(asked["data"]))]).encode()
 
 
 def limit_memory() -> None:

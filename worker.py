@@ -121,10 +121,10 @@ async def prepared_deps(installation: Installation, store: Store, where: str) ->
     settings = installation.settings
     # The public file alone: whoever takes a worker over must not be able to sign.
     verifier = FileVerifier(settings.public_keys)
-    require_ready(settings, people=installation.peopled, public_keys=bool(verifier.key_ids))
+    require_ready(settings, people=installation.has_people, public_keys=bool(verifier.key_ids))
     check_approver_coverage(installation.catalog, installation.people, by_login=login_roles(settings))
     named = "public_url" in settings.model_fields_set
-    room = await build_deps(
+    deps = await build_deps(
         installation.catalog,
         store,
         people=installation.people,
@@ -137,8 +137,8 @@ async def prepared_deps(installation: Installation, store: Store, where: str) ->
         public_url=settings.public_url if named or settings.profile == "development" else "",
     )
     # Before the worker runs: the record has the policies before anything is judged by them.
-    await note_catalog(store, installation.catalog, where, clock=room.clock)
-    return room
+    await note_catalog(store, installation.catalog, where, clock=deps.clock)
+    return deps
 
 
 @asynccontextmanager
@@ -150,9 +150,9 @@ async def installed_worker(
     Policies and people that differ from those last recorded are recorded, at the start and when they change.
     """
     where = f"worker {task_queue}"
-    room = await prepared_deps(installation, store, where)
-    async with follow_people(store, installation.people, where, clock=room.clock):
-        yield build_worker(client, room, task_queue=task_queue)
+    deps = await prepared_deps(installation, store, where)
+    async with follow_people(store, installation.people, where, clock=deps.clock):
+        yield build_worker(client, deps, task_queue=task_queue)
 
 
 @asynccontextmanager
@@ -187,32 +187,32 @@ class SignoffPlugin(SimplePlugin):
         installation = load_installation(settings or load_settings())
         where = f"worker {installation.settings.task_queue}"
         async with working_store(installation.settings) as store:
-            room = await prepared_deps(installation, store, where)
-            async with follow_people(store, installation.people, where, clock=room.clock):
-                yield cls(room)
+            deps = await prepared_deps(installation, store, where)
+            async with follow_people(store, installation.people, where, clock=deps.clock):
+                yield cls(deps)
 
-    def __init__(self, room: WorkerDeps) -> None:
-        self._looks = QueryFence()
-        self._sweep = ReplySweep(room.store)
+    def __init__(self, deps: WorkerDeps) -> None:
+        self._fence = QueryFence()
+        self._sweep = ReplySweep(deps.store)
         super().__init__(
             "signoff.SignoffPlugin",
             data_converter=DATA_CONVERTER,
             workflows=[ActorTurn, Session],
             activities=[
-                ModelActivity(room).model,
-                GateActivity(room).gate,
-                RecordActivity(room).record,
-                IdentifyActivity(room).identify,
-                AnswersActivity(room).answers,
-                OutcomeActivity(room).outcome,
-                *tool_activities(room),
+                ModelActivity(deps).model,
+                GateActivity(deps).gate,
+                RecordActivity(deps).record,
+                IdentifyActivity(deps).identify,
+                AnswersActivity(deps).answers,
+                OutcomeActivity(deps).outcome,
+                *tool_activities(deps),
             ],
             workflow_runner=_share,
             interceptors=[
-                QueryFenceInterceptor(self._looks),
+                QueryFenceInterceptor(self._fence),
                 CallerInterceptor(),
-                StoreInterceptor(room.store.id),
-                DetailCards(room),
+                StoreInterceptor(deps.store.id),
+                DetailCards(deps),
             ],
         )
 
@@ -223,12 +223,12 @@ class SignoffPlugin(SimplePlugin):
         if runner is not None and client is not None:
             # The very class: of somebody else's runner nobody here knows what its contexts are good for.
             plain = type(runner) is SandboxedWorkflowRunner and not _wants_contexts(client)
-            config["workflow_runner"] = FencedRunner(runner, self._looks, contextless=plain)
+            config["workflow_runner"] = FencedRunner(runner, self._fence, contextless=plain)
         return config
 
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:
         """See `SimplePlugin`; stands between the worker and the SDK's core, and drops old replies meanwhile."""
-        worker._bridge_worker = FencedBridge(worker._bridge_worker, self._looks)
+        worker._bridge_worker = FencedBridge(worker._bridge_worker, self._fence)
         sweeping = asyncio.create_task(self._sweep.run())
         try:
             await super().run_worker(worker, next)
@@ -283,10 +283,10 @@ def freeze_gc() -> None:
 
 
 def build_worker(
-    client: Client, room: WorkerDeps, *, task_queue: str = names.DEFAULT_TASK_QUEUE, max_cached_workflows: int = 5_000
+    client: Client, deps: WorkerDeps, *, task_queue: str = names.DEFAULT_TASK_QUEUE, max_cached_workflows: int = 5_000
 ) -> Worker:
     """Returns a worker for one catalog; run it with `async with` or `run()`."""
-    plugins = [SignoffPlugin(room)]
+    plugins = [SignoffPlugin(deps)]
     worker = Worker(client, task_queue=task_queue, plugins=plugins, **worker_options(max_cached_workflows))
     if worker._workflow_worker is not None:
         worker._workflow_worker._deadlock_timeout_seconds = DEADLOCK_SECONDS

@@ -52,7 +52,7 @@ class DetailCards(Interceptor):
             return None
 
     def _card(self, request: ApprovalRequest, calls: Sequence[CallPart]) -> Card | None:
-        declared = self._room.catalog.named(request.tool)
+        declared = self._room.catalog.tools_named(request.tool)
         args = request.args.inline
         if not declared or request.args.blob is not None or not isinstance(args, dict):
             return None

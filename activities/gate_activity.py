@@ -18,8 +18,8 @@ from signoff.activities.tool_hooks import apply_hooks, past_call_facts, unavaila
 from signoff.activities.usage_check import exhausted_calls
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals import audit_events
-from signoff.approvals.card_notes import of_fallback, why_again
-from signoff.approvals.denial_outcome import denial_from_request, denied_again
+from signoff.approvals.card_notes import fallback_note, repeat_note
+from signoff.approvals.denial_outcome import denial_from_request, repeated_denial
 from signoff.approvals.digest import call_digest, doubt_digest
 from signoff.approvals.doubt_report import happened_outcome as told_happened
 from signoff.approvals.earlier_questions import (
@@ -180,7 +180,7 @@ class GateActivity:
             told = next((each for each in task.denied if each.action == action), None)
             denial = told if request is None else denial_from_request(request, action)
             if denial is not None:
-                denied = denied_again(denial, call.call, call.tool)
+                denied = repeated_denial(denial, call.call, call.tool)
                 return dataclasses.replace(found, kind="settled", code="denied", message=denied.reason, denied=denied)
         # After the denials: `asked_since` is its caller's word, and must open no way past what somebody denied.
         if any(each.call == call.call and is_unheard(each, task.asked_since, task.spent) for each in asked):
@@ -231,7 +231,7 @@ class GateActivity:
             return _refused(call, "it is too long ago that anything was heard of this turn")
         under = (definition_hash(tool), verdict.policy_hash)
         unheard = (task.asked_since, task.spent)
-        again = "" if task.edit is not None else why_again(asked, call.call, *under, *unheard)
+        again = "" if task.edit is not None else repeat_note(asked, call.call, *under, *unheard)
         note = "; ".join(filter(None, (self._stands_in(call), again, found.note, other)))
         about = Subject(call, args, tool, verdict, digest, note, ruling.override, found.at)
         request = await self._asked(task, about)
@@ -284,7 +284,7 @@ class GateActivity:
         Asked whatever the policy says now: it is about the past. And only of what the store says was begun, ended
         without a word and was not told by people already.
         """
-        tool, verdict = self._room.catalog.sight(task.ctx).tool(call.tool), found.verdict
+        tool, verdict = self._room.catalog.tool_view(task.ctx).tool(call.tool), found.verdict
         nobody = GateDecision(call=call.call, verdict="settled", outcome=in_doubt(call))
         if tool is None or not self._room.catalog.approvers(tool.activity, verdict):
             return nobody
@@ -348,7 +348,7 @@ class GateActivity:
         """
         if not is_stand_in(call.call):
             return ""
-        return of_fallback([each.name for each in self._room.catalog.every_tool if call.tool in each.fallbacks])
+        return fallback_note([each.name for each in self._room.catalog.every_tool if call.tool in each.fallbacks])
 
     def _options(self, ctx: CallContext, tool: Tool, budget: int, *, ask: bool) -> RunOptions:
         actor = self._room.catalog.actors.get(ctx.actor)

@@ -147,7 +147,7 @@ class ModelActivity:
             instructions=actor.instructions,
             messages=messages,
             provider=tuple([await self._provider(message, _place(task)) for message in task.messages]),
-            tools=room.catalog.offered(actor.name, task.ctx, left_out),
+            tools=room.catalog.offered_tools(actor.name, task.ctx, left_out),
             settings=await self._settings(actor),
         )
         completion = self._quiet(messages, await _completed(room.driver(actor.model), request))

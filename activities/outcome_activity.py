@@ -65,7 +65,7 @@ class OutcomeActivity:
             reply = await self._told(task, task.happened)
         if reply.outcome is not None:
             key = ticket_key(permit.digest, task.ticket)
-            tool = self._room.catalog.sight(permit.ctx).tool(task.tool)
+            tool = self._room.catalog.tool_view(permit.ctx).tool(task.tool)
             # Not its arguments: nothing here has bound them to the permit.
             facts = {} if tool is None else execution_facts(tool, permit)
             seen = [finished_entry(permit, reply.outcome, key, self._room.clock(), facts)]
@@ -85,7 +85,7 @@ class OutcomeActivity:
         """Returns what stands in the ticket once `word` is written there, if it is the word of somebody who may give
         it.
         """
-        permit, tool = task.permit, self._room.catalog.sight(task.permit.ctx).tool(task.tool)
+        permit, tool = task.permit, self._room.catalog.tool_view(task.permit.ctx).tool(task.tool)
         if tool is None or task.args is None or self._room.signature_policy.requester_problem(permit.ctx):
             return ToolReply()
         call = CallPart(call=permit.call, tool=task.tool, args=task.args)
@@ -113,7 +113,7 @@ class OutcomeActivity:
 
     async def _found(self, task: OutcomeTask, workflow: str) -> ToolReply:
         permit = task.permit
-        tool = self._room.catalog.sight(permit.ctx).tool(task.tool)
+        tool = self._room.catalog.tool_view(permit.ctx).tool(task.tool)
         key = ticket_key(permit.digest, task.ticket)
         if tool is not None and tool.read_only and await self._asked_of(task, tool):
             # A lost read has changed nothing, so there is nothing that people could be asked about.

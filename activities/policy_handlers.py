@@ -33,9 +33,9 @@ async def apply_policy_handler(
     """Adds to `found` the answer of its policy's handler, if that is still missing. Never raises."""
     if found.unheard is None or found.tool is None:
         return found
-    sight = catalog.sight_at(ctx, found.at)
-    verdict = await verdict_of(catalog, found.tool, found.args(args), sight.judged_ctx, found.unheard)
-    said = by_verdict(sight, call, found.tool, verdict, found.override)
+    view = catalog.tool_view_at(ctx, found.at)
+    verdict = await verdict_of(catalog, found.tool, found.args(args), view.judged_ctx, found.unheard)
+    said = by_verdict(view, call, found.tool, verdict, found.override)
     return dataclasses.replace(said, corrected=found.corrected, note=found.note, at=found.at)
 
 
@@ -49,9 +49,9 @@ async def terms_at(
     policy = catalog.policy(tool.activity)
     if at == found.at or not (policy.reads_now or tool.activity in catalog.handlers):
         return catalog.terms(tool.activity, found.verdict)
-    sight = catalog.sight_at(ctx, at)
-    judged = await ask_rules(catalog.may_block, sight.verdict, policy, args)
-    verdict = await verdict_of(catalog, tool, args, sight.judged_ctx, judged)
+    view = catalog.tool_view_at(ctx, at)
+    judged = await ask_rules(catalog.may_block, view.verdict, policy, args)
+    verdict = await verdict_of(catalog, tool, args, view.judged_ctx, judged)
     return None if verdict.verdict == "deny" else catalog.terms(tool.activity, verdict)
 
 

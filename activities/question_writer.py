@@ -8,8 +8,8 @@ from signoff.activities.identify_activity import evidence_of
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals import audit_events, binding
 from signoff.approvals.card import draw_card
-from signoff.approvals.card_notes import of_edit
-from signoff.approvals.deadlines import with_escalated
+from signoff.approvals.card_notes import editor_note
+from signoff.approvals.deadlines import escalated_groups
 from signoff.approvals.digest import digest_mark, question_hash
 from signoff.approvals.request_state import request_of
 from signoff.audit.log import entry_writer
@@ -193,7 +193,7 @@ class QuestionWriter:
             escalate_after=terms.escalate_after,
             escalate_to=terms.escalate_to,
             on_timeout=terms.on_timeout,
-            notify=catalog.channels.notified(policy.notify),
+            notify=catalog.channels.select(policy.notify),
             agent_says=task.agent_says,
             note=note,
             judged_at=judged_at,
@@ -209,14 +209,14 @@ def _after_edit(question: Question, edit: Edit) -> Question:
     """Returns `question` as it follows the one that was changed: who could decide that by escalation still can."""
     old = edit.old
     kept: dict[str, Any] = {"edit_of": old.revision, "edit_delivery": edit.delivery, "agent_says": old.agent_says}
-    kept["note"] = "; ".join(filter(None, (of_edit(edit.name or edit.subject), question.note)))
+    kept["note"] = "; ".join(filter(None, (editor_note(edit.name or edit.subject), question.note)))
     if old.edit == "propose":
         kept["proposers"] = (edit.subject,)
     if not old.escalated:
         return question.model_copy(update=kept)
     everybody = tuple(dict.fromkeys((*question.approvers, *old.escalate_to)))
     kept |= {"approvers": everybody, "escalate_after": None}
-    return question.model_copy(update=kept | {"groups": with_escalated(question.groups, old.escalate_to)})
+    return question.model_copy(update=kept | {"groups": escalated_groups(question.groups, old.escalate_to)})
 
 
 def edit_problem(edit: Edit, question_approvers: tuple[str, ...], decision: Decision, digest: str) -> str:

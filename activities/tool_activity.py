@@ -146,7 +146,7 @@ class ToolActivity:
         problem = witness.requester_problem(permit.ctx)
         if problem:
             return await self._refused(task, problem, vouched=False)
-        meant = self._room.catalog.sight(permit.ctx).tool(task.tool)
+        meant = self._room.catalog.tool_view(permit.ctx).tool(task.tool)
         if meant is not None and meant.activity != self._tool.activity:
             # Where this turn stands its name means another tool, of which nobody has approved anything.
             return ToolReply(again="stale", note=_CHANGED)

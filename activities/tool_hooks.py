@@ -33,13 +33,13 @@ async def unavailable_tools(
     Those outside of their hours are not; all others are asked, at once. Only tools that the actor of `ctx` could see
     are asked: of the others nobody learns anything.
     """
-    sight = catalog.sight(ctx)
-    found = (sight.tool(name) for name in dict.fromkeys(names))
+    view = catalog.tool_view(ctx)
+    found = (view.tool(name) for name in dict.fromkeys(names))
     asked = [tool for tool in found if tool is not None and (tool.available is not None or tool.hours)]
     if not asked:
         return frozenset()
     context = hook_context(ctx)
-    asked = [tool for tool in asked if sight.offers(tool)]
+    asked = [tool for tool in asked if view.offers(tool)]
     closed = frozenset(tool.name for tool in asked if tool.hours and not is_open(tool.hours, at))
     asked = [tool for tool in asked if tool.name not in closed]
     answers = await asyncio.gather(*(_is_available(tool, context, seconds) for tool in asked))
@@ -48,7 +48,7 @@ async def unavailable_tools(
 
 async def withheld_tools(catalog: Catalog, ctx: CallContext, *, at: datetime) -> frozenset[str]:
     """Returns the names of the tools that the model is not told of: not there now, or not chosen. Never raises."""
-    seen = await ask_rules(catalog.may_block, catalog.sight(ctx).visible)
+    seen = await ask_rules(catalog.may_block, catalog.tool_view(ctx).visible)
     away, others = await asyncio.gather(
         unavailable_tools(catalog, ctx, (tool.name for tool in seen), at=at), _not_selected(catalog, ctx, seen)
     )
@@ -115,8 +115,8 @@ def past_call_facts(catalog: Catalog, ctx: CallContext, calls: Iterable[CallPart
     """Returns what the gates are told of calls that may have happened: whether they could be made now is not the
     question.
     """
-    sight = catalog.sight(ctx)
-    tools = (sight.tool(call.tool) for call in calls)
+    view = catalog.tool_view(ctx)
+    tools = (view.tool(call.tool) for call in calls)
     kinds = frozenset(kind for tool in tools if tool is not None for kind in tool.capabilities.kinds)
     return GateFacts(backends=kinds, permission=Permission.allow(), spent={}, at=at)
 
@@ -134,7 +134,7 @@ async def _not_selected(catalog: Catalog, ctx: CallContext, seen: Sequence[Tool]
     """Returns the names of `seen` that a function of the actor, route or step does not choose, the framework's own
     aside.
     """
-    position = catalog.sight(ctx).position
+    position = catalog.tool_view(ctx).position
     if position is None or not position.selects:
         return frozenset()
     chosen = await asyncio.gather(*(_selected(select, ctx) for select in position.selects))

@@ -7,7 +7,7 @@ from signoff.contracts.call import CallContext
 from signoff.contracts.message import CallPart
 from signoff.contracts.usage import LimitedUse, exhausted_message
 from signoff.registry.catalog import Catalog
-from signoff.registry.scopes.position import home
+from signoff.registry.scopes.position import owner_of
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
 from signoff.store.usage_counts import UsageCounts
@@ -27,8 +27,8 @@ async def exhausted_calls(
 
     Raises `StoreUnavailable`.
     """
-    sight = catalog.sight(ctx)
-    found = ((call.call, sight.tool(call.tool)) for call in calls)
+    view = catalog.tool_view(ctx)
+    found = ((call.call, view.tool(call.tool)) for call in calls)
     limited = [
         (call, tool, use) for call, tool in found if tool is not None and (use := use_of(catalog, tool, ctx, call))
     ]
@@ -55,14 +55,14 @@ def _counted(catalog: Catalog, tool: Tool) -> str:
     registered = catalog.registry.resolve(tool.name)
     if registered is not None and _same(registered, tool):
         return tool.name
-    owner, _, _ = home(tool)
-    twins = (each for each in catalog.named(tool.name) if home(each)[0] == owner and _same(each, tool))
+    owner, _, _ = owner_of(tool)
+    twins = (each for each in catalog.tools_named(tool.name) if owner_of(each)[0] == owner and _same(each, tool))
     return min((each.activity for each in twins), default=tool.activity)
 
 
 def _obeyed(catalog: Catalog, tool: Tool) -> tuple[Tool, ...]:
-    found = catalog.scopes.get(home(tool)[0])
-    return () if found is None else found.over.get(tool.activity, ())
+    found = catalog.scopes.get(owner_of(tool)[0])
+    return () if found is None else found.policy_tools.get(tool.activity, ())
 
 
 def _same(one: Tool, another: Tool) -> bool:

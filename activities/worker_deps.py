@@ -84,7 +84,7 @@ class WorkerDeps:
         found = set(self.secrets.handed_out)
         for name, args in calls:
             # What any tool of this name hides, also one that the turn does not see: its secret was told all the same.
-            for tool in self.catalog.named(name):
+            for tool in self.catalog.tools_named(name):
                 found |= secret_values(args, tool.masked_arguments)
         return frozenset(found)
 

@@ -126,21 +126,21 @@ class ApprovalBook:
         """Returns the answer to a decision that need not wait for its author to be identified; None if it must."""
         repeated = self._repeated(decision)
         if repeated is not None:
-            return self.told(decision, repeated, now)
+            return self.record_reply(decision, repeated, now)
         request = self._requests.get(decision.approval_id)
         if request is None:
-            return self.told(decision, _unknown(decision.approval_id), now)
+            return self.record_reply(decision, _unknown(decision.approval_id), now)
         receipt = machine.objection(request, decision, now)
-        return None if receipt is None else self.told(decision, receipt, now)
+        return None if receipt is None else self.record_reply(decision, receipt, now)
 
     def examine(self, decision: Decision, authority: Authority, now: datetime) -> Receipt | None:
         """Returns the answer to a decision that cannot count, its author identified; None while it still may."""
         request = self._requests.get(decision.approval_id)
         receipt = self._repeated(decision)
         if receipt is not None or request is None:
-            return self.told(decision, receipt or _unknown(decision.approval_id), now, authority)
+            return self.record_reply(decision, receipt or _unknown(decision.approval_id), now, authority)
         receipt = machine.examine(request, decision, authority, now)
-        return None if receipt is None else self.told(decision, receipt, now, authority)
+        return None if receipt is None else self.record_reply(decision, receipt, now, authority)
 
     def settle(
         self, decision: Decision, authority: Authority, now: datetime, asked: ApprovalRequest | None = None
@@ -152,22 +152,22 @@ class ApprovalBook:
         # Again: while the author was identified, the same delivery may have come by the other door.
         repeated = self._repeated(decision)
         if repeated is not None:
-            return self.told(decision, repeated, now, authority)
+            return self.record_reply(decision, repeated, now, authority)
         request = self._requests.get(decision.approval_id)
         if request is None:
-            return self.told(decision, _unknown(decision.approval_id), now, authority)
+            return self.record_reply(decision, _unknown(decision.approval_id), now, authority)
         if asked is None:
             changed, receipt = machine.decide(request, decision, authority, now)
         else:
             changed, receipt = machine.apply_edit(request, decision, authority, asked, now)
-        self.told(decision, receipt, now, authority)
+        self.record_reply(decision, receipt, now, authority)
         self._put(changed, now)
         # A refusal is not kept: sent again once people can be looked up, the same answer has to get its chance.
         if receipt.status != "refused" and decision.delivery_id:
             self._seen[_key(decision)] = receipt
         return receipt
 
-    def reach(self, approval_id: str, happening: deadlines.DueEvent, now: datetime) -> ApprovalRequest:
+    def apply_due_event(self, approval_id: str, happening: deadlines.DueEvent, now: datetime) -> ApprovalRequest:
         """Applies a reminder, an escalation or a deadline whose time has come; returns the request as it is then."""
         changed = deadlines.apply_event(self._requests[approval_id], happening, now)
         if changed.state == "pending":
@@ -199,8 +199,10 @@ class ApprovalBook:
         self.refused += 1
         return receipt
 
-    def told(self, decision: Decision, receipt: Receipt, now: datetime, authority: Authority | None = None) -> Receipt:
-        """Keeps what somebody is told of their answer for the record, and returns it; also remembers a refusal."""
+    def record_reply(
+        self, decision: Decision, receipt: Receipt, now: datetime, authority: Authority | None = None
+    ) -> Receipt:
+        """Keeps the receipt of an answer for the record, and returns it; also remembers a refusal."""
         self.unwritten.add(audit_events.attempt_entry(decision, receipt, now, authority))
         return self.reject(receipt) if receipt.status == "refused" else receipt
 

@@ -73,7 +73,7 @@ def plural(count: int, noun: str) -> str:
 
 def is_secret(name: str, secrets: Collection[str]) -> bool:
     """Returns whether the dotted `name`, or an argument it lies in, is among `secrets`; indices are disregarded."""
-    parts = steps(name)
+    parts = keys_from_name(name)
     bare = [part for part in parts if not _is_index(part)]
     return any(".".join(path[:end]) in secrets for path in (parts, bare) for end in range(1, len(path) + 1))
 
@@ -82,7 +82,7 @@ def find(args: Mapping[str, Any], name: str, absent: Any) -> Any:
     """Returns the value at the dotted `name`, or `absent`."""
     value: Any = args
     # Step by step only: were a key `a.b` found by `a.b` as well, a model could put it beside the `b` in `a` that runs.
-    for each in steps(name):
+    for each in keys_from_name(name):
         if isinstance(value, Mapping) and each in value:
             value = value[each]
         elif isinstance(value, list | tuple) and _is_index(each) and int(each) < len(value):
@@ -92,13 +92,13 @@ def find(args: Mapping[str, Any], name: str, absent: Any) -> Any:
     return value
 
 
-def step(key: str) -> str:
+def step_from_key(key: str) -> str:
     """Writes a key as one step of a dotted name: in quotes, as JSON writes it, where it would not read as one key."""
     plain = key and "." not in key and '"' not in key and not _is_index(key)
     return key if plain else json.dumps(key, ensure_ascii=False)
 
 
-def steps(name: str) -> list[str]:
+def keys_from_name(name: str) -> list[str]:
     """Splits a dotted name into its keys and indices."""
     found: list[str] = []
     at = 0
@@ -131,7 +131,7 @@ def _children(
     known, others, found = schema.fields, schema.values, []
     for key, item in value.items():
         below = known.get(key, others).resolved()
-        name = step(key) if parent is None else f"{parent.name}.{step(key)}"
+        name = step_from_key(key) if parent is None else f"{parent.name}.{step_from_key(key)}"
         dotted = key if parent is None else f"{parent.dotted}.{key}"
         bare = key if parent is None else f"{parent.bare}.{key}"
         # A schema that names nothing says nothing of any key; one that types the others has declared them so.

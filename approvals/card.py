@@ -17,7 +17,7 @@ from signoff.approvals.argument_rows import (
     is_secret,
     leaves,
     plural,
-    step,
+    step_from_key,
     value_line,
 )
 from signoff.approvals.redaction import redact_arguments, redact_secrets, secret_values
@@ -144,7 +144,7 @@ def _repeated(proposed: Mapping[str, Any], shown: Mapping[str, Any]) -> str:
 def _plain_sentence(name: str, args: Mapping[str, Any], secrets: Collection[str]) -> str:
     subject = one_line(name, TITLE_CHARS).text
     first = list(args)[:EFFECT_ARGUMENTS]
-    told = [f"{one_line(key, 20).text} {_argument(step(key), args, secrets, 30)}" for key in first]
+    told = [f"{one_line(key, 20).text} {_argument(step_from_key(key), args, secrets, 30)}" for key in first]
     return _cut_sentence([f"{subject}: " if told else subject, ", ".join(told)])
 
 

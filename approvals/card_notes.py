@@ -11,7 +11,7 @@ POLICY_CHANGED = "the policy changed while you were asked"
 NOT_RUN = "this was answered before, and has not run"
 
 
-def why_again(
+def repeat_note(
     requests: Iterable[ApprovalRequest],
     call: str,
     definition: str,
@@ -39,12 +39,12 @@ def why_again(
     return NOT_RUN if before.state in ("approved", "lapsed") or before.ended_as == "unsigned" else ""
 
 
-def of_edit(name: str) -> str:
+def editor_note(name: str) -> str:
     """Writes who changed the arguments, by the name that the directory has for them, or by their id."""
     return f"{name} changed the arguments"
 
 
-def of_fallback(tools: Sequence[str]) -> str:
+def fallback_note(tools: Sequence[str]) -> str:
     """Writes in place of which tools a call may be tried; "" where it stands in for none."""
     return f"this is a fallback of {', '.join(f'`{each}`' for each in tools)}" if tools else ""
 

@@ -76,11 +76,11 @@ def escalate(request: ApprovalRequest) -> ApprovalRequest:
         return request
     everybody = tuple(dict.fromkeys((*request.approvers, *request.escalate_to)))
     # They stand in for whoever was silent, so they fill any place that is open.
-    groups = with_escalated(request.groups, request.escalate_to)
+    groups = escalated_groups(request.groups, request.escalate_to)
     return request.model_copy(update={"approvers": everybody, "groups": groups, "escalated": True})
 
 
-def with_escalated(groups: Sequence[ApproverGroup], to: Sequence[str]) -> tuple[ApproverGroup, ...]:
+def escalated_groups(groups: Sequence[ApproverGroup], to: Sequence[str]) -> tuple[ApproverGroup, ...]:
     """Returns `groups` where those to whom a request escalates may fill a place of each."""
     return tuple(group.model_copy(update={"of": tuple(dict.fromkeys((*group.of, *to)))}) for group in groups)
 

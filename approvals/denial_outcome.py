@@ -53,7 +53,7 @@ def denial_from_request(request: ApprovalRequest, action: str) -> Denial:
     )
 
 
-def denied_again(earlier: Denial, call: str, tool: str) -> ToolDenied:
+def repeated_denial(earlier: Denial, call: str, tool: str) -> ToolDenied:
     """Returns the denial of a call that is the same as one a person denied; names that decision."""
     return ToolDenied(
         source="repeat",

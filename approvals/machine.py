@@ -66,7 +66,7 @@ def decide(
 ) -> tuple[ApprovalRequest, Receipt]:
     """Counts `decision` by the person `authority` vouches for.
 
-    A refused one returns `request` unchanged. Quorum counts distinct people, each on a seat of their own or of whom
+    A refused one returns `request` unchanged. Quorum counts distinct people, each with a vote of their own or of whom
     they stand in for, and in one place of a group; one denial ends it when `veto`. One with `edited_args` is for
     `apply_edit`.
     """
@@ -217,7 +217,7 @@ def count_vote(request: ApprovalRequest, vote: Vote) -> ApprovalRequest:
         return request
     if vote.verdict == "withdrawn":
         return _decided(request, vote, "cancelled")
-    # One vote a person and one a seat: by no second channel and through no delegate does one count twice.
+    # One vote a person and one a delegator: by no second channel and through no delegate does one count twice.
     others = tuple(v for v in request.votes if _human(v) != _human(vote) and voter_of(v) != voter_of(vote))
     replaced = tuple(v for v in request.votes if v not in others)
     if any(_outweighs(earlier, vote) for earlier in replaced):
@@ -278,7 +278,7 @@ def _voted(
 
 
 def voter_of(vote: Vote) -> str:
-    """Returns the human on whose seat a vote counts."""
+    """Returns the human whose vote it is: a delegator's own, else the voter's."""
     return vote.on_behalf or _human(vote)
 
 
@@ -287,9 +287,9 @@ def _human(vote: Vote) -> str:
 
 
 def _outweighs(earlier: Vote, vote: Vote) -> bool:
-    """Returns whether `vote`, by the same person or on the same seat, adds nothing to `earlier`.
+    """Returns whether `vote`, by the same person or for the same one, adds nothing to `earlier`.
 
-    People may change their mind, and who holds a seat may overrule who stands in; a delegate overrules only with no.
+    People may change their mind, and a delegator may overrule who stands in; a delegate overrules only with no.
     """
     if earlier.verdict == vote.verdict:
         return True

@@ -1,8 +1,8 @@
 """Counts people towards a quorum and its groups: one person fills one place. Pure; the same for turn, gateway and tool.
 
-A person's yes counts on one seat: their own, or that of one of those whom they stand in for. A seat fills one place of
-a group that names one of its entries. Which seat and which place is chosen so that as many places as possible are
-filled, as a maximum flow: person, seat, group.
+A person's yes counts as one vote: their own, or that of one of those whom they stand in for. A vote fills one place of
+a group that names one of its entries. Which vote and which place is chosen so that as many places as possible are
+filled, as a maximum flow: person, vote, group.
 """
 
 from collections import deque
@@ -21,11 +21,11 @@ _SINK: Final = ("sink",)
 class Voter:
     """One human who said yes.
 
-    `seats` has for each human on whose seat that may count the approver entries under which they are asked.
+    `votes` has for each human whose vote it may count as the approver entries under which they are asked.
     """
 
     human: str
-    seats: Mapping[str, frozenset[str]]
+    votes: Mapping[str, frozenset[str]]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def people_needed(quorum: int, groups: Iterable[ApproverGroup]) -> int:
 
 def tally(quorum: int, groups: Sequence[ApproverGroup], voters: Sequence[Voter]) -> Progress:
     """Returns how many places `voters` fill of a quorum and its groups; without groups anybody fills any place."""
-    needed, taken = people_needed(quorum, groups), seats_taken(voters)
+    needed, taken = people_needed(quorum, groups), countable_votes(voters)
     if not groups:
         return Progress(min(taken, needed), needed)
     filled = _filled(groups, voters)
@@ -66,19 +66,19 @@ def suffices(quorum: int, groups: Sequence[ApproverGroup], voters: Sequence[Vote
     return found.yes >= found.needed
 
 
-def seats_taken(voters: Iterable[Voter]) -> int:
-    """Returns on how many different seats the yes-es of `voters` can count at most, one each."""
+def countable_votes(voters: Iterable[Voter]) -> int:
+    """Returns as how many different votes the yes-es of `voters` can count at most, one each."""
     network: dict[Hashable, dict[Hashable, int]] = {}
     for voter in voters:
         _edge(network, _SOURCE, ("voter", voter.human), 1)
-        for seat in voter.seats:
-            _edge(network, ("voter", voter.human), ("seat", seat), 1)
-            _edge(network, ("seat", seat), _SINK, 1)
+        for holder in voter.votes:
+            _edge(network, ("voter", voter.human), ("vote", holder), 1)
+            _edge(network, ("vote", holder), _SINK, 1)
     return sum(_flow(network).values())
 
 
 def voter_of(vote: Vote) -> Voter:
-    """Returns the voter of a counted vote, which says itself on whose seat it counts and under which entries."""
+    """Returns the voter of a counted vote, which says itself whose vote it is and under which entries it counts."""
     human = vote.person_id or vote.subject
     return Voter(human, {vote.on_behalf or human: frozenset(vote.entries)})
 
@@ -92,22 +92,22 @@ def progress(request: ApprovalRequest) -> Progress:
 def _filled(groups: Sequence[ApproverGroup], voters: Sequence[Voter]) -> list[int]:
     """Returns how many places of each group are filled when as many as possible are."""
     network: dict[Hashable, dict[Hashable, int]] = {}
-    seats = {seat: entries for voter in voters for seat, entries in voter.seats.items()}
+    votes = {holder: entries for voter in voters for holder, entries in voter.votes.items()}
     for voter in voters:
-        # Where two may answer on one seat, at different times, it is asked under what both found.
-        seats |= {seat: seats[seat] & entries for seat, entries in voter.seats.items()}
+        # Where two may cast one vote, at different times, it is asked under what both found.
+        votes |= {holder: votes[holder] & entries for holder, entries in voter.votes.items()}
     for number, group in enumerate(groups):
         _edge(network, ("group", number), _SINK, group.quorum)
     for voter in voters:
         _edge(network, _SOURCE, ("voter", voter.human), 1)
-        for seat in voter.seats:
-            _edge(network, ("voter", voter.human), ("seat", seat), 1)
-    for seat, entries in seats.items():
-        # In and out apart, as one seat counts once, whoever answers on it.
-        _edge(network, ("seat", seat), ("place", seat), 1)
+        for holder in voter.votes:
+            _edge(network, ("voter", voter.human), ("vote", holder), 1)
+    for holder, entries in votes.items():
+        # In and out apart, as one vote counts once, whoever casts it.
+        _edge(network, ("vote", holder), ("place", holder), 1)
         for number, group in enumerate(groups):
             if not entries.isdisjoint(group.of):
-                _edge(network, ("place", seat), ("group", number), 1)
+                _edge(network, ("place", holder), ("group", number), 1)
     into = _flow(network)
     return [into.get(("group", number), 0) for number in range(len(groups))]
 

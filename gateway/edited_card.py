@@ -20,7 +20,7 @@ def edited_request(request: ApprovalRequest, args: Mapping[str, Any], catalog: C
     value, by which they would find out that it is one. `catalog` is None where none is known. Where it has another tool
     by now, the card shows no more than the one before.
     """
-    tool = None if catalog is None else catalog.defined(request.tool, request.definition)
+    tool = None if catalog is None else catalog.find_definition(request.tool, request.definition)
     show = _on_card(request)
     if catalog is not None and tool is not None and tool.definition == request.definition:
         show = (catalog.policy(tool.activity).policy or ApprovalPolicy()).show.only

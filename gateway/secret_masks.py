@@ -138,7 +138,7 @@ def _masked_part(part: CallPart, calls: dict[str, CallView], catalog: Catalog) -
 
 def _secrets(tool: str, request: ApprovalRequest | None, catalog: Catalog) -> tuple[str, ...] | None:
     """Returns the secret arguments of a call; None when nobody can say, because the tool is not in the catalog."""
-    declared = catalog.named(tool)
+    declared = catalog.tools_named(tool)
     asked = request.secrets if request is not None else ()
     if not declared:
         return asked if request is not None else (None if tool != "respond" else ())

@@ -141,7 +141,7 @@ class CallProof:
             return any(each.call in tried and self._bears_out(each, said.fallback) for each in self.done)
         if any(each.call == said.call and self._bears_out(each, said.tool) for each in self.done):
             return True
-        tools = self.catalog.named(said.tool)
+        tools = self.catalog.tools_named(said.tool)
         # What only reads takes no ticket, but where a use of it is counted.
         return bool(tools) and all(tool.read_only and tool.usage_limit is None for tool in tools)
 

@@ -23,11 +23,11 @@ def claimed_names(claims: Mapping[str, Any]) -> tuple[str, ...]:
     # Refused, not cut: what is cut off could be the one that tells who this is.
     if len(given) > LOGIN_NAMES:
         raise Refused(f"the provider's answer names more than {LOGIN_NAMES} addresses", "malformed")
-    return tuple(dict.fromkeys(name for each in given if (name := folded(each))))
+    return tuple(dict.fromkeys(name for each in given if (name := normalise_address(each))))
 
 
 @functools.lru_cache(maxsize=65_536)
-def folded(name: str) -> str:
+def normalise_address(name: str) -> str:
     """Normalises an address or user name: NFKC, case-folded, without `+tag`, invisible marks and a final dot.
 
     Coarser than the equality of two addresses: the result hints at who somebody may be, and never proves it.
@@ -65,7 +65,7 @@ def _names_of(people: Iterable[Person]) -> dict[str, Person]:
     found: dict[str, Person] = {}
     for person in people:
         for name in (person.id, *person.identities.get(EMAIL, ())):
-            found.setdefault(folded(name), person)
+            found.setdefault(normalise_address(name), person)
     return found
 
 

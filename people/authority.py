@@ -39,11 +39,11 @@ def check_authority(
         return _anonymous(task, development) if unsigned else Authority(allowed=False, code="not_allowed")
     found = Authority(allowed=False, subject=decision.subject, unsigned=unsigned, received_at=evidence.received_at)
     person = people.find(decision.subject, task.tenant)
-    table = ApproverSpec(task.tenant, task.approvers, task.requester, task.allow_self, task.proposers)
-    seat = resolve_eligibility(person, people, table, evidence.moment, task.seats, task.wanted)
+    spec = ApproverSpec(task.tenant, task.approvers, task.requester, task.allow_self, task.proposers)
+    eligibility = resolve_eligibility(person, people, spec, evidence.moment, task.seats, task.wanted)
     if person is None:
-        return found.model_copy(update={"code": seat.code})
-    code = seat.code or ("" if _assured(task, unsigned, development) else "assurance")
+        return found.model_copy(update={"code": eligibility.code})
+    code = eligibility.code or ("" if _assured(task, unsigned, development) else "assurance")
     return found.model_copy(
         update={
             "allowed": not code,
@@ -52,9 +52,9 @@ def check_authority(
             "person_id": people.person_id(person.id, task.tenant),
             "name": person.name,
             "assurance": "none" if unsigned else decision.assurance,
-            "on_behalf": seat.on_behalf,
+            "on_behalf": eligibility.on_behalf,
             # Only where somebody asks under which: the rest of all histories does without.
-            "entries": tuple(sorted(seat.entries)) if task.groups and not code else (),
+            "entries": tuple(sorted(eligibility.entries)) if task.groups and not code else (),
         }
     )
 

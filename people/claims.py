@@ -10,7 +10,7 @@ from signoff.contracts.ids import is_id
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
 from signoff.people.addresses import DeclaredNames, claimed_names
-from signoff.people.directory import EMAIL, Directory, same_identity
+from signoff.people.directory import EMAIL, Directory, normalise_identity
 from signoff.people.login import OIDC, id_from_login
 from signoff.people.vouched_directory import VouchedDirectory
 
@@ -115,7 +115,7 @@ def verified_email(claims: Mapping[str, Any]) -> str:
     # typed in would sign them in as whoever it belongs to.
     if claims.get("email_verified") is not True or not isinstance(address, str):
         return ""
-    return same_identity(EMAIL, address.strip())
+    return normalise_identity(EMAIL, address.strip())
 
 
 def person_from_claims(claims: Mapping[str, Any], mapping: ClaimsMapping) -> Person | None:

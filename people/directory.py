@@ -74,7 +74,7 @@ class FixedDirectory:
 
     def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
         """See `Directory`."""
-        return self._identities.get((tenant, channel, same_identity(channel, identity)))
+        return self._identities.get((tenant, channel, normalise_identity(channel, identity)))
 
     def person_id(self, subject: str, tenant: str = DEFAULT_TENANT) -> str:
         """See `Directory`."""
@@ -131,7 +131,7 @@ def declared_people(directory: Directory) -> Directory:
     return directory.declared if isinstance(directory, DevelopmentDirectory) else directory
 
 
-def same_identity(channel: str, identity: str) -> str:
+def normalise_identity(channel: str, identity: str) -> str:
     """Normalises an identity: e-mail addresses to lower case, all else as it is.
 
     Only ASCII is folded: other letters that lower-case to ASCII would make one person of two addresses.
@@ -176,7 +176,7 @@ def _by_identity(people: tuple[Person, ...]) -> dict[tuple[str, str, str], Perso
             for at, identity in enumerate(identities):
                 field = f"identities.{channel}.{at}"
                 _check_identity(index, person, channel, identity, field)
-                key = (person.tenant, channel, same_identity(channel, identity))
+                key = (person.tenant, channel, normalise_identity(channel, identity))
                 # An identity that two people have would let nobody say which of them decided.
                 other = known.setdefault(key, person)
                 if other is not person:

@@ -23,12 +23,12 @@ class Eligibility:
 
 
 @dataclass(frozen=True)
-class Seats:
+class VotingRights:
     """Every vote that a person may cast, of which only one counts."""
 
     own: frozenset[str] | None = None
     """The approver entries under which they are asked themselves; None where they are not."""
-    lent: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    delegated: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """The same of those who delegated to them, by the id of the human."""
     code: ReceiptCode = ""
     """Why they may cast none; "" when they may."""
@@ -71,49 +71,51 @@ def approver_spec_of(question: Question) -> ApproverSpec:
 def resolve_eligibility(
     person: Person | None,
     people: Directory,
-    table: ApproverSpec,
+    spec: ApproverSpec,
     moment: datetime,
     taken: Sequence[str] = (),
     wanted: Collection[str] = (),
 ) -> Eligibility:
-    """Resolves which of a person's votes an answer at `moment` counts as, or why none; see `seats_of`.
+    """Resolves which of a person's votes an answer at `moment` counts as, or why none; see `resolve_voting_rights`.
 
     Of several delegators, one whose vote is not `taken` (ids of humans) is chosen, and of those one who is asked under
     an entry that is still `wanted`.
     """
-    found = seats_of(person, people, table, moment)
+    found = resolve_voting_rights(person, people, spec, moment)
     if found.code:
         return Eligibility(code=found.code)
     if found.own is not None:
         return Eligibility(entries=found.own)
-    free = [each for each in found.lent if each not in taken]
-    useful = [each for each in free if not found.lent[each].isdisjoint(wanted)]
-    chosen = next(iter((*useful, *free, *found.lent)))
-    return Eligibility(on_behalf=chosen, entries=found.lent[chosen])
+    free = [each for each in found.delegated if each not in taken]
+    useful = [each for each in free if not found.delegated[each].isdisjoint(wanted)]
+    chosen = next(iter((*useful, *free, *found.delegated)))
+    return Eligibility(on_behalf=chosen, entries=found.delegated[chosen])
 
 
-def seats_of(person: Person | None, people: Directory, table: ApproverSpec, moment: datetime) -> Seats:
+def resolve_voting_rights(
+    person: Person | None, people: Directory, spec: ApproverSpec, moment: datetime
+) -> VotingRights:
     """Resolves whose votes a person may cast at `moment`: active, of the tenant, asked by id or role, or by delegation.
 
     Neither the person nor whoever delegated to them may be the requester, by whatever entry or login they asked.
     """
-    if person is None or not _present(person, table):
-        return Seats(code="not_allowed")
-    # The requester may not decide in somebody else's seat either: who sits there would still be them.
-    askers = {people.person_id(each, table.tenant) for each in (table.requester, *table.proposers)}
-    own_matter = people.person_id(person.id, table.tenant) in askers and not table.allow_self
-    # Whoever is asked themselves sits for themselves only: with a second seat one person would count twice.
-    if entries := _entries(person, table):
-        return Seats(code="self_approval") if own_matter else Seats(own=entries)
-    lent: dict[str, frozenset[str]] = {}
-    for each in people.delegators(person.id, table.tenant, moment):
-        human = people.person_id(each.id, table.tenant)
-        if _present(each, table) and (table.allow_self or human not in askers) and (entries := _entries(each, table)):
-            # One human may lend by several entries of theirs; it is one seat all the same.
-            lent[human] = lent.get(human, frozenset()) | entries
-    if not lent:
-        return Seats(code="not_allowed")
-    return Seats(code="self_approval") if own_matter else Seats(lent=lent)
+    if person is None or not _present(person, spec):
+        return VotingRights(code="not_allowed")
+    # The requester may not decide in somebody else's place either: it would still be them.
+    askers = {people.person_id(each, spec.tenant) for each in (spec.requester, *spec.proposers)}
+    own_matter = people.person_id(person.id, spec.tenant) in askers and not spec.allow_self
+    # Whoever is asked themselves votes for themselves only: with a second vote one person would count twice.
+    if entries := _entries(person, spec):
+        return VotingRights(code="self_approval") if own_matter else VotingRights(own=entries)
+    delegated: dict[str, frozenset[str]] = {}
+    for each in people.delegators(person.id, spec.tenant, moment):
+        human = people.person_id(each.id, spec.tenant)
+        if _present(each, spec) and (spec.allow_self or human not in askers) and (entries := _entries(each, spec)):
+            # One human may delegate by several entries of theirs; it is one vote all the same.
+            delegated[human] = delegated.get(human, frozenset()) | entries
+    if not delegated:
+        return VotingRights(code="not_allowed")
+    return VotingRights(code="self_approval") if own_matter else VotingRights(delegated=delegated)
 
 
 def rights(person: Person, standing_in: Iterable[Person] = ()) -> tuple[str, ...]:
@@ -125,9 +127,9 @@ def rights(person: Person, standing_in: Iterable[Person] = ()) -> tuple[str, ...
     return tuple(dict.fromkeys([*entries, *(entry for each in standing_in for entry in rights(each))]))
 
 
-def _present(person: Person, table: ApproverSpec) -> bool:
-    return person.active and person.tenant == table.tenant
+def _present(person: Person, spec: ApproverSpec) -> bool:
+    return person.active and person.tenant == spec.tenant
 
 
-def _entries(person: Person, table: ApproverSpec) -> frozenset[str]:
-    return frozenset(rights(person)).intersection(table.approvers)
+def _entries(person: Person, spec: ApproverSpec) -> frozenset[str]:
+    return frozenset(rights(person)).intersection(spec.approvers)

@@ -44,9 +44,9 @@ class VouchedDirectory:
         self, declared: Directory, people: Iterable[Person] = (), joined: Mapping[tuple[str, str], str] | None = None
     ) -> None:
         self.declared = declared
-        self.hold(people, joined)
+        self.replace_people(people, joined)
 
-    def hold(self, people: Iterable[Person], joined: Mapping[tuple[str, str], str] | None = None) -> None:
+    def replace_people(self, people: Iterable[Person], joined: Mapping[tuple[str, str], str] | None = None) -> None:
         """Replaces all vouched people by these."""
         self._vouched = {(person.tenant, person.id): person for person in people}
         self._joined = dict(joined or {})

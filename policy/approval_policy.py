@@ -187,7 +187,7 @@ class Term(_PolicyData):
         listed = (ApproverGroup(of=names),) if names else ()
         return (*listed, *(each for each in self.approvers if isinstance(each, ApproverGroup)))
 
-    def applied(self, reason: str = "") -> AppliedTerm:
+    def as_applied(self, reason: str = "") -> AppliedTerm:
         """Returns the term as it lies in a question; `reason` where it has no words of its own."""
         return AppliedTerm(
             reason=self.reason or reason,
@@ -295,7 +295,7 @@ class ApprovalPolicy(_PolicyData):
         return tuple(each for each in self.approvers if isinstance(each, ApproverGroup))
 
     @property
-    def asked_later(self) -> tuple[str, ...]:
+    def later_approvers(self) -> tuple[str, ...]:
         """Whom it may ask beside those it names: by a term, or by an escalation."""
         added = (entry for term in self.terms for group in term.groups for entry in group.of)
         return tuple(dict.fromkeys((*added, *self.escalate_to)))

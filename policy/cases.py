@@ -29,7 +29,7 @@ class PolicyCase:
     quorum: int | None = None
     """How many people are to be needed; None says nothing of that."""
 
-    def judged_in(self, zone: ZoneInfo) -> dict[str, Any]:
+    def context_in(self, zone: ZoneInfo) -> dict[str, Any]:
         """Returns the context with the instant, by the clocks of `zone`; without `now` there is none."""
         return {**self.ctx, **({} if self.now is None else {"now": now_record(self.now, zone)})}
 
@@ -103,4 +103,4 @@ def _run(case: PolicyCase, policies: Mapping[str, CompiledPolicy], zone: ZoneInf
         near = difflib.get_close_matches(case.tool, policies, n=1)
         hint = f"did you mean `{near[0]}`?" if near else "the manifest declares no such tool"
         raise ConfigError(f"case `{case.name}`: unknown tool `{case.tool}`; {hint}", field="tool", value=case.tool)
-    return PolicyCaseResult(case, policy.judge(case.args, case.judged_in(zone), {"name": case.ctx.get("actor", "")}))
+    return PolicyCaseResult(case, policy.judge(case.args, case.context_in(zone), {"name": case.ctx.get("actor", "")}))

@@ -160,7 +160,7 @@ class CompiledPolicy:
             engines += pair
             # Only an agreed false keeps a term away: an error or a disagreement asks for more, never for less.
             if any(answer.kind != "false" for answer in pair):
-                applied.append(rule.applied(expression.text))
+                applied.append(rule.as_applied(expression.text))
         return terms_of(policy, approvers, applied), engines
 
     def _route(self, data: EngineInput | None) -> tuple[tuple[str, ...], str, tuple[EngineAnswer, ...]]:

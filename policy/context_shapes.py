@@ -17,7 +17,7 @@ _STRINGS: Final = DataShape("list", items=_STRING)
 
 
 def _closed(fields: Mapping[str, DataShape]) -> DataShape:
-    # All are required, as `pinned_cel` of registry/cel_context.py always gives them: rules need no `has()` for them.
+    # All are required: `context_mapping` of registry/cel_context.py always gives them, so rules need no `has()`.
     return DataShape("object", fields=dict(fields), required=frozenset(fields))
 
 

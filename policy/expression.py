@@ -59,9 +59,9 @@ class Expression:
         """Evaluates it in each engine. Never raises."""
         if self.bounded:
             return bounded_outcomes(self.second.tree, BoundedTask(self.text, self.variables, data.plain))
-        return self.here(data)
+        return self.evaluate_here(data)
 
-    def here(self, data: EngineInput) -> tuple[EngineOutcome, EngineOutcome]:
+    def evaluate_here(self, data: EngineInput) -> tuple[EngineOutcome, EngineOutcome]:
         """Evaluates it in this very process, whatever it costs. Never raises."""
         # This order: celpy hangs for seconds to hours on hostile text that the first engine refuses in milliseconds.
         first = self.first.run(data.plain)

@@ -109,7 +109,7 @@ def _asked_on(policy: CompiledPolicy, terms: Terms, answer: HandlerVerdict) -> T
     rules = policy.policy or ApprovalPolicy()
     if answer.verdict == "ask" and answer.level == "admin":
         terms = terms_of(rules, _ADMIN, terms.applied)
-    return terms if answer.stricter is None else tighten_terms(terms, rules, answer.stricter.applied(answer.reason))
+    return terms if answer.stricter is None else tighten_terms(terms, rules, answer.stricter.as_applied(answer.reason))
 
 
 def _words(answer: HandlerVerdict) -> str:

@@ -99,14 +99,14 @@ def _comparable(left: Any, right: Any) -> tuple[Any, Any]:
     return left, right
 
 
-def both(left: Any, right: Any) -> Any:
+def logical_and(left: Any, right: Any) -> Any:
     """Implements CEL's `&&`: false where either is, whatever the other; an error where neither is and one is no
     boolean.
     """
     return _joined(left, right, decides=False)
 
 
-def either(left: Any, right: Any) -> Any:
+def logical_or(left: Any, right: Any) -> Any:
     """Implements CEL's `||`: true where either is, whatever the other; an error where neither is and one is no
     boolean.
     """
@@ -285,8 +285,8 @@ def _to_bool(value: Any) -> Any:
 _DIVIDE: Final = _arithmetic("_/_", _same("int", "uint", "double"))
 
 FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
-    "_&&_": both,
-    "_||_": either,
+    "_&&_": logical_and,
+    "_||_": logical_or,
     "_==_": _boolean(equal),
     "_!=_": _boolean(lambda left, right: not equal(left, right)),
     "_<_": _boolean(less),

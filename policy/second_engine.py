@@ -18,7 +18,7 @@ from celpy.evaluation import Activation, CELEvalError, Evaluator
 
 from signoff.contracts.limits import POLICY_STEPS
 from signoff.policy.answer import EngineOutcome
-from signoff.policy.operators import FUNCTIONS, both, either, find
+from signoff.policy.operators import FUNCTIONS, find, logical_and, logical_or
 
 NAME: Final = "cel-python"
 VERSION: Final = version("cel-python")
@@ -38,7 +38,10 @@ _SAFE_NOTES: Final = (
     "too many steps",
 )
 _COMPILING: Final = threading.Lock()
-_JOINED: Final[Mapping[str, tuple[Callable[[Any, Any], Any], bool]]] = {"all": (both, True), "exists": (either, False)}
+_JOINED: Final[Mapping[str, tuple[Callable[[Any, Any], Any], bool]]] = {
+    "all": (logical_and, True),
+    "exists": (logical_or, False),
+}
 """By which operator a macro joins its rounds, and what none of them comes to."""
 # It writes the values it evaluates, that is the call's arguments, at levels from debug to error.
 logging.getLogger("celpy").setLevel(logging.CRITICAL)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
-from signoff.approvals.deadlines import with_escalated
+from signoff.approvals.deadlines import escalated_groups
 from signoff.approvals.quorum import Voter, suffices
 from signoff.contracts.approval import ApproverGroup
 from signoff.contracts.errors import ConfigError
@@ -37,7 +37,7 @@ def approvers_without_login(catalog: Catalog, people: Directory, issuer: str) ->
     """
     rows = inventory(catalog)
     asked = {each for row in rows for each in row.approvers}
-    asked |= {each for row in rows for each in (catalog.policy(row.tool).policy or ApprovalPolicy()).asked_later}
+    asked |= {each for row in rows for each in (catalog.policy(row.tool).policy or ApprovalPolicy()).later_approvers}
     return tuple(
         dict.fromkeys(
             person.id
@@ -63,7 +63,7 @@ def _problems(
             f"asks {asked}, but no active person is one of them: add one to `people`, or name other `approvers`",
         )
     roles = {role for person in active for role in person.roles} | set(by_login)
-    for approver in (*row.approvers, *policy.asked_later):
+    for approver in (*row.approvers, *policy.later_approvers):
         kind, _, role = approver.partition(":")
         if kind == "role" and role not in roles:
             others = "escalate_to" if approver in policy.escalate_to else "terms"
@@ -72,7 +72,7 @@ def _problems(
             yield field, f"names the role `{role}` in `{field}`, which no active person has{near}"
     yield from _too_few(policy, terms_of(policy, row.approvers), active, coming)
     for term in policy.terms:
-        stricter = terms_of(policy, row.approvers, (term.applied(term.when),))
+        stricter = terms_of(policy, row.approvers, (term.as_applied(term.when),))
         for _, why in _too_few(policy, stricter, active, coming):
             yield "terms", f"where `{term.when}`, {why}"
 
@@ -114,7 +114,7 @@ def _group_problems(
     known = terms.groups if policy.route_to is None else [group for each in terms.applied for group in each.groups]
     # Of a role that a sign-in gives there may be any number of people.
     asked = [group for group in known if coming.isdisjoint(group.of)]
-    groups = with_escalated(asked, terms.escalate_to)
+    groups = escalated_groups(asked, terms.escalate_to)
     entries = {entry for group in groups for entry in group.of}
     tenants = [[_voter(each, entries) for each in _eligible(tuple(entries), here)] for here in _tenants(active)]
     if not any(suffices(0, groups, voters) for voters in tenants):

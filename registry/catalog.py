@@ -36,7 +36,7 @@ from signoff.registry.actor import Actor
 from signoff.registry.actor_checks import check_actors
 from signoff.registry.built_in_tools import READ_REST_TOOL
 from signoff.registry.catalog_hash import catalog_hash
-from signoff.registry.cel_context import ContextFields, context_fields, pinned_cel
+from signoff.registry.cel_context import ContextFields, context_fields, context_mapping
 from signoff.registry.gates.actor_filters import needs_no_list
 from signoff.registry.gates.tool_view import ToolView
 from signoff.registry.hooks import load_policy_handler
@@ -97,7 +97,7 @@ class Catalog:
     zone: ZoneInfo = field(default=ZoneInfo("UTC"), repr=False, compare=False)
     """By which clocks `ctx.now` is told."""
     _rulings: dict[str, dict[str, RulesVerdict]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _sights: dict[str, ToolView] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _views: dict[str, ToolView] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def actor(self, name: str) -> Actor:
         """Returns the actor of this name. Raises `ConfigError` that offers the nearest names."""
@@ -141,15 +141,15 @@ class Catalog:
         placed = () if found is not None else self.every_tool[self.registry.size :]
         return next((tool for tool in placed if tool.activity == activity), found)
 
-    def named(self, name: str) -> tuple[Tool, ...]:
+    def tools_named(self, name: str) -> tuple[Tool, ...]:
         """Returns the tools of exactly this name, whoever has them; that of the registry first."""
         registered = self.registry.resolve(name)
         placed = () if not self.scopes else self.every_tool[self.registry.size :]
         return (*(() if registered is None else (registered,)), *(tool for tool in placed if tool.name == name))
 
-    def defined(self, name: str, definition: str) -> Tool | None:
+    def find_definition(self, name: str, definition: str) -> Tool | None:
         """Returns the tool of this name and definition, else that of the registry by this name; or None."""
-        found = self.named(name)
+        found = self.tools_named(name)
         return next((tool for tool in found if tool.definition == definition), found[0] if found else None)
 
     def policy(self, tool: str) -> CompiledPolicy:
@@ -176,18 +176,18 @@ class Catalog:
         # Never empty where there are default ones: nobody could answer, and the request would wait out its time.
         return terms_of(policy, policy.named_approvers or self.default_approvers)
 
-    def sight(self, ctx: CallContext) -> ToolView:
+    def tool_view(self, ctx: CallContext) -> ToolView:
         """Returns the tools that the actor of `ctx` can see; an actor this catalog lacks sees nothing.
 
         The sights of recent contexts are kept: one turn asks at least four times.
         """
         # As text: a context holds mappings, and `1`, `1.0` and `True` are one key to Python but not one fact to a rule.
         key = repr(ctx.model_dump())
-        found = self._sights.get(key)
+        found = self._views.get(key)
         if found is None:
-            if len(self._sights) >= _SIGHTS_KEPT:
-                self._sights.clear()
-            cel, actor = pinned_cel(ctx, self.fields), self.actors.get(ctx.actor)
+            if len(self._views) >= _SIGHTS_KEPT:
+                self._views.clear()
+            cel, actor = context_mapping(ctx, self.fields), self.actors.get(ctx.actor)
             # Rulings outlive this context only where it cannot have changed them. Out of bounds, every rule errs and so
             # applies: kept, that would hide or deny the actor's tools in later turns that are sound.
             lasting = actor is not None and not self.rules.read_context and not out_of_bounds(cel)
@@ -197,15 +197,15 @@ class Catalog:
             # No scopes, no position: an actor that this worker lacks sees nothing, rather than the whole registry.
             scopes = self.scopes.get(ctx.actor)
             if scopes is not None:
-                moment = ResolutionContext(scopes.have(ctx.extra), ctx.transient, found.actor_facts, cel)
+                moment = ResolutionContext(scopes.available_fields(ctx.extra), ctx.transient, found.actor_facts, cel)
                 position = scopes.position(ctx.route, ctx.step)
-                found = dataclasses.replace(found, position=position, moment=moment, over=scopes.over)
-            self._sights[key] = found
+                found = dataclasses.replace(found, position=position, moment=moment, over=scopes.policy_tools)
+            self._views[key] = found
         return found
 
-    def sight_at(self, ctx: CallContext, at: datetime | None) -> ToolView:
+    def tool_view_at(self, ctx: CallContext, at: datetime | None) -> ToolView:
         """Returns the same for a call that is judged at this instant; None: nobody knows it, and rules that ask err."""
-        return self.sight(ctx).at(None if at is None else now_record(at, self.zone))
+        return self.tool_view(ctx).at(None if at is None else now_record(at, self.zone))
 
     def needs_nobody(self, tool: str) -> bool:
         """Tells whether no call of a tool, by its `activity`, ever asks a person, at whatever moment it runs."""
@@ -216,15 +216,17 @@ class Catalog:
         """Returns the tools that an actor may see though it does not list them, sorted by name."""
         return tuple(tool for tool in self.tools() if needs_no_list(tool))
 
-    def offered(self, actor: str, ctx: CallContext, withheld: frozenset[str] = frozenset()) -> tuple[ModelTool, ...]:
+    def offered_tools(
+        self, actor: str, ctx: CallContext, withheld: frozenset[str] = frozenset()
+    ) -> tuple[ModelTool, ...]:
         """Returns the tools that are offered to the model, `respond` last, without those that are `withheld`.
 
         Raises `ConfigError` for an unknown actor, and for a route, step or tool of the turn's own that it lacks.
         """
         ctx = ctx.model_copy(update={"actor": self.actor(actor).name})
         self.scopes[actor].check(ctx.route, ctx.step, ctx.transient)
-        sight = self.sight(ctx).without(withheld)
-        return (*(_offer(tool) for tool in sight.visible()), self.respond(actor).offer)
+        view = self.tool_view(ctx).without(withheld)
+        return (*(_offer(tool) for tool in view.visible()), self.respond(actor).offer)
 
     def respond(self, actor: str) -> RespondForm:
         """Returns the form by which this actor ends a turn; it may pass on to every other one."""

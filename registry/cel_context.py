@@ -40,7 +40,7 @@ def context_fields(declared: Mapping[str, Mapping[str, Any]] | None) -> ContextF
     return ContextFields(schemas)
 
 
-def pinned_cel(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> dict[str, Any]:
+def context_mapping(ctx: CallContext, fields: ContextFields = NO_FIELDS) -> dict[str, Any]:
     """Returns the `ctx` mapping of CEL expressions.
 
     Of `ctx.extra` only declared names with valid values are merged, never over a standard field (P18);

@@ -105,7 +105,7 @@ class Hook(Generic[A]):
 
         return no_info_plain_validator_function(check)
 
-    def flaw(self, function: object) -> str:
+    def problem(self, function: object) -> str:
         """Returns why `function` is no such hook, as words that follow its name; empty if it is one."""
         if not callable(function):
             return "is no function"
@@ -120,7 +120,7 @@ class Hook(Generic[A]):
 
     def objection(self, function: object, field: str = "") -> str:
         """Returns `needs FIELD to be FORM, but it ...` for a function that is no such hook; empty if it is one."""
-        flaw = self.flaw(function)
+        flaw = self.problem(function)
         return f"needs `{field or self.field}` to be `{self.form}`, but it {flaw}{self.remedy}" if flaw else ""
 
 
@@ -265,7 +265,7 @@ def load_policy_handler(tool: str, policy: ApprovalPolicy | bool) -> PolicyHandl
         found = load_reference(policy.handler)
     except ConfigError as error:
         raise _wrong_handler(tool, policy.handler, error.message) from error
-    flaw = POLICY_HANDLER.flaw(found)
+    flaw = POLICY_HANDLER.problem(found)
     if flaw:
         raise _wrong_handler(tool, policy.handler, f"`{policy.handler}` {flaw}")
     return cast(PolicyHandler, found)

@@ -24,7 +24,7 @@ class Installation:
     """Reads what manifest and settings refer to."""
 
     @property
-    def peopled(self) -> bool:
+    def has_people(self) -> bool:
         """Whether anybody could use it: an active person of the directory, or whom a login vouches for."""
         return any(person.active for person in self.people.all()) or bool(login_roles(self.settings))
 

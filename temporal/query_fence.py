@@ -126,18 +126,18 @@ def _discard(runs: dict[str, set[str]], run_id: str, activity_id: str) -> bool:
 class QueryFenceInterceptor(Interceptor):
     """Makes every local activity of a worker end outside queries."""
 
-    def __init__(self, looks: QueryFence) -> None:
-        self._looks = looks
+    def __init__(self, fence: QueryFence) -> None:
+        self._fence = fence
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
         """See `Interceptor`."""
-        return _Unseen(next, self._looks)
+        return _Unseen(next, self._fence)
 
 
 class _Unseen(ActivityInboundInterceptor):
-    def __init__(self, next: ActivityInboundInterceptor, looks: QueryFence) -> None:
+    def __init__(self, next: ActivityInboundInterceptor, fence: QueryFence) -> None:
         super().__init__(next)
-        self._looks = looks
+        self._fence = fence
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         done = False
@@ -149,4 +149,4 @@ class _Unseen(ActivityInboundInterceptor):
         finally:
             info = activity.info()
             if info.is_local and info.workflow_run_id is not None:
-                await self._looks.end(info.workflow_run_id, info.activity_id, done=done)
+                await self._fence.end(info.workflow_run_id, info.activity_id, done=done)

@@ -26,17 +26,17 @@ _APART: Final = "legacy_query"
 
 
 class FencedRunner(WorkflowRunner):
-    """Wraps another runner, usually the SDK's sandbox, so that its instances get the events known to `looks` in order.
+    """Wraps another runner, usually the SDK's sandbox, so that its instances get the events known to `fence` in order.
 
     `contextless` leaves out serialization contexts. For every payload the SDK asks an instance three to four times in
     which context it is to be encoded, and sets up its sandbox for each answer: a tenth of all our work. Only a codec or
     external storage makes use of the answer, so this is for workers that have neither.
     """
 
-    def __init__(self, inner: WorkflowRunner, looks: QueryFence, *, contextless: bool) -> None:
+    def __init__(self, inner: WorkflowRunner, fence: QueryFence, *, contextless: bool) -> None:
         self.inner = inner
         self.contextless = contextless
-        self._looks = looks
+        self._fence = fence
         self._kind = _WithoutContexts if contextless else _Watched
 
     def prepare_workflow(self, defn: Any) -> None:
@@ -45,7 +45,7 @@ class FencedRunner(WorkflowRunner):
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         """See `WorkflowRunner`."""
-        return self._kind(self.inner.create_instance(det), self._looks)
+        return self._kind(self.inner.create_instance(det), self._fence)
 
     def set_worker_level_failure_exception_types(self, types: Any) -> None:
         """See `WorkflowRunner`."""
@@ -53,33 +53,33 @@ class FencedRunner(WorkflowRunner):
 
 
 class FencedBridge(Bridge):
-    """Passes a worker's messages to the SDK's core, and records in `looks` what was sent, and when."""
+    """Passes a worker's messages to the SDK's core, and records in `fence` what was sent, and when."""
 
-    def __init__(self, inner: Bridge, looks: QueryFence) -> None:
+    def __init__(self, inner: Bridge, fence: QueryFence) -> None:
         self._ref = inner._ref
-        self._looks = looks
-        looks.let_go = self.request_workflow_eviction
+        self._fence = fence
+        fence.let_go = self.request_workflow_eviction
 
     async def complete_activity_task(self, comp: Any) -> None:
         """See `Bridge`."""
         try:
             await super().complete_activity_task(comp)
         finally:
-            self._looks.sent()
+            self._fence.sent()
 
     async def complete_workflow_activation(self, comp: Any) -> None:
         """See `Bridge`."""
         assert self._ref is not None
         # Sent with the call, not with the wait, which lasts for as long as local activities of that run do.
         telling = self._ref.complete_workflow_activation(comp.SerializeToString())
-        self._looks.away(comp.run_id)
+        self._fence.away(comp.run_id)
         await telling
 
 
 class _Watched(WorkflowInstance):
-    def __init__(self, inner: WorkflowInstance, looks: QueryFence) -> None:
+    def __init__(self, inner: WorkflowInstance, fence: QueryFence) -> None:
         self._inner = inner
-        self._looks = looks
+        self._fence = fence
         self._begun: dict[int, str] = {}
         """Local activities of which the workflow has not heard that they ended: number -> activity id."""
         self._written: frozenset[str] = frozenset()
@@ -93,16 +93,16 @@ class _Watched(WorkflowInstance):
             return self._answer(act)
         # A run that is let go may be read anew here: what its old instance knew is nothing that the new one has heard.
         if any(job.HasField("remove_from_cache") for job in act.jobs):
-            self._looks.forget(act.run_id)
+            self._fence.forget(act.run_id)
         if self._is_ahead(act):
-            self._looks.let_go(act.run_id)
+            self._fence.let_go(act.run_id)
         # Good for the next task alone: that is the one with which the workflow hears of them.
         written, self._written = self._written, frozenset()
         ended = [job for job in act.jobs if job.HasField("resolve_activity") and job.resolve_activity.is_local]
         if not (ended or self._begun):
             return self._followed(act)
         ids = {job.resolve_activity.seq: self._begun.pop(job.resolve_activity.seq, "") for job in ended}
-        self._looks.heard(act.run_id, ids.values())
+        self._fence.heard(act.run_id, ids.values())
         first = [job for job in ended if ids[job.resolve_activity.seq] in written]
         # Either nothing comes late, or nothing else comes with it: there is no order to mend.
         if not first or len(first) == len(act.jobs):
@@ -114,11 +114,11 @@ class _Watched(WorkflowInstance):
         if act.jobs[0].query_workflow.query_id == _APART:
             if self._begun:
                 # No task ends before its local activities have, so these were begun ahead of theirs.
-                self._looks.let_go(act.run_id)
+                self._fence.let_go(act.run_id)
             return self._inner.activate(act)
         if not self._begun:
             return self._inner.activate(act)
-        ended = self._looks.look(act.run_id)
+        ended = self._fence.look(act.run_id)
         done = self._inner.activate(act)
         # They ended before this answer, so they go with the task that it ends.
         self._written |= ended

@@ -28,7 +28,7 @@ from signoff.store.store import Store
 
 
 async def ask(
-    room: WorkerDeps,
+    deps: WorkerDeps,
     ctx: CallContext,
     tool: Tool,
     args: Mapping[str, Any],
@@ -39,7 +39,7 @@ async def ask(
     doubt: int = 0,
     edit: Decision | None = None,
 ) -> ApprovalRequest:
-    """Asks people about a call as the gates of `room` do, whatever its policy says of it.
+    """Asks people about a call as the gates of `deps` do, whatever its policy says of it.
 
     `doubt` is the ticket number of a try of which nobody knows the end: then that is asked. `edit` is the answer that
     wrote these arguments. `override` replaces the hash of what the tool's permission check objects to. Raises
@@ -49,13 +49,13 @@ async def ask(
     task = GateTask(ctx=ctx, calls=(part,), doubt=doubt, edit=edit)
     digest = digest_of(ctx, call, tool, args)
     if doubt:
-        found = await judge_past_call(room.catalog, ctx, part, args, room.clock())
+        found = await judge_past_call(deps.catalog, ctx, part, args, deps.clock())
     else:
-        found = await judge_call(room.catalog, ctx, part, args, room.kinds, at=room.clock())
+        found = await judge_call(deps.catalog, ctx, part, args, deps.kinds, at=deps.clock())
     shown = override_hash(found.override) if override is None else override
     bound = doubt_digest(digest, doubt) if doubt else digest
     about = Subject(part, args, tool, found.verdict, bound, note, shown, found.at)
-    writer = QuestionWriter(room)
+    writer = QuestionWriter(deps)
     change = None if edit is None else await writer.edit(task, edit, tool)
     if isinstance(change, str):
         raise ValueError(change)
@@ -73,7 +73,7 @@ async def answer(
     """Inserts an answer as the gateway does once it has found it good, with what it wants remembered; checks nothing.
 
     It counts at the time it says it was received, else at `at` or now. `authority` is who the gateway found its author
-    to be; by default whom the decision names, on a seat of their own. Raises LookupError where nobody was asked.
+    to be; by default whom the decision names, with a vote of their own. Raises LookupError where nobody was asked.
     """
     found = authority or Authority(allowed=True, subject=decision.subject, assurance=decision.assurance)
     vote = vote_of(decision, found, decision.received_at or at or system_clock())

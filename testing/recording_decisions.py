@@ -26,7 +26,7 @@ class RecordingDecisions:
     def __init__(self, people: Directory, clock: Callable[[], datetime]) -> None:
         self._people = people
         self._clock = clock
-        self._desk = ApprovalBook()
+        self._book = ApprovalBook()
         self.heard: list[tuple[DecisionDraft, DecisionAuthor]] = []
         self.again: list[bool] = []
         self.worker = True
@@ -34,16 +34,16 @@ class RecordingDecisions:
 
     def open(self, request: ApprovalRequest) -> ApprovalRequest:
         """Asks, or ask again; the request as it waits."""
-        return self._desk.open(deadlines.open_request(request, self._clock()), self._clock())
+        return self._book.open(deadlines.open_request(request, self._clock()), self._clock())
 
     def cancel(self, approval: str) -> ApprovalRequest:
         """Withdraws a request."""
-        self._desk.cancel(approval, "somebody", "", self._clock())
+        self._book.cancel(approval, "somebody", "", self._clock())
         return self.request(approval)
 
     def request(self, approval: str) -> ApprovalRequest:
         """Returns a request as it stands. Raises `KeyError`."""
-        found = self._desk.get(approval)
+        found = self._book.get(approval)
         if found is None:
             raise KeyError(approval)
         return found
@@ -57,14 +57,14 @@ class RecordingDecisions:
         self.heard.append((draft, author))
         self.again.append(again)
         decision = decision_from_draft(draft, author, self._clock())
-        told = self._desk.precheck(decision, self._clock())
-        return told or self._desk.settle(decision, self._authority(draft, author), self._clock())
+        receipt = self._book.precheck(decision, self._clock())
+        return receipt or self._book.settle(decision, self._authority(draft, author), self._clock())
 
     async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
         """See `signoff.channels.inbound.processor.DecisionPort`."""
         if not self.server:
             raise ServerUnavailable("the server is away")
-        return [each for each in self._desk.all() if each.code == code and not self._seat(each, person)]
+        return [each for each in self._book.all() if each.code == code and not self._refusal_code(each, person)]
 
     async def link(self, request: ApprovalRequest, person: Person, channel: str) -> str:
         """See `signoff.channels.inbound.processor.DecisionPort`."""
@@ -72,7 +72,7 @@ class RecordingDecisions:
 
     def _authority(self, draft: DecisionDraft, author: DecisionAuthor) -> Authority:
         request, person = self.request(draft.approval_id), author.person
-        code = self._seat(request, person)
+        code = self._refusal_code(request, person)
         if not code and not at_least(author.assurance, request.min_assurance):
             code = "assurance"
         return Authority.model_validate(
@@ -86,6 +86,6 @@ class RecordingDecisions:
             }
         )
 
-    def _seat(self, request: ApprovalRequest, person: Person) -> str:
-        table = approver_spec_of(request)
-        return resolve_eligibility(person, self._people, table, self._clock()).code
+    def _refusal_code(self, request: ApprovalRequest, person: Person) -> str:
+        spec = approver_spec_of(request)
+        return resolve_eligibility(person, self._people, spec, self._clock()).code

@@ -76,7 +76,7 @@ class ApprovalFlow:
                     await self._those_before(approval_id)
                     await self._those_stored(request)
                 # It changes nothing where one of those answers has settled the request.
-                self._state.book.reach(approval_id, happening, workflow.now())
+                self._state.book.apply_due_event(approval_id, happening, workflow.now())
                 self._show()
         self._show()
         return request
@@ -169,7 +169,7 @@ class ApprovalFlow:
                 authority = await _identified(identity.withdrawer(wish, request))
             if wish.signature and not authority.allowed:
                 refused = machine.refusal(request, authority.code or "not_allowed", "you may not withdraw this")
-                return self._state.book.told(wish, refused, workflow.now(), authority)
+                return self._state.book.record_reply(wish, refused, workflow.now(), authority)
             by = authority.subject if authority.allowed else ""
         return self._state.book.cancel(wish.approval_id, by, wish.reason, workflow.now())
 
@@ -238,7 +238,9 @@ class ApprovalFlow:
     def _refused(
         self, decision: Decision, authority: Authority, request: ApprovalRequest, code: Any, message: str
     ) -> Receipt:
-        return self._state.book.told(decision, machine.refusal(request, code, message), workflow.now(), authority)
+        return self._state.book.record_reply(
+            decision, machine.refusal(request, code, message), workflow.now(), authority
+        )
 
     def _unreadable(self, receipt: Receipt, envelopes: Sequence[Any]) -> Receipt:
         now, ctx = workflow.now(), self._state.ctx

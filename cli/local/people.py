@@ -174,7 +174,7 @@ def _asked(catalog: Catalog) -> Iterable[tuple[str, tuple[str, ...]]]:
     """What asks people, each with whom; those a policy works out for each call are not known before."""
     for row in inventory(catalog):
         policy = catalog.policy(row.tool).policy
-        later = policy.asked_later if policy is not None and row.approvers else ()
+        later = policy.later_approvers if policy is not None and row.approvers else ()
         yield f"tool `{row.tool}`", (*row.approvers, *later)
     for rule, _ in catalog.rules.rules:
         if rule.effect == "require_approval":

@@ -98,7 +98,7 @@ def explain(
         tool = find_tool(place.catalog, name)
         _check_arguments(tool, given)
         actor = next(iter(place.catalog.actors), "")
-        seen_by = place.catalog.sight_at(call_context_of(place, actor, person), at)
+        seen_by = place.catalog.tool_view_at(call_context_of(place, actor, person), at)
         judged_by = _merged(seen_by.judged_ctx, differing)
         by_rules = place.catalog.policy(tool.activity).judge(given, judged_by, seen_by.actor_facts)
         verdict = await verdict_of(place.catalog, tool, given, judged_by, by_rules)
@@ -191,7 +191,7 @@ def _merged(base: dict[str, Any], differing: dict[str, Any]) -> dict[str, Any]:
 
 async def _heard(catalog: Catalog, result: PolicyCaseResult) -> PolicyCaseResult:
     case = result.case
-    ctx = case.judged_in(catalog.zone)
+    ctx = case.context_in(catalog.zone)
     verdict = await verdict_of(catalog, find_tool(catalog, case.tool), case.args, ctx, result.verdict)
     return replace(result, verdict=verdict)
 

@@ -71,7 +71,7 @@ async def _tried(store: Store, catalog: Catalog, past: PastCall, turn: _Turn | N
     if proposed is None:
         return SimulatedCall(past, "unknown", "no model proposed it: it stood in for a call that had failed")
     ctx, call = proposed
-    tool = catalog.sight(ctx).tool(past.tool)
+    tool = catalog.tool_view(ctx).tool(past.tool)
     try:
         args = await load(store, call.args)
         digest = call_digest(

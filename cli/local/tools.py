@@ -29,7 +29,7 @@ from signoff.registry.gates.gate_trace import GateTraceEntry, gate_trace
 from signoff.registry.gates.inventory import InventoryRow, inventory
 from signoff.registry.gates.pipeline import Judgement, judge
 from signoff.registry.registry import definition_hash
-from signoff.registry.scopes.position import LayerTrace, home
+from signoff.registry.scopes.position import LayerTrace, owner_of
 from signoff.registry.scopes.scope_selector import tools_in_scope
 from signoff.registry.tool import Tool
 
@@ -84,7 +84,7 @@ def explain(
         row = next(row for row in inventory(place.catalog) if row.tool == tool.activity)
         if ctx is not None:
             ctx = ctx.model_copy(update={"extra": {"data": collected}})
-        layers = () if ctx is None else place.catalog.sight(ctx).resolution(tool.name).trace
+        layers = () if ctx is None else place.catalog.tool_view(ctx).resolution(tool.name).trace
         found = await _judgement(place, tool, ctx, given)
         gates = () if found is None else gate_trace(found, with_arguments=given is not None, needs=row.needs)
         words: list[RenderableType] = [_facts(tool, row), "", _gates_table(gates)]
@@ -117,21 +117,21 @@ def _meant(
     """The tool that `name`, or an activity, means for an actor on a route at a step; with the context there, if any."""
     catalog = place.catalog
     actor, route, step = where
-    named = catalog.tool(name) or next(iter(catalog.named(name)), None)
+    named = catalog.tool(name) or next(iter(catalog.tools_named(name)), None)
     if actor and actor not in catalog.actors:
         raise NotFound(f"there is no actor {quote_name(actor)}{did_you_mean(actor, catalog.actors)}")
     if named is None:
         known = {tool.name for tool in catalog.every_tool}
         raise NotFound(f"there is no tool {quote_name(name)}{did_you_mean(name, known)}")
     if not any(where):
-        actor, route, step = home(named)
+        actor, route, step = owner_of(named)
     row = next(row for row in inventory(catalog) if row.tool == named.activity)
     actor = actor or next(iter(row.actors), "")
     if not actor:
         return named, None
     catalog.scopes[actor].check(route, step, ())
     ctx = call_context_of(place, actor, person).model_copy(update={"route": route, "step": step})
-    return catalog.sight(ctx).tool(named.name) or named, ctx
+    return catalog.tool_view(ctx).tool(named.name) or named, ctx
 
 
 def counted(catalog: Catalog) -> str:

@@ -62,7 +62,7 @@ def _typed(loaded: LoadedRequest, body: PreviewBody, catalog: Catalog) -> Parsed
     `BadRequest`.
     """
     request = loaded.request
-    tool = catalog.defined(request.tool, request.definition)
+    tool = catalog.find_definition(request.tool, request.definition)
     schema = tool.schema if tool is not None else None
     if not body.text:
         try:

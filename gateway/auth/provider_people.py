@@ -97,7 +97,7 @@ class ProviderPeople:
             rows = await self._rows.all()
             verifier = signer.verifier()
             known = vouched_people(rows, people.declared, verifier, self._deps.clock())
-            people.hold(known, joined_logins(rows, people.declared, verifier))
+            people.replace_people(known, joined_logins(rows, people.declared, verifier))
             self._due = due
 
     async def admit(self, claims: Mapping[str, Any]) -> tuple[Person, VouchedPerson | None]:

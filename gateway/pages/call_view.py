@@ -167,7 +167,7 @@ def _denied_words(source: str, who: str, reason: str, language: str) -> tuple[st
 
 
 def _expression(tool: str, rule: str, catalog: Catalog) -> str:
-    found = catalog.named(tool)
+    found = catalog.tools_named(tool)
     # Of several tools of this name nobody knows here which it was.
     policy = catalog.policy(found[0].activity).policy if len(found) == 1 else None
     if policy is None or rule != "auto_approve_if":
@@ -186,7 +186,7 @@ def _whom(approvers: tuple[str, ...], people: Directory, tenant: str) -> str:
 def _what(view: CallView, part: CallPart | None, catalog: Catalog) -> str:
     if view.approval is not None:
         return view.approval.card.effect
-    found = catalog.named(view.tool)
+    found = catalog.tools_named(view.tool)
     tool = found[0] if len(found) == 1 else None
     args: Any = part.args.inline if part is not None else None
     if tool is None or not isinstance(args, dict):

@@ -122,7 +122,7 @@ def _read(site: Site, opened: OpenedRequest, form: Mapping[str, str]) -> ParsedA
 
 
 def _tool(site: Site, request: ApprovalRequest) -> Tool | None:
-    return site.deps.catalog.defined(request.tool, request.definition)
+    return site.deps.catalog.find_definition(request.tool, request.definition)
 
 
 def _why_not(opened: OpenedRequest, visitor: Visitor) -> str:

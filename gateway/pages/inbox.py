@@ -240,7 +240,7 @@ async def _rows(site: Site, visitor: Visitor) -> list[InboxRow]:
 def _together(site: Site, tool: str) -> bool:
     """Returns whether calls of a tool may be decided with others, by its policy; the batch's page asks the request."""
     catalog = site.deps.catalog
-    policies = [policy for each in catalog.named(tool) if (policy := catalog.policy(each.activity).policy)]
+    policies = [policy for each in catalog.tools_named(tool) if (policy := catalog.policy(each.activity).policy)]
     return all(each.confirm == "" and not at_least(each.min_assurance, "mfa") for each in policies)
 
 

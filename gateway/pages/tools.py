@@ -29,7 +29,7 @@ from signoff.policypool import ask_rules
 from signoff.registry.capabilities import KINDS
 from signoff.registry.gates.inventory import exists_for, inventory
 from signoff.registry.gates.pipeline import GateFacts, Judgement, judge
-from signoff.registry.scopes.position import home
+from signoff.registry.scopes.position import owner_of
 from signoff.registry.tool import Tool
 from signoff.texts.catalogue import text
 
@@ -87,7 +87,7 @@ async def explain_call(request: Request, tool: str, site: CurrentSite, visitor: 
 
 async def _judge(site: Site, visitor: Visitor, tool: Tool, form: dict[str, str], args: dict[str, Any]) -> Judgement:
     tenant = visitor.person.tenant
-    actor, route, step = home(tool)
+    actor, route, step = owner_of(tool)
     ctx = CallContext(
         actor=actor or chosen_actor(site.deps, form.get("actor") or None),
         route=route,
@@ -137,7 +137,7 @@ def _form(
     status: int = 200,
     explained: CallExplanation | None = None,
 ) -> Response:
-    owner, _, _ = home(tool)
+    owner, _, _ = owner_of(tool)
     actors = [name for name, actor in site.deps.catalog.actors.items() if _uses(actor.tools, tool.name)]
     actors = [owner] if owner else actors
     return site.renderer.page(

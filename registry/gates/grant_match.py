@@ -92,7 +92,7 @@ class GrantMatcher:
             return False
 
     def _unfit(self, request: ApprovalRequest, where: str, args: Mapping[str, Any]) -> str:
-        tool = self._catalog.defined(request.tool, request.definition)
+        tool = self._catalog.find_definition(request.tool, request.definition)
         if tool is None or definition_hash(tool) != request.definition:
             return "`remember`: the tool has changed since this was asked"
         if not where.strip():

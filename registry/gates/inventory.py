@@ -10,7 +10,7 @@ from signoff.policy.compiled_policy import CompiledPolicy, Effect
 from signoff.policy.expression import Expression, facts
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
-from signoff.registry.scopes.position import home
+from signoff.registry.scopes.position import owner_of
 from signoff.registry.tool import Tool
 
 Reach = Literal["never", "maybe", "always"]
@@ -58,8 +58,8 @@ def inventory(catalog: Catalog, tenant: str | None = None) -> tuple[InventoryRow
 
 def exists_for(catalog: Catalog, tool: Tool, tenant: str) -> bool:
     """Returns whether the tool exists for a tenant, by its own declaration and those of the tools it shadows (V07)."""
-    scopes = catalog.scopes.get(home(tool)[0])
-    obeyed = () if scopes is None else scopes.over.get(tool.activity, ())
+    scopes = catalog.scopes.get(owner_of(tool)[0])
+    obeyed = () if scopes is None else scopes.policy_tools.get(tool.activity, ())
     return all(each.tenants is None or tenant in each.tenants for each in (tool, *obeyed))
 
 

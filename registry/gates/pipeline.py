@@ -104,7 +104,7 @@ class Judgement:
 @dataclass(frozen=True)
 class _Proposal:
     catalog: Catalog
-    sight: ToolView
+    view: ToolView
     call: CallPart
     args: Any
     tally: Tally
@@ -132,12 +132,12 @@ def judge(
     known: GateFacts = NOTHING_KNOWN,
 ) -> Judgement:
     """Judges one call by the gates; the first that objects decides. `args` are the call's loaded arguments."""
-    sight = catalog.sight_at(ctx, known.at).without(known.unavailable)
-    proposal = _Proposal(catalog, sight, call, args, tally, dry_run, known)
+    view = catalog.tool_view_at(ctx, known.at).without(known.unavailable)
+    proposal = _Proposal(catalog, view, call, args, tally, dry_run, known)
     for early in _EARLY:
         if (found := early(proposal)) is not None:
             return found
-    tool = sight.tool(call.tool)
+    tool = view.tool(call.tool)
     # `resolve` has answered for it already; only the types do not know.
     if tool is None:
         return _not_there(proposal, "resolve")
@@ -189,7 +189,7 @@ def caps(proposal: _Proposal) -> Judgement | None:
     # Before the counts: its arguments were dropped, and it must not be told that it repeats itself.
     if call.surplus:
         return proposal.settled("caps", "too_many_calls", "too many calls in one completion; propose fewer at a time")
-    actor = proposal.sight.actor
+    actor = proposal.view.actor
     # An actor's own limit can only be the lower one: the cap is part of what keeps a history within the server's.
     calls = MAX_CALLS if actor is None else min(MAX_CALLS, actor.limits.calls)
     if tally.calls >= calls:
@@ -208,29 +208,29 @@ def resolve(proposal: _Proposal) -> Judgement | None:
 
     Of several it is the nearest to where the actor stands (F07).
     """
-    found = proposal.sight.tool(proposal.call.tool)
+    found = proposal.view.tool(proposal.call.tool)
     return _not_there(proposal, "resolve") if found is None else None
 
 
 def surface(proposal: _Proposal, tool: Tool) -> Judgement | None:
     """Gate 4: the tool exists where the turn came from (E12); nothing brings back what a surface excludes."""
-    sight = proposal.sight
-    if not sight.excludes(tool):
+    view = proposal.view
+    if not view.excludes(tool):
         return None
     # The words below tell that the tool exists: only who would have it elsewhere may read them.
-    if sight.hides(tool) or not sight.permits(tool) or not sight.sees(tool):
+    if view.hides(tool) or not view.permits(tool) or not view.sees(tool):
         return _not_there(proposal, "surface")
     return proposal.settled("surface", "not_available", f"Tool {tool.name} is not available on this surface")
 
 
 def tag_policy(proposal: _Proposal, tool: Tool) -> Judgement | None:
     """Gate 5: global rules hide (as if it did not exist) or deny."""
-    if proposal.sight.hides(tool):
+    if proposal.view.hides(tool):
         return _not_there(proposal, "tag_policy")
-    ruling = proposal.sight.ruling(tool)
+    ruling = proposal.view.rules_verdict(tool)
     if ruling.effect != "deny":
         return None
-    if not proposal.sight.offers(tool):
+    if not proposal.view.offers(tool):
         # Why it is denied is for those who would have it: to all others it must not even exist.
         return _not_there(proposal, "tag_policy")
     reason = (ruling.rule.reason if ruling.rule is not None else "") or ruling.why
@@ -239,18 +239,18 @@ def tag_policy(proposal: _Proposal, tool: Tool) -> Judgement | None:
 
 def allowlist(proposal: _Proposal, tool: Tool) -> Judgement | None:
     """Gate 6: the actor's own list and filters, its capability boundary (B45)."""
-    return None if proposal.sight.permits(tool) else _not_there(proposal, "allowlist")
+    return None if proposal.view.permits(tool) else _not_there(proposal, "allowlist")
 
 
 def layer(proposal: _Proposal, tool: Tool) -> Judgement | None:
     """Gate 7: where the actor stands, by route and step, the tool is not kept back (F05, F12)."""
-    return None if proposal.sight.sees(tool) else _not_there(proposal, "layer")
+    return None if proposal.view.sees(tool) else _not_there(proposal, "layer")
 
 
 def available(proposal: _Proposal, tool: Tool) -> Judgement | None:
     """Gate 8: the tool is there now, and was when the model was told of its tools."""
     # After all gates that hide: its words name the tool, as does what may be tried in its place.
-    if proposal.sight.is_available(tool):
+    if proposal.view.is_available(tool):
         return None
     return proposal.settled("available", "not_available", f"Tool {tool.name} is not currently available", tool)
 
@@ -326,8 +326,8 @@ def dry_run(proposal: _Proposal, tool: Tool) -> Judgement | None:
 def approval(proposal: _Proposal, tool: Tool) -> Judgement:
     """Gate 14: the tool's policy, tightened by global rules that require approval."""
     policy = proposal.catalog.policy(tool.activity)
-    verdict = proposal.sight.verdict(policy, proposal.args)
-    found = by_verdict(proposal.sight, proposal.call, tool, verdict, _override(proposal, tool))
+    verdict = proposal.view.verdict(policy, proposal.args)
+    found = by_verdict(proposal.view, proposal.call, tool, verdict, _override(proposal, tool))
     handler = handler_rule(policy)
     # A handler lifts no denial, so that there is nothing to ask it.
     if not handler or found.kind == "settled":
@@ -337,7 +337,7 @@ def approval(proposal: _Proposal, tool: Tool) -> Judgement:
     return dataclasses.replace(found, kind="ask", verdict=asks, unheard=verdict)
 
 
-def by_verdict(sight: ToolView, call: CallPart, tool: Tool, verdict: PolicyVerdict, override: str = "") -> Judgement:
+def by_verdict(view: ToolView, call: CallPart, tool: Tool, verdict: PolicyVerdict, override: str = "") -> Judgement:
     """What the verdict of the tool's policy makes of a call: global rules may still ask.
 
     People are asked in any case where there is something to `override`: no rule and no earlier answer does that.
@@ -345,7 +345,7 @@ def by_verdict(sight: ToolView, call: CallPart, tool: Tool, verdict: PolicyVerdi
     # Deny first, then whoever asks: an override is of the permission check alone and lifts no policy's denial.
     if verdict.verdict == "deny":
         return dataclasses.replace(_denied(call, tool, verdict.why), verdict=verdict)
-    ruling = sight.ruling(tool)
+    ruling = view.rules_verdict(tool)
     # A policy that asks anyway keeps its own rule: remembered answers are to that rule, and to no other question.
     if ruling.effect == "require_approval" and verdict.verdict == "auto":
         name, text = (ruling.rule.name, ruling.rule.rule) if ruling.rule is not None else ("policies", "")
@@ -385,7 +385,7 @@ def _noted(proposal: _Proposal, found: Judgement) -> Judgement:
 
 def _not_there(proposal: _Proposal, gate: GateName) -> Judgement:
     # A hidden tool must read like one that does not exist, and only what the actor may see is offered instead.
-    near = did_you_mean(proposal.call.tool, (tool.name for tool in proposal.sight.visible()))
+    near = did_you_mean(proposal.call.tool, (tool.name for tool in proposal.view.visible()))
     message = (
         f"there is no tool {quote_name(proposal.call.tool)} for you{near or '; use one of the tools you were given'}"
     )

@@ -70,7 +70,7 @@ class ToolView:
         """Returns whether the tool's name means this very tool where the actor stands, and it is not kept back (gate
         7).
         """
-        found = self.resolution(tool.name).seen
+        found = self.resolution(tool.name).visible_tool
         return found is not None and found.activity == tool.activity
 
     def at(self, now: Mapping[str, Any] | None) -> "ToolView":
@@ -88,7 +88,7 @@ class ToolView:
         """Returns the same view without the tools of these names, as they are not available now."""
         return dataclasses.replace(self, unavailable=unavailable) if unavailable != self.unavailable else self
 
-    def ruling(self, tool: Tool) -> RulesVerdict:
+    def rules_verdict(self, tool: Tool) -> RulesVerdict:
         """Returns the verdict of the global rules on this tool for this actor in this context; evaluated once.
 
         What they say of a tool that it shadows counts as well.
@@ -129,7 +129,7 @@ class ToolView:
 
     def hides(self, tool: Tool) -> bool:
         """Returns whether a global rule hides this tool: it must read as if it did not exist (gate 5)."""
-        return self.ruling(tool).effect == "hide"
+        return self.rules_verdict(tool).effect == "hide"
 
     def permits(self, tool: Tool) -> bool:
         """Returns whether the actor's own list and filters let the tool through (gate 6); no list means every tool.
@@ -169,5 +169,5 @@ class ToolView:
             return ()
         names = dict.fromkeys(self.position.names(self.moment, self.actor.tools))
         names |= dict.fromkeys(tool.name for tool in self.unlisted)
-        found = (self.resolution(name).seen for name in names)
+        found = (self.resolution(name).visible_tool for name in names)
         return tuple(tool for tool in found if tool is not None and self._passes(tool))

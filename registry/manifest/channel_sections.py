@@ -57,7 +57,7 @@ class Channels:
     routing: RoutingRules = RoutingRules()
     """How people are reached."""
 
-    def notified(self, wanted: tuple[str, ...] | None) -> tuple[str, ...]:
+    def select(self, wanted: tuple[str, ...] | None) -> tuple[str, ...]:
         """Returns the channels of a request whose policy wants these; None leaves it to the rules."""
         return self.routing.default if wanted is None else wanted
 

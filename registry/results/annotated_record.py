@@ -57,7 +57,7 @@ class AnnotatedRecord:
         """Returns all fields but those of these names."""
         return AnnotatedRecord({name: each for name, each in self.fields.items() if name not in names})
 
-    def hiding(self, names: Collection[str]) -> "AnnotatedRecord":
+    def mask(self, names: Collection[str]) -> "AnnotatedRecord":
         """Returns the same fields, with `[hidden]` in the place of the values of these names."""
         hidden = {name: RecordField(HIDDEN, each.annotations) for name, each in self.fields.items() if name in names}
         return AnnotatedRecord({**self.fields, **hidden})
@@ -81,7 +81,7 @@ def for_record(record: AnnotatedRecord) -> AnnotatedRecord:
     """Returns what is recorded where no filter is declared: every field; of a secret one its name alone."""
     # By what may be shown, not by `secret`: nothing checks the word at run time, and a misspelt one hides the field.
     known = ("public", "private")
-    return record.hiding([name for name, each in record.fields.items() if each.annotations.privacy not in known])
+    return record.mask([name for name, each in record.fields.items() if each.annotations.privacy not in known])
 
 
 def copy_record(record: AnnotatedRecord) -> AnnotatedRecord:

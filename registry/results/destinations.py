@@ -138,7 +138,7 @@ def build_distribution(
             raise _refuse(each.name, "name", "is declared twice; keep one")
         _check(each)
         known[each.name] = each
-    flaw = "" if observer is None else OBSERVER.flaw(observer)
+    flaw = "" if observer is None else OBSERVER.problem(observer)
     if flaw:
         raise ConfigError(f"`observer` {flaw}; it is a function `{OBSERVER.form}`", field="observer")
     tools = tuple(tools)

@@ -25,7 +25,7 @@ class ScopedTool(NamedTuple):
     """Why it need not obey them; empty where it does."""
 
     @property
-    def obeys(self) -> tuple[Tool, ...]:
+    def policy_tools(self) -> tuple[Tool, ...]:
         """The tools whose policies count for it as well."""
         return () if self.loosens else self.over
 
@@ -59,9 +59,9 @@ class ActorScopes:
         return self.positions.get((route, step) if self.routed else ("", ""))
 
     @cached_property
-    def over(self) -> Mapping[str, tuple[Tool, ...]]:
+    def policy_tools(self) -> Mapping[str, tuple[Tool, ...]]:
         """The tools whose policies count where one of `placed` is judged, by its activity."""
-        return {activity: each.obeys for activity, each in self.placed.items() if each.obeys}
+        return {activity: each.policy_tools for activity, each in self.placed.items() if each.policy_tools}
 
     def check(self, route: str, step: str, transient: tuple[str, ...]) -> None:
         """Raises `ConfigError` for a position or a tool of the turn's own that this actor does not have."""
@@ -78,7 +78,7 @@ class ActorScopes:
                 )
                 raise ConfigError(message, actor=self.actor, field="transient", value=name)
 
-    def have(self, extra: Mapping[str, Any]) -> frozenset[str]:
+    def available_fields(self, extra: Mapping[str, Any]) -> frozenset[str]:
         """Returns the data fields that are there: not null, and valid where a step collects them with a schema."""
         data = extra.get("data")
         given = {
@@ -100,7 +100,7 @@ def policy_over(placed: ScopedTool, own: Mapping[str, CompiledPolicy], approvers
     """
     tool, nearest = placed.tool, own[placed.tool.activity]
     # `own` and not what is stacked already: `over` names every tool behind this one, so each counts exactly once.
-    below = [UnderlyingPolicy(own[each.activity], _fits(each)) for each in placed.obeys]
+    below = [UnderlyingPolicy(own[each.activity], _fits(each)) for each in placed.policy_tools]
     why = incomparable(nearest, [each.policy for each in below], approvers)
     if why:
         raise ConfigError(

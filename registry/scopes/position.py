@@ -55,7 +55,7 @@ class Layer:
     missing: tuple[str, ...] = ()
     """Optional references that nothing answers to."""
 
-    def kept_back(self, name: str, tool: Tool, have: frozenset[str]) -> str:
+    def hidden_reason(self, name: str, tool: Tool, have: frozenset[str]) -> str:
         """Returns why its tool of this name is not seen; "" when it is. The framework's own are seen everywhere."""
         if self.closed and not tool.always_include:
             return self.closed
@@ -125,7 +125,7 @@ class Position:
                 known = {} if filtered is None else filtered
                 # No look at the layers behind, also where it is kept back: they may hold a tool of this name with laxer
                 # rules.
-                why = layer.kept_back(name, tool, moment.have) or self._filtered(tool, moment, known)
+                why = layer.hidden_reason(name, tool, moment.have) or self._filtered(tool, moment, known)
                 return Resolution(name, layers, index, tool, why)
         return Resolution(name, layers, len(layers), None, "no layer names it")
 
@@ -171,7 +171,7 @@ class Resolution:
     """Why it is not seen; empty when it is."""
 
     @property
-    def seen(self) -> Tool | None:
+    def visible_tool(self) -> Tool | None:
         """Returns the tool, if it may be seen as far as layers go."""
         return None if self.why else self.tool
 
@@ -220,7 +220,7 @@ class RegistryTools(Mapping[str, Tool]):
         return self._registry.size
 
 
-def home(tool: Tool) -> tuple[str, str, str]:
+def owner_of(tool: Tool) -> tuple[str, str, str]:
     """Returns the actor, route and step whose own a tool is; all empty for one of the registry."""
     actor, route, step = (*(part for part in tool.place.split(".") if part != TURN), "", "", "")[:3]
     return actor, route, step

@@ -77,7 +77,7 @@ EDITABLE = ApprovalPolicy(auto_approve_if="true", edit="approve")
 
 async def edited(room: WorkerDeps, args: Any, **fields: Any) -> GateDecision:
     """The ruling on one call whose arguments the approver changed to these."""
-    request = await asked(room, room.catalog.sight(pinned()).tool("pay"))
+    request = await asked(room, room.catalog.tool_view(pinned()).tool("pay"))
     return await ruling(room, args, edit=about(request, edited_args=args, **fields))
 
 
@@ -106,7 +106,7 @@ async def test_an_edit_is_always_asked(store: Store) -> None:
 async def test_a_change_that_nobody_made_of_this_is_not_asked(store: Store, change: Any, why: str) -> None:
     """The gates look at the decision itself: a turn's word for who changed what to what counts for nothing."""
     room = room_of(store, pay_tool(LEDGER, EDITABLE))
-    request = await asked(room, room.catalog.sight(pinned()).tool("pay"))
+    request = await asked(room, room.catalog.tool_view(pinned()).tool("pay"))
     said = about(request, edited_args={"amount": 1}).model_copy(update=change)
     found = await ruling(room, {"amount": 1}, edit=said)
     assert (found.verdict, found.request) == ("settled", None)

@@ -343,5 +343,5 @@ def test_whatever_is_proposed_can_be_recorded(raw: Any) -> None:
 async def test_a_free_tool_is_offered_like_any(store: Store) -> None:
     """The model is not told which calls will be asked."""
     room = room_of(store, free(LEDGER), pay_tool(LEDGER, name="gated"))
-    offered = {offer.name: offer.parameters for offer in room.catalog.offered("desk", pinned())}
+    offered = {offer.name: offer.parameters for offer in room.catalog.offered_tools("desk", pinned())}
     assert offered["pay"] == offered["gated"]

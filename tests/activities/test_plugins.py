@@ -59,7 +59,7 @@ async def test_tools_of_plugins_are_filtered_by_plugin_scope_and_permission(
     """The model is told of what plugin and scope allow; of that, what the plugin's own check permits runs."""
     found = catalog()
     ctx = pinned(actor=actor, route=route, user=Principal(user="ana", roles=roles))
-    seen = {tool.name for tool in found.sight(ctx).visible()} - await withheld_tools(found, ctx, at=NOW)
+    seen = {tool.name for tool in found.tool_view(ctx).visible()} - await withheld_tools(found, ctx, at=NOW)
     assert seen == told
     allowed = set()
     for name in ("charge", "map", "plain", "refund"):

@@ -112,7 +112,7 @@ class DeskMachine(RuleBasedStateMachine):
             request = self.desk.get(approval_id)
             happening = deadlines.next_event(request) if request is not None else None
             if happening is not None:
-                self.desk.reach(approval_id, happening, self.now)
+                self.desk.apply_due_event(approval_id, happening, self.now)
             self.ended.setdefault(approval_id, "timed_out")
 
     @rule(approval_id=st.sampled_from(IDS))

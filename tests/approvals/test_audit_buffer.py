@@ -94,7 +94,7 @@ def test_what_time_brings_is_kept_and_its_end_is_an_ending() -> None:
         request = made.get(ID)
         due = None if request is None else deadlines.next_event(request)
         assert due is not None
-        made.reach(ID, due, NOW + minutes * MINUTE)
+        made.apply_due_event(ID, due, NOW + minutes * MINUTE)
     taken = made.unwritten.take()
     assert [(each.at, each.kind, each.data.get("event"), each.data.get("state")) for each in taken] == [
         (NOW + MINUTE, "delivery", "deadline", None),

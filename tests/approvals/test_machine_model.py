@@ -174,7 +174,7 @@ class ApprovalModel(RuleBasedStateMachine):
         happening = deadlines.next_event(self.request)
         if happening is None or happening.at > self.now:
             return
-        self.desk.reach(ID, happening, self.now)
+        self.desk.apply_due_event(ID, happening, self.now)
         if happening.what == "deadline":
             self.ended = "" if self.may_put_off else "timed_out"
             self.may_put_off = False

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from signoff.approvals.card_notes import NOT_RUN, POLICY_CHANGED, TOOL_CHANGED, of_edit, of_fallback, why_again
+from signoff.approvals.card_notes import NOT_RUN, POLICY_CHANGED, TOOL_CHANGED, editor_note, fallback_note, repeat_note
 from signoff.approvals.request_state import request_of
 from signoff.contracts.approval import ApprovalRequest, Question
 from signoff.contracts.content import Content
@@ -42,22 +42,22 @@ def asked(revision: int = 1, state: Any = "pending", **fields: Any) -> ApprovalR
 )
 def test_why_it_is_asked_again(before: tuple[ApprovalRequest, ...], note: str) -> None:
     """What differs from the question before; this very question, asked at an earlier try, is none before."""
-    assert why_again(before, "c1.1", "d", "p") == note
+    assert repeat_note(before, "c1.1", "d", "p") == note
 
 
 @pytest.mark.parametrize("state", ["pending", "approved", "denied"])
 def test_what_was_asked_since_the_reply_was_kept_is_this_very_question(state: Any) -> None:
     """An attempt that judges it again finds it word for word, whatever was answered meanwhile; not what is older."""
     before, later = asked(ended_at=NOW, ended_as="unsigned"), asked(2, state, opened_at=NOW)
-    assert why_again((before, later), "c1.1", "d", "p", NOW) == NOT_RUN
-    assert why_again((later,), "c1.1", "d", "p", NOW) == ""
+    assert repeat_note((before, later), "c1.1", "d", "p", NOW) == NOT_RUN
+    assert repeat_note((later,), "c1.1", "d", "p", NOW) == ""
     older = (asked(2, "approved", opened_at=NOW - timedelta(milliseconds=1)),)
-    assert why_again(older, "c1.1", "d", "p", NOW) == NOT_RUN
-    assert why_again((later.model_copy(update={"definition": "old"}),), "c1.1", "d", "p", NOW) == TOOL_CHANGED
+    assert repeat_note(older, "c1.1", "d", "p", NOW) == NOT_RUN
+    assert repeat_note((later.model_copy(update={"definition": "old"}),), "c1.1", "d", "p", NOW) == TOOL_CHANGED
 
 
 def test_whoever_changed_it_and_what_it_stands_in_for() -> None:
     """By the names of the directory and the catalog; nobody else writes there."""
-    assert of_edit("Ana Sousa") == "Ana Sousa changed the arguments"
-    assert of_fallback(("rates", "old")) == "this is a fallback of `rates`, `old`"
-    assert of_fallback(()) == ""
+    assert editor_note("Ana Sousa") == "Ana Sousa changed the arguments"
+    assert fallback_note(("rates", "old")) == "this is a fallback of `rates`, `old`"
+    assert fallback_note(()) == ""

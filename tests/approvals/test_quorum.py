@@ -48,7 +48,7 @@ def own(human: str, *entries: str) -> Voter:
 def best(groups: list[ApproverGroup], voters: list[Voter]) -> tuple[int, int]:
     """Places of groups filled, and seats taken, at most: by trying every seat and place for every voter."""
     options = [
-        [None, *((seat, place) for seat in voter.seats for place in (None, *range(len(groups))))] for voter in voters
+        [None, *((seat, place) for seat in voter.votes for place in (None, *range(len(groups))))] for voter in voters
     ]
     most_places = most_seats = 0
     for chosen in itertools.product(*options):
@@ -58,7 +58,7 @@ def best(groups: list[ApproverGroup], voters: list[Voter]) -> tuple[int, int]:
         most_seats = max(most_seats, len(taken))
         places = [place for _, place in taken if place is not None]
         fits = all(
-            each is None or each[1] is None or not voter.seats[each[0]].isdisjoint(groups[each[1]].of)
+            each is None or each[1] is None or not voter.votes[each[0]].isdisjoint(groups[each[1]].of)
             for voter, each in zip(voters, chosen, strict=True)
         )
         if fits and all(places.count(number) <= group.quorum for number, group in enumerate(groups)):

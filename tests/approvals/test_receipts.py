@@ -293,7 +293,7 @@ def test_a_desk_lists_what_it_holds_and_what_waits() -> None:
     assert both.all() == both.pending() == (first, second)
     assert both.waits(ID)
     assert both.waits(OTHER)
-    both.reach(ID, deadlines.next_event(first), LATER)
+    both.apply_due_event(ID, deadlines.next_event(first), LATER)
     assert both.pending() == (second,)
     assert [each.state for each in both.all()] == ["timed_out", "pending"]
     assert not both.waits(ID)

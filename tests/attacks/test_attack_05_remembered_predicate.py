@@ -2,8 +2,8 @@
 
 Each predicate was seen to succeed before: in a child with 3 GiB of address space it took 1.1 to 3 GiB, or 2 to 60
 seconds, where it was to be remembered and again at every later call. Without the bounds (`GrantPredicate.holds` asking
-`Expression.here`, `compile_where` and `growth_problem` refusing nothing, `GrantUse.consulted` counting no steps)
-these tests fail.
+`Expression.evaluate_here`, `compile_where` and `growth_problem` refusing nothing, `GrantUse.consulted` counting no
+steps) these tests fail.
 """
 
 import json
@@ -61,8 +61,8 @@ print(json.dumps([found, peak, time.process_time() - begun]))
 def test_a_bomb_costs_nothing_where_it_is_taken(name: str) -> None:
     """Taken down or evaluated, it is refused or does not apply, within 200 MiB and a few seconds of the processor.
 
-    With `GrantPredicate.holds` asking `Expression.here`, and nothing refused by `compile_where` and `growth_problem`,
-    each held, or took up to 3 GiB or more than 60 seconds.
+    With `GrantPredicate.holds` asking `Expression.evaluate_here`, and nothing refused by `compile_where` and
+    `growth_problem`, each held, or took up to 3 GiB or more than 60 seconds.
     """
     asked = json.dumps([BOMBS[name], SCHEMA, large("Ana")])
     command = [sys.executable, "-c", CHILD]
@@ -101,8 +101,8 @@ def peaks(site: AttackSite) -> dict[str, int]:
 async def test_the_gateway_refuses_to_remember_a_bomb(site: AttackSite, limited: None) -> None:
     """Each is `malformed` with words, the request waits on, and the gateway is as large as it was.
 
-    With `GrantPredicate.holds` asking `Expression.here`, and nothing refused by `compile_where` and `growth_problem`, a
-    bomb was accepted.
+    With `GrantPredicate.holds` asking `Expression.evaluate_here`, and nothing refused by `compile_where` and
+    `growth_problem`, a bomb was accepted.
     """
     to, before = payee(), peaks(site)
     ana = site.person("ana")

@@ -120,8 +120,8 @@ def test_a_falai_desk_has_at_each_place_what_it_needs_there() -> None:
     there = {"data": {"destination": "Lisbon"}}
 
     def seen(**where: Any) -> list[str]:
-        sight = CATALOGS["falai"].sight(pinned("falai", "guest", **where))
-        return [tool.name for tool in sight.visible()]
+        view = CATALOGS["falai"].tool_view(pinned("falai", "guest", **where))
+        return [tool.name for tool in view.visible()]
 
     assert seen(**CHANGES) == ["cancel_booking", "refund"]
     assert "book_flight" not in seen(route="journey", step="find", extra=there)

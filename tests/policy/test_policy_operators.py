@@ -110,8 +110,8 @@ YES, NO, WRONG, OTHER = celtypes.BoolType(True), celtypes.BoolType(False), CELEv
 def test_what_decides_absorbs_errors(left: Any, right: Any, conjunction: str, disjunction: str) -> None:
     """`false && error` is false and `true || error` true, either way round; no error holds the text of another."""
     for one, two in ((left, right), (right, left)):
-        assert told(imported.both(one, two)) == conjunction
-        assert told(imported.either(one, two)) == disjunction
+        assert told(imported.logical_and(one, two)) == conjunction
+        assert told(imported.logical_or(one, two)) == disjunction
 
 
 def told(value: Any) -> str:

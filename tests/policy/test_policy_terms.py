@@ -210,5 +210,5 @@ def test_terms_exceed_a_question_that_asked_for_less(more: dict[str, Any], asks_
         id="main.s.t.c1.1", tenant="main", turn="t", call="c1.1", requester=Principal(user="guest"), tool="pay",
         args=Content(inline={}), digest="d", approvers=("role:finance",),
     )  # fmt: skip
-    applied: list[AppliedTerm] = [Term.model_validate(more).applied()] if more else []
+    applied: list[AppliedTerm] = [Term.model_validate(more).as_applied()] if more else []
     assert terms_of(rules, rules.named_approvers, applied).exceed(asked) is asks_more

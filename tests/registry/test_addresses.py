@@ -7,7 +7,7 @@ import pytest
 from signoff.contracts.errors import Refused
 from signoff.contracts.limits import LOGIN_NAME_CHARS, LOGIN_NAMES
 from signoff.contracts.person import Person
-from signoff.people.addresses import DeclaredNames, claimed_names, folded
+from signoff.people.addresses import DeclaredNames, claimed_names, normalise_address
 from signoff.people.directory import FixedDirectory
 
 
@@ -30,8 +30,8 @@ from signoff.people.directory import FixedDirectory
 )
 def test_a_name_has_one_spelling(written: str, name: str) -> None:
     """Case, compatibility forms, tags, invisible marks and the two ways of writing a domain are no difference."""
-    assert folded(written) == name
-    assert folded(name) == name
+    assert normalise_address(written) == name
+    assert normalise_address(name) == name
 
 
 @pytest.mark.parametrize(

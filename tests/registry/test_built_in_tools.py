@@ -41,7 +41,7 @@ def test_only_its_reader_sees_it_and_runs_it(tools: tuple[str, ...] | None) -> N
     actors = [an_actor("reader", tools=tools, read_rest=True), an_actor("other", tools=tools)]
     catalog = build_catalog(tools=[a_tool()], actors=actors)
     for actor, sees in (("reader", True), ("other", False)):
-        offered = [each.name for each in catalog.offered(actor, pinned(actor))]
+        offered = [each.name for each in catalog.offered_tools(actor, pinned(actor))]
         assert (READ_REST in offered) is sees
         found = judge(catalog, pinned(actor), a_call(READ_REST), ARGS, Tally())
         assert (found.kind, found.code) == (("run", "ok") if sees else ("settled", "not_available"))

@@ -11,7 +11,7 @@ from signoff.contracts.person import Person, Principal
 from signoff.people.directory import FixedDirectory, development_directory, principal_of
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import build_catalog
-from signoff.registry.cel_context import context_fields, pinned_cel
+from signoff.registry.cel_context import context_fields, context_mapping
 from signoff.registry.gates.inventory import inventory
 
 ASK_RULE = GlobalRule(name="r", rule="true", effect="require_approval")
@@ -24,9 +24,9 @@ def test_offered_tools_come_in_the_actors_order_with_respond_last() -> None:
     tools = [a_tool("b"), a_tool("a"), a_tool("c")]
     actors = [an_actor(tools=("c", "a")), an_actor("every"), an_actor("none", tools=())]
     catalog = build_catalog(tools=tools, actors=actors)
-    assert [offer.name for offer in catalog.offered("desk", pinned())] == ["c", "a", "respond"]
-    assert [offer.name for offer in catalog.offered("every", pinned())] == ["a", "b", "c", "respond"]
-    assert [offer.name for offer in catalog.offered("none", pinned())] == ["respond"]
+    assert [offer.name for offer in catalog.offered_tools("desk", pinned())] == ["c", "a", "respond"]
+    assert [offer.name for offer in catalog.offered_tools("every", pinned())] == ["a", "b", "c", "respond"]
+    assert [offer.name for offer in catalog.offered_tools("none", pinned())] == ["respond"]
 
 
 @pytest.mark.row("B46")
@@ -130,7 +130,7 @@ def test_pinned_context_takes_declared_extras_and_nothing_over_the_standard_fiel
     """Extras appear under their dotted names when declared and valid; `user.tier` stays the gateway's."""
     fields = context_fields({"user.costCentre": {"type": "string"}, "project.code": {"type": "integer"}})
     extra = {"user.costCentre": "K1", "project.code": "no integer", "user.tier": "trusted", "user": {}, "other": 1}
-    seen = pinned_cel(pinned(extra=extra), fields)
+    seen = context_mapping(pinned(extra=extra), fields)
     assert seen["user"] == {
         "id": "guest",
         "name": "",
@@ -140,7 +140,7 @@ def test_pinned_context_takes_declared_extras_and_nothing_over_the_standard_fiel
         "costCentre": "K1",
     }
     assert set(seen) == {"actor", "session", "turn", "tenant", "channel", "route", "step", "user"}
-    assert "costCentre" not in pinned_cel(pinned(extra=extra))["user"]
+    assert "costCentre" not in context_mapping(pinned(extra=extra))["user"]
 
 
 @pytest.mark.row("V07")

@@ -49,7 +49,7 @@ def catalog(*policies: GlobalRule, more: tuple[Tool, ...] = (), **fields: Any) -
 
 def seen(found: Catalog, **ctx: Any) -> list[str]:
     """What the model is told of, `respond` aside, after seeing that exactly that is what may be called."""
-    advertised = [offer.name for offer in found.offered("desk", pinned(**ctx))][:-1]
+    advertised = [offer.name for offer in found.offered_tools("desk", pinned(**ctx))][:-1]
     callable_ = [name for name in found.registry.list() if ruled(found, name, **ctx).kind == "run"]
     assert sorted(advertised) == callable_
     return advertised
@@ -267,8 +267,8 @@ def test_filters_know_the_actors_own_tools() -> None:
     """They may be excluded by name, and their plugins let through."""
     mine = a_tool("mine", plugin="own")
     found = catalog(own_tools=(mine,), allowed_plugins=("own",), surfaces={"w": Surface(exclude=("mine",))})
-    assert "mine" in [offer.name for offer in found.offered("desk", pinned())]
-    assert "mine" not in [offer.name for offer in found.offered("desk", pinned(channel="w"))]
+    assert "mine" in [offer.name for offer in found.offered_tools("desk", pinned())]
+    assert "mine" not in [offer.name for offer in found.offered_tools("desk", pinned(channel="w"))]
     assert ruled(found, "mine", channel="w").gate == "surface"
     assert ruled(found, "mine").kind == "run"
 

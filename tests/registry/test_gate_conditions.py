@@ -48,7 +48,7 @@ def facts(found: Judgement) -> tuple[str, str, str]:
 def test_a_tool_is_told_by_name_description_and_schema() -> None:
     """And by nothing else; the schema is a copy of what was declared."""
     tool = a_tool(available=asked, check_permissions=asked, capabilities=Capabilities(storage=True))
-    offer = build_catalog(tools=(tool,), actors=(an_actor(),)).offered("desk", pinned())[0]
+    offer = build_catalog(tools=(tool,), actors=(an_actor(),)).offered_tools("desk", pinned())[0]
     assert offer.model_dump() == {
         "name": "book_flight",
         "description": "Books a flight.",
@@ -64,7 +64,7 @@ def test_what_is_not_available_is_neither_told_nor_run() -> None:
     assert facts(found) == ("settled", "available", "not_available")
     assert found.message == "Tool book_flight is not currently available"
     catalog = build_catalog(tools=(tool, a_tool("look")), actors=(an_actor(),))
-    assert [offer.name for offer in catalog.offered("desk", pinned(), frozenset({"book_flight"}))] == [
+    assert [offer.name for offer in catalog.offered_tools("desk", pinned(), frozenset({"book_flight"}))] == [
         "look",
         "respond",
     ]
@@ -328,7 +328,7 @@ def test_what_is_advertised_is_what_may_run(world: tuple[Catalog, str, frozenset
     """
     catalog, channel, away = world
     ctx = pinned(channel=channel)
-    advertised = {offer.name for offer in catalog.offered("desk", ctx, away)} - {"respond"}
+    advertised = {offer.name for offer in catalog.offered_tools("desk", ctx, away)} - {"respond"}
     known = GateFacts(unavailable=away)
     found = {name: judge(catalog, ctx, a_call(name), GOOD, Tally(), known=known) for name in NAMES}
     executable = {name for name, each in found.items() if each.kind in ("run", "ask")}
@@ -406,7 +406,7 @@ def test_a_verdict_that_is_known_already_becomes_a_call_by_itself() -> None:
     tool = a_tool()
     catalog = build_catalog(tools=(tool,), actors=(an_actor(),))
     verdict = catalog.policy(tool.activity).judge(GOOD, {})
-    found = by_verdict(catalog.sight(pinned()), a_call(), tool, verdict)
+    found = by_verdict(catalog.tool_view(pinned()), a_call(), tool, verdict)
     assert found == Judgement("c1.1", "run", "approval", tool=tool, verdict=verdict)
 
 
@@ -431,17 +431,17 @@ def test_the_strictest_rule_over_a_tool_or_what_it_shadows_counts(effect: Any) -
         route = Route(name="r", tools=(a_tool(tags=near),))
         actor = an_actor(routes=(route,), shadowing="allow")
         catalog = build_catalog(tools=(a_tool(tags=far),), actors=(actor,), policies=(rule,))
-        sight = catalog.sight(pinned(route="r"))
+        sight = catalog.tool_view(pinned(route="r"))
         tool = sight.tool("book_flight")
         assert tool is not None
         assert tool.activity == "book_flight@desk.r"
-        assert sight.ruling(tool).effect == effect
+        assert sight.rules_verdict(tool).effect == effect
 
 
 def test_an_actor_that_nobody_knows_stands_nowhere() -> None:
     """A name still means the registry's tool, so that a waiting call has one; none is seen, and it says why."""
     tool = a_tool()
-    sight = build_catalog(tools=(tool,), actors=(an_actor(),)).sight(pinned("gone"))
+    sight = build_catalog(tools=(tool,), actors=(an_actor(),)).tool_view(pinned("gone"))
     found = sight.resolution("book_flight")
     assert found == Resolution("book_flight", (), 0, tool, "the actor stands nowhere that is known")
-    assert (found.seen, sight.sees(tool), sight.visible()) == (None, False, ())
+    assert (found.visible_tool, sight.sees(tool), sight.visible()) == (None, False, ())

@@ -342,15 +342,15 @@ def test_rules_over_an_actors_tags_know_them() -> None:
     actors = (an_actor("desk", tags=("clerk",)), an_actor("till", tags=("intern",)))
     found = catalog(a_tool(), actors=actors, policies=[rule])
     tool = found.tools()[0]
-    assert [found.sight(pinned(name)).hides(tool) for name in ("desk", "till", "gone")] == [False, True, True]
+    assert [found.tool_view(pinned(name)).hides(tool) for name in ("desk", "till", "gone")] == [False, True, True]
 
 
 def test_a_model_is_told_of_tools_in_its_actors_order() -> None:
     """An actor's own list is what it sees, in the order in which it was written."""
     tools = [a_tool(name) for name in ("a", "b", "c")]
     found = catalog(*tools, actors=(an_actor("desk", tools=("c", "a")), an_actor("till")))
-    assert [tool.name for tool in found.sight(pinned("desk")).visible()] == ["c", "a"]
-    assert [tool.name for tool in found.sight(pinned("till")).visible()] == ["a", "b", "c"]
+    assert [tool.name for tool in found.tool_view(pinned("desk")).visible()] == ["c", "a"]
+    assert [tool.name for tool in found.tool_view(pinned("till")).visible()] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("name", [DOUBTED_RULE, PERMISSION_RULE, f"{GRANT_RULE}g1", "in_doubt"])

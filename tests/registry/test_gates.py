@@ -143,7 +143,7 @@ def test_hidden_tool_reads_like_one_that_does_not_exist() -> None:
     hidden, unknown = ruled(found), ruled(found, "book_flightt")
     assert facts(hidden) == ("settled", "tag_policy", "not_available")
     assert hidden.message.replace("book_flight", "X") == unknown.message.replace("book_flightt", "X")
-    assert [offer.name for offer in found.offered("desk", pinned())] == ["search", "respond"]
+    assert [offer.name for offer in found.offered_tools("desk", pinned())] == ["search", "respond"]
 
 
 @pytest.mark.row("V01")
@@ -293,7 +293,7 @@ def test_what_is_not_advertised_never_passes(
     tools = [a_tool(each, tags=tags[i], requires_approval=gated[i]) for i, each in enumerate("abc")]
     policies = [RULES[rule] for rule in sorted(rules)]
     found = build_catalog(tools=tools, actors=[an_actor(tools=listed)], policies=policies)
-    offered = {offer.name for offer in found.offered("desk", pinned())}
+    offered = {offer.name for offer in found.offered_tools("desk", pinned())}
     ruling = ruled(found, name, args, dry_run=dry)
     assert ruling == ruled(found, name, args, dry_run=dry)
     if name not in offered or name == "respond":

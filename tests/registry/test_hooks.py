@@ -42,7 +42,7 @@ def test_whatever_is_awaited_with_its_arguments_is_a_hook(function: Any) -> None
 )
 def test_what_is_no_hook_is_told_with_the_form_it_has_to_have(function: Any, flaw: str) -> None:
     """The words name the field, the form and what is wrong."""
-    assert ONE.flaw(function) == flaw
+    assert ONE.problem(function) == flaw
     assert ONE.objection(function) == f"needs `one` to be `async def (args)`, but it {flaw}"
     assert ONE.objection(function, "routes.talk.one").startswith("needs `routes.talk.one` to be")
 
@@ -51,8 +51,8 @@ def test_a_plain_hook_is_not_async_and_some_are_either() -> None:
     """A pure hook that gave a coroutine would be taken for its answer; a policy's handler is run in a thread."""
     plain = Hook[bool](field="one", takes=("args",), style="plain")
     either = Hook[bool](field="one", takes=("args",), style="any")
-    assert plain.flaw(one) == "is `async def`"
-    assert plain.flaw(lambda args: True) == either.flaw(lambda args: True) == either.flaw(one) == ""
+    assert plain.problem(one) == "is `async def`"
+    assert plain.problem(lambda args: True) == either.problem(lambda args: True) == either.problem(one) == ""
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.field)
@@ -64,7 +64,7 @@ def test_every_kind_refuses_a_function_without_its_arguments(kind: Hook[Any]) ->
     def nothing_either() -> None: ...
 
     assert kind.takes
-    assert "does not take" in kind.flaw(nothing_either if kind.style == "plain" else nothing)
+    assert "does not take" in kind.problem(nothing_either if kind.style == "plain" else nothing)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.parse is not ONE.parse], ids=lambda kind: kind.field)

@@ -51,7 +51,7 @@ def test_without_channels_there_is_the_inbox_alone(tmp_path: Path) -> None:
     """And routing is as it is where nobody says otherwise."""
     found = load_manifest(written(tmp_path, "version: 1\n")).channels
     assert (dict(found.declared), found.routing) == ({}, RoutingRules())
-    assert found.notified(None) == ()
+    assert found.select(None) == ()
     assert RoutingRules() == RoutingRules((), 900.0, all=False, digest_over=5)
 
 
@@ -63,7 +63,7 @@ def test_a_policy_says_more_than_the_default(notify: Any, reached: tuple[str, ..
     catalog = a_catalog(MAIL, CHAT, notify=notify, default=("mail",))
     policy = catalog.policy("pay").policy
     assert policy is not None
-    assert catalog.channels.notified(policy.notify) == reached
+    assert catalog.channels.select(policy.notify) == reached
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def loaded(folder: Path, text: str = MANIFEST) -> Catalog:
 def told(catalog: Catalog, route: str = "", step: str = "", **data: object) -> list[str]:
     """The activities of the tools that are seen."""
     ctx = pinned(route=route, step=step, extra={"data": data})
-    return [tool.activity for tool in catalog.sight(ctx).visible()]
+    return [tool.activity for tool in catalog.tool_view(ctx).visible()]
 
 
 @pytest.mark.row("F05")
@@ -63,7 +63,7 @@ def test_a_manifest_declares_where_an_actor_may_stand(tmp_path: Path) -> None:
     """Routes and steps in their order, with tools of their own, what they wait for and what they keep back."""
     catalog = loaded(tmp_path)
     assert told(catalog) == told(catalog, "talk") == ["greet@desk", "note", "pay"]
-    position = catalog.sight(pinned(route="talk")).position
+    position = catalog.tool_view(pinned(route="talk")).position
     assert position is not None
     assert [each.__name__ for each in position.selects] == ["nothing"]
     assert told(catalog, "trip", "ask") == ["note"]

@@ -79,10 +79,10 @@ def test_selection_is_the_same_each_time_and_kept_by_context() -> None:
         for order in (tools, tools[::-1])
     )
     for route, expected in (("", ["c", "b", "a"]), ("r", ["c"]), ("s", ["b", "c", "a"])):
-        seen = [[each.name for each in catalog.sight(pinned(route=route)).visible()] for catalog in (one, other)]
+        seen = [[each.name for each in catalog.tool_view(pinned(route=route)).visible()] for catalog in (one, other)]
         assert seen == [expected] * 2
-        assert one.sight(pinned(route=route)) is one.sight(pinned(route=route))
-    assert one.sight(pinned(route="r")) is not one.sight(pinned(route="s"))
+        assert one.tool_view(pinned(route=route)) is one.tool_view(pinned(route=route))
+    assert one.tool_view(pinned(route="r")) is not one.tool_view(pinned(route="s"))
 
 
 @pytest.mark.row("F58")

@@ -115,5 +115,5 @@ def test_the_directory_knows_them_beside_those_declared() -> None:
     assert [person.id for person in people.all("main")] == ["ana", "ana2", CY.id]
     assert people.all("acme") == ()
     assert people.delegators("ana2", "main", NOW - WEEK) == (ANA,)
-    people.hold([])
+    people.replace_people([])
     assert people.find(CY.id) is None

@@ -63,8 +63,8 @@ def test_fields_are_kept_left_out_and_hidden_by_name() -> None:
     """What filters are made of; the record itself stays what it is."""
     assert RECORD.only(("fare", "nothing")).values == {"fare": 120}
     assert list(RECORD.without(("fare",)).fields) == ["margin", "passport"]
-    assert RECORD.hiding(("fare",)).values == {"fare": HIDDEN, "margin": 0.3, "passport": "X123"}
-    assert RECORD.hiding(("fare",)).fields["fare"].annotations == RECORD.fields["fare"].annotations
+    assert RECORD.mask(("fare",)).values == {"fare": HIDDEN, "margin": 0.3, "passport": "X123"}
+    assert RECORD.mask(("fare",)).fields["fare"].annotations == RECORD.fields["fare"].annotations
     assert RECORD.values == {"fare": 120, "margin": 0.3, "passport": "X123"}
 
 

@@ -78,7 +78,7 @@ def test_no_turn_lists_the_registry(listed: tuple[str, ...] | None, monkeypatch:
     with pytest.raises(AssertionError, match="list of all tools"):
         catalog.registry.list()
     args = {"flight": "LH1", "totalCost": 1.0}
-    assert [each.name for each in catalog.offered("desk", pinned())] == ["book", "look", "respond"]
+    assert [each.name for each in catalog.offered_tools("desk", pinned())] == ["book", "look", "respond"]
     assert judge(catalog, pinned(), a_call("book"), args, Tally()).kind == "run"
     assert judge(catalog, pinned(), a_call("nothing"), args, Tally()).code == "not_available"
     assert catalog.tool("book") is not None

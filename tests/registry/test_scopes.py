@@ -37,7 +37,7 @@ def desk(*routes: Route, tools: tuple[str, ...] = ("search", "pay", "note"), **f
 
 def told(catalog: Catalog, route: str = "", step: str = "", **fields: Any) -> list[str]:
     """The names that the model is told of, `respond` aside."""
-    return [each.name for each in catalog.offered("desk", pinned(route=route, step=step, **fields))[:-1]]
+    return [each.name for each in catalog.offered_tools("desk", pinned(route=route, step=step, **fields))[:-1]]
 
 
 def ruled(catalog: Catalog, name: str, route: str = "", step: str = "", **fields: Any) -> Judgement:
@@ -54,7 +54,7 @@ def activity(catalog: Catalog, name: str, route: str = "", step: str = "", **fie
 
 def trace(catalog: Catalog, name: str, route: str = "", step: str = "", **fields: Any) -> list[tuple[str, str]]:
     """Layer and outcome of each layer, nearest first."""
-    found = catalog.sight(pinned(route=route, step=step, **fields)).resolution(name)
+    found = catalog.tool_view(pinned(route=route, step=step, **fields)).resolution(name)
     return [(each.layer, each.outcome) for each in found.trace]
 
 
@@ -151,7 +151,7 @@ def test_a_reference_is_looked_up_in_the_registry_then_the_route_then_the_actor(
     optional = Step(name="s", tools=(ToolUse(tool="serach", optional=True), "pay"), mode="only")
     catalog = desk(Route(name="r", steps=(optional,)))
     assert told(catalog, "r", "s") == ["pay"]
-    found = catalog.sight(pinned(route="r", step="s")).resolution("serach").trace[1]
+    found = catalog.tool_view(pinned(route="r", step="s")).resolution("serach").trace[1]
     assert (found.outcome, found.why) == ("absent", "refers to it, but it is optional and not there")
 
 
@@ -160,8 +160,8 @@ def test_a_reference_is_looked_up_in_the_registry_then_the_route_then_the_actor(
 def test_a_resolution_says_of_every_layer_whether_it_won_and_why_not() -> None:
     """Frozen, and the same each time."""
     catalog = desk(Route(name="r", tools=(own(),), steps=(Step(name="s", tools=("search", "pay")),)))
-    sight = catalog.sight(pinned(route="r", step="s"))
-    found = sight.resolution("search")
+    view = catalog.tool_view(pinned(route="r", step="s"))
+    found = view.resolution("search")
     assert [(each.layer, each.where, each.outcome, each.why) for each in found.trace] == [
         ("step_inline", "step `s`", "absent", "does not name it"),
         ("step_reference", "step `s`", "won", "is the nearest that names it"),
@@ -169,9 +169,9 @@ def test_a_resolution_says_of_every_layer_whether_it_won_and_why_not() -> None:
         ("agent", "actor `desk`", "absent", "does not name it"),
         ("registry", "the registry", "lost", "step `s` is nearer"),
     ]
-    assert sight.resolution("search") == found
-    nothing = sight.resolution("nothing")
-    assert (nothing.tool, nothing.seen, {each.outcome for each in nothing.trace}) == (None, None, {"absent"})
+    assert view.resolution("search") == found
+    nothing = view.resolution("nothing")
+    assert (nothing.tool, nothing.visible_tool, {each.outcome for each in nothing.trace}) == (None, None, {"absent"})
     with pytest.raises(dataclasses.FrozenInstanceError):
         found.trace[0].outcome = "won"  # type: ignore[misc]
 
@@ -183,7 +183,7 @@ def test_what_is_shown_is_what_runs() -> None:
     steps = (Step(name="s", tools=(own(says="of the step"),)), Step(name="t"))
     catalog = desk(Route(name="r", tools=(own(says="of the route"),), steps=steps))
     for step, says in (("s", "of the step"), ("t", "of the route"), ("", "of the route")):
-        offered = {each.name: each.description for each in catalog.offered("desk", pinned(route="r", step=step))}
+        offered = {each.name: each.description for each in catalog.offered_tools("desk", pinned(route="r", step=step))}
         tool = ruled(catalog, "search", "r", step).tool
         assert tool is not None
         assert offered["search"] == says == tool.description
@@ -215,7 +215,7 @@ def test_a_filter_keeps_back_what_it_is_not_true_of() -> None:
     assert told(catalog, "r", "s") == ["search"]
     assert told(catalog, "r", "t") == []
     assert ruled(catalog, "pay", "r", "s").gate == "layer"
-    why = catalog.sight(pinned(route="r", step="s")).resolution("pay").why
+    why = catalog.tool_view(pinned(route="r", step="s")).resolution("pay").why
     assert why == "`tool_filter` of route `r` is false"
     with pytest.raises(ConfigError, match=r"actor `desk`: route `r`: `tool_filter`.*nmae"):
         desk(Route(name="r", tool_filter="tool.nmae == 'x'"))
@@ -293,7 +293,7 @@ def test_tools_made_for_one_actor_are_nobody_elses() -> None:
         an_actor(),
     ]
     catalog = build_catalog(actors=actors)
-    assert catalog.offered("porto", pinned("porto"))[0].description == "Knows Porto."
+    assert catalog.offered_tools("porto", pinned("porto"))[0].description == "Knows Porto."
     assert activity(catalog, "guide", actor="faro") == "guide@faro"
     assert ruled(catalog, "guide").gate == "resolve"
 
@@ -440,16 +440,16 @@ def _known(actor: Actor, registry: list[str]) -> Actor:
 def test_at_every_place_what_is_advertised_is_what_may_run(world: tuple[Catalog, dict[str, Any]]) -> None:
     """Both ways, and by the very tool whose words were shown."""
     catalog, where = world
-    sight = catalog.sight(pinned(**where))
-    advertised = {tool.name: tool.activity for tool in sight.visible()}
+    view = catalog.tool_view(pinned(**where))
+    advertised = {tool.name: tool.activity for tool in view.visible()}
     found = {name: judge(catalog, pinned(**where), a_call(name), GOOD, Tally()) for name in NAMES}
     runs = {name: each.tool.activity for name, each in found.items() if each.kind in ("run", "ask") and each.tool}
     assert runs == advertised
     for name in NAMES:
-        traced = sight.resolution(name)
+        traced = view.resolution(name)
         won = [each for each in traced.trace if each.outcome == "won"]
-        assert len(won) == (traced.seen is not None)
-        assert {each.name for each in catalog.offered("desk", pinned(**where))} >= advertised.keys()
+        assert len(won) == (traced.visible_tool is not None)
+        assert {each.name for each in catalog.offered_tools("desk", pinned(**where))} >= advertised.keys()
 
 
 def test_a_schema_is_that_of_the_tool_that_runs() -> None:

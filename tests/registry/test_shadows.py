@@ -171,7 +171,7 @@ def test_a_shadow_stands_behind_the_same_gates(gate: dict[str, Any], fewer: dict
     with pytest.raises(ConfigError, match=rf"`routes.r.steps.s.tools` .* not with its `{name}`"):
         build_catalog(tools=[a_tool()], actors=[actor])
     catalog = over(a_tool(**gate), a_tool())
-    found = catalog.sight(pinned(route="r", transient=("book_flight",))).tool("book_flight")
+    found = catalog.tool_view(pinned(route="r", transient=("book_flight",))).tool("book_flight")
     assert found is not None
     assert found.activity == "book_flight@desk.r"
 
@@ -217,11 +217,11 @@ def test_an_approval_names_one_tool_of_a_name() -> None:
     assert near is not None
     assert far is not None
     assert near.definition != far.definition == a_tool().definition
-    assert catalog.defined("book_flight", near.definition) is near
-    assert catalog.defined("book_flight", "gone") is far
-    assert catalog.named("book_flight") == (far, near, catalog.tool("book_flight@desk.r.*"))
-    assert catalog.named("other") == ()
-    assert catalog.defined("other", "") is None
+    assert catalog.find_definition("book_flight", near.definition) is near
+    assert catalog.find_definition("book_flight", "gone") is far
+    assert catalog.tools_named("book_flight") == (far, near, catalog.tool("book_flight@desk.r.*"))
+    assert catalog.tools_named("other") == ()
+    assert catalog.find_definition("other", "") is None
 
 
 def test_the_inventory_has_a_row_for_each() -> None:

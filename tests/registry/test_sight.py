@@ -51,9 +51,9 @@ def test_rules_over_tools_and_actors_alone_are_asked_once_for_all_turns(asked: l
     """Another turn of the same actor has the same answer; another actor is another question."""
     known = catalog()
     for turn in ("t1", "t2"):
-        assert [tool.name for tool in known.sight(pinned(turn=turn)).visible()] == ["pay", "wire"]
+        assert [tool.name for tool in known.tool_view(pinned(turn=turn)).visible()] == ["pay", "wire"]
     assert asked == ["desk: pay", "desk: wire"]
-    known.sight(pinned("till")).visible()
+    known.tool_view(pinned("till")).visible()
     assert asked[2:] == ["till: pay", "till: wire"]
 
 
@@ -61,17 +61,17 @@ def test_rules_over_the_context_are_asked_in_each(asked: list[str]) -> None:
     """Who asks decides, so nobody is given another's answer."""
     known = catalog("tool.name == 'wire' && ctx.user.tier == 'standard'")
     for _ in range(2):
-        assert [tool.name for tool in known.sight(pinned(tier="standard")).visible()] == ["pay"]
-        assert [tool.name for tool in known.sight(pinned(tier="trusted")).visible()] == ["pay", "wire"]
+        assert [tool.name for tool in known.tool_view(pinned(tier="standard")).visible()] == ["pay"]
+        assert [tool.name for tool in known.tool_view(pinned(tier="trusted")).visible()] == ["pay", "wire"]
     assert len(asked) == 4
 
 
 def test_a_context_out_of_bounds_is_never_given_a_remembered_answer(asked: list[str]) -> None:
     """What the engines cannot read is hidden, though the same actor's other turns were told that it is not."""
     known = catalog()
-    assert known.sight(pinned()).visible()
-    assert known.sight(pinned(channel="\ud800")).visible() == ()
-    assert known.sight(pinned(turn="next")).visible()
+    assert known.tool_view(pinned()).visible()
+    assert known.tool_view(pinned(channel="\ud800")).visible() == ()
+    assert known.tool_view(pinned(turn="next")).visible()
 
 
 def test_an_actor_that_is_not_there_leaves_nothing_behind(asked: list[str]) -> None:
@@ -79,8 +79,8 @@ def test_an_actor_that_is_not_there_leaves_nothing_behind(asked: list[str]) -> N
     known = catalog()
     tool = known.tools()[0]
     for _ in range(2):
-        known.sight(pinned("nobody", turn="a")).ruling(tool)
-        known.sight(pinned("nobody", turn="b")).ruling(tool)
+        known.tool_view(pinned("nobody", turn="a")).rules_verdict(tool)
+        known.tool_view(pinned("nobody", turn="b")).rules_verdict(tool)
     assert asked == ["nobody: pay"] * 2
 
 
@@ -88,13 +88,13 @@ def test_a_verdict_holds_for_the_same_arguments_in_the_same_context(asked: list[
     """1 and 1.0 and true are three questions; another tier is a fourth; the same again is none."""
     known = catalog()
     policy = known.policy("pay")
-    sight, other = known.sight(pinned()), known.sight(pinned(tier="trusted"))
+    view, other = known.tool_view(pinned()), known.tool_view(pinned(tier="trusted"))
     given: list[Any] = [1, 1.0, True, "1", 2]
-    verdicts = [sight.verdict(policy, {"amount": amount}).verdict for amount in given]
+    verdicts = [view.verdict(policy, {"amount": amount}).verdict for amount in given]
     assert asked == [f"{{'amount': {amount!r}}}" for amount in given]
-    assert verdicts == [policy.judge({"amount": amount}, sight.ctx).verdict for amount in given]
+    assert verdicts == [policy.judge({"amount": amount}, view.ctx).verdict for amount in given]
     asked.clear()
-    assert [sight.verdict(policy, {"amount": amount}).verdict for amount in given] == verdicts
+    assert [view.verdict(policy, {"amount": amount}).verdict for amount in given] == verdicts
     assert asked == []
     assert other.verdict(policy, {"amount": 1}).verdict == "ask"
     assert len(asked) == 1
@@ -103,35 +103,35 @@ def test_a_verdict_holds_for_the_same_arguments_in_the_same_context(asked: list[
 def test_no_more_than_a_hundred_verdicts_are_kept_a_context(asked: list[str]) -> None:
     """The hundred-and-first question begins anew, so a long turn costs no more memory than that."""
     known = catalog()
-    policy, sight = known.policy("pay"), known.sight(pinned())
+    policy, view = known.policy("pay"), known.tool_view(pinned())
     for amount in range(100):
-        sight.verdict(policy, {"amount": amount})
-    sight.verdict(policy, {"amount": 0})
+        view.verdict(policy, {"amount": amount})
+    view.verdict(policy, {"amount": 0})
     assert len(asked) == 100
-    sight.verdict(policy, {"amount": 100})
-    sight.verdict(policy, {"amount": 0})
+    view.verdict(policy, {"amount": 100})
+    view.verdict(policy, {"amount": 0})
     assert len(asked) == 102
 
 
 def test_the_verdict_of_another_policy_of_the_same_name_is_never_taken_for_this_ones() -> None:
     """An actor's own tool may have the name of another one, and a policy of its own."""
     found = catalog()
-    sight = found.sight(pinned(actor="desk"))
+    view = found.tool_view(pinned(actor="desk"))
     loose, strict = (compile_policy(policy, tool=a_tool("pay").facts, input_schema=SCHEMA) for policy in (False, True))
-    assert [sight.verdict(each, {"amount": 1.0}).verdict for each in (loose, strict, loose)] == ["auto", "ask", "auto"]
+    assert [view.verdict(each, {"amount": 1.0}).verdict for each in (loose, strict, loose)] == ["auto", "ask", "auto"]
 
 
 def test_a_sight_in_which_nothing_is_away_is_the_same_one() -> None:
     """Each call asks for it; only what is away makes another, that remembers the same."""
-    sight = catalog().sight(pinned())
-    assert sight.without(frozenset()) is sight
-    away = sight.without(frozenset({"wire"}))
+    view = catalog().tool_view(pinned())
+    assert view.without(frozenset()) is view
+    away = view.without(frozenset({"wire"}))
     assert [tool.name for tool in away.visible()] == ["pay"]
     assert away.without(frozenset({"wire"})) is away
-    assert away.rulings is sight.rulings
-    assert away.verdicts is sight.verdicts
-    assert away.filtered is sight.filtered
-    assert away.passing is sight.passing
+    assert away.rulings is view.rulings
+    assert away.verdicts is view.verdicts
+    assert away.filtered is view.filtered
+    assert away.passing is view.passing
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def test_what_a_filter_says_holds_for_that_context_and_place_alone() -> None:
     known = filtering()
 
     def seen(ctx: CallContext) -> list[str]:
-        return [tool.name for tool in known.sight(ctx).visible()]
+        return [tool.name for tool in known.tool_view(ctx).visible()]
 
     for _ in range(2):
         assert seen(pinned(route="r")) == ["note", "pay"]

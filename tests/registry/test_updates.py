@@ -11,7 +11,7 @@ from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import SESSION_UPDATES_BYTES
 from signoff.contracts.updates import NO_UPDATES, Updates, apply_updates
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.cel_context import pinned_cel
+from signoff.registry.cel_context import context_mapping
 from signoff.registry.results.update_check import AcceptedUpdates, accept_updates
 from signoff.registry.scopes.route import Route, Step
 
@@ -128,6 +128,6 @@ def test_no_wish_reaches_a_standard_field(known: Catalog, data: dict[str, Any], 
     (tool,) = known.tools()
     assert {*found.data, *found.context} <= {*tool.updates}
     before, after = pinned(), pinned(extra=apply_updates(found, {}))
-    plain, changed = pinned_cel(before, known.fields), pinned_cel(after, known.fields)
+    plain, changed = context_mapping(before, known.fields), context_mapping(after, known.fields)
     assert {name: changed[name] for name in plain} == plain
     assert {*changed} - {*plain} <= {"project", "limits"}

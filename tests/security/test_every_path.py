@@ -83,7 +83,7 @@ async def test_what_is_not_offered_never_executes(client: Client, store: Store, 
         key = await found.start()
         result = await found.signoff.result(key)
     ctx = CallContext(actor="desk", session="s", turn="t", tenant="main", user=GUEST)
-    offered = {tool.name for tool in found.room.catalog.offered("desk", ctx)}
+    offered = {tool.name for tool in found.room.catalog.offered_tools("desk", ctx)}
     assert {outcome.code for outcome in result.calls} == {"not_available"}
     assert offered == {*GATED, names.RESPOND}
     assert ledger.rows == []

@@ -102,7 +102,7 @@ decisions = sound | st.builds(
 
 def offered(catalog: Catalog) -> set[str]:
     """What the model is told of."""
-    return {tool.name for tool in catalog.offered("desk", CTX)}
+    return {tool.name for tool in catalog.offered_tools("desk", CTX)}
 
 
 def permit_of(catalog: Catalog, tool: str, args: Any, votes: list[Decision], kind: str) -> Permit:
