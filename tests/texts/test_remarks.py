@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from signoff.approvals.card import render_card
-from signoff.approvals.card_notes import NOT_RUN, POLICY_CHANGED, TOOL_CHANGED, of_edit, of_fallback
+from signoff.approvals.card_notes import NOT_RUN, POLICY_CHANGED, TOOL_CHANGED, editor_note, fallback_note
 from signoff.formats.json_schema import compile_schema
 from signoff.gateway.argument_form import fields_of
 from signoff.gateway.argument_parser import read_fields
@@ -82,7 +82,7 @@ def _remarks() -> list[str]:
     repeated = [{name: secret[name] for name in names} for names in (("pin", "a"), ("pin", "a", "b", "c", "d"))]
     corrected = [apply_correction({"a": 1}, Correction({"a": 2}, why))[1] for why in ("", "names have a capital")]
     cards = [render_card(effect="", title="", tool="t", args=args, schema={}, secrets=("pin",)) for args in repeated]
-    notes = [TOOL_CHANGED, POLICY_CHANGED, NOT_RUN, of_edit("Bo Berg"), of_fallback(["rates", "quotes"])]
+    notes = [TOOL_CHANGED, POLICY_CHANGED, NOT_RUN, editor_note("Bo Berg"), fallback_note(["rates", "quotes"])]
     return [*notes, *(card.note for card in cards), *corrected, *_problems(SENT), *_problems(UNREADABLE)]
 
 
