@@ -18,7 +18,7 @@ import psutil
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from temporalio.api.enums.v1 import IndexedValueType
-from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 
@@ -293,8 +293,12 @@ async def test_missing_search_attributes_are_named_with_the_command_that_helps(s
 async def test_ensuring_search_attributes_may_be_repeated(server: ServerHandle) -> None:
     """Creating what lacks works, and again changes nothing."""
     client = await bare_namespace(server)
+    request = ListSearchAttributesRequest(namespace=client.namespace)
     await ensure_search_attributes(client)
+    first = await client.operator_service.list_search_attributes(request)
     await ensure_search_attributes(client)
+    again = await client.operator_service.list_search_attributes(request)
+    assert dict(again.custom_attributes) == dict(first.custom_attributes)
     await check_server(client)
 
 

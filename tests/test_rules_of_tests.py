@@ -10,6 +10,8 @@ import pytest
 HERE = Path(__file__).parent
 LONGEST_SLEEP = 0.1
 """A pause between two looks, or for what would come at once; a longer one is waited out on every run."""
+EXPECTS = frozenset({"raises", "fail", "expect"})
+"""Calls that expect something as `assert` does: pytest's, and `expect` of Playwright."""
 LET_PASS = 2
 """Uses of `real_time.let_pass`, each with its reason beside it."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -86,3 +88,24 @@ def test_a_long_sleep_is_noticed(tmp_path: Path, body: str, long: bool) -> None:
     path = tmp_path / "test_slow.py"
     path.write_text(f"async def test_slow():\n    {body}\n")
     assert long_sleeps(path) == (["test_slow.py:2 test_slow"] if long else [])
+
+
+def says_nothing(path: Path) -> list[str]:
+    """The tests of a module that expect nothing in their own body."""
+    return [
+        f"{path.name}:{function.lineno} {function.name}"
+        for function in functions(path)
+        if not any(isinstance(node, ast.Assert) or called(node) in EXPECTS for node in ast.walk(function))
+    ]
+
+
+def test_every_test_says_what_it_expects() -> None:
+    """In its own body, where it is read; a helper may assert besides, for what has to hold before."""
+    assert [each for path in modules("test_*.py") for each in says_nothing(path)] == []
+
+
+def test_a_test_that_expects_nothing_is_noticed(tmp_path: Path) -> None:
+    """The check above can fail."""
+    path = tmp_path / "test_quiet.py"
+    path.write_text("def test_quiet():\n    check()\n\n\ndef test_loud():\n    assert check()\n")
+    assert says_nothing(path) == ["test_quiet.py:1 test_quiet"]

@@ -465,7 +465,8 @@ async def test_no_other_word_frees_the_second_ticket(store: Store, wrong: str) -
         "a stranger": signed(request, STRANGER),
         "denied": signed(request, verdict="denied"),
     }
-    await desk.refused_with(said[wrong], ticket=2)
+    why = await desk.refused_with(said[wrong], ticket=2)
+    assert ("too few people have said that it did not" in why, desk.ledger.rows) == (True, [])
 
 
 async def test_a_word_about_a_try_frees_no_call_that_ended(store: Store) -> None:

@@ -116,10 +116,11 @@ async def test_the_owner_could(role_urls: RoleUrls, statement: str) -> None:
     change = connection.transaction()
     await change.start()
     try:
-        await connection.execute(statement)
+        done = await connection.execute(statement)
     finally:
         await change.rollback()
         await connection.close()
+    assert done.split()[0] == statement.split()[0]
 
 
 async def test_it_sees_three_keys_and_moves_no_chain(site_of_roles: AttackSite, taken: asyncpg.Connection) -> None:

@@ -71,13 +71,13 @@ async def test_so_many_bodies_are_received_at_once(channel_site: AttackSite) -> 
         async def busy() -> bool:
             return await answered(url, ANOTHER) == 503
 
-        await until(busy, seconds=limits.BODY_GRACE_SECONDS)
+        assert await until(busy, seconds=limits.BODY_GRACE_SECONDS)
         await stack.aclose()
 
         async def free() -> bool:
             return await answered(url, ANOTHER) != 503
 
-        await until(free)
+        assert await until(free)
 
 
 @only_here

@@ -583,3 +583,4 @@ async def test_it_runs_by_itself_and_survives_an_outage_of_the_store(rig: Rig, m
             await rig.tell("closed", asks.model_copy(update={"state": "approved"}))
             while not (rig.chat.closings and rig.mail.closings):
                 await asyncio.sleep(0.02)
+    assert [len(told) for told in (rig.chat.cards, rig.mail.cards, rig.chat.closings, rig.mail.closings)] == [1] * 4

@@ -16,6 +16,7 @@ from signoff.approvals.audit_events import delivery_entry
 from signoff.audit.log import AuditLog
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.envelopes import ChannelReply, InboundRequest
+from signoff.channels.inbound import reply_sender
 from signoff.channels.inbound.answer_parser import AnswerSender, parse_answer
 from signoff.channels.inbound.processor import AT_ONCE, InboundProcessor, backoff
 from signoff.channels.inbound.receiver import InboundReceiver
@@ -592,6 +593,7 @@ async def test_a_running_hearing_wakes_at_once(room: Room) -> None:
             await asyncio.sleep(0.01)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+    assert (room.desk.request(request.id).state, len(room.desk.heard)) == ("approved", 1)
 
 
 async def test_what_fails_without_reason_is_left_at_last(
@@ -725,11 +727,13 @@ async def test_a_slow_reply_keeps_nobody_else_from_being_heard(room: Room, monke
         await crowd.intake.take("chat", crowd.channel.raw(key=person.id, identity=person.id, text="yes"))
         await asyncio.sleep(0.002)
     running = asyncio.create_task(crowd.hearing.run())
-    async with asyncio.timeout(8):
+    # Less than the time after which a reply is given up.
+    async with asyncio.timeout(reply_sender.TOTAL_SECONDS * 0.8):
         while crowd.desk.request(request.id).state == "pending":
             await asyncio.sleep(0.02)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+    assert (crowd.desk.request(request.id).decided_by, crowd.channel.replies) == (people[-1].id, [])
 
 
 async def test_what_cannot_be_decided_is_told_once_and_given_up(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:

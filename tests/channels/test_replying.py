@@ -83,9 +83,11 @@ async def test_a_channel_that_hangs_holds_up_no_other(store: Store, monkeypatch:
     running = asyncio.create_task(hearing.run())
     await hung.wait()
     await intake.take("healthy", healthy.raw(key="k", identity="p0", text="hm"))
-    async with asyncio.timeout(8):
+    # Less than the time after which a reply is given up.
+    async with asyncio.timeout(reply_sender.TOTAL_SECONDS * 0.8):
         while not healthy.replies:
             await asyncio.sleep(0.02)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     intake.close()
+    assert (len(healthy.replies), hanging.replies) == (1, [])

@@ -49,9 +49,15 @@ def test_what_is_signed_is_taken_as_it_is_and_no_other(signature: HmacSignature)
 
 
 def test_an_old_secret_is_taken_while_it_is_known() -> None:
-    """Either signs while a secret is replaced."""
-    old = HmacSignature("x-mark", (b"old",), "v0=", time_header="x-time", before="v0:{time}:")
-    TIMED.check(raw(old), NOW)
+    """Either signs while a secret is replaced, and the old one no longer."""
+    old, new = (
+        HmacSignature("x-mark", (secret,), "v0=", time_header="x-time", before="v0:{time}:")
+        for secret in (b"old", b"new")
+    )
+    for each in (old, new):
+        TIMED.check(raw(each), NOW)
+    with pytest.raises(Forged):
+        new.check(raw(old), NOW)
 
 
 @pytest.mark.parametrize("secrets", [(), (b"",), (b"", b"")])

@@ -247,7 +247,9 @@ class TestSocket:
 
     async def test_without_an_app_token_nothing_is_fetched(self) -> None:
         """Slack calls us then."""
-        await slack(datetime.now(UTC)).listen(_never)
+        async with asyncio.timeout(60) as bounded:
+            await slack(datetime.now(UTC)).listen(_never)
+        assert not bounded.expired()
 
 
 async def _never(raw: InboundRequest) -> InboundBatch:

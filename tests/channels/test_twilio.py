@@ -311,7 +311,10 @@ def test_the_address_is_the_public_one(public_url: str, called: str) -> None:
     raw = alone(FakeTwilio()).sign(b"MessageSid=SM1&Body=yes", called)
     query = called.partition("?")[2]
     inside = f"http://10.0.0.7:8300/channels/channel{'?' if query else ''}{query}"
-    twilio(public_url).verify(dataclasses.replace(raw, url=inside, headers={**raw.headers, "host": "10.0.0.7:8300"}))
+    seen = dataclasses.replace(raw, url=inside, headers={**raw.headers, "host": "10.0.0.7:8300"})
+    twilio(public_url).verify(seen)
+    with pytest.raises(Forged):
+        twilio("https://elsewhere.example").verify(seen)
 
 
 @pytest.mark.parametrize(

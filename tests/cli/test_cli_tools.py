@@ -122,7 +122,9 @@ async def test_policy_test_refuses_odd_cases(tools: Cli, tmp_path: Path, text: s
     """Cases that are none are one sentence, exit code 1: nothing passes by being unreadable."""
     cases = tmp_path / "cases.yaml"
     cases.write_text(text)
-    assert_one_sentence(await tools("policy", "test", str(MANIFEST), str(cases)))
+    ran = await tools("policy", "test", str(MANIFEST), str(cases))
+    assert (ran.code, ran.out) == (1, "")
+    assert_one_sentence(ran)
 
 
 LAYERED = """\

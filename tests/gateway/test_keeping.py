@@ -59,3 +59,4 @@ async def test_a_store_that_is_away_does_not_stop_the_gateway(store: Store, capl
             async with asyncio.timeout(60):
                 while caplog.text.count("no checkpoint of the record was written") < 2:
                     await asyncio.sleep(0.005)
+    assert {record.levelname for record in caplog.records} == {"WARNING"}

@@ -405,6 +405,7 @@ async def test_a_conversation_says_that_the_model_is_asked_again(gateway: Gatewa
     key = await gateway.start(BUSY)
     async with browser(gateway) as page, asyncio.timeout(20):
         address = f"/turns/{key.tenant}.{key.session}.{key.turn}"
-        while "try 2: the model's provider answered 503" not in words((await page.get(address)).text):
+        while "try 2: " not in (told := words((await page.get(address)).text)):
             await asyncio.sleep(0.05)
+    assert "try 2: the model's provider answered 503" in told
     await gateway.desk.signoff.cancel_turn(key)

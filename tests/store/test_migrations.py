@@ -105,6 +105,7 @@ async def test_openers_at_the_same_time_migrate_once(store_url: str) -> None:
     """Twelve openers of an old database all get a working store."""
     await on(store_url, first_version)
     stores = await asyncio.gather(*(Store.open(store_url) for _ in range(12)))
+    assert [await store.run(difference) for store in stores] == [[]] * 12
     for store in stores:
         await store.check()
         await store.close()

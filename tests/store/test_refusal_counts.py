@@ -77,8 +77,9 @@ async def test_what_is_counted_is_written_within_a_second(store: Store, monkeypa
     monkeypatch.setattr("signoff.store.refusal_counts.REFUSAL_FLUSH_SECONDS", 0.01)
     store.count_refusal("busy")
     async with asyncio.timeout(10):
-        while not await refusals_since(store.run, _DAY):
+        while not (found := await refusals_since(store.run, _DAY)):
             await asyncio.sleep(0.01)
+    assert found == {"busy": 1}
 
 
 async def test_every_kind_fits_its_column(store: Store) -> None:

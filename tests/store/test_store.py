@@ -329,6 +329,9 @@ async def test_a_cancelled_claim_leaves_the_store_usable(store: Store) -> None:
 async def test_opening_twice_at_once_makes_the_tables_once(store_url: str) -> None:
     """Two openers of an empty database both get a working store."""
     stores = await asyncio.gather(*(Store.open(store_url) for _ in range(12)))
+    # One of them alone makes the ticket, and all others find it there.
+    kinds = [(await store.claim(KEY, **WHO)).kind for store in stores]
+    assert (kinds[0], set(kinds[1:]), len(kinds)) == ("fresh", {"open"}, 12)
     for store in stores:
         await store.check()
         await store.close()

@@ -15,7 +15,8 @@ from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.message import user_message
 from signoff.contracts.names import ENGINE
 from signoff.contracts.person import Principal
-from signoff.contracts.turn import TurnInput
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.turn import TurnInput, TurnResult
 from signoff.engine.turn_client import TurnClient
 from signoff.store.questions import Questions
 from signoff.store.store import Store, open_store
@@ -68,6 +69,21 @@ def lines(ledger: Path) -> int:
     return len(ledger.read_text().splitlines())
 
 
+async def approved(
+    client: Client, store: Store, task_queue: str, way: str, key: TurnKey, question: Question, ledger: Path
+) -> tuple[Receipt, TurnResult]:
+    """The receipt of a yes that is sent before another worker comes, and what the turn came to under it."""
+    given = {"revision": question.revision, "question_hash": question_hash(question), "received_at": datetime.now(UTC)}
+    decision = yes(key, CALLS[way], **given)
+    await answer(store, decision)
+    sending = asyncio.create_task(TurnClient(client, task_queue=task_queue, patience=PATIENCE).decide(decision))
+    async with bench(client, store, task_queue, desk(way, ledger), script(way)) as back:
+        receipt = await sending
+        result = await asyncio.wait_for(back.signoff.result(key), 90)
+        await back.replays(key)
+    return receipt, result
+
+
 @pytest.mark.parametrize("way", WAYS)
 async def test_an_answer_while_no_worker_is_there_counts_for_the_question_it_was_given_to(
     way: str, client: Client, task_queue: str, tmp_path: Path
@@ -90,21 +106,8 @@ async def test_an_answer_while_no_worker_is_there_counts_for_the_question_it_was
             question = await asyncio.wait_for(asked_late(signoff, store, way, key), 60)
             process.kill()
             await process.wait()
-        await _taken_up(client, store, task_queue, way, key, question, ledger)
-
-
-async def _taken_up(
-    client: Client, store: Store, task_queue: str, way: str, key: TurnKey, question: Question, ledger: Path
-) -> None:
-    given = {"revision": question.revision, "question_hash": question_hash(question), "received_at": datetime.now(UTC)}
-    decision = yes(key, CALLS[way], **given)
-    await answer(store, decision)
-    sending = asyncio.create_task(TurnClient(client, task_queue=task_queue, patience=PATIENCE).decide(decision))
-    async with bench(client, store, task_queue, desk(way, ledger), script(way)) as back:
-        receipt = await sending
-        result = await asyncio.wait_for(back.signoff.result(key), 90)
-        await back.replays(key)
-    rows = await Questions(store).read(ApprovalKey(key, CALLS[way]).id)
+        receipt, result = await approved(client, store, task_queue, way, key, question, ledger)
+        rows = await Questions(store).read(ApprovalKey(key, CALLS[way]).id)
     assert (receipt.status, receipt.state) == ("accepted", "approved")
     assert [call.code for call in result.calls] == ["ok"]
     assert rows is not None
