@@ -21,6 +21,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from signoff.client.environment import refuse_misspelt_variables
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import (
     DEFAULT_HOST,
@@ -159,7 +160,7 @@ def load_settings(**overrides: Any) -> Settings:
 
     Raises `ConfigError`, one sentence naming the variable, key or option that is wrong.
     """
-    _refuse_misspelt_variables()
+    refuse_misspelt_variables()
     given = {name: value for name, value in overrides.items() if value is not None}
     try:
         return Settings(**given)
@@ -199,17 +200,6 @@ _NEEDS: Final = {
     "the file in SIGNOFF_PUBLIC_KEYS",
     "login": "a login: `signoff token create PERSON`, or name a provider in SIGNOFF_OIDC_ISSUER",
 }
-
-
-def _refuse_misspelt_variables() -> None:
-    known = [ENV_PREFIX + name.upper() for name in Settings.model_fields]
-    for variable in sorted(name.upper() for name in os.environ):
-        # `extra="forbid"` does not reach the environment: a misspelt variable would be passed over in silence.
-        if not variable.startswith(ENV_PREFIX) or variable in known:
-            continue
-        # Near misses only: others may have variables with this beginning, such as the programs around us.
-        if near := difflib.get_close_matches(variable, known, n=1, cutoff=0.85):
-            raise ConfigError(f"the variable `{variable}` is not known: did you mean `{near[0]}`?", field=variable)
 
 
 def _config_error(detail: ErrorDetails, given: Mapping[str, Any]) -> ConfigError:

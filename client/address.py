@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from signoff.client.environment import refuse_misspelt_variables
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.names import (
@@ -55,9 +56,10 @@ def find_gateway(url: str | None = None, *, token: str = "") -> str:
     """Finds the address of the gateway: `url`, else that of the settings, else of the `signoff dev` that runs here.
 
     Settings are `SIGNOFF_PUBLIC_URL`, `SIGNOFF_HOST` and `SIGNOFF_PORT`, or the same in `signoff.toml`. Raises
-    `ConfigError` for what is no address, for one at which `token` could be read on the way, and for another machine's
-    that `signoff.toml` alone names for a `token`.
+    `ConfigError` for a misspelt variable, for what is no address, for one at which `token` could be read on the
+    way, and for another machine's that `signoff.toml` alone names for a `token`.
     """
+    refuse_misspelt_variables()
     found = _given(url) or _of_settings(token)
     if token and not found.startswith("https:") and not is_loopback(found):
         told = f"`{found}` is not https: anybody on the way could read the token in {TOKEN_VARIABLE}"

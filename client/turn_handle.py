@@ -84,8 +84,8 @@ class TurnHandle:
         # Somebody may have answered meanwhile, or it was asked anew.
         return request if request.state == "pending" and (request.id, request.revision) not in told else None
 
-    async def cancel(self) -> str:
-        """Asks the turn to stop: `cancelling`, or the state in which it is over already."""
+    async def cancel(self, *, by: str = "") -> str:
+        """Asks the turn to stop, as `by`: `cancelling`, or the state in which it is over already."""
         path = f"/v1/turns/{self.id}/cancel"
         # JSON, though empty: the gateway changes nothing for a request that a form on another site could send.
-        return (await self._transport.call(TurnCancelled, "POST", path, json={})).state
+        return (await self._transport.call(TurnCancelled, "POST", path, json={}, params={"as": by} if by else {})).state

@@ -59,6 +59,13 @@ DEFAULT_DECIDER: Final = "approver"
 DEFAULT_TASK_QUEUE: Final = "signoff"
 
 ENV_PREFIX: Final = "SIGNOFF_"
+SETTING_NAMES: Final = (
+    "profile", "manifest", "state_dir", "store_url", "task_queue", "model", "host", "port", "public_url",
+    "people", "signing_keys", "public_keys", "secrets", "oidc_issuer", "oidc_client_id", "oidc_client_secret",
+    "oidc_groups_claim", "oidc_roles", "oidc_mfa_acr", "oidc_days", "retention", "temporal_port", "ui_port",
+    "temporal_ui", "temporal_binary", "durable",
+)  # fmt: skip
+"""Of every setting, for what looks at variables without loading settings."""
 SETTINGS_FILE: Final = "signoff.toml"
 DEFAULT_STATE_DIR: Final = ".signoff"
 DEFAULT_HOST: Final = "127.0.0.1"

@@ -6,7 +6,7 @@ import typer
 
 from signoff.cli.terminal.card_lines import card_lines
 from signoff.cli.terminal.inputs import session_id, spoken
-from signoff.cli.terminal.options import AsJson, Asker, Url
+from signoff.cli.terminal.options import AsJson, Asker, Stopper, Url
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean, turn_lines, turn_table
 from signoff.client.client import Client
@@ -109,6 +109,7 @@ def watch(
 @app.command()
 def cancel(
     turn: Annotated[str, typer.Argument(metavar="TURN", help="A turn's id.")],
+    person: Stopper = "",
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -117,7 +118,7 @@ def cancel(
     async def body(out: Output) -> int:
         async with Client(url) as client:
             handle = await client.turn(turn)
-            state = await handle.cancel()
+            state = await handle.cancel(by=person)
         told = "is asked to stop" if state == "cancelling" else f"is over already: {clean(state)}"
         out.show({"id": handle.id, "state": state}, f"turn {handle.key.turn} {told}")
         return 0

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Final
 
+import httpx
 import typer
 from rich.text import Text
 
@@ -25,6 +26,7 @@ from signoff.contracts.errors import ConfigError, SignoffError
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.names import ACTOR_TURN, MEMO_STORE
 from signoff.engine.clock_check import clock_problem, server_ahead, store_ahead
+from signoff.formats.web_address import is_loopback
 from signoff.gateway.auth.provider_people import missing_logins_warning, second_login
 from signoff.keys.key_files import read_private, read_public
 from signoff.keys.signatures import Signer
@@ -43,6 +45,7 @@ _COUNTED: Final = timedelta(days=1)
 _GOING_ON: Final = f"WorkflowType = '{ACTOR_TURN}' AND ExecutionStatus = 'Running' AND TaskQueue = '{{}}'"
 TURNS_LOOKED_AT: Final = 1_000
 """Of how many running turns `doctor` looks at the store."""
+_GATEWAY_SECONDS: Final = 3.0
 _NAME_ANOTHER: Final = "name another in SIGNOFF_TEMPORAL_BINARY"
 
 app = typer.Typer(rich_markup_mode=None)
@@ -93,9 +96,10 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
     roles = [await _checked("store role", lambda: _role(settings))] if store.ok and production else []
     server = await _checked("server", lambda: _server(settings, address))
     clocks = [await _checked("clocks", lambda: _clocks(settings, address))] if store.ok and server.ok else []
+    gateway = await _checked("gateway", lambda: _gateway(settings))
     attributes = await _checked("search attributes", lambda: _attributes(settings, address, fix=fix))
     turns = [await _checked("turns", lambda: _turns(settings, address))] if store.ok and server.ok else []
-    return [*checks, store, *roles, *refused, *logins, server, *clocks, *turns, attributes]
+    return [*checks, store, *roles, *refused, *logins, server, *clocks, *turns, gateway, attributes]
 
 
 async def _checked(name: str, look: Callable[[], Awaitable[str]]) -> DoctorCheck:
@@ -241,6 +245,23 @@ async def _turns(settings: Settings, address: str | None) -> str:
             "terminate them"
         )
     return f"all that go on were begun with this store, {own}"
+
+
+async def _gateway(settings: Settings) -> str:
+    """Nothing is wrong where none answers: it may be started later, and a freeze does not wait for it."""
+    running = read_running(settings.state_dir)
+    url = settings.public_url if running is None else running.url
+    try:
+        async with httpx.AsyncClient(timeout=_GATEWAY_SECONDS, trust_env=not is_loopback(url)) as http:
+            answered = (await http.get(f"{url}/healthz")).is_success
+    except httpx.HTTPError:
+        answered = False
+    if answered:
+        return f"answers at {url}"
+    return (
+        f"none answers at {url}; without one a tenant is frozen in the store: "
+        "`signoff store freeze TENANT --reason WHY`"
+    )
 
 
 def _line(check: DoctorCheck) -> str:

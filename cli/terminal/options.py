@@ -34,4 +34,7 @@ Answerer = Annotated[
 Operator = Annotated[
     str, typer.Option("--as", help="Who does it: the id of a person; else `approver`, or whose token it is.")
 ]
+Stopper = Annotated[
+    str, typer.Option("--as", help="Who does it: the id of a person; else nobody in particular, or whose token it is.")
+]
 """In the development profile nobody signs in: one says who one is."""

@@ -16,7 +16,7 @@ from signoff.contracts.turn import TurnView
 from signoff.engine import turn_list
 from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, own_tenant, person_of
-from signoff.gateway.auth.dependencies import Deps, LiveUpdates, TokenReader, TokenStarter
+from signoff.gateway.auth.dependencies import As, Deps, LiveUpdates, TokenReader, TokenStarter
 from signoff.gateway.auth.streams import stream_events
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps, turn_name
@@ -114,10 +114,14 @@ async def follow_turn(
 
 
 @router.post("/{turn}/cancel", status_code=202, summary="Ask a turn to stop")
-async def cancel_turn(turn: str, deps: Deps, caller: TokenStarter, body: CancelBody | None = None) -> TurnCancelled:
+async def cancel_turn(
+    turn: str, deps: Deps, caller: TokenStarter, body: CancelBody | None = None, as_person: As = None
+) -> TurnCancelled:
     """Running tools are awaited, waiting requests become cancelled. For who asked, and for the role `admin`."""
-    key = await _key(deps, turn, caller)
-    state = await Conversations(deps).stop_turn(key, person_of(caller))
+    key, person = await _key(deps, turn, caller), person_of(caller)
+    if as_person is not None:
+        person = acting_person(deps, caller, as_person, default=as_person, tenant=key.tenant)
+    state = await Conversations(deps).stop_turn(key, person)
     return TurnCancelled(id=turn_name(key), state=state)
 
 

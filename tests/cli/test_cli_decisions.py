@@ -122,6 +122,17 @@ async def test_a_turn_is_stopped_from_a_terminal(desk: Cli) -> None:
     assert "there is no turn" in assert_one_sentence(await desk("cancel", "nowhere"))
 
 
+async def test_a_turn_is_stopped_as_somebody(desk: Cli) -> None:
+    """The record says who; somebody unknown is told so, and stops nothing."""
+    card = await waiting_request(desk, "pay 940")
+    assert "`nobody`" in assert_one_sentence(await desk("cancel", card["turn"], "--as", "nobody"))
+    assert (await desk("show", card["id"], "--json")).data["state"] == "pending"
+    assert (await desk("cancel", card["turn"], "--as", "guest")).code == 0
+    assert (await desk("watch", card["turn"])).code == 1
+    record = (await desk("audit", "show", card["id"].rpartition(".c1")[0])).out
+    assert [line for line in record.splitlines() if "guest" in line and "wanted to stop it" in line], record
+
+
 async def test_turns_are_listed_newest_first(desk: Cli) -> None:
     """`turns --json` prints TurnRows; a state narrows them."""
     first = (await desk("ask", "look", "--json")).data["turn"]

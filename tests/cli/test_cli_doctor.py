@@ -28,7 +28,7 @@ async def test_a_sound_installation_has_nothing_to_repair(
     assert [check["name"] for check in ran.data if not check["ok"]] == []
     assert [check["name"] for check in ran.data] == [
         "python", "settings", "keys", "temporal", "manifest", "store", "refused", "server", "clocks",
-        "turns", "search attributes",
+        "turns", "gateway", "search attributes",
     ]  # fmt: skip
     assert ran.code == 0
 
@@ -70,6 +70,15 @@ async def test_everything_wrong_is_named_at_once(cli: Cli, clean_env: pytest.Mon
     remedies = ("SIGNOFF_TEMPORAL_BINARY", "--manifest", "create it", "signoff dev", "signoff dev")
     assert [remedy in line for remedy, line in zip(remedies, wrong, strict=True)] == [True] * 5
     assert ran.code == 1
+
+
+async def test_without_a_gateway_a_freeze_has_a_way(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
+    """Whoever looks for help on the worst day reads the command that needs none."""
+    clean_env.setenv("SIGNOFF_PUBLIC_URL", f"http://127.0.0.1:{free_port()}")
+    checks = (await cli("doctor", "--address", f"127.0.0.1:{free_port()}", "--json")).data
+    gateway = next(check for check in checks if check["name"] == "gateway")
+    assert gateway["ok"] is True
+    assert gateway["said"].endswith("`signoff store freeze TENANT --reason WHY`")
 
 
 async def test_wrong_settings_are_said_first(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:

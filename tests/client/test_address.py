@@ -7,6 +7,8 @@ import pytest
 
 from signoff.client.address import DevProcess, find_gateway, find_token
 from signoff.contracts.errors import ConfigError
+from signoff.contracts.names import SETTING_NAMES
+from signoff.settings import Settings
 
 
 def leave_word(folder: Path, pid: int) -> None:
@@ -33,6 +35,24 @@ def test_the_settings_name_the_gateway(clean_env: pytest.MonkeyPatch, variables:
     for name, value in variables.items():
         clean_env.setenv(name, value)
     assert find_gateway() == found
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"), [("SIGNOFF_PUBLC_URL", "SIGNOFF_PUBLIC_URL"), ("SIGNOFF_TOKN", "SIGNOFF_TOKEN")]
+)
+def test_a_misspelt_variable_is_named(clean_env: pytest.MonkeyPatch, variable: str, meant: str) -> None:
+    """In place of a gateway that nobody meant; also where an address is given. Other programs' are left alone."""
+    clean_env.setenv("SIGNOFF_REQUIRE_ALL", "1")
+    assert find_gateway() == "http://127.0.0.1:8300"
+    clean_env.setenv(variable, "x")
+    with pytest.raises(ConfigError, match=f"`{variable}` is not known: did you mean `{meant}`"):
+        find_gateway("http://127.0.0.1:9000")
+
+
+def test_every_setting_is_known_without_loading_settings() -> None:
+    """The list of names is that of the settings."""
+    assert set(SETTING_NAMES) == set(Settings.model_fields)
+    assert len(SETTING_NAMES) == len(Settings.model_fields)
 
 
 def test_the_file_of_settings_counts_below_variables(clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
