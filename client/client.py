@@ -16,6 +16,7 @@ from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.grant import Freeze, FreezeResult, Grant
 from signoff.contracts.ids import TurnKey, parse_workflow_id
 from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
+from signoff.contracts.names import VERSION
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionDraft
 from signoff.contracts.responses import EditPreview, Health, SessionMessageReply, TurnStarted
@@ -35,13 +36,15 @@ class Client:
     errors: each has a `Receipt`, also where it came too late or was not allowed.
     """
 
-    def __init__(self, url: str | None = None, token: str | None = None) -> None:
+    def __init__(self, url: str | None = None, token: str | None = None, *, agent: str = "signoff-client") -> None:
         """Speaks to the gateway at `url` with a personal `token`; what is left out is found as `connect` finds it.
+
+        `agent` is the name of the program in `User-Agent`, which grants nothing.
 
         Raises `ConfigError` for an address or a token that cannot be one, and for a token on plain HTTP.
         """
         secret = find_token(token)
-        self._transport = Transport(find_gateway(url, token=secret), secret)
+        self._transport = Transport(find_gateway(url, token=secret), secret, f"{agent}/{VERSION}")
 
     @classmethod
     async def connect(cls, url: str | None = None, token: str | None = None) -> Self:

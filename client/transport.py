@@ -25,10 +25,12 @@ class Transport:
     or `Refused` with what the gateway says.
     """
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, agent: str) -> None:
         self.url = url
         # What programs and terminals are told is English.
-        headers = {"accept-language": "en"} | ({"authorization": f"Bearer {token}"} if token else {})
+        headers = {"accept-language": "en", "user-agent": agent} | (
+            {"authorization": f"Bearer {token}"} if token else {}
+        )
         # No proxy of this machine's can reach this machine's own address for us.
         self._http = httpx.AsyncClient(
             base_url=url, headers=headers, timeout=ANSWER_SECONDS, trust_env=not is_loopback(url)

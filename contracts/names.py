@@ -72,5 +72,7 @@ DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8300
 TOKEN_VARIABLE: Final = "SIGNOFF_TOKEN"
 """Where the client finds a personal token."""
+TERMINAL_AGENT: Final = "signoff-cli"
+"""What the commands of a terminal call themselves in `User-Agent`."""
 RUNNING_FILE: Final = "running.json"
 """In the state folder: what `signoff dev` runs with, for programs in other terminals of the same folder."""

@@ -5,10 +5,10 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from signoff.cli.http.gateway_client import gateway_client
 from signoff.cli.terminal.options import AsJson, Operator, Url
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean, frozen_line, swept_lines
-from signoff.client.client import Client
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.limits import REASON_CHARS
 
@@ -35,7 +35,7 @@ def freeze(
         raise typer.BadParameter(f"say why, in 1 to {REASON_CHARS} characters", param_hint="--reason")
 
     async def body(out: Output) -> int:
-        async with Client(url) as client:
+        async with gateway_client(url) as client:
             frozen = await _reached(client.freeze(words, tenant=tenant, by=person))
         out.show(frozen, frozen_line(frozen.freeze), *swept_lines(frozen.swept))
         return 1 if frozen.swept.waiting else 0
@@ -48,7 +48,7 @@ def thaw(tenant: Tenant, person: Operator = "", url: Url = None, as_json: AsJson
     """Lift a freeze; what was denied meanwhile stays denied."""
 
     async def body(out: Output) -> int:
-        async with Client(url) as client:
+        async with gateway_client(url) as client:
             lifted = await _reached(client.thaw(tenant, by=person))
         since = f"{lifted.at:%Y-%m-%d %H:%M} UTC"
         out.show(lifted, f"thawed: {clean(tenant)}, frozen by {clean(lifted.by)} since {since}")

@@ -8,10 +8,10 @@ import typer
 from rich.console import RenderableType
 from rich.table import Table
 
+from signoff.cli.http.gateway_client import gateway_client
 from signoff.cli.terminal.options import AsJson, Operator, Url
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean, span
-from signoff.client.client import Client
 from signoff.contracts.clock import system_clock
 from signoff.contracts.grant import Grant
 
@@ -30,7 +30,7 @@ def list_grants(
     """List what is remembered, newest first."""
 
     async def body(out: Output) -> int:
-        async with Client(url) as client:
+        async with gateway_client(url) as client:
             grants = await client.grants(every=every, tenant=tenant)
         out.show(grants, grant_table(grants, system_clock()) if grants else "nothing is remembered")
         return 0
@@ -49,7 +49,7 @@ def revoke(
     """Take a remembered answer back: from now on people are asked again."""
 
     async def body(out: Output) -> int:
-        async with Client(url) as client:
+        async with gateway_client(url) as client:
             # Asked before: afterwards every one of them is taken back.
             known = await client.grants(every=True, tenant=tenant)
             again = any(each.id == grant and each.revoked_at is not None for each in known)

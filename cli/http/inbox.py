@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from signoff.approvals.argument_rows import plural
+from signoff.cli.http.gateway_client import gateway_client
 from signoff.cli.terminal.card_lines import check_seen
 from signoff.cli.terminal.edit_options import arguments_text, change_lines, edit_text, read_settings
 from signoff.cli.terminal.options import Answerer, AsJson, Url
@@ -160,7 +161,7 @@ def withdraw(
 
 
 async def _inbox(out: Output, url: str | None, person: str) -> int:
-    async with Client(url) as client:
+    async with gateway_client(url) as client:
         cards = await client.inbox(person)
         others = [] if cards else await client.inbox(everyone=True)
     if cards:
@@ -179,7 +180,7 @@ def _elsewhere(others: list[WaitingCard]) -> str:
 
 
 async def _withdraw(out: Output, names: list[str], reason: str, person: str, url: str | None) -> int:
-    async with Client(url) as client:
+    async with gateway_client(url) as client:
         return await _each(out, names, lambda name: _withdrawn(client, name, reason, person))
 
 
@@ -191,7 +192,7 @@ async def _withdrawn(client: Client, name: str, reason: str, person: str) -> tup
 
 
 async def _decide(out: Output, names: list[str], said: CommandAnswer, url: str | None) -> int:
-    async with Client(url) as client:
+    async with gateway_client(url) as client:
         return await _each(out, names, lambda name: _answered(out, client, name, said))
 
 

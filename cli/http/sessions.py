@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
+from signoff.cli.http.gateway_client import gateway_client
 from signoff.cli.terminal.inputs import session_id, spoken
 from signoff.cli.terminal.options import AsJson, Asker, Url
 from signoff.cli.terminal.output import Output, run
@@ -68,7 +69,7 @@ def sessions(
     """List the sessions that go on, newest first, or show what was said in one."""
 
     async def body(out: Output) -> int:
-        async with Client(url) as client:
+        async with gateway_client(url) as client:
             if session is not None:
                 return await _read(out, client, session)
             rows = await client.sessions(limit=limit)
@@ -82,7 +83,7 @@ def sessions(
 async def _say(out: Output, *, url: str | None, session: str, text: str, actor: str, user: str) -> int:
     # By the id `_heard` knows the turns that answer this message, also where others speak in the same session.
     message = uuid7(system_clock())
-    async with Client(url) as client:
+    async with gateway_client(url) as client:
         receipt = await client.say(session, text, actor=actor, user=user, id=message)
         if receipt.status == "pending":
             out.show({"session": session, "receipt": receipt, "turns": []}, receipt.message, compact=True)

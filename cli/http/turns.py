@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from signoff.cli.http.gateway_client import gateway_client
 from signoff.cli.terminal.card_lines import card_lines
 from signoff.cli.terminal.inputs import session_id, spoken
 from signoff.cli.terminal.options import AsJson, Asker, Stopper, Url
@@ -41,7 +42,7 @@ def ask(
     talk = session_id(session)
 
     async def body(out: Output) -> int:
-        async with Client(url) as client:
+        async with gateway_client(url) as client:
             turn = await client.start(
                 text, actor=actor, user=person, session=talk, route=route, step=step, dry_run=dry_run
             )
@@ -60,7 +61,7 @@ def show(
     """Show the card of a request, or a turn."""
 
     async def body(out: Output) -> int:
-        async with Client(url) as client:
+        async with gateway_client(url) as client:
             found = await _found(client, name)
         if isinstance(found, TurnView):
             out.show(found, *turn_lines(found))
@@ -82,7 +83,7 @@ def turns(
     """List turns, newest first."""
 
     async def body(out: Output) -> int:
-        async with Client(url) as client:
+        async with gateway_client(url) as client:
             rows = await client.turns(state=state, actor=actor, limit=limit)
         empty = 'there is no such turn yet; `signoff ask "..."` starts one'
         out.show(rows, turn_table(rows, system_clock()) if rows else empty)
@@ -100,7 +101,7 @@ def watch(
     """Watch a turn until it ends; with --json one line each time it changed."""
 
     async def body(out: Output) -> int:
-        async with Client(url) as client:
+        async with gateway_client(url) as client:
             return await _follow(out, await client.turn(turn), every=True)
 
     run(body, as_json=as_json)
@@ -116,7 +117,7 @@ def cancel(
     """Ask a turn to stop: tools that run are awaited, what waits is withdrawn. For who asked, and the role `admin`."""
 
     async def body(out: Output) -> int:
-        async with Client(url) as client:
+        async with gateway_client(url) as client:
             handle = await client.turn(turn)
             state = await handle.cancel(by=person)
         told = "is asked to stop" if state == "cancelling" else f"is over already: {clean(state)}"

@@ -16,7 +16,7 @@ from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import BatchBody, DecisionAuthor, DecisionDraft, WithdrawBody
 from signoff.contracts.responses import ApprovalList, BatchReceipts
 from signoff.gateway.api.faults import FAULTS, RECEIPTS
-from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, own_tenant, person_of
+from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, channel_of, own_tenant, person_of
 from signoff.gateway.auth.dependencies import As, Deps, TokenDecider, TokenReader
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.decision_service import (
@@ -52,13 +52,15 @@ _BODY: Final = {
 class _Attempt:
     """One answer as it was sent, for the record of those that never come as far as a request.
 
-    `person` is who the sender says they are, `key` the `Idempotency-Key`, `sent` the body.
+    `person` is who the sender says they are, `key` the `Idempotency-Key`, `sent` the body, `channel` what sent
+    it.
     """
 
     caller: AuthenticatedCaller | None
     person: str | None
     key: str | None
     sent: str
+    channel: str
 
 
 @router.get("", summary="What waits, soonest deadline first", responses=FAULTS)
@@ -97,7 +99,9 @@ async def decide_several(
     """One receipt an answer, in their order; one that is refused keeps none of the others from counting."""
     # Raises for a field that stands twice: of such a body nobody knows which answers were meant.
     json.loads(await request.body(), object_pairs_hook=once_each)
-    found = [await _own_receipt(deps, item, _Attempt(caller, as_person, key, str(item))) for item in body.decisions]
+    channel = channel_of(request)
+    attempts = [(item, _Attempt(caller, as_person, key, str(item), channel)) for item in body.decisions]
+    found = [await _own_receipt(deps, item, attempt) for item, attempt in attempts]
     words = _words(request, deps, caller)
     return BatchReceipts(receipts=tuple(written_receipt(each, words) for each in found))
 
@@ -126,7 +130,7 @@ async def decide_one(
 ) -> Receipt:
     """The body of every answer is the receipt. Anything unclear is `malformed` and changes nothing."""
     raw = await request.body()
-    attempt = _Attempt(caller, as_person, key, raw.decode(errors="replace"))
+    attempt = _Attempt(caller, as_person, key, raw.decode(errors="replace"), channel_of(request))
     receipt = await _decided(deps, parse_draft(raw, approval), attempt)
     return _answered(receipt, response, _words(request, deps, caller))
 
@@ -143,7 +147,7 @@ async def withdraw_one(
 ) -> Receipt:
     """For who asked for the turn, may decide, or has the role `admin`; the call ends as denied (cancelled)."""
     body = body or WithdrawBody()
-    attempt = _Attempt(caller, as_person, None, body.model_dump_json())
+    attempt = _Attempt(caller, as_person, None, body.model_dump_json(), channel_of(request))
     named, words = await _named(deps, approval, attempt), _words(request, deps, caller)
     if isinstance(named, Receipt):
         return _answered(await _noted(deps, named, attempt), response, words)
@@ -182,7 +186,7 @@ async def _decided(
     approval_id, person = named
     # In the development profile a person is named; that counts as if they had signed in.
     assurance = "session" if attempt.caller is None else attempt.caller.assurance
-    author = DecisionAuthor(person, "api", assurance, by_card=by_card)
+    author = DecisionAuthor(person, attempt.channel, assurance, by_card=by_card)
     return await decide(deps, draft.model_copy(update={"approval_id": approval_id}), author)
 
 
@@ -192,7 +196,7 @@ async def _noted(deps: GatewayDeps, receipt: Receipt, attempt: _Attempt) -> Rece
         receipt,
         deps.clock(),
         subject="" if attempt.caller is None else attempt.caller.person.id,
-        channel="api",
+        channel=attempt.channel,
         body=attempt.sent,
         tenant=own_tenant(attempt.caller, None),
     )

@@ -1,13 +1,13 @@
 """The API of the kill switch."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
 from signoff.contracts.grant import Freeze, FreezeResult
 from signoff.contracts.names import DEFAULT_DECIDER
 from signoff.contracts.requests import FreezeBody
 from signoff.contracts.responses import FreezeList
 from signoff.gateway.api.faults import FAULTS
-from signoff.gateway.auth.caller import acting_person, own_tenant
+from signoff.gateway.auth.caller import acting_person, channel_of, own_tenant
 from signoff.gateway.auth.dependencies import As, Deps, TokenDecider, TokenReader
 from signoff.gateway.freeze_service import freeze, thaw
 from signoff.store.freezes import Freezes
@@ -23,19 +23,21 @@ async def list_freezes(deps: Deps, caller: TokenReader, tenant: str | None = Non
 
 
 @router.post("", summary="Deny everything in a tenant")
-async def freeze_tenant(body: FreezeBody, deps: Deps, caller: TokenDecider, as_person: As = None) -> FreezeResult:
+async def freeze_tenant(
+    body: FreezeBody, request: Request, deps: Deps, caller: TokenDecider, as_person: As = None
+) -> FreezeResult:
     """Once this has written its row nothing of the tenant starts; then it withdraws what waits.
 
     Sent again it sweeps again: `swept.waiting` names what could not be withdrawn in time.
     """
     tenant = own_tenant(caller, body.tenant)
     person = acting_person(deps, caller, as_person, default=DEFAULT_DECIDER, tenant=tenant)
-    return await freeze(deps, person, reason=body.reason, channel="api")
+    return await freeze(deps, person, reason=body.reason, channel=channel_of(request))
 
 
 @router.delete("/{tenant}", summary="Lift a freeze")
-async def thaw_tenant(tenant: str, deps: Deps, caller: TokenDecider, as_person: As = None) -> Freeze:
+async def thaw_tenant(tenant: str, request: Request, deps: Deps, caller: TokenDecider, as_person: As = None) -> Freeze:
     """New calls are judged as before; what was denied meanwhile stays denied."""
     tenant = own_tenant(caller, tenant)
     person = acting_person(deps, caller, as_person, default=DEFAULT_DECIDER, tenant=tenant)
-    return await thaw(deps, person, channel="api")
+    return await thaw(deps, person, channel=channel_of(request))

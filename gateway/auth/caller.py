@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from signoff.contracts.decision import Assurance
 from signoff.contracts.errors import NotFound, Refused
-from signoff.contracts.names import DEFAULT_TENANT
+from signoff.contracts.names import DEFAULT_TENANT, TERMINAL_AGENT
 from signoff.contracts.person import Person
 from signoff.formats.nearest_name import quote_name
 from signoff.gateway.auth.person_lookup import known_person
@@ -39,6 +39,11 @@ class SignInNeeded(Refused):
 def is_session(cookie: str) -> bool:
     """Returns whether a cookie could be one of ours."""
     return len(cookie) == 64 and cookie.isascii() and cookie.isalnum()
+
+
+def channel_of(request: Request) -> str:
+    """Returns by what a request of the API was sent, as it says of itself: a label of the record, read by no rule."""
+    return "cli" if request.headers.get("user-agent", "").startswith(f"{TERMINAL_AGENT}/") else "api"
 
 
 def caller_of(request: Request) -> AuthenticatedCaller | None:

@@ -45,7 +45,7 @@ async def test_a_request_is_listed_shown_and_approved_by_its_code(desk: Cli) -> 
     assert "otherwise denied" in shown.out
     approved = await desk("approve", code.replace("-", "").lower(), "--json")
     receipt = Receipt.model_validate(approved.data)
-    assert (approved.code, receipt.status, receipt.decided_by, receipt.channel) == (0, "accepted", "approver", "api")
+    assert (approved.code, receipt.status, receipt.decided_by, receipt.channel) == (0, "accepted", "approver", "cli")
     watched = await desk("watch", card.turn)
     assert "ok paid 500 to Ana" in watched.out
     assert watched.code == 0
@@ -77,7 +77,7 @@ async def test_the_second_answer_is_told_who_was_first(desk: Cli) -> None:
     assert (await desk("deny", card["code"], "--reason", "no")).code == 0
     late = await desk("approve", card["code"], "--as", "ana")
     assert late.code == 1
-    assert "Already decided. Denied by Approver over the API" in late.out
+    assert "Already decided. Denied by Approver in a terminal" in late.out
 
 
 async def test_nobody_approves_their_own_request(desk: Cli) -> None:

@@ -208,3 +208,15 @@ async def test_a_stranger_cannot_make_a_turn_longer(gateway: GatewayDesk) -> Non
     for _ in range(3):
         assert (await gateway.decide(approval, verdict="approved", **{"as": "guest"})).status_code == 403
     assert (await handle.describe()).history_length == before
+
+
+@pytest.mark.parametrize(("agent", "channel"), [("signoff-cli/0.1.0", "cli"), ("signoff-cli", "api"), ("", "api")])
+async def test_a_terminal_is_recorded_as_one(gateway: GatewayDesk, agent: str, channel: str) -> None:
+    """What a program says of itself is a label of the answer and of nothing else."""
+    headers = {"user-agent": agent}
+    approval = await gateway.asked("pay")
+    url = f"/v1/approvals/{approval}/decide"
+    request = (await gateway.http.get(f"/v1/approvals/{approval}")).json()
+    sent = {"verdict": "denied", "reason": "no", "question_hash": request["question_hash"], "revision": 1}
+    receipt = (await gateway.http.post(url, params={"as": "approver"}, json=sent, headers=headers)).json()
+    assert (receipt["status"], receipt["channel"]) == ("accepted", channel)
