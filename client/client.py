@@ -1,6 +1,6 @@
 """The client of a gateway: start turns, follow them, and decide what waits, from any Python program."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
@@ -93,16 +93,19 @@ class Client:
         turn: str = "",
         route: str = "",
         step: str = "",
+        transient: Sequence[str] = (),
         dry_run: bool = False,
         context: Mapping[str, Any] | None = None,
     ) -> TurnHandle:
         """Asks `actor` for something on behalf of `user`; when this returns the turn is safe.
 
         `actor` may be left out where there is one. The same `turn` again, with the same words, is the same turn.
-        `context` holds fields that the manifest declares; a `dry_run` judges calls, asks nobody and runs nothing.
+        `context` holds fields that the manifest declares; `transient` names tools that this turn has before all others;
+        a `dry_run` judges calls, asks nobody and runs nothing.
         """
         body: dict[str, Any] = {"text": text, "actor": actor, "user": user, "session": session, "turn": turn}
         body |= {"route": route, "step": step, "dry_run": dry_run, "context": dict(context or {})}
+        body |= {"transient": list(transient)}
         started = await self._transport.call(TurnStarted, "POST", "/v1/turns", json=_given(body))
         return TurnHandle(self._transport, TurnKey(started.tenant, started.session, started.turn), started.links)
 

@@ -7,7 +7,7 @@ An edge is the API's caller, a page's form, an approval link, a channel, or the 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -29,6 +29,8 @@ ANSWER_ALIASES: Final[Mapping[str, str]] = {"turnState": "state", "conversationS
 """Other names for fields in input, and ours for them; output has ours only (X21)."""
 _WORD_CHARS: Final = 64
 _HASH_CHARS: Final = 64
+_TRANSIENT_TOOLS: Final = 20
+_TRANSIENT: Final = "Tools that this turn has before all others, by name; of those that its actor may have."
 _USER: Final = "On whose behalf, by id; tier and roles come from the directory."
 
 
@@ -206,6 +208,9 @@ class TurnBody(RequestBody):
     tenant: Id = DEFAULT_TENANT
     route: str = Field(default="", max_length=_WORD_CHARS, description="On which of the actor's routes it begins.")
     step: str = Field(default="", max_length=_WORD_CHARS, description="At which step of the route.")
+    transient: tuple[Annotated[str, Field(max_length=_WORD_CHARS)], ...] = Field(
+        default=(), max_length=_TRANSIENT_TOOLS, description=_TRANSIENT
+    )
     dry_run: bool = Field(default=False, description="Judge every call, run none.")
     context: dict[str, Any] = Field(default={}, description="Extra context fields that the manifest declares.")
 
@@ -234,6 +239,9 @@ class SayBody(RequestBody):
     id: MessageId | None = Field(default=None, description="The message's id, for safe retries; a UUIDv7 if not given.")
     route: str = Field(default="", max_length=_WORD_CHARS, description="On which of the actor's routes it begins.")
     step: str = Field(default="", max_length=_WORD_CHARS, description="At which step of the route.")
+    transient: tuple[Annotated[str, Field(max_length=_WORD_CHARS)], ...] = Field(
+        default=(), max_length=_TRANSIENT_TOOLS, description=_TRANSIENT
+    )
     dry_run: bool = Field(default=False, description="Judge every call, run none.")
     context: dict[str, Any] = Field(default={}, description="Extra context fields that the manifest declares.")
 

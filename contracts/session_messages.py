@@ -52,6 +52,8 @@ class MailboxMessage(FrozenModel):
     """The route asked for."""
     step: str = ""
     """The step asked for."""
+    transient: tuple[str, ...] = ()
+    """Names of tools that its turn has before all others; an actor to whom it is passed on has them no more."""
     context: dict[str, Any] = Field(default_factory=dict)
     """The context that the caller gave."""
     dry_run: bool = False

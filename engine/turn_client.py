@@ -591,9 +591,7 @@ def _checked(turn: TurnInput) -> str:
         raise Refused(f"a turn's context cannot be taken: {why}; send less, or send it as a string", code="malformed")
     try:
         # A turn that a session begins is not started here; left out, they say nothing new of the same input.
-        # Neither does an empty field that inputs of old, which may be sent again, do not have.
-        newer: set[str] = set() if turn.transient else {"transient"}
-        plain = turn.model_dump(mode="json", exclude={"in_session", "denied", "heard", *newer})
+        plain = turn.model_dump(mode="json", exclude={"in_session", "denied", "heard"})
         if nesting(plain) > MAX_NESTING:
             raise Refused(f"a turn's input is nested deeper than {MAX_NESTING} levels; send it flat", code="malformed")
         asked_by = unsigned_principal(turn.principal).model_dump(mode="json")

@@ -37,7 +37,7 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
     """
     await Freezes(deps.store).refuse_new(body.tenant)
     actor = chosen_actor(deps, body.actor)
-    check_position(deps.catalog, actor, body.route, body.step)
+    check_position(deps.catalog, actor, body)
     person = known_person(deps.people, body.user, body.tenant)
     check_settable(deps, person, body)
     turn_id = body.turn or new_id(deps)
@@ -55,6 +55,7 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
         channel=channel,
         route=body.route,
         step=body.step,
+        transient=body.transient,
         user=principal_of(person),
         extra=turn_context(person, body.context),
     )
@@ -70,6 +71,7 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
         channel=channel,
         route=body.route,
         step=body.step,
+        transient=body.transient,
         context=ctx.extra,
         dry_run=body.dry_run,
     )
@@ -98,7 +100,7 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
         chosen_actor(deps, None)
     actor = chosen_actor(deps, body.actor) if body.actor is not None else ""
     if actor:
-        check_position(deps.catalog, actor, body.route, body.step)
+        check_position(deps.catalog, actor, body)
     ctx = CallContext(
         actor=actor,
         session=key.session,
@@ -107,6 +109,7 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
         channel=channel,
         route=body.route,
         step=body.step,
+        transient=body.transient,
         user=principal_of(person),
         extra=turn_context(person, body.context),
     )
@@ -120,6 +123,7 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
         channel=channel,
         route=body.route,
         step=body.step,
+        transient=body.transient,
         context=ctx.extra,
         dry_run=body.dry_run,
     )
@@ -157,22 +161,23 @@ def chosen_actor(deps: GatewayDeps, name: str | None) -> str:
     return name
 
 
-def check_position(catalog: Catalog, actor: str, route: str, step: str) -> None:
-    """Raises `NotFound` for a route or step that the actor does not have; one without routes stands anywhere."""
+def check_position(catalog: Catalog, actor: str, body: TurnBody | SayBody) -> None:
+    """Raises `NotFound` for a route, a step or a tool of the turn's own that the actor cannot have."""
     try:
-        catalog.scopes[actor].check(route, step, ())
+        catalog.scopes[actor].check(body.route, body.step, body.transient)
     except ConfigError as error:
         raise NotFound(error.message) from None
 
 
 def check_settable(deps: GatewayDeps, person: Person, body: TurnBody | SayBody) -> None:
-    """Raises `Refused` where `body` sets what this person may not: rules may read it, and where tools lie hangs on it.
+    """Raises `Refused` where `body` sets what this person may not.
 
-    In the development profile, where nobody proves anything, everybody may.
+    Rules may read it, and which tools there are hangs on it. In the development profile, where nobody proves anything,
+    everybody may.
     """
     if deps.settings.profile == "development":
         return
-    wanted = [name for name, value in (("route", body.route), ("step", body.step)) if value]
+    wanted = [name for name in ("route", "step", "transient") if getattr(body, name)]
     if CONTEXT not in person.may_set:
         wanted += [f"{CONTEXT}.{name}" for name in body.context]
     lacking = next((name for name in wanted if name not in person.may_set), None)

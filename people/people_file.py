@@ -27,7 +27,7 @@ _CLOCK: Final = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]\Z")
 _log = logging.getLogger(__name__)
 
 
-MAY_SET_PATTERN: Final = r"^(route|step|context(\..+)?)$"
+MAY_SET_PATTERN: Final = r"^(route|step|transient|context(\..+)?)$"
 
 
 class PersonSection(Section):
@@ -45,7 +45,8 @@ class PersonSection(Section):
     identities: dict[str, list[str]] = Field(default_factory=dict)
     delegations: list[Any] = Field(default_factory=list)
     may_set: list[Annotated[str, StringConstraints(pattern=MAY_SET_PATTERN)]] = Field(
-        [], description="What of a turn their requests may set: `route`, `step`, `context`, or `context.<name>` alone."
+        [],
+        description="What of a turn their requests may set: `route`, `step`, `transient`, `context`, `context.<name>`.",
     )
     reach: dict[str, Any] | None = None
 

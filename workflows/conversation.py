@@ -91,11 +91,10 @@ class Conversation:
         if len(self._mailbox) >= SESSION_MAILBOX or self._open_bytes() + _size(message) > SESSION_OPEN_BYTES:
             return self._refused("full", "too much waits for an answer in this session; try again later")
         spoken, chosen = self._spoken_to()
-        placed = bool(message.route or message.step) and not message.actor
+        placed = bool(message.route or message.step or message.transient) and not message.actor
         if placed and spoken != chosen:
-            why = (
-                f"`actor`: this session was passed on to `{spoken}`; name the actor whose `route` and `step` these are"
-            )
+            whose = "name the actor whose `route`, `step` and `transient` these are"
+            why = f"`actor`: this session was passed on to `{spoken}`; {whose}"
             return self._refused("malformed", why)
         # Only now: a message that was refused makes nobody the owner.
         self._owner = user
@@ -354,8 +353,8 @@ class Conversation:
         self._turns[item.turn] = before.model_copy(update={"heir": turn_id})
         origin = before.origin
         if item.actor != before.actor:
-            # Routes are an actor's own: whoever it was passed to has none of this name.
-            origin = origin.model_copy(update={"route": "", "step": ""})
+            # Routes and the reach of tools are an actor's own: whoever it was passed to has none of these names.
+            origin = origin.model_copy(update={"route": "", "step": "", "transient": ()})
         return SessionTurn(turn=turn_id, number=number, actor=item.actor, origin=origin, said=item.said, started_at=now)
 
     def _input(self, turn: SessionTurn, messages: tuple[Message, ...]) -> TurnInput:
@@ -372,6 +371,7 @@ class Conversation:
             channel=origin.channel,
             route=origin.route,
             step=origin.step,
+            transient=origin.transient,
             context=origin.context,
             dry_run=origin.dry_run,
             in_session=True,

@@ -33,6 +33,7 @@ def ask(
     session: Annotated[str, typer.Option(help="The conversation it belongs to; a new one if not given.")] = "",
     route: Annotated[str, typer.Option(help="On which route of the actor it begins.")] = "",
     step: Annotated[str, typer.Option(help="At which step of the route.")] = "",
+    tool: Annotated[list[str] | None, typer.Option(help="A tool that this turn has before all others.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Judge calls, but ask nobody and run nothing.")] = False,
     url: Url = None,
     as_json: AsJson = False,
@@ -44,7 +45,14 @@ def ask(
     async def body(out: Output) -> int:
         async with gateway_client(url) as client:
             turn = await client.start(
-                text, actor=actor, user=person, session=talk, route=route, step=step, dry_run=dry_run
+                text,
+                actor=actor,
+                user=person,
+                session=talk,
+                route=route,
+                step=step,
+                transient=tool or (),
+                dry_run=dry_run,
             )
             found = {"id": turn.id, **turn.key._asdict(), "workflow_id": turn.key.workflow_id, "links": turn.links}
             return await _begun(out, turn, wait=wait, found=found)

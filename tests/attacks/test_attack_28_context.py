@@ -14,6 +14,7 @@ ASKED: dict[str, Any] = {"text": "[]", "actor": "clerk"}
         ("rui", {"context": {"vip": True}}, "`context.vip`"),
         ("rui", {"route": "refunds"}, "`route`"),
         ("rui", {"step": "2"}, "`step`"),
+        ("rui", {"transient": ["pay"]}, "`transient`"),
         ("max", {"context": {"budget": 5, "vip": True}}, "`context.vip`"),
         ("max", {"context": {"budgets": 5}}, "`context.budgets`"),
         ("max", {"route": "refunds", "step": "2"}, "`route`"),

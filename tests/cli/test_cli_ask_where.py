@@ -35,6 +35,8 @@ async def test_ask_refuses_a_place_that_the_actor_does_not_have(
     """Before anything is begun, with the places that there are."""
     (tmp_path / "m.yaml").write_text(ROUTED)
     async with gateway_alone(clean_env, cli_server, task_queue, manifest=tmp_path / "m.yaml"):
+        unknown = assert_one_sentence(await cli("ask", "hello", "--tool", "look_up"))
+        assert "actor `clerk` can have no tool `look_up` for one turn" in unknown
         for where in (("--route", "tirp"), ("--route", "trip", "--step", "by"), ("--step", "buy")):
             words = assert_one_sentence(await cli("ask", "hello", *where))
             assert "has no route and step" in words

@@ -20,8 +20,9 @@ def till_catalog(ledger: Ledger) -> Catalog:
     """`desk` may pay at the step `pay` of its route `till` alone; `plain` has no routes."""
     pay = pay_tool(ledger, False, name="small")
     till = Route(name="till", steps=(Step(name="look"), Step(name="pay", tools=(pay,))))
-    actors = [Actor(name="desk", model="scripted", routes=(till,)), Actor(name="plain", model="scripted")]
-    return catalog_of([], actors=actors)
+    alone = Route(name="alone", mode="only")
+    actors = [Actor(name="desk", model="scripted", routes=(till, alone)), Actor(name="plain", model="scripted")]
+    return catalog_of([pay_tool(ledger, False, name="refund")], actors=actors)
 
 
 @pytest.fixture(scope="module")
@@ -112,3 +113,38 @@ async def test_the_same_turn_elsewhere_is_another_one(till: GatewayDesk) -> None
     given = {"text": "hello", "actor": "desk", "turn": fresh()}
     assert (await till.http.post("/v1/turns", json=given)).status_code == 201
     assert (await till.http.post("/v1/turns", json={**given, "route": "till"})).status_code == 409
+
+
+@pytest.mark.row("F34")
+@pytest.mark.parametrize(("brought", "code"), [(["refund"], "ok"), ([], "not_available")])
+async def test_a_turn_brings_a_tool_of_its_own(till: GatewayDesk, brought: list[str], code: str) -> None:
+    """Where the route stands alone a tool of the catalog is there for the turn that was begun with it, and no other."""
+    given = {"text": "refund", "actor": "desk", "route": "alone", "transient": brought}
+    answer = await till.http.post("/v1/turns", json=given)
+    assert answer.status_code == 201, answer.text
+    view = await ended(till, answer.json()["id"])
+    assert [call["outcome"]["code"] for call in view["calls"]] == [code]
+
+
+@pytest.mark.row("F34")
+async def test_a_message_brings_a_tool_for_its_own_turn(till: GatewayDesk) -> None:
+    """The next message of the session, which names none, is answered without it: the layer is cleared each time."""
+    path = f"/v1/sessions/{fresh()}/messages"
+    codes = []
+    for brought in (["refund"], []):
+        given = {"text": "refund", "actor": "desk", "route": "alone", "transient": brought}
+        said = (await till.http.post(path, json=given)).json()
+        view = await ended(till, f"{said['id']}.{said['turn']}")
+        codes += [call["outcome"]["code"] for call in view["calls"]]
+    assert codes == ["ok", "not_available"]
+
+
+async def test_a_tool_that_the_actor_cannot_have_is_not_found(till: GatewayDesk) -> None:
+    """Neither one that is nowhere nor one of another place; for turns and for messages, before anything is begun."""
+    for path in ("/v1/turns", f"/v1/sessions/{fresh()}/messages"):
+        for name in ("look_down", "small"):
+            answer = await till.http.post(path, json={"text": "hello", "actor": "desk", "transient": [name]})
+            assert answer.status_code == 404
+            assert f"actor `desk` can have no tool `{name}` for one turn" in answer.json()["message"]
+    many = await till.http.post("/v1/turns", json={"text": "hello", "actor": "desk", "transient": ["refund"] * 21})
+    assert many.status_code == 422

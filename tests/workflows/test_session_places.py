@@ -21,7 +21,7 @@ from signoff.worker import SignoffPlugin
 from signoff.workflows.conversation import Conversation
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
-WHOSE = "`actor`: this session was passed on to `bank`; name the actor whose `route` and `step` these are"
+WHOSE = "`actor`: this session was passed on to `bank`; name the actor whose `route`, `step` and `transient` these are"
 
 
 def session(**fields: Any) -> Conversation:
