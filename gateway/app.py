@@ -28,13 +28,11 @@ from signoff.gateway.auth.provider_people import ProviderPeople, with_provider_p
 from signoff.gateway.auth.route_table import RouteTable
 from signoff.gateway.auth.sign_in import SignIn
 from signoff.gateway.auth.streams import Streams
-from signoff.gateway.body_limit import BodyLimit
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.error_middleware import ErrorMiddleware
 from signoff.gateway.errors import BadRequest, fault_of, sentence, status_of
 from signoff.gateway.languages import language_for
 from signoff.gateway.live import Live
-from signoff.gateway.middleware import RequestGuard
 from signoff.gateway.pages import api_docs, batch, edit, inbox, link, session_list, sign_in, site
 from signoff.gateway.pages import audit as record_pages
 from signoff.gateway.pages import freezes as freeze_pages
@@ -47,6 +45,8 @@ from signoff.gateway.pages.renderer import STATIC, PageRenderer
 from signoff.gateway.pages.sign_in import to_login
 from signoff.gateway.pages.visitor import Visitors
 from signoff.gateway.runtime import gateway_signer, gateway_tasks
+from signoff.gateway.transport.body_limit import BodyLimit
+from signoff.gateway.transport.middleware import RequestGuard
 from signoff.gateway.vendors import routes as vendor_routes
 from signoff.registry.installation import load_installation
 from signoff.settings import Settings, load_settings, login_roles, require_ready

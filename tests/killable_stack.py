@@ -26,7 +26,7 @@ from signoff.contracts.person import Person
 from signoff.engine.turn_client import TurnClient
 from signoff.gateway.app import build_app
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.server import serve
+from signoff.gateway.transport.server import serve
 from signoff.gateway.vendors.channel_tasks import run_channels
 from signoff.keys.key_files import FileVerifier, create_key, read_private
 from signoff.keys.signatures import Signer

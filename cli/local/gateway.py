@@ -18,7 +18,7 @@ from signoff.gateway.app import build_app
 from signoff.gateway.auth.provider_people import with_provider_people
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.runtime import gateway_signer, gateway_tasks
-from signoff.gateway.server import serve
+from signoff.gateway.transport.server import serve
 from signoff.store.store import Store, make_state_dir, working_store
 from signoff.temporal.embedded_server import check_server
 

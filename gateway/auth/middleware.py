@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from signoff.contracts.errors import SignoffError
 from signoff.gateway.auth.route_table import RouteTable
-from signoff.gateway.body_limit import READING
+from signoff.gateway.transport.body_limit import READING
 
 Answer = Callable[[Request, SignoffError], Awaitable[Response]]
 

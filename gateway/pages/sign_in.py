@@ -13,12 +13,12 @@ from signoff.gateway.auth.browser_session import local_path
 from signoff.gateway.auth.caller import caller_of
 from signoff.gateway.auth.dependencies import OPEN_PAGE
 from signoff.gateway.auth.oidc import SignInAttempt, assurance_of
-from signoff.gateway.body_limit import READING
 from signoff.gateway.errors import BadRequest
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.visitor import Browser
 from signoff.gateway.signed_state import seal, unseal
+from signoff.gateway.transport.body_limit import READING
 from signoff.store.tokens import Token
 from signoff.texts.catalogue import text
 

@@ -1,8 +1,8 @@
 """Attack 6: a body without end by `GET /channels/x`, or to a channel that is not there, before anybody signs in.
 
 Seen before the mend: the gateway took 256 MiB of one `GET` into its memory, which stayed 262 MB larger, and answered
-401. Seen to fail without it: with `gateway/middleware.py` letting bodies of a `GET` and chunked ones through, and
-`gateway/body_limit.py` giving an unknown channel 1 MiB.
+401. Seen to fail without it: with `gateway/transport/middleware.py` letting bodies of a `GET` and chunked ones
+through, and `gateway/transport/body_limit.py` giving an unknown channel 1 MiB.
 """
 
 from collections.abc import Iterator

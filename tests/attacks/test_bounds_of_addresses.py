@@ -23,7 +23,7 @@ from stranger import MAIL_SECRET, Line, head
 
 from signoff.channels.mail.reply_reader import MAX_MAIL
 from signoff.contracts import limits
-from signoff.gateway import body_limit
+from signoff.gateway.transport import body_limit
 
 ADDRESSES = tuple(f"127.0.0.{number}" for number in range(11, 11 + limits.SENDER_SHARE))
 ANOTHER = "127.0.0.99"

@@ -16,7 +16,7 @@ from health_probe import at_rest, in_time, probed
 from stranger import Answered, Line, dialled, head, pour
 
 from signoff.contracts import limits
-from signoff.gateway.server import allow_connections
+from signoff.gateway.transport.server import allow_connections
 
 FORM = "application/x-www-form-urlencoded"
 Load = Callable[[AttackSite], Awaitable[None]]

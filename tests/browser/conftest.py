@@ -11,7 +11,7 @@ from gateway_desk import gateway_desk
 from playwright.async_api import Browser, Page, async_playwright, expect
 from temporalio.client import Client
 
-from signoff.gateway.server import serve
+from signoff.gateway.transport.server import serve
 from signoff.store.store import open_store
 from signoff.temporal.embedded_server import free_port
 

@@ -13,7 +13,7 @@ from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.person import Person
 from signoff.gateway.approval_links import LINK_KEY, ApprovalLink, make_link
 from signoff.gateway.auth.oidc import CALLBACK
-from signoff.gateway.server import serve
+from signoff.gateway.transport.server import serve
 from signoff.temporal.embedded_server import free_port
 from signoff.texts.catalogue import LANGUAGES
 

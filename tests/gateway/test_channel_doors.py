@@ -26,7 +26,7 @@ from signoff.contracts.person import Person
 from signoff.engine.turn_client import TurnClient
 from signoff.gateway.app import build_app
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.server import serve
+from signoff.gateway.transport.server import serve
 from signoff.gateway.vendors.channel_tasks import run_channels, run_forever
 from signoff.people.directory import development_directory
 from signoff.registry.catalog import Catalog

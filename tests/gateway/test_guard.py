@@ -9,7 +9,7 @@ from gateway_desk import BASE, GatewayDesk
 
 from signoff.contracts.errors import ConfigError, ServerUnavailable
 from signoff.gateway.app import build_app
-from signoff.gateway.server import serve
+from signoff.gateway.transport.server import serve
 from signoff.people.directory import FixedDirectory
 from signoff.settings import Settings
 from signoff.store.store import open_store

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from signoff.contracts.person import Person
 from signoff.gateway.auth.dependencies import TokenAccess
 from signoff.gateway.auth.streams import LOOK_AGAIN, Allowed, Streams
-from signoff.gateway.body_limit import READING
+from signoff.gateway.transport.body_limit import READING
 from signoff.store.tokens import Tokens
 
 OPEN = ("/healthz", "/readyz", "/openapi.json", "/logout", "/language", "/icon.svg")

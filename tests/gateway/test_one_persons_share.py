@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from signoff.contracts.limits import CONNECTIONS_OF_ONE
-from signoff.gateway import connection_limit
-from signoff.gateway.connection_limit import _OPEN, _address
+from signoff.gateway.transport import connection_limit
+from signoff.gateway.transport.connection_limit import _OPEN, _address
 
 
 class Wire(asyncio.Transport):

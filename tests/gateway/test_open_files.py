@@ -11,7 +11,7 @@ _STARTED = """
 import logging, resource, sys
 logging.basicConfig(format="%(message)s")
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, int(sys.argv[1])))
-from signoff.gateway.server import allow_connections
+from signoff.gateway.transport.server import allow_connections
 print(allow_connections(), resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 """
 

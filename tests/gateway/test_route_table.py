@@ -15,7 +15,7 @@ from signoff.contracts.errors import ConfigError
 from signoff.gateway.auth.caller import SignInNeeded
 from signoff.gateway.auth.dependencies import OPEN, PAGE_READ, Access, TokenAccess, TokenReader, VendorAccess
 from signoff.gateway.auth.route_table import RouteTable, access_of
-from signoff.gateway.body_limit import READING
+from signoff.gateway.transport.body_limit import READING
 
 OPEN_PAGES = re.compile(r"/(login|logout|link|language|icon\.svg)\b")
 STARTING = re.compile(r"/(v1/)?(turns|sessions)\b")

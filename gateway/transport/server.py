@@ -14,8 +14,8 @@ from fastapi import FastAPI
 
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.limits import CONNECTIONS
-from signoff.gateway.connection_limit import BoundedConnection
 from signoff.gateway.live import Live
+from signoff.gateway.transport.connection_limit import BoundedConnection
 
 _log = logging.getLogger(__name__)
 _OWN_FILES: Final = 200

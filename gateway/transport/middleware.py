@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from signoff.gateway.body_limit import READING, refuse
+from signoff.gateway.transport.body_limit import READING, refuse
 from signoff.settings import Settings
 
 LOOPBACK_NAMES: Final = frozenset(("localhost", "127.0.0.1", "::1"))
