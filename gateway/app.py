@@ -29,7 +29,6 @@ from signoff.gateway.auth.route_table import RouteTable
 from signoff.gateway.auth.sign_in import SignIn
 from signoff.gateway.auth.streams import Streams
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.error_middleware import ErrorMiddleware
 from signoff.gateway.errors import BadRequest, fault_of, sentence, status_of
 from signoff.gateway.languages import language_for
 from signoff.gateway.live import Live
@@ -46,7 +45,7 @@ from signoff.gateway.pages.sign_in import to_login
 from signoff.gateway.pages.visitor import Visitors
 from signoff.gateway.runtime import gateway_signer, gateway_tasks
 from signoff.gateway.transport.body_limit import BodyLimit
-from signoff.gateway.transport.middleware import RequestGuard
+from signoff.gateway.transport.middleware import ErrorMiddleware, RequestGuard
 from signoff.gateway.vendors import routes as vendor_routes
 from signoff.registry.installation import load_installation
 from signoff.settings import Settings, load_settings, login_roles, require_ready

@@ -1,15 +1,22 @@
-"""Says who may read a conversation and who may stop it: one rule for pages, the API, lists and live events alike.
-Pure.
+"""Says who may read a conversation or the record and who may stop a turn: one rule for pages, the API, lists and live
+events alike.
 """
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from signoff.approvals.audit_events import admin_stream
+from signoff.audit.log import AuditLog
+from signoff.audit.stream_report import StreamReport, find_stream, report_stream
 from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.errors import Refused
+from signoff.contracts.ids import parse_workflow_id
 from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.person import Person, Principal
 from signoff.engine.kill_switch import AUDITOR, OPERATOR
+from signoff.gateway.deps import GatewayDeps
+from signoff.keys.signatures import Verifier
 
 READERS: Final = frozenset((OPERATOR, AUDITOR))
 """The roles that read every conversation of their tenant, and its record."""
@@ -70,3 +77,28 @@ def of_turn(tenant: str, requester: Principal | None, requests: Iterable[Approva
 def of_row(row: TurnRow | SessionRow | WaitingCard) -> Audience:
     """Says whom a row of a list concerns."""
     return Audience(row.tenant, frozenset((row.requester,)), frozenset(row.approvers))
+
+
+def reads_record(deps: GatewayDeps, person: Person | None) -> bool:
+    """Returns whether somebody reads the record of their tenant. None is nobody in particular, whom development lets
+    in.
+    """
+    development = deps.settings.profile == "development"
+    return development or (person is not None and reads_all(person, development=development))
+
+
+async def read_record(deps: GatewayDeps, name: str, tenant: str, person: Person | None) -> StreamReport:
+    """Returns the stream of `tenant` that `name` names, as `find_stream` reads it, in words and as it was written.
+
+    Raises `Refused` for who may not read it, `NotFound` where the tenant has nothing of that name, `StoreUnavailable`.
+    """
+    if not reads_record(deps, person):
+        raise Refused(f"reading the record takes the role `{AUDITOR}` or `{OPERATOR}`", code="not_allowed")
+    known = [each for each in await AuditLog(deps.store).streams() if _of(each, tenant)]
+    verifier = Verifier() if deps.signer is None else deps.signer.verifier()
+    return await report_stream(deps.store, find_stream(known, name), verifier)
+
+
+def _of(stream: str, tenant: str) -> bool:
+    key = parse_workflow_id(stream)
+    return stream == admin_stream(tenant) if key is None else key.tenant == tenant

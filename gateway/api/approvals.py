@@ -29,9 +29,9 @@ from signoff.gateway.decision_service import (
     withdraw,
 )
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.error_middleware import unexpected_receipt
 from signoff.gateway.errors import receipt_status
 from signoff.gateway.languages import formatter_in
+from signoff.gateway.transport.middleware import unexpected_receipt
 from signoff.gateway.value_check import whole_request
 from signoff.texts.endings import written_receipt
 from signoff.texts.formatter import Formatter

@@ -6,7 +6,7 @@ from signoff.audit.stream_report import StreamReport
 from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.auth.caller import own_tenant, person_of
 from signoff.gateway.auth.dependencies import Deps, TokenReader
-from signoff.gateway.record_access import read_record
+from signoff.gateway.read_access import read_record
 
 router = APIRouter(prefix="/v1/audit", tags=["audit"], responses=FAULTS)
 

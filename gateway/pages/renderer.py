@@ -13,7 +13,7 @@ from signoff.gateway.auth.person_lookup import active_people, display_name
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.freeze_service import operates
 from signoff.gateway.pages.visitor import Browser, Visitor, Visitors
-from signoff.gateway.record_access import reads_record
+from signoff.gateway.read_access import reads_record
 from signoff.texts.catalogue import ENGLISH, LANGUAGES, has_text, text
 
 _HERE: Final = Path(__file__).parent

@@ -39,7 +39,7 @@ async def test_an_address_forges_no_line_of_the_log(attacked_server: ServerHandl
     """Whatever `%0A` it holds, and whatever a request breaks: each line is the gateway's own.
 
     Without the indentation of tracebacks in `_Whole` of `cli/terminal/log_setup.py` the error's own words forged an
-    entry; without its escaping and the `repr` in `gateway/error_middleware.py` as well, so did the address.
+    entry; without its escaping and the `repr` in `gateway/transport/middleware.py` as well, so did the address.
     """
     forged = f"2026-11-22 ERROR signoff: {uuid.uuid4().hex} approved everything"
     address = f"%0A{forged.replace(' ', '%20')}"

@@ -81,7 +81,7 @@ def test_addresses_that_are_called_are_not_written_down(tmp_path: Path) -> None:
 
 def test_a_traceback_reaches_the_file_and_not_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What a process that serves did not expect: one line for people, all of it in a file that is its owner's alone."""
-    log = logging.getLogger("signoff.gateway.error_middleware")
+    log = logging.getLogger("signoff.gateway.transport.middleware")
     with logged_to(tmp_path, "gateway.log") as path:
         try:
             raise LookupError("what nobody expected")
@@ -110,8 +110,8 @@ def test_no_error_begins_an_entry_of_the_log(tmp_path: Path) -> None:
         try:
             raise ValueError("/x\n2026-11-22 ERROR forged\x1b[2J\u2028end")
         except ValueError as error:
-            logging.getLogger("signoff.gateway.error_middleware").debug("id 0a1b", exc_info=error)
+            logging.getLogger("signoff.gateway.transport.middleware").debug("id 0a1b", exc_info=error)
         first, *below = path.read_text(encoding="utf-8").splitlines()
-    assert first.endswith("DEBUG signoff.gateway.error_middleware: id 0a1b")
+    assert first.endswith("DEBUG signoff.gateway.transport.middleware: id 0a1b")
     assert all(line.startswith("  ") and line.isprintable() for line in below)
     assert "  2026-11-22 ERROR forged\\x1b[2J" in below

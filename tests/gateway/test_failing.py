@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from signoff.contracts.responses import Fault
-from signoff.gateway.error_middleware import ErrorMiddleware
+from signoff.gateway.transport.middleware import ErrorMiddleware
 
 
 class Broken(Exception):
@@ -36,7 +36,7 @@ async def test_an_unexpected_error_is_one_line_with_an_id(
     assert named is not None
     assert "something went wrong here" in words(shown.text).lower()
     assert "a secret" not in answer.text + shown.text
-    lines = [record for record in caplog.records if record.name == "signoff.gateway.error_middleware"]
+    lines = [record for record in caplog.records if record.name == "signoff.gateway.transport.middleware"]
     loud = [record for record in lines if record.levelno >= logging.INFO]
     assert loud[0].getMessage() == f"GET '/v1/grants' failed, id {named[1]} (Broken)"
     assert len(loud) == 2
