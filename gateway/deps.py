@@ -11,10 +11,10 @@ from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
 from signoff.engine.turn_client import TurnClient
-from signoff.gateway.decisions import DecisionService
+from signoff.gateway.approvals.decision_writer import DecisionWriter
+from signoff.gateway.approvals.turn_proof import proved_view
 from signoff.gateway.refused_attempts import AttemptRecords
 from signoff.gateway.signed_start import SignedStart, signed_start_of
-from signoff.gateway.turn_proof import proved_view
 from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Signer, Verifier
 from signoff.people.directory import Directory
@@ -49,9 +49,9 @@ class GatewayDeps:
         return RequestReader(self.store, self.verifier, development=self.development)
 
     @cached_property
-    def decisions(self) -> DecisionService:
+    def decisions(self) -> DecisionWriter:
         """Returns the service that takes answers."""
-        return DecisionService(
+        return DecisionWriter(
             self.store, self.client, self.people, self.signer, self.clock, development=self.development
         )
 

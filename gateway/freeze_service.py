@@ -10,7 +10,7 @@ from signoff.contracts.grant import Freeze, FreezeResult, SweepResult
 from signoff.contracts.person import Person
 from signoff.engine.kill_switch import check_operator, is_operator, sweep
 from signoff.formats.nearest_name import quote_name
-from signoff.gateway.decision_service import withdraw
+from signoff.gateway.approvals.decisions import withdraw
 from signoff.gateway.deps import GatewayDeps
 from signoff.store.freezes import Freezes
 

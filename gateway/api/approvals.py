@@ -19,7 +19,7 @@ from signoff.gateway.api.faults import FAULTS, RECEIPTS
 from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, channel_of, own_tenant, person_of
 from signoff.gateway.auth.dependencies import As, Deps, TokenDecider, TokenReader
 from signoff.gateway.conversations import Conversations
-from signoff.gateway.decision_service import (
+from signoff.gateway.approvals.decisions import (
     decide,
     once_each,
     parse_draft,
@@ -28,11 +28,14 @@ from signoff.gateway.decision_service import (
     with_key,
     withdraw,
 )
+from signoff.gateway.approvals.value_check import whole_request
+from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, own_tenant, person_of
+from signoff.gateway.auth.dependencies import As, Deps, TokenDecider, TokenReader
+from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import receipt_status
 from signoff.gateway.languages import formatter_in
 from signoff.gateway.transport.middleware import unexpected_receipt
-from signoff.gateway.value_check import whole_request
 from signoff.texts.endings import written_receipt
 from signoff.texts.formatter import Formatter
 

@@ -11,14 +11,14 @@ from signoff.contracts.errors import Refused
 from signoff.contracts.requests import RequestBody
 from signoff.contracts.responses import EditPreview
 from signoff.gateway.api.faults import FAULTS
-from signoff.gateway.argument_form import whole_field
-from signoff.gateway.argument_parser import ParsedArguments, problem_words, read_fields, set_values
+from signoff.gateway.approvals.argument_form import whole_field
+from signoff.gateway.approvals.argument_parser import ParsedArguments, problem_words, read_fields, set_values
+from signoff.gateway.approvals.edited_card import edited_request
+from signoff.gateway.approvals.secret_masks import mask_text
 from signoff.gateway.auth.caller import own_tenant, person_of
 from signoff.gateway.auth.dependencies import Deps, TokenDecider
 from signoff.gateway.conversations import Conversations
-from signoff.gateway.edited_card import edited_request
 from signoff.gateway.errors import BadRequest
-from signoff.gateway.secret_masks import mask_text
 from signoff.registry.catalog import Catalog
 from signoff.store.request_reader import LoadedRequest
 

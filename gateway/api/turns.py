@@ -15,6 +15,7 @@ from signoff.contracts.responses import ResultRest, TurnCancelled, TurnLinks, Tu
 from signoff.contracts.turn import TurnView
 from signoff.engine import turn_list
 from signoff.gateway.api.faults import FAULTS
+from signoff.gateway.approvals.secret_masks import masked_view
 from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, own_tenant, person_of
 from signoff.gateway.auth.dependencies import As, Deps, LiveUpdates, TokenReader, TokenStarter
 from signoff.gateway.auth.streams import stream_events
@@ -22,7 +23,6 @@ from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps, turn_name
 from signoff.gateway.errors import fault_of
 from signoff.gateway.live import event
-from signoff.gateway.secret_masks import masked_view
 from signoff.gateway.turn_starter import start
 from signoff.store.questions import Questions
 from signoff.store.truncated_results import TruncatedResults

@@ -10,8 +10,9 @@ from signoff.contracts.approval import ApprovalRequest, Vote
 from signoff.contracts.decision import at_least
 from signoff.contracts.ids import show_code
 from signoff.engine.kill_switch import OPERATOR
+from signoff.gateway.approvals.decisions import can_remember, seat_at
+from signoff.gateway.approvals.secret_masks import masked_args
 from signoff.gateway.auth.person_lookup import display_name
-from signoff.gateway.decision_service import can_remember, seat_at
 from signoff.gateway.pages.call_view import CallLine
 from signoff.gateway.pages.delivery_view import DeliveryLine
 from signoff.gateway.pages.timeline_view import (
@@ -26,7 +27,6 @@ from signoff.gateway.pages.timeline_view import (
 )
 from signoff.gateway.pages.value_view import Row, value_rows, values_count
 from signoff.gateway.pages.visitor import Visitor
-from signoff.gateway.secret_masks import masked_args
 from signoff.people.directory import Directory
 from signoff.people.eligibility import Eligibility
 from signoff.texts.catalogue import has_text, text

@@ -10,11 +10,12 @@ from starlette.responses import RedirectResponse, Response
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.formats.visible_text import number
-from signoff.gateway.argument_form import ArgumentField, fields_of
-from signoff.gateway.argument_parser import ParsedArguments, read_fields
+from signoff.gateway.approvals.argument_form import ArgumentField, fields_of
+from signoff.gateway.approvals.argument_parser import ParsedArguments, read_fields
+from signoff.gateway.approvals.decisions import decide
+from signoff.gateway.approvals.edited_card import edited_request
+from signoff.gateway.approvals.request_loader import OpenedRequest, open_request
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
-from signoff.gateway.decision_service import decide
-from signoff.gateway.edited_card import edited_request
 from signoff.gateway.errors import BadRequest, receipt_status
 from signoff.gateway.pages.card_view import why_no_edit, word_to_type
 from signoff.gateway.pages.decision_form import author_of, draft_in, typing_note
@@ -22,7 +23,6 @@ from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.timeline_view import diff_lines
 from signoff.gateway.pages.visitor import Visitor
-from signoff.gateway.request_loader import OpenedRequest, open_request
 from signoff.registry.tool import Tool
 from signoff.texts.catalogue import text
 from signoff.texts.endings import receipt_words

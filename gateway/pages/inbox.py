@@ -16,10 +16,11 @@ from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.list_rows import WaitingCard
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionDraft
+from signoff.gateway.approvals.decisions import decide, withdraw
+from signoff.gateway.approvals.request_loader import open_card, own_approval
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.auth.streams import stream_events
-from signoff.gateway.decision_service import decide, withdraw
 from signoff.gateway.errors import BadRequest, receipt_status
 from signoff.gateway.live import event
 from signoff.gateway.pages.card_view import CardPage
@@ -29,7 +30,6 @@ from signoff.gateway.pages.first_run import first_run
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.values import open_values
 from signoff.gateway.pages.visitor import Visitor
-from signoff.gateway.request_loader import open_card, own_approval
 from signoff.texts.catalogue import text
 from signoff.texts.endings import receipt_words
 from signoff.texts.formatter import FormattedTime

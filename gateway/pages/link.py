@@ -15,10 +15,11 @@ from signoff.contracts.errors import Refused
 from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.limits import LINK_SECONDS
 from signoff.contracts.person import Person
-from signoff.gateway.approval_links import LINK_KEY, ApprovalLink, delivery_of, read_link
+from signoff.gateway.approvals.approval_links import LINK_KEY, ApprovalLink, delivery_of, read_link
+from signoff.gateway.approvals.decisions import decide
+from signoff.gateway.approvals.request_loader import open_card
 from signoff.gateway.audit_writer import record
 from signoff.gateway.auth.dependencies import OPEN_PAGE
-from signoff.gateway.decision_service import decide
 from signoff.gateway.errors import BadRequest, receipt_status
 from signoff.gateway.pages.card_view import CardPage
 from signoff.gateway.pages.decision_form import author_of, draft_in, typing_note
@@ -26,7 +27,6 @@ from signoff.gateway.pages.dependencies import CurrentSite, Site
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.values import open_values
 from signoff.gateway.pages.visitor import Visitor
-from signoff.gateway.request_loader import open_card
 from signoff.texts.catalogue import text
 from signoff.texts.endings import receipt_words
 

@@ -4,9 +4,9 @@ from typing import Any, Final
 
 from starlette.requests import Request
 
+from signoff.gateway.approvals.value_check import open_page, unopened_pages, value_pages
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.pages.visitor import Visitor
-from signoff.gateway.value_check import open_page, unopened_pages, value_pages
 from signoff.store.request_reader import LoadedRequest
 from signoff.texts.catalogue import text
 

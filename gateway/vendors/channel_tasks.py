@@ -19,7 +19,7 @@ from signoff.channels.outbound.sender import SenderDeps
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.errors import SignoffError
 from signoff.contracts.limits import LINK_SECONDS
-from signoff.gateway.approval_links import LINK_KEY, ApprovalLink, make_link
+from signoff.gateway.approvals.approval_links import LINK_KEY, ApprovalLink, make_link
 from signoff.gateway.audit_writer import record
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.repair_task import AnswerDispatcher, RequestSweep

@@ -7,7 +7,7 @@ from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
-from signoff.gateway.decision_service import decide
+from signoff.gateway.approvals.decisions import decide
 from signoff.gateway.deps import GatewayDeps
 
 

@@ -32,7 +32,7 @@ async def over_or_asked(site: AttackSite, key: TurnKey) -> None:
 async def test_what_is_remembered_serves_its_own_session(site: AttackSite) -> None:
     """Rui's next gift in that session asks nobody.
 
-    Without `write_agreed` in `DecisionService._take` the second gift waited for people.
+    Without `write_agreed` in `DecisionWriter._take` the second gift waited for people.
     """
     to = payee()
     session, _ = await remembered(site, to)

@@ -25,8 +25,8 @@ from temporalio.client import Client
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
+from signoff.gateway.approvals.decisions import decide
 from signoff.gateway.auth.provider_people import ProviderPeople, with_provider_people
-from signoff.gateway.decision_service import decide
 from signoff.people.directory import FixedDirectory
 from signoff.people.login import id_from_login
 from signoff.people.vouched_directory import vouch

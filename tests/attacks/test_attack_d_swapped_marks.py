@@ -75,8 +75,8 @@ async def test_an_answer_over_the_api_is_to_what_was_read(site: AttackSite, impo
 async def test_a_mark_binds_nothing_over_the_api(field: str, site: AttackSite, impostor: Impostor) -> None:
     """The eight characters for people to compare, sent as what an answer is bound to, approve nothing at all.
 
-    With any `question_hash` taken in `gateway/decision_service.py`, or with unknown fields and none taken, the answer
-    was accepted.
+    With any `question_hash` taken in `gateway/approvals/decisions.py`, or with unknown fields and none taken, the
+    answer was accepted.
     """
     to, ana = payee(), site.person("ana")
     forged, ctx, view = await stands_for(site, impostor, to)

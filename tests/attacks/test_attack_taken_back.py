@@ -74,7 +74,7 @@ async def test_a_yes_that_ran_is_not_taken_back(site: AttackSite, impostor: Impo
 async def test_what_has_begun_is_not_denied(site: AttackSite, impostor: Impostor) -> None:
     """A payment ran on a raw yes of which only the turn knew, and still waits in the store: nobody denies it then.
 
-    With `has_begun` out of `DecisionService._take` Bo's denial was accepted.
+    With `has_begun` out of `DecisionWriter._take` Bo's denial was accepted.
     """
     to, bo = payee(), site.person("bo")
     args = {"amount": 400, "to": to}

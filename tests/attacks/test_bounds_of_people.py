@@ -189,7 +189,7 @@ async def test_so_often_one_call_is_asked_anew(site: AttackSite) -> None:
 async def test_so_often_one_person_answers_one_approval(site: AttackSite) -> None:
     """`ANSWERS_OF_ONE`: changes that the gates refuse are stored so often; then the person may still deny.
 
-    Without `_too_many` in `gateway/decisions.py` all 30 were stored and given to the turn, 60 KB each.
+    Without `_too_many` in `gateway/approvals/decision_writer.py` all 30 were stored and given to the turn, 60 KB each.
     """
     rui, ana, to = site.person("rui"), site.person("ana"), payee()
     key = await rui.ask([("wire", {"amount": 1, "to": to})])

@@ -11,7 +11,7 @@ from playwright.async_api import expect
 
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.person import Person
-from signoff.gateway.approval_links import LINK_KEY, ApprovalLink, make_link
+from signoff.gateway.approvals.approval_links import LINK_KEY, ApprovalLink, make_link
 from signoff.gateway.auth.oidc import CALLBACK
 from signoff.gateway.transport.server import serve
 from signoff.temporal.embedded_server import free_port

@@ -14,7 +14,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.ids import parse_approval_id
 from signoff.formats.json_schema import compile_schema
-from signoff.gateway.argument_parser import problem_words, set_values
+from signoff.gateway.approvals.argument_parser import problem_words, set_values
 from signoff.store.store import working_store
 from signoff.store.tickets import ticket_key
 

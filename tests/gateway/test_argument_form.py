@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from signoff.contracts.errors import Refused
 from signoff.formats.json_schema import compile_schema
-from signoff.gateway.argument_form import ArgumentField, fields_of, is_plain
-from signoff.gateway.argument_parser import ParsedArguments, read_fields
-from signoff.gateway.secret_masks import masked_args, unmasked_args
+from signoff.gateway.approvals.argument_form import ArgumentField, fields_of, is_plain
+from signoff.gateway.approvals.argument_parser import ParsedArguments, read_fields
+from signoff.gateway.approvals.secret_masks import masked_args, unmasked_args
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -11,9 +11,9 @@ from signoff.contracts.content import BlobRef, Content
 from signoff.contracts.message import CallPart, Message
 from signoff.contracts.person import Principal
 from signoff.contracts.turn import CallView, TurnView
+from signoff.gateway.approvals.secret_masks import masked_args, masked_view
 from signoff.gateway.pages.call_view import CallLine, call_line
 from signoff.gateway.pages.turn_view import call_lines, said_in
-from signoff.gateway.secret_masks import masked_args, masked_view
 from signoff.people.directory import FixedDirectory
 from signoff.store.store import Store
 

@@ -18,7 +18,7 @@ from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.engine.turn_client import TurnClient
 from signoff.gateway import repair_task
-from signoff.gateway.decision_service import decide, withdraw
+from signoff.gateway.approvals.decisions import decide, withdraw
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.repair_task import AnswerDispatcher, RequestSweep
 from signoff.store.delivery_queue import DeliveryQueue, NewDelivery
@@ -107,7 +107,7 @@ async def test_answers_that_a_stopped_server_missed_are_handed_over_in_order_and
 async def test_a_turn_that_takes_no_answer_keeps_no_others_waiting(desk: GatewayDesk) -> None:
     """The oldest answer is one that its turn never takes; those behind it are handed over in the same step.
 
-    Without the catch in `DecisionService._given` the dispatcher ended there, and began with that answer again.
+    Without the catch in `DecisionWriter._given` the dispatcher ended there, and began with that answer again.
     """
     broken, other = await desk.asked("pay"), await desk.asked("pay")
     away = dataclasses.replace(desk.deps, client=Away(desk.desk.client))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from signoff.contracts.errors import Refused
-from signoff.gateway.approval_links import LINK_KEY, ApprovalLink, make_link, read_link
+from signoff.gateway.approvals.approval_links import LINK_KEY, ApprovalLink, make_link, read_link
 from signoff.gateway.signed_state import seal
 
 KEY = b"k" * 32

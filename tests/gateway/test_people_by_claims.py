@@ -19,7 +19,7 @@ from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
-from signoff.gateway.decision_service import decide
+from signoff.gateway.approvals.decisions import decide
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.directory import FixedDirectory
 from signoff.people.login import id_from_login

@@ -22,7 +22,7 @@ from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft, TurnBody
 from signoff.engine.turn_client import TurnClient
 from signoff.gateway.app import build_app
-from signoff.gateway.decision_service import decide
+from signoff.gateway.approvals.decisions import decide
 from signoff.gateway.turn_starter import start
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.directory import FixedDirectory

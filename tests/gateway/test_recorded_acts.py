@@ -15,7 +15,7 @@ from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
 from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.limits import REFUSALS_A_MINUTE
-from signoff.gateway.approval_links import LINK_KEY, ApprovalLink, make_link
+from signoff.gateway.approvals.approval_links import LINK_KEY, ApprovalLink, make_link
 from signoff.store.store import Store
 
 

@@ -26,7 +26,7 @@ from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
-from signoff.gateway.decision_service import decide
+from signoff.gateway.approvals.decisions import decide
 from signoff.gateway.refused_attempts import AttemptRecords
 from signoff.people.directory import FixedDirectory
 from signoff.store.store import open_store

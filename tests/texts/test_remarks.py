@@ -8,8 +8,8 @@ import pytest
 from signoff.approvals.card import render_card
 from signoff.approvals.card_notes import NOT_RUN, POLICY_CHANGED, TOOL_CHANGED, editor_note, fallback_note
 from signoff.formats.json_schema import compile_schema
-from signoff.gateway.argument_form import fields_of
-from signoff.gateway.argument_parser import read_fields
+from signoff.gateway.approvals.argument_form import fields_of
+from signoff.gateway.approvals.argument_parser import read_fields
 from signoff.registry.gates.argument_check import apply_correction
 from signoff.registry.hooks import Correction
 from signoff.texts.catalogue import ENGLISH, LANGUAGES, texts_of

@@ -16,8 +16,8 @@ from signoff.contracts.errors import NotFound, Refused
 from signoff.formats.bounds import out_of_bounds
 from signoff.formats.json_schema import CompiledSchema, SchemaProblem
 from signoff.formats.nearest_name import did_you_mean, quote_name
-from signoff.gateway.argument_form import ABSENT, AbsentValue, ArgumentField, Path, fields_of
-from signoff.gateway.secret_masks import unmasked_args
+from signoff.gateway.approvals.argument_form import ABSENT, AbsentValue, ArgumentField, Path, fields_of
+from signoff.gateway.approvals.secret_masks import unmasked_args
 
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})")

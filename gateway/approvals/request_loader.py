@@ -7,6 +7,7 @@ from typing import Any
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, parse_approval_id
+from signoff.gateway.approvals.value_check import unopened_pages
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.pages.call_view import CallLine
@@ -14,7 +15,6 @@ from signoff.gateway.pages.card_view import CardPage, card_page
 from signoff.gateway.pages.delivery_view import told_lines
 from signoff.gateway.pages.turn_view import call_lines
 from signoff.gateway.pages.visitor import Visitor
-from signoff.gateway.value_check import unopened_pages
 from signoff.store.delivery_queue import DeliveryQueue
 
 _log = logging.getLogger(__name__)

@@ -52,7 +52,7 @@ class _Taken:
     decision: Decision | None = None
 
 
-class DecisionService:
+class DecisionWriter:
     """Takes answers for the people of `people`, signed by `signer`, which only the development profile may lack."""
 
     def __init__(

@@ -22,12 +22,12 @@ from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft, decision_from_draft
 from signoff.engine.kill_switch import OPERATOR
 from signoff.formats.bounds import out_of_bounds
+from signoff.gateway.approvals.edited_card import edited_request
+from signoff.gateway.approvals.secret_masks import unmasked_args
+from signoff.gateway.approvals.value_check import has_read
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.edited_card import edited_request
 from signoff.gateway.errors import sentence
-from signoff.gateway.secret_masks import unmasked_args
-from signoff.gateway.value_check import has_read
 from signoff.people.directory import Directory
 from signoff.people.eligibility import Eligibility, approver_spec_of, resolve_eligibility
 from signoff.policypool import ask_rules

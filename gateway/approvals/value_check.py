@@ -7,7 +7,7 @@ from signoff.approvals.unseen_values import FullValue, every_value, pages_of, se
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Content
 from signoff.contracts.person import Person
-from signoff.gateway.secret_masks import masked_args, masked_request
+from signoff.gateway.approvals.secret_masks import masked_args, masked_request
 from signoff.store.opened_values import OpenedValues
 from signoff.store.request_reader import LoadedRequest
 from signoff.store.store import Store

@@ -14,7 +14,7 @@ from signoff.approvals.redaction import redact_arguments, secret_values
 from signoff.formats.json_schema import dotted_path
 from signoff.formats.schema_node import SchemaNode
 from signoff.formats.visible_text import number, one_line
-from signoff.gateway.secret_masks import mask_text, masked_args
+from signoff.gateway.approvals.secret_masks import mask_text, masked_args
 
 FIELDS: Final = 60
 """With more of them than this the arguments are one field of JSON."""
