@@ -16,20 +16,10 @@ from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import BatchBody, DecisionAuthor, DecisionDraft, WithdrawBody
 from signoff.contracts.responses import ApprovalList, BatchReceipts
 from signoff.gateway.api.faults import FAULTS, RECEIPTS
-from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, channel_of, own_tenant, person_of
-from signoff.gateway.auth.dependencies import As, Deps, TokenDecider, TokenReader
-from signoff.gateway.conversations import Conversations
-from signoff.gateway.approvals.decisions import (
-    decide,
-    once_each,
-    parse_draft,
-    read_batched,
-    refused_receipt,
-    with_key,
-    withdraw,
-)
+from signoff.gateway.approvals.decision_parser import once_each, parse_draft, read_batched, refused_receipt, with_key
+from signoff.gateway.approvals.decisions import decide, withdraw
 from signoff.gateway.approvals.value_check import whole_request
-from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, own_tenant, person_of
+from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, channel_of, own_tenant, person_of
 from signoff.gateway.auth.dependencies import As, Deps, TokenDecider, TokenReader
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps

@@ -1,36 +1,36 @@
 """Decides and withdraws requests for people whom the gateway knows. Every attempt ends in a receipt."""
 
 import dataclasses
-import json
 import logging
 import uuid
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from signoff.approvals import audit_events
+from signoff.approvals.card import render_card
 from signoff.approvals.confirmation import is_confirmed, missing_words
 from signoff.approvals.deadlines import first_approvers
 from signoff.approvals.machine import refusal, settled_receipt, stale_receipt
+from signoff.approvals.redaction import hide
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision, at_least
 from signoff.contracts.errors import NotFound, Refused
-from signoff.contracts.limits import DECISION_BYTES, DELIVERY_CHARS
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft, decision_from_draft
 from signoff.engine.kill_switch import OPERATOR
 from signoff.formats.bounds import out_of_bounds
-from signoff.gateway.approvals.edited_card import edited_request
+from signoff.gateway.approvals.decision_parser import refused_receipt
 from signoff.gateway.approvals.secret_masks import unmasked_args
 from signoff.gateway.approvals.value_check import has_read
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.errors import sentence
 from signoff.people.directory import Directory
 from signoff.people.eligibility import Eligibility, approver_spec_of, resolve_eligibility
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policypool import ask_rules
+from signoff.registry.catalog import Catalog
 from signoff.registry.gates.grant_match import GrantMatcher
 from signoff.store.request_reader import LoadedRequest
 
@@ -162,76 +162,6 @@ def can_remember(request: ApprovalRequest, person: Person, people: Directory, no
     return not resolve_eligibility(person, people, first, now).code
 
 
-def refused_receipt(code: ReceiptCode, approval_id: str, message: str) -> Receipt:
-    """Returns a receipt of the gateway's own."""
-    return Receipt(status="refused", code=code, approval_id=approval_id, message=message)
-
-
-def read_draft(given: Any, approval_id: str = "") -> DecisionDraft | Receipt:
-    """Returns an answer as an edge brings it, or the receipt `malformed`: anything unclear is never an approval.
-
-    `given` is a JSON object, or what a page or channel made of a form. `approval_id` is what the address names.
-    """
-    try:
-        draft = DecisionDraft.model_validate(given)
-    except ValidationError as error:
-        told = sentence(error.errors(include_url=False, include_input=False, include_context=False))
-        return refused_receipt("malformed", approval_id, told)
-    if approval_id and draft.approval_id not in ("", approval_id):
-        return refused_receipt("malformed", approval_id, "`approval_id` is another than the address names")
-    return draft.model_copy(update={"approval_id": approval_id or draft.approval_id})
-
-
-def read_batched(item: Any, approval_id: str) -> DecisionDraft | Receipt:
-    """Returns one answer of several, or the receipt `malformed` for it alone. Each has to name what was shown."""
-    draft = read_draft(item)
-    if isinstance(draft, Receipt):
-        return draft.model_copy(update={"approval_id": approval_id})
-    named = {"approval_id": draft.approval_id, "revision": draft.revision, "question_hash": draft.question_hash}
-    missing = [f"`{name}`" for name, value in named.items() if not value]
-    return refused_receipt("malformed", approval_id, f"{', '.join(missing)}: missing") if missing else draft
-
-
-def parse_draft(raw: bytes, approval_id: str) -> DecisionDraft | Receipt:
-    """Returns the body of a decision, or the receipt `malformed`."""
-    if len(raw) > DECISION_BYTES:
-        return refused_receipt("malformed", approval_id, f"a decision is at most {DECISION_BYTES} bytes")
-    try:
-        body: Any = json.loads(raw, object_pairs_hook=once_each)
-    except DuplicateField as error:
-        return refused_receipt("malformed", approval_id, error.message)
-    except (ValueError, RecursionError):
-        return refused_receipt("malformed", approval_id, "the body is not JSON")
-    return read_draft(body, approval_id)
-
-
-class DuplicateField(Refused):
-    """A body that names a field twice, of which readers take different ones."""
-
-
-def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Returns the object of a body, for `json.loads`. Raises `DuplicateField`: others may have read the other one."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise DuplicateField("a field stands twice in one object of the body; send each once", code="malformed")
-    return found
-
-
-def with_key(draft: DecisionDraft, header: str | None) -> DecisionDraft | Receipt:
-    """Returns `draft` under the delivery id of an `Idempotency-Key` header; as it is without one, a receipt for no
-    key.
-    """
-    if header is None:
-        return draft
-    if not 0 < len(header) <= DELIVERY_CHARS or not header.isascii() or not header.isprintable():
-        told = f"`Idempotency-Key`: 1 to {DELIVERY_CHARS} printable ASCII characters"
-        return refused_receipt("malformed", draft.approval_id, told)
-    if draft.delivery_id not in ("", header):
-        told = "`Idempotency-Key` and `delivery_id` mean the same and differ; keep one"
-        return refused_receipt("malformed", draft.approval_id, told)
-    return draft.model_copy(update={"delivery_id": header})
-
-
 def _unmasked(loaded: LoadedRequest, draft: DecisionDraft) -> DecisionDraft | Receipt:
     """Returns `draft` with what was hidden from who changed the arguments, or why that cannot be known."""
     request = loaded.request
@@ -274,3 +204,38 @@ def _decision(
     # Who answers an earlier revision is told what became of the one that is asked now.
     is_asked = revision == request.revision and decision.question_hash == request.question_hash
     return decision if is_asked else stale_receipt(request)
+
+
+def edited_request(request: ApprovalRequest, args: Mapping[str, Any], catalog: Catalog | None) -> ApprovalRequest:
+    """Returns `request` with the card of `args`, which shows of them what the policy that counts does, as the gates
+    would.
+
+    `args` are as whoever changed them has them, masks included. Nothing that they wrote is hidden for being a secret
+    value, by which they would find out that it is one. `catalog` is None where none is known. Where it has another tool
+    by now, the card shows no more than the one before.
+    """
+    tool = None if catalog is None else catalog.find_definition(request.tool, request.definition)
+    show = _on_card(request)
+    if catalog is not None and tool is not None and tool.definition == request.definition:
+        show = (catalog.policy(tool.activity).policy or ApprovalPolicy()).show.only
+    card = render_card(
+        effect=tool.effect if tool is not None else "",
+        title=tool.title if tool is not None else "",
+        tool=request.tool,
+        args=hide(args, request.secrets, lambda _: None),
+        schema=tool.schema.schema if tool is not None else {},
+        secrets=request.secrets,
+        show=show,
+    )
+    # Of hidden values the old card's rows: a value that was left as it is would else look like a changed one.
+    hidden = {row.name: row for row in request.card.rows if row.secret}
+    rows = tuple(hidden.get(row.name, row) if row.secret else row for row in card.rows)
+    return request.model_copy(update={"card": card.model_copy(update={"rows": rows})})
+
+
+def _on_card(request: ApprovalRequest) -> tuple[str, ...] | None:
+    """Returns what the card of `request` shows; None where that is everything, as it says of nothing that it is left
+    out.
+    """
+    rows = request.card.rows
+    return tuple(row.name for row in rows if row.name) if any(not row.name for row in rows) else None

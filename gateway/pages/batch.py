@@ -14,7 +14,8 @@ from signoff.approvals.confirmation import needs_typing
 from signoff.contracts.decision import Verdict
 from signoff.contracts.errors import SignoffError
 from signoff.contracts.receipt import Receipt
-from signoff.gateway.approvals.decisions import decide, refused_receipt
+from signoff.gateway.approvals.decision_parser import refused_receipt
+from signoff.gateway.approvals.decisions import decide
 from signoff.gateway.approvals.request_loader import open_card, own_approval
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.pages.card_view import CardPage

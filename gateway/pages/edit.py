@@ -12,8 +12,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.formats.visible_text import number
 from signoff.gateway.approvals.argument_form import ArgumentField, fields_of
 from signoff.gateway.approvals.argument_parser import ParsedArguments, read_fields
-from signoff.gateway.approvals.decisions import decide
-from signoff.gateway.approvals.edited_card import edited_request
+from signoff.gateway.approvals.decisions import decide, edited_request
 from signoff.gateway.approvals.request_loader import OpenedRequest, open_request
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.errors import BadRequest, receipt_status

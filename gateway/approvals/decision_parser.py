@@ -1,0 +1,84 @@
+"""Reads decisions as edges bring them: a JSON body, one of several, or what a page or a channel made of a form. What is
+unclear becomes the receipt `malformed` and never an approval.
+"""
+
+import json
+from typing import Any
+
+from pydantic import ValidationError
+
+from signoff.contracts.errors import Refused
+from signoff.contracts.limits import DECISION_BYTES, DELIVERY_CHARS
+from signoff.contracts.receipt import Receipt, ReceiptCode
+from signoff.contracts.requests import DecisionDraft
+from signoff.gateway.errors import sentence
+
+
+def refused_receipt(code: ReceiptCode, approval_id: str, message: str) -> Receipt:
+    """Returns a receipt of the gateway's own."""
+    return Receipt(status="refused", code=code, approval_id=approval_id, message=message)
+
+
+def read_draft(given: Any, approval_id: str = "") -> DecisionDraft | Receipt:
+    """Returns an answer as an edge brings it, or the receipt `malformed`: anything unclear is never an approval.
+
+    `given` is a JSON object, or what a page or channel made of a form. `approval_id` is what the address names.
+    """
+    try:
+        draft = DecisionDraft.model_validate(given)
+    except ValidationError as error:
+        told = sentence(error.errors(include_url=False, include_input=False, include_context=False))
+        return refused_receipt("malformed", approval_id, told)
+    if approval_id and draft.approval_id not in ("", approval_id):
+        return refused_receipt("malformed", approval_id, "`approval_id` is another than the address names")
+    return draft.model_copy(update={"approval_id": approval_id or draft.approval_id})
+
+
+def read_batched(item: Any, approval_id: str) -> DecisionDraft | Receipt:
+    """Returns one answer of several, or the receipt `malformed` for it alone. Each has to name what was shown."""
+    draft = read_draft(item)
+    if isinstance(draft, Receipt):
+        return draft.model_copy(update={"approval_id": approval_id})
+    named = {"approval_id": draft.approval_id, "revision": draft.revision, "question_hash": draft.question_hash}
+    missing = [f"`{name}`" for name, value in named.items() if not value]
+    return refused_receipt("malformed", approval_id, f"{', '.join(missing)}: missing") if missing else draft
+
+
+def parse_draft(raw: bytes, approval_id: str) -> DecisionDraft | Receipt:
+    """Returns the body of a decision, or the receipt `malformed`."""
+    if len(raw) > DECISION_BYTES:
+        return refused_receipt("malformed", approval_id, f"a decision is at most {DECISION_BYTES} bytes")
+    try:
+        body: Any = json.loads(raw, object_pairs_hook=once_each)
+    except DuplicateField as error:
+        return refused_receipt("malformed", approval_id, error.message)
+    except (ValueError, RecursionError):
+        return refused_receipt("malformed", approval_id, "the body is not JSON")
+    return read_draft(body, approval_id)
+
+
+class DuplicateField(Refused):
+    """A body that names a field twice, of which readers take different ones."""
+
+
+def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns the object of a body, for `json.loads`. Raises `DuplicateField`: others may have read the other one."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise DuplicateField("a field stands twice in one object of the body; send each once", code="malformed")
+    return found
+
+
+def with_key(draft: DecisionDraft, header: str | None) -> DecisionDraft | Receipt:
+    """Returns `draft` under the delivery id of an `Idempotency-Key` header; as it is without one, a receipt for no
+    key.
+    """
+    if header is None:
+        return draft
+    if not 0 < len(header) <= DELIVERY_CHARS or not header.isascii() or not header.isprintable():
+        told = f"`Idempotency-Key`: 1 to {DELIVERY_CHARS} printable ASCII characters"
+        return refused_receipt("malformed", draft.approval_id, told)
+    if draft.delivery_id not in ("", header):
+        told = "`Idempotency-Key` and `delivery_id` mean the same and differ; keep one"
+        return refused_receipt("malformed", draft.approval_id, told)
+    return draft.model_copy(update={"delivery_id": header})
