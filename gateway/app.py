@@ -32,7 +32,7 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import BadRequest, fault_of, sentence, status_of
 from signoff.gateway.languages import language_for
 from signoff.gateway.live import Live
-from signoff.gateway.pages import api_docs, batch, edit, inbox, link, session_list, sign_in, site
+from signoff.gateway.pages import api_docs, batch, edit, inbox, link, sign_in, site
 from signoff.gateway.pages import audit as record_pages
 from signoff.gateway.pages import freezes as freeze_pages
 from signoff.gateway.pages import grants as grant_pages
@@ -70,7 +70,6 @@ ROUTERS: Final = (
     batch.router,
     grant_pages.router,
     freeze_pages.router,
-    session_list.router,
     turn_pages.router,
     session_pages.router,
     record_pages.router,

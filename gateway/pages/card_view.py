@@ -14,8 +14,8 @@ from signoff.gateway.approvals.decisions import can_remember, seat_at
 from signoff.gateway.approvals.secret_masks import masked_args
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.pages.call_view import CallLine
-from signoff.gateway.pages.delivery_view import DeliveryLine
 from signoff.gateway.pages.timeline_view import (
+    DeliveryLine,
     EditDiff,
     TimedStep,
     diff_of,

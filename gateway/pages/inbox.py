@@ -28,7 +28,7 @@ from signoff.gateway.pages.decision_form import SPANS, USES, author_of, draft_in
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.first_run import first_run
 from signoff.gateway.pages.form_fields import read_form
-from signoff.gateway.pages.values import open_values
+from signoff.gateway.pages.value_view import open_values
 from signoff.gateway.pages.visitor import Visitor
 from signoff.texts.catalogue import text
 from signoff.texts.endings import receipt_words

@@ -25,7 +25,7 @@ from signoff.gateway.pages.card_view import CardPage
 from signoff.gateway.pages.decision_form import author_of, draft_in, typing_note
 from signoff.gateway.pages.dependencies import CurrentSite, Site
 from signoff.gateway.pages.form_fields import read_form
-from signoff.gateway.pages.values import open_values
+from signoff.gateway.pages.value_view import open_values
 from signoff.gateway.pages.visitor import Visitor
 from signoff.texts.catalogue import text
 from signoff.texts.endings import receipt_words

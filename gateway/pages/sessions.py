@@ -1,4 +1,4 @@
-"""Serves pages of sessions: say something, follow a whole conversation live, say more in it."""
+"""Serves pages of sessions: list them, say something, follow a whole conversation live, say more in it."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -11,11 +11,13 @@ from starlette.responses import RedirectResponse, Response
 
 from signoff.contracts.errors import NotFound, SignoffError
 from signoff.contracts.ids import SessionKey, TurnKey, is_id
+from signoff.contracts.list_rows import SessionRow
 from signoff.contracts.names import DEFAULT_ASKER
 from signoff.contracts.requests import SayBody
 from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import TurnView
 from signoff.gateway.auth.dependencies import PAGE_READ, PAGE_START
+from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.auth.streams import stream_events
 from signoff.gateway.deps import session_name, turn_name
 from signoff.gateway.errors import sentence, status_of
@@ -30,9 +32,29 @@ from signoff.gateway.turn_starter import new_id, read_session, say
 from signoff.texts.catalogue import text
 
 WATCH_SECONDS: Final = 0.7
+_LISTED: Final = 50
 
 
 router = APIRouter(include_in_schema=False)
+
+
+@router.api_route("/sessions", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
+async def list_sessions(site: CurrentSite, visitor: CurrentVisitor) -> Response:
+    """The conversations that go on, and what waits in them."""
+    found = await site.conversations.sessions(visitor.person.tenant, visitor.person, _LISTED)
+    rows = [_listed_row(site, row, visitor) for row in found]
+    return site.renderer.page("sessions.html", visitor, nav="turns", rows=rows, limit=_LISTED)
+
+
+def _listed_row(site: Site, row: SessionRow, visitor: Visitor) -> dict[str, object]:
+    formatter = visitor.formatter
+    return {
+        "row": row,
+        "name": session_name(SessionKey(row.tenant, row.session)),
+        "requester": display_name(site.deps.people, row.requester, row.tenant) if row.requester else "",
+        "started": formatter.moment(row.started_at) if row.started_at else None,
+        "ago": formatter.ago(row.started_at) if row.started_at else "",
+    }
 
 
 @router.api_route("/new", methods=["GET", "HEAD"], dependencies=[PAGE_READ])

@@ -6,7 +6,7 @@ from typing import Any
 from channel_kit import a_request
 
 from signoff.contracts.person import Person
-from signoff.gateway.pages.delivery_view import told_lines
+from signoff.gateway.pages.timeline_view import told_lines
 from signoff.people.directory import FixedDirectory
 from signoff.registry.manifest.channel_sections import DeclaredChannel
 from signoff.store.delivery_queue import DeliveryRow
