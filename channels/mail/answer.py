@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from signoff.channels.envelopes import DeliveryStatus, InboundAction, InboundBatch
-from signoff.channels.mail.authentication_results import ResultsServer
-from signoff.channels.mail.authenticity import Authenticity, AuthenticityEvidence, authenticate
+from signoff.channels.mail.authentication.authentication_results import ResultsServer
+from signoff.channels.mail.authentication.authenticity import Authenticity, AuthenticityEvidence, authenticate
+from signoff.channels.mail.authentication.dns_names import KnownTxt
 from signoff.channels.mail.body import content_type
-from signoff.channels.mail.dns_names import KnownTxt
 from signoff.channels.mail.header import MailHeader, split_mail
 from signoff.channels.mail.no_reply import answers_go_nowhere, is_no_reply
 from signoff.channels.mail.raw_mail import ArrivedMail

@@ -23,8 +23,9 @@ from signoff.channels.envelopes import (
     SentCard,
 )
 from signoff.channels.mail.answer import MailReceiver, UnprovedMail
-from signoff.channels.mail.authentication_results import ResultsServer
-from signoff.channels.mail.dns_names import DnsNames, TxtLookup, lookup_txt, txt_lookup_of
+from signoff.channels.mail.authentication.authentication_results import ResultsServer
+from signoff.channels.mail.authentication.dns_names import DnsNames, TxtLookup, lookup_txt, txt_lookup_of
+from signoff.channels.mail.authentication.verification_queue import MailQueue
 from signoff.channels.mail.imap import fetch, try_mailbox
 from signoff.channels.mail.letter import Letter, LetterSender
 from signoff.channels.mail.lmtp import serve
@@ -35,7 +36,6 @@ from signoff.channels.mail.reply_addresses import ReplyAddresses
 from signoff.channels.mail.reply_reader import MAX_MAIL
 from signoff.channels.mail.smtp import knock, send
 from signoff.channels.mail.sns import NOTICE_BYTES
-from signoff.channels.mail.verification_queue import MailQueue
 from signoff.contracts.limits import MIB
 from signoff.texts.catalogue import ENGLISH, text
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from signoff.channels.envelopes import InboundRequest
-from signoff.channels.mail.authenticity import ProviderVerdict
+from signoff.channels.mail.authentication.authenticity import ProviderVerdict
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from signoff.channels.channel_errors import Forged, Malformed
-from signoff.channels.mail.authenticity import ProviderVerdict
+from signoff.channels.mail.authentication.authenticity import ProviderVerdict
 from signoff.channels.mail.raw_mail import ArrivedMail
 
 Fetch = Callable[[str], bytes]

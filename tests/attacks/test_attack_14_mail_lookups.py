@@ -16,7 +16,7 @@ from mail_kit import signed, written
 from mail_site import MailSite, mail_site, with_keys
 
 from signoff.channels.envelopes import InboundBatch
-from signoff.channels.mail import dns_names, verification_queue
+from signoff.channels.mail.authentication import dns_names, verification_queue
 from signoff.contracts.errors import Unavailable
 from signoff.contracts.limits import MAIL_LOOKUPS_AT_ONCE, MAIL_STRANGERS_AT_ONCE
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mail_corpus import MAILS, TO, mail, work
 
-from signoff.channels.mail.authentication_results import ResultsServer, parse_results
-from signoff.channels.mail.authenticity import Authenticity, ProviderVerdict, authenticate
-from signoff.channels.mail.dns_names import dns_name, reaches, txt_lookup_of
+from signoff.channels.mail.authentication.authentication_results import ResultsServer, parse_results
+from signoff.channels.mail.authentication.authenticity import Authenticity, ProviderVerdict, authenticate
+from signoff.channels.mail.authentication.dns_names import dns_name, reaches, txt_lookup_of
 
 RFC8463_KEYS = {
     "brisbane._domainkey.football.example.com": ["v=DKIM1; k=ed25519; p=11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="],

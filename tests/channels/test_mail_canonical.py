@@ -7,8 +7,8 @@ from dkim.canonicalization import CanonicalizationPolicy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from signoff.channels.mail import body_hash
-from signoff.channels.mail.body_hash import BodyHashes
+from signoff.channels.mail.authentication import body_hash
+from signoff.channels.mail.authentication.body_hash import BodyHashes
 
 LETTERS = st.lists(st.sampled_from((b"a", b" ", b"\t", b"\n", b"\n\n", b" \n", b"\r")), max_size=40).map(b"".join)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from signoff.channels.mail.dmarc import may_not_sign, walked_names
-from signoff.channels.mail.dns_names import txt_lookup_of
+from signoff.channels.mail.authentication.dmarc import may_not_sign, walked_names
+from signoff.channels.mail.authentication.dns_names import txt_lookup_of
 
 ELSEWHERE = "the domain that signs is of another organisation"
 NONE = "the sender's domain has no DMARC record that lets a domain above sign"

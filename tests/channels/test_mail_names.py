@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 from name_server import name_server
 
-from signoff.channels.mail import dns_names
-from signoff.channels.mail.dns_names import lookup_txt
+from signoff.channels.mail.authentication import dns_names
+from signoff.channels.mail.authentication.dns_names import lookup_txt
 
 ZONE = {
     "s1._domainkey.example.org": '"v=DKIM1; p=AA" "BB"',

@@ -7,7 +7,7 @@ believed of a DMARC record that says so.
 from dataclasses import dataclass
 from typing import Final
 
-from signoff.channels.mail.dns_names import KnownTxt
+from signoff.channels.mail.authentication.dns_names import KnownTxt
 
 _LABELS: Final = 7
 """Of a longer name, the walk goes on with so many of its labels, so that it asks for eight names at most."""

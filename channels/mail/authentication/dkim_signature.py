@@ -15,8 +15,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from signoff.channels.mail.body_hash import BodyHashes
-from signoff.channels.mail.dns_names import KnownTxt, dns_name
+from signoff.channels.mail.authentication.body_hash import BodyHashes
+from signoff.channels.mail.authentication.dns_names import KnownTxt, dns_name
 from signoff.contracts.limits import MAIL_KEY_BITS, MAIL_SIGNED_FIELDS
 
 # RFC 8301 takes rsa-sha1 out.

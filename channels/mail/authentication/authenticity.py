@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from signoff.channels.channel_errors import Malformed
-from signoff.channels.mail.authentication_results import MethodResult, ResultsServer
-from signoff.channels.mail.body_hash import BodyHashes
-from signoff.channels.mail.dkim_signature import DkimSignature, flaw, holds, signatures
-from signoff.channels.mail.dmarc import may_not_sign, walked_names
-from signoff.channels.mail.dns_names import KnownTxt, dns_name, reaches
+from signoff.channels.mail.authentication.authentication_results import MethodResult, ResultsServer
+from signoff.channels.mail.authentication.body_hash import BodyHashes
+from signoff.channels.mail.authentication.dkim_signature import DkimSignature, flaw, holds, signatures
+from signoff.channels.mail.authentication.dmarc import may_not_sign, walked_names
+from signoff.channels.mail.authentication.dns_names import KnownTxt, dns_name, reaches
 from signoff.channels.mail.header import MailHeader, mailboxes, only_sender, split_mail
 from signoff.contracts.limits import MAIL_SIGNATURES_TRIED
 
