@@ -14,9 +14,9 @@ from signoff.channels.envelopes import DeliveryStatus, InboundAction, InboundBat
 from signoff.channels.mail.authentication.authentication_results import ResultsServer
 from signoff.channels.mail.authentication.authenticity import Authenticity, AuthenticityEvidence, authenticate
 from signoff.channels.mail.authentication.dns_names import KnownTxt
+from signoff.channels.mail.auto_reply import answers_go_nowhere, is_no_reply
 from signoff.channels.mail.body import content_type
 from signoff.channels.mail.header import MailHeader, split_mail
-from signoff.channels.mail.no_reply import answers_go_nowhere, is_no_reply
 from signoff.channels.mail.raw_mail import ArrivedMail
 from signoff.channels.mail.reply_addresses import ReplyAddresses
 from signoff.channels.mail.reply_reader import MAX_MAIL, MailAnswer, read_mail

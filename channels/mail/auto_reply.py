@@ -1,9 +1,13 @@
-"""Recognises mails that a machine wrote. They decide nothing and are never answered, or two machines write for ever."""
+"""Recognises mails that a machine wrote. They decide nothing and are never answered, or two machines write for ever.
 
+Mail from addresses that nobody reads is never answered either.
+"""
+
+import re
 from typing import Final
 
 from signoff.channels.mail.body import content_type
-from signoff.channels.mail.header import MailHeader, decode_words, only_sender
+from signoff.channels.mail.header import MailHeader, decode_words, mailboxes, only_sender
 from signoff.channels.mail.phrases import AUTOMATIC
 
 _PRESENT: Final = (
@@ -15,6 +19,13 @@ _REPORTS: Final = frozenset(
     ("multipart/report", "message/delivery-status", "message/disposition-notification", "message/feedback-report")
 )
 _MACHINES: Final = frozenset(("mailer-daemon", "postmaster", "double-bounce", "bounce", "bounces"))
+_NOBODY: Final = re.compile(
+    r"(?<![a-z])(?:no|do ?not|dont|never) ?(?:reply|respond|response|answer)(?![a-z])"
+    r"|(?<![a-z])(?:ne ?pas ?repondre|(?:bitte ?)?(?:nicht|keine) ?antwort(?:en)?|no ?respond(?:a|er|as)|"
+    r"no ?contest(?:ar|e|es)|nao ?respond(?:a|er)|non ?rispondere|niet ?(?:antwoorden|beantwoorden)|"
+    r"mailer ?daemon|postmaster|unattended|devnull)(?![a-z])"
+)
+_MAX_SHOWN: Final = 2_000
 
 
 def automatic_sign(header: MailHeader) -> str:
@@ -42,3 +53,15 @@ def automatic_sign(header: MailHeader) -> str:
 
 def _first_word(value: str) -> str:
     return value.partition(";")[0].partition("(")[0].strip().lower()
+
+
+def is_no_reply(address: str) -> bool:
+    """Returns whether nobody reads `address`, such as `no-reply@example.com`, in the languages of cards."""
+    local = address.rpartition("@")[0].lower()
+    return _NOBODY.search(re.sub(r"[-_.+=0-9]+", " ", local)) is not None
+
+
+def answers_go_nowhere(header: MailHeader) -> bool:
+    """Returns whether a mail asks for its answers to go to an address that nobody reads."""
+    named = [address for value in header.all("reply-to") for address in mailboxes(value[:_MAX_SHOWN]).addresses]
+    return any(map(is_no_reply, named))
