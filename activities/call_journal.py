@@ -25,7 +25,7 @@ from signoff.registry.results.dispatch_record import dispatch_event, execution_f
 from signoff.registry.results.tool_result import trim
 from signoff.registry.tool import Tool
 from signoff.store.content_store import to_content
-from signoff.store.questions import ApprovalRows, end_by_word
+from signoff.store.questions import ApprovalRows, end_by_turn
 from signoff.store.store import Also
 
 
@@ -54,7 +54,7 @@ def _ending(own: Sequence[AuditEntry], also: Also, rows: ApprovalRows | None = N
         # In one order, as each stays locked.
         for facts in sorted(ended, key=lambda each: str(each["approval"])):
             approval, revision, state = facts["approval"], facts.get("revision", 0), facts.get("state", "")
-            end_by_word(connection, approval, revision, state, known.get(approval))
+            end_by_turn(connection, approval, revision, state, known.get(approval))
         # Last: it keeps the heads of its streams locked.
         also(connection)
 

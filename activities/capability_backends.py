@@ -199,4 +199,4 @@ def grant_capabilities(
 def handed_out_secrets(given: GrantedCapabilities, secrets: SecretProvider) -> frozenset[str]:
     """Returns the secrets that the handler got, and all that its worker read: none of them may stand in an output."""
     used = given.by_kind.get("secrets")
-    return secrets.handed_out.union(used.used if isinstance(used, GrantedSecrets) else ())
+    return secrets.known_values.union(used.used if isinstance(used, GrantedSecrets) else ())

@@ -90,7 +90,7 @@ class GateActivity:
         doubt = await self._room.doubt(task.ctx)
         forged = self._room.signature_policy.requester_problem(task.ctx)
         # Once for the batch: a freeze that comes later is found again where the call is run.
-        freeze = await self._freezes.look(task.ctx.tenant)
+        freeze = await self._freezes.read(task.ctx.tenant)
         budget = RESULT_CHARS_PER_BATCH // max(len(task.calls), 1)
         known = await self._known(task, forged)
         batch, tally = await self._judged(task, known)
@@ -323,7 +323,7 @@ class GateActivity:
         same = is_bound_to(asked, task.ctx, task.doubt_of, args)
         if task.doubt < 1 or not (same or digest_of(task.ctx, call.call, tool, args) == task.doubt_of):
             return None
-        ticket = await self._room.store.look(ticket_key(task.doubt_of, task.doubt))
+        ticket = await self._room.store.read_ticket(ticket_key(task.doubt_of, task.doubt))
         if ticket is None or ticket.state == "void":
             return None
         turn = TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn)

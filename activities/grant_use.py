@@ -62,7 +62,7 @@ class GrantUse:
 
         That a grant has a use left is seen where it is spent. Raises `StoreUnavailable`.
         """
-        grant = await self._rows.look(name) if name and found.kind == "ask" else None
+        grant = await self._rows.read(name) if name and found.kind == "ask" else None
         if grant is None or grant.verdict != "approved" or not await self._applies(grant, ctx, found, args):
             return found
         # Whoever names a grant may have passed by the gates, which look for denials first.
@@ -80,7 +80,7 @@ class GrantUse:
         about.
         """
         left = PREDICATES_STEPS
-        for grant in await self._rows.usable(ctx.tenant, ctx.session, found.tool.name if found.tool else ""):
+        for grant in await self._rows.list_usable(ctx.tenant, ctx.session, found.tool.name if found.tool else ""):
             # Any approver may leave predicates behind, and all of them are asked about each call: all of them together
             # may cost so much, and the others do not apply.
             left -= self._rules.steps(grant, found, args)

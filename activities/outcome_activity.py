@@ -77,7 +77,7 @@ class OutcomeActivity:
         permit = task.permit
         if self._room.signature_policy.requester_problem(permit.ctx):
             return False
-        found = await self._room.store.look(ticket_key(permit.digest, task.ticket))
+        found = await self._room.store.read_ticket(ticket_key(permit.digest, task.ticket))
         # A read has no ticket: that one was begun at all, and lost, nobody but the turn says here.
         return found is not None and (found.workflow, found.call, found.tool) == (workflow, permit.call, task.tool)
 

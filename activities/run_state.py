@@ -33,14 +33,14 @@ async def _tell(store: Store, key: str, seconds: float) -> None:
     while True:
         await asyncio.sleep(seconds)
         try:
-            await store.seen(key)
+            await store.record_heartbeat(key)
         except StoreUnavailable as error:
             activity.logger.warning("that a tool still runs cannot be written: %s", error)
 
 
 async def check_ended(store: Store, key: str) -> None:
     """Returns where nobody runs the ticket `key`; else raises an error that makes Temporal retry once nobody may."""
-    left = await store.runs_for(key)
+    left = await store.claim_remaining(key)
     if left > 0:
         again = timedelta(seconds=left + 0.1)
         raise ApplicationError("the tool may still be running", type="StillRuns", next_retry_delay=again)

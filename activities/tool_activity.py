@@ -235,7 +235,7 @@ class ToolActivity:
             if not (self._needs_nobody or await store.run(holds)):
                 return ToolReply(again="stale", note=_SUPERSEDED)
             # A claim looks for a freeze in its own transaction; what takes no ticket has to look by itself.
-            freeze = await self._freezes.look(task.permit.ctx.tenant)
+            freeze = await self._freezes.read(task.permit.ctx.tenant)
             if freeze is not None:
                 return await self._ended(task, frozen_decision(found, freeze.reason, _call(task)))
             return ToolReply(outcome=await self._read(task, args, found))
@@ -533,7 +533,7 @@ async def _left(room: WorkerDeps, task: ToolTask) -> ToolReply | None:
 
 async def _ticket(room: WorkerDeps, task: ToolTask, number: int) -> Ticket | None:
     """Returns the ticket of this number, if it is this call's."""
-    found = await room.store.look(ticket_key(task.permit.digest, number))
+    found = await room.store.read_ticket(ticket_key(task.permit.digest, number))
     # The digest is the permit's word. A ticket of another call must not be told as the outcome of this one.
     here = (activity.info().workflow_id, task.permit.call, task.tool)
     return None if found is None or (found.workflow, found.call, found.tool) != here else found

@@ -34,7 +34,7 @@ async def exhausted_calls(
     ]
     if not limited:
         return {}
-    times = await UsageCounts(store).look([use for _, _, use in limited])
+    times = await UsageCounts(store).check([use for _, _, use in limited])
     return {
         call: exhausted_message(tool.name, use.limit, again)
         for (call, tool, use), again in zip(limited, times, strict=True)

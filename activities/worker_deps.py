@@ -81,7 +81,7 @@ class WorkerDeps:
 
         `calls` are tools' names and their arguments; of tools that nobody knows there are no secret arguments.
         """
-        found = set(self.secrets.handed_out)
+        found = set(self.secrets.known_values)
         for name, args in calls:
             # What any tool of this name hides, also one that the turn does not see: its secret was told all the same.
             for tool in self.catalog.tools_named(name):

@@ -43,7 +43,7 @@ class Record(FrozenModel):
     hash: str = ""
     """The sha-256 over the RFC 8785 form of all other fields and a version."""
 
-    def computed(self, seq: int | None = None) -> str:
+    def compute_hash(self, seq: int | None = None) -> str:
         """Computes the hash this record should have, in its own place or as number `seq`; "" when nothing can be
         hashed.
         """
@@ -85,7 +85,7 @@ def record_from_entry(entry: AuditEntry) -> Record:
 def place_record(record: Record, seq: int, prev: str, written_at: int) -> Record:
     """Returns `record` in its place, with its hash."""
     there = record.model_copy(update={"seq": seq, "prev": prev, "written_at": written_at})
-    return there.model_copy(update={"hash": there.computed()})
+    return there.model_copy(update={"hash": there.compute_hash()})
 
 
 def moment_text(at: datetime) -> str:

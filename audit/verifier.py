@@ -213,7 +213,7 @@ def _check_chain(stream: list[Record], verifier: Verifier) -> Finding | None:
             words = f"record {record.seq} of `{name}` stands where record {expected} belongs"
             return Finding("reordered", name, expected, words)
         # Place, then content, then link: a broken link alone does not say which of the two was touched, or how.
-        if record.computed() != record.hash:
+        if record.compute_hash() != record.hash:
             return _displaced(stream, record)
         if record.prev != prev:
             words = f"record {expected} of `{name}` does not follow the one before it: one of the two was rewritten"
@@ -227,10 +227,10 @@ def _displaced(stream: list[Record], record: Record) -> Finding:
     name, seq, start = record.stream, record.seq, first_number(stream[0])
     # Further than the end: of a stream with records taken out, the last ones have higher numbers than its length.
     places = range(start, start + len(stream) + 100)
-    true = next((other for other in places if record.computed(other) == record.hash), None)
+    true = next((other for other in places if record.compute_hash(other) == record.hash), None)
     if true is None:
         return Finding("changed", name, seq, f"record {seq} of `{name}` was changed after it was written")
-    if any(each.computed(seq) == each.hash for each in stream):
+    if any(each.compute_hash(seq) == each.hash for each in stream):
         words = f"record {true} of `{name}` was put in the place of record {seq}"
         return Finding("reordered", name, seq, words)
     words = f"record {seq} of `{name}` is missing: what stands there was written as record {true}"

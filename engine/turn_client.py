@@ -331,7 +331,7 @@ class TurnClient:
                     task_queue=self._task_queue,
                     id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                     memo=start_options.session_memo(message),
-                    search_attributes=start_options.of_tenant(key.tenant),
+                    search_attributes=start_options.session_attributes(key.tenant),
                 ),
                 result_type=SessionReceipt,
                 rpc_timeout=self._patience,
@@ -433,7 +433,7 @@ class TurnClient:
                 # As above, but by Signal: the server keeps it though no worker runs, which it does with no Update.
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 memo=start_options.session_memo(message),
-                search_attributes=start_options.of_tenant(key.tenant),
+                search_attributes=start_options.session_attributes(key.tenant),
                 start_signal=names.SAY,
                 start_signal_args=[body],
                 rpc_timeout=self._patience,

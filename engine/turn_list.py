@@ -102,7 +102,7 @@ async def sessions(
             if len(found) == limit:
                 break
     waits: dict[str, list[ApprovalRequest]] = {}
-    for request in await questions.waiting(tenant, sessions=[each.session for each in found]):
+    for request in await questions.list_waiting(tenant, sessions=[each.session for each in found]):
         waits.setdefault(request.session, []).append(request)
     return sorted((_waiting(each, waits.get(each.session, ())) for each in found), key=_started, reverse=True)
 

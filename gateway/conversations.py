@@ -115,7 +115,7 @@ class Conversations:
             near = await self._near(name, person, tenant)
             told = near or ": it is neither an approval id nor a code such as `K7Q-2FM`"
             raise NotFound(f"there is no request {quote_name(name)}{told}")
-        found = await self._deps.requests.by_code(tenant, code)
+        found = await self._deps.requests.find_by_code(tenant, code)
         try:
             # That a code leads anywhere is told to those alone who may read what it leads to.
             return (await self.request(found or "", person)).id
@@ -126,7 +126,7 @@ class Conversations:
     async def _near(self, name: str, person: Person | None, tenant: str) -> str:
         """Returns the nearest codes of what waits and the person may read; "" where none is near."""
         readers, readable = self.readers(person), self.readable(person)
-        cards = await self._deps.requests.waiting(tenant, readers=readers, wanted=readable)
+        cards = await self._deps.requests.list_waiting(tenant, readers=readers, wanted=readable)
         return did_you_mean(name, [each for card in cards for each in (show_code(card.code), card.id)])
 
     async def turn_key(self, name: str, person: Person | None, tenant: str) -> TurnKey:

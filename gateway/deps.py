@@ -58,7 +58,7 @@ class GatewayDeps:
     async def begun(self, key: TurnKey) -> SignedStart:
         """Says who asked for a turn and what it asks, without its word. Raises as `view`, but asks no worker."""
         given = await self.client.input_of(key)
-        requests = await self.requests.asked_in(key)
+        requests = await self.requests.list_of_turn(key)
         return signed_start_of(key, given, requests, self.verifier(), development=self.development)
 
     async def view(self, key: TurnKey) -> TurnView:

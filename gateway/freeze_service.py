@@ -33,7 +33,7 @@ async def freeze(deps: GatewayDeps, person: Person, *, reason: str, channel: str
 async def sweep_tenant(deps: GatewayDeps, person: Person, reason: str, patience: float) -> SweepResult:
     """Withdraws what waits in the tenant of `person`, as theirs. Raises `StoreUnavailable`."""
     return await sweep(
-        partial(deps.requests.waiting, person.tenant, limit=_SWEPT),
+        partial(deps.requests.list_waiting, person.tenant, limit=_SWEPT),
         lambda approval, why: withdraw(deps, approval, person, why),
         reason,
         patience=patience,

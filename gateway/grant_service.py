@@ -24,7 +24,7 @@ async def take_back(deps: GatewayDeps, grant: str, person: Person, tenant: str) 
     Raises `Refused` for who may only read it, `NotFound` for what is not there and for everybody else.
     """
     grants = Grants(deps.store)
-    found = await grants.look(grant)
+    found = await grants.read(grant)
     if found is None or found.like.tenant != tenant or not _may_read(deps, person, found):
         raise NotFound(f"there is no grant {quote_name(grant)}")
     if person.id not in found.people:

@@ -70,7 +70,7 @@ class AnswerDispatcher:
         With `older_than` 0 nothing is put off that could not be handed over before.
         """
         owed: dict[str, list[OwedAnswer]] = {}
-        for each in await self._rows.owed(older_than, OWED_AT_ONCE):
+        for each in await self._rows.list_owed(older_than, OWED_AT_ONCE):
             owed.setdefault(each.approval, []).append(each)
         self._failed = {name: failed for name, failed in self._failed.items() if name in owed}
         now = time.monotonic()
@@ -154,9 +154,9 @@ class RequestSweep:
 
     async def _page(self) -> list[DeliveryRow]:
         """Returns the cards to look at this time; after the last ones it begins anew."""
-        rows = await self._cards.unfinished(PAGE, self._seen)
+        rows = await self._cards.list_unfinished(PAGE, self._seen)
         if not rows and self._seen is not None:
-            rows = await self._cards.unfinished(PAGE)
+            rows = await self._cards.list_unfinished(PAGE)
         self._seen = rows[-1] if rows else None
         return rows
 

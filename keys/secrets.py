@@ -44,7 +44,7 @@ class SecretProvider:
         self._known: frozenset[str] = frozenset()
 
     @property
-    def handed_out(self) -> frozenset[str]:
+    def known_values(self) -> frozenset[str]:
         """Returns the secrets read last, `REMEMBERED` at most: none of them may stand in an output."""
         return self._known
 

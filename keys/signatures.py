@@ -61,13 +61,13 @@ class PrivateKey(_Key):
             raise ValueError("`id` is not the one of this key")
         return self
 
-    def loaded(self) -> Ed25519PrivateKey:
+    def load(self) -> Ed25519PrivateKey:
         """Returns the key as the library has it."""
         return Ed25519PrivateKey.from_private_bytes(_raw(self.private, KEY_BYTES))
 
     def public_half(self) -> PublicKey:
         """Returns what workers are given of it."""
-        raw = self.loaded().public_key().public_bytes_raw()
+        raw = self.load().public_key().public_bytes_raw()
         return PublicKey(id=_id_of(raw), created_at=self.created_at, retired_at=self.retired_at, public=_text(raw))
 
 
@@ -120,7 +120,7 @@ class Signer:
         # By when it was made, not by its place in a file that people may edit.
         newest = max(usable, key=lambda key: key.created_at)
         self.key_id: Final = newest.id
-        self._key = newest.loaded()
+        self._key = newest.load()
         self._public = keys.public()
 
     def sign_decision(self, decision: Decision) -> Decision:

@@ -84,7 +84,7 @@ class StoredSessions:
         await self._store.run(begin)
         return session
 
-    async def known(self, cookie: str, now: datetime) -> BrowserSession | None:
+    async def find(self, cookie: str, now: datetime) -> BrowserSession | None:
         """Returns the session of this cookie, or None when it has expired or the token that opened it was revoked."""
         query = (
             select(SESSIONS, TOKENS.c.revoked_at)

@@ -132,7 +132,7 @@ class DeliveryQueue:
         )
         return await self._take(limit, waiting, DELIVERIES.c.ended_at.is_(None), DELIVERIES.c.channel.in_(channels))
 
-    async def sent(
+    async def record_sent(
         self, token: str, vendor_id: str, handle: Mapping[str, Any], *, kind: Literal["ask", "digest"] = "ask"
     ) -> None:
         """Records that the vendor took the card. If its request ended meanwhile, the card is due to be closed, dropped
@@ -153,7 +153,7 @@ class DeliveryQueue:
             told="",
         )
 
-    async def failed(self, token: str, code: str, told: str, *, again_after: float | None) -> None:
+    async def record_failure(self, token: str, code: str, told: str, *, again_after: float | None) -> None:
         """Records that the card was not sent; it is due again in `again_after` seconds, or with None never.
 
         A reminder that fails for good leaves its card as it is.
@@ -206,7 +206,7 @@ class DeliveryQueue:
         """Returns the cards with these vendor ids; several where one message showed several requests."""
         return await self._find(_named(channel, vendor_ids))
 
-    async def open_for(self, channel: str, address: str, at: datetime | None = None) -> list[DeliveryRow]:
+    async def list_open(self, channel: str, address: str, at: datetime | None = None) -> list[DeliveryRow]:
         """Returns the cards that are out at this address and whose request has not ended.
 
         With `at`, a time of the store's own clock, those that were out then; and those without `sent_at` that the
@@ -225,7 +225,7 @@ class DeliveryQueue:
             ),
         )
 
-    async def unfinished(self, limit: int, after: DeliveryRow | None = None) -> list[DeliveryRow]:
+    async def list_unfinished(self, limit: int, after: DeliveryRow | None = None) -> list[DeliveryRow]:
         """Returns cards whose request is not known to have ended, the oldest first, to check whether it still waits.
 
         With `after`, those that come after that one.
@@ -249,7 +249,7 @@ class DeliveryQueue:
         """Gives the cards of `request` its new deadline and approvers; returns how many cards are out or planned."""
         return await self._renew(request, reminds=False)
 
-    async def reminded(self, token: str) -> None:
+    async def record_reminder(self, token: str) -> None:
         """Records that the reminder was sent, or is not needed any more."""
         to_remind = (DELIVERIES.c.token == token, DELIVERIES.c.remind_at.is_not(None))
         await self._set(*to_remind, remind_at=None, claimed_until=0, attempts=0)
@@ -271,12 +271,12 @@ class DeliveryQueue:
             attempts=0,
         )
 
-    async def to_close(self, limit: int, channels: Collection[str]) -> list[DeliveryRow]:
+    async def claim_to_close(self, limit: int, channels: Collection[str]) -> list[DeliveryRow]:
         """Claims cards on these channels that are out though their request has ended."""
         over = DELIVERIES.c.ended_at.is_not(None)
         return await self._take(limit, DELIVERIES.c.state.in_(_OUT), over, DELIVERIES.c.channel.in_(channels))
 
-    async def closed(self, token: str) -> None:
+    async def record_closed(self, token: str) -> None:
         """Records that the card says that its request ended, or that nobody can make it say so any more."""
         await self._set(
             DELIVERIES.c.token == token,

@@ -33,7 +33,7 @@ class Footers:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def of(self, tenant: str, person: str) -> Sequence[Footer]:
+    async def list_newest(self, tenant: str, person: str) -> Sequence[Footer]:
         """Returns the newest blocks of a person, `FOOTERS_PER_PERSON` at most."""
         query = (
             select(FOOTERS)

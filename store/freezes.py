@@ -46,13 +46,13 @@ class Freezes:
 
         return await self._store.run(lift)
 
-    async def look(self, tenant: str) -> Freeze | None:
+    async def read(self, tenant: str) -> Freeze | None:
         """Returns the freeze of a tenant, or None."""
         return await self._store.run(lambda connection: freeze_of(connection, tenant))
 
     async def refuse_new(self, tenant: str) -> None:
         """Raises `Refused` (`frozen`) with the reason while the tenant is frozen: nothing new starts then."""
-        standing = await self.look(tenant)
+        standing = await self.read(tenant)
         if standing is not None:
             told = f"the tenant `{tenant}` is frozen: {standing.reason}; nothing new starts until it is thawed"
             raise Refused(told, code="frozen", tenant=tenant)

@@ -27,7 +27,7 @@ class Grants:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def usable(self, tenant: str, session: str, tool: str) -> list[Grant]:
+    async def list_usable(self, tenant: str, session: str, tool: str) -> list[Grant]:
         """Returns the grants that may answer for a call of `tool` in this session now: denials first, then the
         oldest.
         """
@@ -39,7 +39,7 @@ class Grants:
         )
         return await self._store.run(lambda connection: [_grant(row) for row in connection.execute(query)])
 
-    async def look(self, grant_id: str) -> Grant | None:
+    async def read(self, grant_id: str) -> Grant | None:
         """Returns one remembered answer, or None."""
         query = _ROWS.where(GRANTS.c.id == grant_id)
 

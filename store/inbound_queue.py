@@ -91,14 +91,14 @@ class InboundQueue:
         found = await self._store.run(write)
         return dict(about) if not found or found[0].about is None else found[0].about
 
-    async def done(self, key: str, result: Mapping[str, Any], *, state: Literal["done", "dropped"] = "done") -> None:
+    async def finish(self, key: str, result: Mapping[str, Any], *, state: Literal["done", "dropped"] = "done") -> None:
         """Records the result of an arrival, and deletes its body.
 
         `dropped` means that it cannot be processed any more.
         """
         await self._set(key, state=state, body="", result=json.dumps(result))
 
-    async def later(self, key: str, seconds: float) -> None:
+    async def reschedule(self, key: str, seconds: float) -> None:
         """Gives a claimed arrival back, due in `seconds`."""
         await self._set(key, due_at=in_seconds(seconds), claimed_until=0)
 
@@ -107,7 +107,7 @@ class InboundQueue:
         gone = delete(ARRIVALS).where(ARRIVALS.c.key == key, ARRIVALS.c.state == "new")
         await self._store.run(lambda connection: connection.execute(gone).close())
 
-    async def look(self, channel: str, kind: ArrivalKind, key: str) -> InboundRow | None:
+    async def read(self, channel: str, kind: ArrivalKind, key: str) -> InboundRow | None:
         """Returns the arrival that `channel` names by `key`, or None."""
         query = select(ARRIVALS).where(ARRIVALS.c.key == _key(channel, kind, key))
         found = await self._store.run(lambda connection: _rows(connection.execute(query)))

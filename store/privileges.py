@@ -159,7 +159,7 @@ def _beyond(connection: Connection, role: ProcessRole, row: Any) -> Iterator[str
     if row.creates:
         yield "may create tables"
     for table, held in _held(connection, row.rolname).items():
-        if not held.within(RIGHTS[role].get(table, NOTHING)):
+        if not held.is_within(RIGHTS[role].get(table, NOTHING)):
             yield f"may do more with the table `{table}` than a {role}"
 
 

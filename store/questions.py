@@ -242,7 +242,7 @@ class Questions:
         bodies = await self._store.run(lambda connection: connection.scalars(_BROUGHT, brought).all())
         return [Vote.model_validate_json(body) for body in bodies]
 
-    async def locked(self, approval: str, work: Callable[[Connection, ApprovalRows | None], T]) -> T:
+    async def run_locked(self, approval: str, work: Callable[[Connection, ApprovalRows | None], T]) -> T:
         """Runs `work` in a transaction in which no other question or answer of this approval is written."""
 
         def run(connection: Connection) -> T:
@@ -255,18 +255,18 @@ class Questions:
         """Records that a turn no longer asks this question; returns whether it was open. An ending is set once."""
         return await self._store.run(lambda connection: end_question(connection, approval, revision, ending))
 
-    async def by_code(self, tenant: str, code: str) -> str | None:
+    async def find_by_code(self, tenant: str, code: str) -> str | None:
         """Returns the approval id of a short code, or None."""
         return await self._store.run(lambda connection: connection.scalar(_TAKEN, {"of": tenant, "named": code}))
 
-    async def waiting(self, tenant: str, *, sessions: Collection[str] | None = None) -> list[ApprovalRequest]:
+    async def list_waiting(self, tenant: str, *, sessions: Collection[str] | None = None) -> list[ApprovalRequest]:
         """Returns a tenant's requests that are unanswered and have not ended, soonest deadline first; without cards.
 
         Only those of `sessions`, when given.
         """
-        return [each async for piece in self.waiting_pieces(tenant, sessions=sessions) for each in piece]
+        return [each async for piece in self.iterate_waiting(tenant, sessions=sessions) for each in piece]
 
-    async def waiting_pieces(
+    async def iterate_waiting(
         self, tenant: str, *, readers: Collection[str] | None = None, sessions: Collection[str] | None = None
     ) -> AsyncGenerator[list[ApprovalRequest], None]:
         """Yields the requests of `waiting` in pieces; only those that may concern one of `readers`, approver entries,
@@ -329,10 +329,10 @@ class Questions:
         for first in range(0, len(found.rows), PIECE):
             some = found.rows[first : first + PIECE]
             make = partial(_listed_all, some, given, found.now)
-            listed += make() if len(some) <= _FEW else await self._store.apart(make)
+            listed += make() if len(some) <= _FEW else await self._store.run_in_thread(make)
         return listed
 
-    async def touched(self, since: datetime | None) -> tuple[list[ApprovalProgress], datetime]:
+    async def list_changed(self, since: datetime | None) -> tuple[list[ApprovalProgress], datetime]:
         """Returns the approvals to which something happened since then, or without a time all open ones; and the
         store's clock.
         """
@@ -373,7 +373,7 @@ class Questions:
         )
         return await self._store.run(lambda connection: [_question(row) for row in connection.execute(query)])
 
-    async def owed(self, older_than: float, limit: int) -> list[OwedAnswer]:
+    async def list_owed(self, older_than: float, limit: int) -> list[OwedAnswer]:
         """Returns answers given so many seconds ago or earlier that their turns were not given yet, oldest first."""
         before = StoreClock() - int(older_than * 1000)
         query = (
@@ -431,7 +431,7 @@ class Questions:
             connection.execute(change)
             return True
 
-        return await self.locked(approval, write)
+        return await self.run_locked(approval, write)
 
     async def hand_over(self, approval: str, delivery: str) -> None:
         """Records that the turn of an approval was given an answer."""
@@ -537,7 +537,7 @@ def read_rows_anew(connection: Connection, approval: str, before: ApprovalRows |
 
 
 def add_answer(connection: Connection, rows: ApprovalRows, vote: Vote, *, settles: bool) -> None:
-    """Inserts an answer after those that `rows` has; only within `Questions.locked`."""
+    """Inserts an answer after those that `rows` has; only within `Questions.run_locked`."""
     decision = vote.decision
     row = insert(ANSWERS).values(
         approval=decision.approval_id,
@@ -569,7 +569,7 @@ def has_begun(connection: Connection, question: Question) -> bool:
     return any(number_of_key(key) > question.doubt_of for key in connection.scalars(LIVE, called))
 
 
-def end_by_word(
+def end_by_turn(
     connection: Connection, approval: str, revision: int, state: str, before: ApprovalRows | None = None
 ) -> bool:
     """Records a turn's word for how a question ended, where neither answers nor the clock end it; returns whether that

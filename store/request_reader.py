@@ -76,7 +76,7 @@ class RequestReader:
             request = request.model_copy(update={"before": before.rows})
         return LoadedRequest(request, args, declaration, rows)
 
-    async def waiting(
+    async def list_waiting(
         self,
         tenant: str,
         *,
@@ -94,7 +94,7 @@ class RequestReader:
         found: list[WaitingCard] = []
         entries = readers if approvers is None else approvers
         # A generator that is left half read is closed only when it is collected.
-        async with aclosing(self._rows.waiting_pieces(tenant, readers=entries)) as pieces:
+        async with aclosing(self._rows.iterate_waiting(tenant, readers=entries)) as pieces:
             async for piece in pieces:
                 for request in piece:
                     if len(found) < limit and (row := await self._listed(request, approvers, wanted)) is not None:
@@ -119,7 +119,7 @@ class RequestReader:
             return None
         return _row(request, _effect(request, declaration, args))
 
-    async def asked_in(self, turn: TurnKey) -> list[ApprovalRequest]:
+    async def list_of_turn(self, turn: TurnKey) -> list[ApprovalRequest]:
         """Returns every revision of what a turn asks and asked, where the gateway signed for the requester; without
         cards.
         """
@@ -130,9 +130,9 @@ class RequestReader:
         """Returns whether unsigned answers to a question count."""
         return self.development or question.accept_unsigned
 
-    async def by_code(self, tenant: str, code: str) -> str | None:
+    async def find_by_code(self, tenant: str, code: str) -> str | None:
         """Returns the approval id of a short code in a tenant, or None."""
-        return await self._rows.by_code(tenant, code)
+        return await self._rows.find_by_code(tenant, code)
 
     async def _proved(self, question: Question) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """Loads the declaration and the arguments of a question; recomputes every hash and checks every signature."""

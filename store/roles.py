@@ -72,7 +72,7 @@ class Rights(FrozenModel):
         """Returns the same rights without conditions, as the database's own list of rights has none."""
         return self.model_copy(update={"rows": EVERY_ROW, "added": EVERY_ROW, "changed": EVERY_ROW})
 
-    def within(self, other: "Rights") -> bool:
+    def is_within(self, other: "Rights") -> bool:
         """Returns whether `other` allows all of this, the conditions on rows left aside."""
         flags = ((self.select, other.select), (self.insert, other.insert), (self.delete, other.delete))
         return all(has <= may for has, may in flags) and self.update <= other.update

@@ -340,11 +340,11 @@ class Store:
 
         return await self.run(write)
 
-    async def seen(self, key: str) -> None:
+    async def record_heartbeat(self, key: str) -> None:
         """Records that the claimer of a ticket still runs it."""
         await self.run(lambda connection: connection.execute(_SEEN, {"ticket": key}).close())
 
-    async def runs_for(self, key: str) -> float:
+    async def claim_remaining(self, key: str) -> float:
         """Returns for how many seconds more the claimer of a ticket is taken to run it; 0 where nobody does."""
         since = await self.run(lambda connection: connection.scalar(_SINCE, {"ticket": key}))
         return 0.0 if since is None else max(RUNS_SECONDS - since / 1000, 0.0)
@@ -361,7 +361,7 @@ class Store:
         query = select(TICKETS).where(TICKETS.c.workflow == workflow).order_by(TICKETS.c.claimed_at)
         return await self.run(lambda connection: [_ticket(row) for row in connection.execute(query)])
 
-    async def look(self, key: str) -> Ticket | None:
+    async def read_ticket(self, key: str) -> Ticket | None:
         """Returns the ticket `key`, or None."""
         return await self.run(lambda connection: _read_ticket(connection, key))
 
@@ -399,7 +399,7 @@ class Store:
             # Drivers fail in many types, and their texts hold SQL and arguments: only the type's name goes on.
             raise StoreUnavailable(f"{self._words} did not answer as a store ({type(error).__name__})") from None
 
-    async def apart(self, work: Callable[[], Found]) -> Found:
+    async def run_in_thread(self, work: Callable[[], Found]) -> Found:
         """Runs `work` in a thread beside the event loop, one at a time, in the order of the calls."""
         async with self._reading:
             return await asyncio.to_thread(work)

@@ -102,7 +102,7 @@ class Tokens:
         await self._store.run(keep)
         return secret, token
 
-    async def known(self, secret: str, now: datetime) -> Token:
+    async def authenticate(self, secret: str, now: datetime) -> Token:
         """Returns the token of this secret, and records its use.
 
         Raises `Refused` (`unauthenticated`) for any that is not valid.

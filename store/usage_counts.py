@@ -16,7 +16,7 @@ class UsageCounts:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def look(self, uses: Sequence[LimitedUse]) -> list[datetime | None]:
+    async def check(self, uses: Sequence[LimitedUse]) -> list[datetime | None]:
         """Returns for each use None where it can be taken now, else the time when it can.
 
         A use that its own call has is not counted.

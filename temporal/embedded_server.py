@@ -102,7 +102,7 @@ class ServerOptions:
         return self.log_file or self.db_file.with_name("server.log")
 
     @property
-    def unborn(self) -> Path:
+    def new_database_mark(self) -> Path:
         """A file that exists from the making of a new database until it first answered."""
         return self.db_file.with_name(f"{self.db_file.name}.new")
 
@@ -386,7 +386,7 @@ async def _prepare(server: ServerHandle) -> bool:
         await read_retention(client)
         # The namespace was read, so the first tables are whole: from here the file is never made anew.
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(server.options.unborn)
+            os.unlink(server.options.new_database_mark)
         await set_retention(client, server.options.retention_days)
         await ensure_search_attributes(client)
     except (ServerUnavailable, RPCError):
@@ -486,12 +486,12 @@ def _clear_half_made(options: ServerOptions) -> None:
     """Removes the database of a server that was killed while making its tables: it holds nothing, and never starts
     again.
     """
-    if options.unborn.exists():
+    if options.new_database_mark.exists():
         # Its journal goes with it: SQLite would take one of that name for the new file's.
         for suffix in ("", "-wal", "-shm"):
             options.db_file.with_name(f"{options.db_file.name}{suffix}").unlink(missing_ok=True)
     if not options.db_file.exists():
-        options.unborn.touch()
+        options.new_database_mark.touch()
 
 
 def _newest_program(folder: Path) -> Path:

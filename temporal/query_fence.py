@@ -39,10 +39,10 @@ class QueryFence:
         self._ending: dict[str, set[str]] = {}
         """What has ended here, and of which the core may not know yet."""
         self._ended: dict[str, set[str]] = {}
-        self.let_go: Callable[[str], None] = _keep
+        self.release: Callable[[str], None] = _keep
         """Has the core keep a run no longer, once its queries are answered; it is read anew from its history."""
 
-    def look(self, run_id: str) -> frozenset[str]:
+    def begin_answer(self, run_id: str) -> frozenset[str]:
         """Begins the answer to a query about a run: no activity of it ends meanwhile.
 
         Returns those that had ended before.
@@ -56,14 +56,14 @@ class QueryFence:
                 raise TimeoutError("a local activity of this run ends, and the SDK's core does not take it")
             return frozenset(self._ended.get(run_id, ()))
 
-    def away(self, run_id: str) -> None:
+    def end_answer(self, run_id: str) -> None:
         """Ends the answer to a query, if there was one; a moment later activities may end."""
         with self._changed:
             if run_id in self._looking:
                 self._looking.discard(run_id)
                 self._until[run_id] = time.monotonic() + REST
 
-    def heard(self, run_id: str, activity_ids: Iterable[str]) -> None:
+    def record_known(self, run_id: str, activity_ids: Iterable[str]) -> None:
         """Records that the workflow knows of these activities' ends."""
         with self._changed:
             for each in activity_ids:
@@ -97,7 +97,7 @@ class QueryFence:
                     return
             await asyncio.sleep(_GLANCE)
 
-    def sent(self) -> None:
+    def record_sent(self) -> None:
         """Records that the core was told which activities ended in this task."""
         ending = _ENDING.get()
         if ending is None:

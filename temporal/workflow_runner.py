@@ -58,21 +58,21 @@ class FencedBridge(Bridge):
     def __init__(self, inner: Bridge, fence: QueryFence) -> None:
         self._ref = inner._ref
         self._fence = fence
-        fence.let_go = self.request_workflow_eviction
+        fence.release = self.request_workflow_eviction
 
     async def complete_activity_task(self, comp: Any) -> None:
         """See `Bridge`."""
         try:
             await super().complete_activity_task(comp)
         finally:
-            self._fence.sent()
+            self._fence.record_sent()
 
     async def complete_workflow_activation(self, comp: Any) -> None:
         """See `Bridge`."""
         assert self._ref is not None
         # Sent with the call, not with the wait, which lasts for as long as local activities of that run do.
         telling = self._ref.complete_workflow_activation(comp.SerializeToString())
-        self._fence.away(comp.run_id)
+        self._fence.end_answer(comp.run_id)
         await telling
 
 
@@ -95,14 +95,14 @@ class _Watched(WorkflowInstance):
         if any(job.HasField("remove_from_cache") for job in act.jobs):
             self._fence.forget(act.run_id)
         if self._is_ahead(act):
-            self._fence.let_go(act.run_id)
+            self._fence.release(act.run_id)
         # Good for the next task alone: that is the one with which the workflow hears of them.
         written, self._written = self._written, frozenset()
         ended = [job for job in act.jobs if job.HasField("resolve_activity") and job.resolve_activity.is_local]
         if not (ended or self._begun):
             return self._followed(act)
         ids = {job.resolve_activity.seq: self._begun.pop(job.resolve_activity.seq, "") for job in ended}
-        self._fence.heard(act.run_id, ids.values())
+        self._fence.record_known(act.run_id, ids.values())
         first = [job for job in ended if ids[job.resolve_activity.seq] in written]
         # Either nothing comes late, or nothing else comes with it: there is no order to mend.
         if not first or len(first) == len(act.jobs):
@@ -114,11 +114,11 @@ class _Watched(WorkflowInstance):
         if act.jobs[0].query_workflow.query_id == _APART:
             if self._begun:
                 # No task ends before its local activities have, so these were begun ahead of theirs.
-                self._fence.let_go(act.run_id)
+                self._fence.release(act.run_id)
             return self._inner.activate(act)
         if not self._begun:
             return self._inner.activate(act)
-        ended = self._fence.look(act.run_id)
+        ended = self._fence.begin_answer(act.run_id)
         done = self._inner.activate(act)
         # They ended before this answer, so they go with the task that it ends.
         self._written |= ended

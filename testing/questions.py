@@ -89,4 +89,4 @@ async def answer(
         if decision.edited_args is None:
             write_agreed_grant(connection, after, args, vote.at)
 
-    await Questions(store).locked(decision.approval_id, insert)
+    await Questions(store).run_locked(decision.approval_id, insert)

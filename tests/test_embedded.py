@@ -164,9 +164,9 @@ async def test_half_made_file_is_made_anew(tmp_path: Path) -> None:
     """Killed while it made its first tables, the server would never start on that file again: it is made anew."""
     options = options_in(tmp_path)
     half_made(options)
-    options.unborn.touch()
+    options.new_database_mark.touch()
     async with run_server(options) as server:
-        assert not options.unborn.exists()
+        assert not options.new_database_mark.exists()
         waiting = await leave_waiting(await server.connect())
     async with run_server(options) as server:
         assert await is_running(await server.connect(), waiting)

@@ -97,14 +97,14 @@ async def test_what_ended_before_a_query_was_answered_is_heard_before_what_the_n
     looks = QueryFence()
     instance = watched(inner, looks)
     await looks.end(RUN, "who", done=True)
-    looks.sent()
+    looks.record_sent()
     instance.activate(act(2, "query_workflow"))
     done = instance.activate(act(3, "signal_workflow", "do_update", "resolve_activity"))
     assert inner.heard[2:] == [["resolve_activity 3"], ["signal_workflow", "do_update"]]
     assert inner.times == [1, 2, 1, 3]
     told = [command.set_patch_marker.patch_id for command in done.successful.commands]
     assert told == ["resolve_activity 3", "signal_workflow", "do_update"]
-    assert looks.look(RUN) == frozenset()
+    assert looks.begin_answer(RUN) == frozenset()
 
 
 async def test_what_ended_after_the_answer_is_heard_as_the_sdk_tells_it(inner: Inner) -> None:
@@ -113,7 +113,7 @@ async def test_what_ended_after_the_answer_is_heard_as_the_sdk_tells_it(inner: I
     instance = watched(inner, looks)
     instance.activate(act(2, "query_workflow"))
     await looks.end(RUN, "who", done=True)
-    looks.sent()
+    looks.record_sent()
     instance.activate(act(3, "signal_workflow", "resolve_activity"))
     assert inner.heard[2:] == [["signal_workflow", "resolve_activity 3"]]
 
@@ -123,7 +123,7 @@ async def test_a_query_that_ends_no_task_changes_nothing(inner: Inner) -> None:
     looks = QueryFence()
     instance = watched(inner, looks)
     await looks.end(RUN, "who", done=True)
-    looks.sent()
+    looks.record_sent()
     instance.activate(act(2, "query_workflow", query="legacy_query"))
     instance.activate(act(3, "signal_workflow", "resolve_activity"))
     assert inner.heard[2:] == [["signal_workflow", "resolve_activity 3"]]
@@ -134,19 +134,19 @@ async def test_a_run_that_is_kept_no_longer_is_forgotten(inner: Inner) -> None:
     looks = QueryFence()
     instance = watched(inner, looks)
     await looks.end(RUN, "who", done=True)
-    looks.sent()
+    looks.record_sent()
     instance.activate(act(2, "remove_from_cache"))
-    assert looks.look(RUN) == frozenset()
+    assert looks.begin_answer(RUN) == frozenset()
 
 
 async def test_an_answer_waits_for_what_has_ended_until_the_core_knows_of_it() -> None:
     """However busy the machine is: between the end of an activity and the message of it any time may pass."""
     looks = QueryFence()
     await looks.end(RUN, "who", done=True)
-    look = asyncio.create_task(asyncio.to_thread(looks.look, RUN))
+    look = asyncio.create_task(asyncio.to_thread(looks.begin_answer, RUN))
     await asyncio.wait({look}, timeout=0.1)
     assert not look.done()
-    looks.sent()
+    looks.record_sent()
     assert await look == {"who"}
 
 
@@ -154,9 +154,9 @@ async def test_what_the_workflow_hears_of_before_it_is_said_to_be_sent_is_heard(
     """The core may be quicker than the one who told it."""
     looks = QueryFence()
     await looks.end(RUN, "who", done=True)
-    looks.heard(RUN, ["who"])
-    looks.sent()
-    assert looks.look(RUN) == frozenset()
+    looks.record_known(RUN, ["who"])
+    looks.record_sent()
+    assert looks.begin_answer(RUN) == frozenset()
 
 
 async def test_an_answer_is_broken_off_where_nobody_can_say_what_had_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,17 +165,17 @@ async def test_an_answer_is_broken_off_where_nobody_can_say_what_had_ended(monke
     looks = QueryFence()
     await looks.end(RUN, "who", done=True)
     with pytest.raises(TimeoutError):
-        looks.look(RUN)
+        looks.begin_answer(RUN)
 
 
 async def test_nothing_ends_until_a_moment_after_the_answer_was_sent() -> None:
     """Not from when it was found: until it is sent any time may pass."""
     looks = QueryFence()
-    looks.look(RUN)
+    looks.begin_answer(RUN)
     end = asyncio.create_task(looks.end(RUN, "who", done=True))
     await asyncio.wait({end}, timeout=3 * looking.REST)
     assert not end.done()
-    looks.away(RUN)
+    looks.end_answer(RUN)
     await asyncio.sleep(looking.REST / 2)
     assert not end.done()
     await asyncio.wait_for(end, 5)
@@ -196,7 +196,7 @@ async def test_a_run_that_is_ahead_of_its_history_is_let_go(
 ) -> None:
     """What came after the last task is done with the next one only; what was done before it is in no history."""
     looks, gone = QueryFence(), list[str]()
-    looks.let_go = gone.append
+    looks.release = gone.append
     instance = watched(inner, looks)
     later = act(seconds, "signal_workflow")
     later.history_length, later.is_replaying = length, replaying
@@ -207,7 +207,7 @@ async def test_a_run_that_is_ahead_of_its_history_is_let_go(
 async def test_a_run_that_began_something_outside_a_task_is_let_go(inner: Inner) -> None:
     """A query by itself comes only between tasks, and a task lasts as long as its local activities."""
     looks, gone = QueryFence(), list[str]()
-    looks.let_go = gone.append
+    looks.release = gone.append
     instance = watched(inner, looks)
     instance.activate(act(1, "query_workflow"))
     assert gone == []

@@ -92,7 +92,7 @@ class ActorTurn:
     @workflow.signal(name=names.INJECT, description="From the session: a late result for this turn")
     def inject(self, *envelopes: Any) -> None:
         """Takes a late result, which the model gets with the next completion."""
-        self._session.take(envelopes)
+        self._session.receive(envelopes)
 
     @workflow.query(name=names.PENDING_APPROVALS)
     def pending_approvals(self) -> list[ApprovalRequest]:
@@ -126,12 +126,12 @@ class ActorTurn:
         try:
             result = await self._converse()
         except asyncio.CancelledError:
-            result = self._state.finished("cancelled")
+            result = self._state.final_result("cancelled")
         except _Stop as stop:
-            result = self._state.finished("error", error=stop.error)
+            result = self._state.final_result("error", error=stop.error)
         except ApplicationError as error:
             # The server tells of a failed turn only the run that began it: a session gone on since hears it here.
-            await self._session.failed(TurnError(code="config_error", message=error.message))
+            await self._session.report_failed_start(TurnError(code="config_error", message=error.message))
             # Nothing is judged any more: whoever answers is told that there is no such request.
             self._state.entered = self._state.completions
             await self._let_handlers_finish()
@@ -141,7 +141,7 @@ class ActorTurn:
         self._state.result = result
         self._state.live = result.state
         self._metadata.publish()
-        await self._session.ended(result, self._state.denials(), self._state.updates.changed)
+        await self._session.report_end(result, self._state.denials(), self._state.updates.changed)
         await self._let_handlers_finish()
         # Again and again: while the rest is written another answer may come, which is to be written too.
         while await self._wrote_rest(result):
@@ -161,16 +161,16 @@ class ActorTurn:
     async def _converse(self) -> TurnResult:
         state = self._state
         while True:
-            for message in self._session.opened():
-                state.say(message)
+            for message in self._session.take_messages():
+                state.append_message(message)
             self._check_caps()
             reply = await self._complete()
-            calls = state.hear(reply)
+            calls = state.add_completion(reply)
             # A `respond` that cannot be read goes back once; then its text is taken, or this might never end.
             if reply.response is not None and (not reply.respond_error or state.bad_responds):
                 for call in calls:
                     state.conclude(skipped_outcome(call))
-                return state.answered(reply.response)
+                return state.answer_result(reply.response)
             if reply.respond_error:
                 state.bad_responds += 1
                 state.settle(calls, [skipped_outcome(call) for call in calls], (correction(reply),))
@@ -181,23 +181,23 @@ class ActorTurn:
             settled = state.change_context(await batch, workflow.now())
             state.settle(calls, settled, ())
             if state.stopped:
-                return state.finished("cancelled")
+                return state.final_result("cancelled")
             # The first in the model's order, not the first to end: that would be another one from one run to the next.
             direct = next((outcome for outcome in settled if outcome.direct), None)
             if direct is not None:
-                return state.answered(Response(text=direct.value))
+                return state.answer_result(Response(text=direct.value))
 
     def _show(self) -> None:
         self._metadata.publish()
         if self._state.live == "suspended":
-            self._session.waits()
+            self._session.report_waiting()
 
     def _check_caps(self) -> None:
         info = workflow.info()
         # Before the server's own limits, at which it terminates a workflow: then nobody would get a result.
         if info.get_current_history_length() > HISTORY_EVENTS or info.get_current_history_size() > HISTORY_BYTES:
             raise _Stop("history_limit", "the turn has grown too long to go on safely")
-        over = self._state.over()
+        over = self._state.reached_cap()
         if over is not None:
             raise _Stop(over.code, over.message)
 
@@ -211,7 +211,7 @@ class ActorTurn:
             tally=state.tally,
             dry_run=state.turn.dry_run,
             audit=self._unwritten(),
-            denied=state.denied(),
+            denied=state.session_denials(),
         )
         began = workflow.now()
         try:

@@ -41,7 +41,7 @@ class ApprovalFlow:
         self._examined: dict[str, list[Decision]] = {}
         self._examining = asyncio.Lock()
 
-    def enter(self, call: CallPart, ruling: GateDecision) -> GateDecision:
+    def open_request(self, call: CallPart, ruling: GateDecision) -> GateDecision:
         """Opens the request of a call that must wait; returns the ruling without it, as the book keeps it from now."""
         if ruling.question is None:
             return ruling
@@ -49,10 +49,10 @@ class ApprovalFlow:
             request = request_from_reference(ruling.question, ruling, call, self._state.ctx)
             self._state.book.open(request, workflow.now())
             self._state.actions[ruling.call] = ruling.action
-            self._state.mark(ruling.call, "waiting", ruling.rule)
+            self._state.show_state(ruling.call, "waiting", ruling.rule)
         return ruling.model_copy(update={"question": None})
 
-    async def answered(self, ruling: GateDecision) -> ApprovalRequest:
+    async def wait_for_answer(self, ruling: GateDecision) -> ApprovalRequest:
         """Returns the request of `ruling` once people, or time, have settled it."""
         approval_id = self._state.approval_id(ruling.call)
         while True:
@@ -81,7 +81,7 @@ class ApprovalFlow:
         self._show()
         return request
 
-    def take_edit(self, call: CallPart, ruling: GateDecision) -> tuple[CallPart, GateDecision]:
+    def apply_edit(self, call: CallPart, ruling: GateDecision) -> tuple[CallPart, GateDecision]:
         """Returns the call and its ruling as people changed them, if they did since the call was last judged."""
         edit = self._edits.pop(call.call, None)
         if edit is None:
@@ -90,7 +90,7 @@ class ApprovalFlow:
         share = {"budget_chars": ruling.options.budget_chars}
         return edit[0], edit[1].model_copy(update={"options": edit[1].options.model_copy(update=share)})
 
-    def changed(self, call: str) -> bool:
+    def is_edited(self, call: str) -> bool:
         """Returns whether people have changed the arguments of a call, whenever that was."""
         return call in self._proposed
 
@@ -108,21 +108,23 @@ class ApprovalFlow:
         proposed = self._proposed.get(request.call)
         return "" if proposed is None else edit_note(proposed, request.card.rows)
 
-    async def doubted(self, call: CallPart, ruling: GateDecision, ticket: int) -> ApprovalRequest | CallOutcome | None:
+    async def ask_about_doubt(
+        self, call: CallPart, ruling: GateDecision, ticket: int
+    ) -> ApprovalRequest | CallOutcome | None:
         """Asks people whether `call` happened under `ticket`; returns the request once it is settled.
 
         None where nobody can be asked. An outcome where it is known by now: whoever ran it was only slow.
         """
         doubt = {"doubt": ticket, "doubt_of": ruling.digest, "spent": self.revision(call.call)}
         task = self._state.gate_task(call, **doubt)
-        async with self.one_after_the_other():
-            asked = self.enter(call, (await judge_calls(task)).rulings[0])
+        async with self.hold_lock():
+            asked = self.open_request(call, (await judge_calls(task)).rulings[0])
         if asked.outcome is not None and asked.outcome.code not in ("in_doubt", "refused"):
             return asked.outcome
         if asked.verdict != "ask" or self._state.stopped:
             return None
         self._show()
-        return await self.answered(asked)
+        return await self.wait_for_answer(asked)
 
     def stop(self) -> None:
         """Withdraws all that waits, as the turn was cancelled."""
@@ -141,7 +143,7 @@ class ApprovalFlow:
         if receipt is not None or request is None:
             return receipt or self._state.book.receipt(decision.approval_id)
         with self._under_examination(decision):
-            async with self.one_after_the_other():
+            async with self.hold_lock():
                 request = self._state.book.get(decision.approval_id) or request
                 receipt = self._state.book.precheck(decision, workflow.now())
                 if receipt is not None:
@@ -165,7 +167,7 @@ class ApprovalFlow:
         request = self._state.book.get(wish.approval_id)
         by = wish.subject
         if request is not None and request.state == "pending":
-            async with self.one_after_the_other():
+            async with self.hold_lock():
                 authority = await _identified(identity.withdrawer(wish, request))
             if wish.signature and not authority.allowed:
                 refused = machine.refusal(request, authority.code or "not_allowed", "you may not withdraw this")
@@ -185,7 +187,7 @@ class ApprovalFlow:
         request = self._state.book.get(named)
         if self._examining.locked() and (request is None or revision > request.revision):
             # It is judged again just now, perhaps: whoever does that enters what is asked before this goes on.
-            async with self.one_after_the_other():
+            async with self.hold_lock():
                 pass
 
     def _may_come(self, approval_id: str, revision: int) -> bool:
@@ -251,7 +253,7 @@ class ApprovalFlow:
         return self._state.book.reject(receipt)
 
     @asynccontextmanager
-    async def one_after_the_other(self) -> AsyncIterator[None]:
+    async def hold_lock(self) -> AsyncIterator[None]:
         """Holds the lock under which one author is identified, or one call judged, at a time, in the order of arrival.
 
         Several local activities end in any order, but a history that is read anew ends them in the order in which they
@@ -283,7 +285,7 @@ class ApprovalFlow:
     async def _those_stored(self, request: ApprovalRequest) -> None:
         """Takes in what was answered in time and never came here, as when no server was there to send it by."""
         task = AnswersTask(approval=request.id, revision=request.revision)
-        async with self.one_after_the_other():
+        async with self.hold_lock():
             stored: StoredAnswers = await workflow.execute_local_activity(
                 names.ANSWERS, task, result_type=StoredAnswers, summary="What was answered in time?", **options.GATE
             )

@@ -59,7 +59,7 @@ class CallLoop:
             return []
         self._state.withheld, self._state.kept_at = reply.withheld, reply.kept_at
         says = words_of(reply.message)
-        asked = {"tally": self._state.tally, "agent_says": says, "denied": self._state.denied()}
+        asked = {"tally": self._state.tally, "agent_says": says, "denied": self._state.session_denials()}
         try:
             gated = reply.gates or await judge_calls(self._state.gate_task(*calls, **asked))
         except asyncio.CancelledError:
@@ -67,7 +67,9 @@ class CallLoop:
             # Each call still has its one result: a conversation with calls that have none cannot be shown to a model.
             return [outcomes.unwanted_outcome(call.call, call.tool) for call in calls]
         self._state.tally = gated.tally
-        rulings = [self._approvals.enter(call, ruling) for call, ruling in zip(calls, gated.rulings, strict=True)]
+        rulings = [
+            self._approvals.open_request(call, ruling) for call, ruling in zip(calls, gated.rulings, strict=True)
+        ]
         self._state.entered = self._state.completions
         # Its rulings hold every question a second time, and the turn may wait for months.
         del gated, reply
@@ -116,33 +118,33 @@ class CallLoop:
         tried: list[CallOutcome] = []
         ended, ran_with = primary, ruling.options
         # What a person wrote into a call is meant for the tool it was shown with.
-        names = () if self._approvals.changed(call.call) else ruling.options.fallbacks
+        names = () if self._approvals.is_edited(call.call) else ruling.options.fallbacks
         for number, name in enumerate(names, 1):
-            if not outcomes.may_fall_back(ended, ran_with) or self._state.stopped or self._tools.aborted(call.call):
+            if not outcomes.may_fall_back(ended, ran_with) or self._state.stopped or self._tools.is_aborted(call.call):
                 break
             # An id of its own, and so a digest and a ticket: nothing said of the first call lets this one run.
             second = CallPart(call=stand_in_id(call.call, number), tool=name, args=call.args)
-            self._state.stand_in(second, call.call)
+            self._state.show_stand_in(second, call.call)
             stands_in = await self._judge_fallback(second, ruling, says)
             ended = await self._settle(second, stands_in)
             ran_with = self._ran_with.pop(second.call, stands_in.options)
             self._state.conclude(ended)
             tried.append(ended)
-            if self._approvals.changed(second.call):
+            if self._approvals.is_edited(second.call):
                 break
         return tried
 
     async def _judge_fallback(self, call: CallPart, primary: GateDecision, says: str) -> GateDecision:
         """Returns the ruling on a fallback: through every gate as any other call, and counted as one."""
         # The tally is read, and written when the gates have answered: two fallbacks at once would be counted as one.
-        async with self._approvals.one_after_the_other():
+        async with self._approvals.hold_lock():
             before = self._state.tally
-            asked = {"tally": before, "agent_says": says, "denied": self._state.denied()}
+            asked = {"tally": before, "agent_says": says, "denied": self._state.session_denials()}
             gated = await judge_calls(self._state.gate_task(call, **asked))
             # The model repeats itself even where fallbacks come between its equal calls.
             self._state.tally = gated.tally.model_copy(update={"recent": before.recent})
         # Its end may be the beginning of the next one: that must stand in the history where it happened.
-        ruling = self._approvals.enter(call, _shared(gated.rulings[0], primary, local=False))
+        ruling = self._approvals.open_request(call, _shared(gated.rulings[0], primary, local=False))
         self._show()
         return ruling
 
@@ -157,23 +159,23 @@ class CallLoop:
                 # One that was open when the turn was stopped is cancelled by then, and ends below as what it is.
                 if self._state.stopped and not self._approvals.revision(call.call):
                     return outcomes.unwanted_outcome(call.call, call.tool)
-                if self._tools.aborted(call.call):
+                if self._tools.is_aborted(call.call):
                     # Asked only after its sibling had failed: withdrawn at once, so that nobody is left to answer it.
                     self._abort((call.call,))
-                request = await self._approvals.answered(ruling)
-                if request.state == "cancelled" and self._tools.aborted(call.call):
-                    return self._tools.unbegun(call)
+                request = await self._approvals.wait_for_answer(ruling)
+                if request.state == "cancelled" and self._tools.is_aborted(call.call):
+                    return self._tools.unbegun_outcome(call)
                 if request.state != "approved":
                     return denied_outcome(request)
                 revision = request.revision
-                call, ruling = self._approvals.take_edit(call, ruling)
+                call, ruling = self._approvals.apply_edit(call, ruling)
             if self._state.stopped:
                 return outcomes.unwanted_outcome(call.call, call.tool)
             reply = await self._run_tool(call, ruling, request, tries)
             revision += 1
             unknown = self._unknown(reply)
             if unknown is not None:
-                doubt = await self._approvals.doubted(call, ruling, tries.ticket(ruling.digest))
+                doubt = await self._approvals.ask_about_doubt(call, ruling, tries.ticket(ruling.digest))
                 if isinstance(doubt, CallOutcome):
                     return self._credited(_direct(doubt, ruling), ruling, request)
                 if doubt is not None and doubt.state == "happened":
@@ -208,14 +210,14 @@ class CallLoop:
         return outcomes.failed_outcome(call.call, call.tool, "refused", "Asked too often; give up on this call.")
 
     async def _judge_again(self, call: CallPart, before: GateDecision) -> GateDecision:
-        async with self._approvals.one_after_the_other():
+        async with self._approvals.hold_lock():
             again = {
                 "spent": self._approvals.revision(call.call),
                 "changed_by": self._approvals.editor(call.call),
-                "denied": self._state.denied(),
+                "denied": self._state.session_denials(),
             }
             gated = await judge_calls(self._state.gate_task(call, **again))
-        ruling = self._approvals.enter(call, _shared(gated.rulings[0], before))
+        ruling = self._approvals.open_request(call, _shared(gated.rulings[0], before))
         self._show()
         return ruling
 

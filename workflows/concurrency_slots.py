@@ -27,7 +27,7 @@ class ConcurrencySlots:
         self._inside: list[_Place] = []
 
     @asynccontextmanager
-    async def one(self, options: RunOptions, wanted: Callable[[], bool]) -> AsyncIterator[bool]:
+    async def acquire(self, options: RunOptions, wanted: Callable[[], bool]) -> AsyncIterator[bool]:
         """Gives a call a place as soon as there is one; yields False, and gives none, once it is not `wanted`."""
         place = _Place(options)
         self._line.append(place)

@@ -49,7 +49,7 @@ class ContextUpdates:
         """Returns the context as the next completion sees it."""
         return apply_updates(self._held, self._given)
 
-    def take(self, outcomes: Sequence[CallOutcome]) -> AppliedUpdates:
+    def apply(self, outcomes: Sequence[CallOutcome]) -> AppliedUpdates:
         """Applies what the calls of a batch change, in input order.
 
         To be told once all of them are settled: which of them ended first must not matter.

@@ -68,7 +68,7 @@ class Conversation:
 
     def say(self, envelopes: Sequence[Any], now: datetime) -> SessionReceipt:
         """Takes a message, once for each id."""
-        return self._log.told("message", envelopes, self._said(envelopes), now)
+        return self._log.record_reply("message", envelopes, self._said(envelopes), now)
 
     def _said(self, envelopes: Sequence[Any]) -> SessionReceipt:
         message = self._read(envelopes, MailboxMessage)
@@ -105,7 +105,7 @@ class Conversation:
 
     def inject(self, envelopes: Sequence[Any], now: datetime) -> SessionReceipt:
         """Takes a late result for a turn, or for the turn that goes on in its place; once for each id."""
-        return self._log.told("result", envelopes, self._added(envelopes), now)
+        return self._log.record_reply("result", envelopes, self._added(envelopes), now)
 
     def _added(self, envelopes: Sequence[Any]) -> SessionReceipt:
         injection = self._read(envelopes, LateResult)
@@ -134,21 +134,21 @@ class Conversation:
         turn = None if isinstance(report, str) else self._turns.get(report.turn)
         if isinstance(report, str) or turn is None:
             code: Any = "malformed" if isinstance(report, str) else "unknown"
-            self._log.told("report", envelopes, self._refused(code, ""), now)
+            self._log.record_reply("report", envelopes, self._refused(code, ""), now)
         elif report.state == "waiting":
             self.step_aside(turn.turn)
         # A turn that is reset tells it again, and the server may have told that it closed: the first word stands.
         elif turn.state in _OPEN:
             # Too much of it is left out and told. The turn has ended all the same, or the next would wait for it.
             if not self._update(report):
-                self._log.told("report", envelopes, self._refused("full", ""), now)
+                self._log.record_reply("report", envelopes, self._refused("full", ""), now)
             self._ended(turn, report)
 
-    def gone(self, turn_id: str, error: TurnError, now: datetime) -> None:
+    def record_lost_turn(self, turn_id: str, error: TurnError, now: datetime) -> None:
         """Records that a turn ended without a report: it was terminated, or could not begin."""
         turn = self._turns.get(turn_id)
         if turn is not None and turn.state in _OPEN:
-            self._log.gone(turn_id, error.code, now)
+            self._log.record_lost_turn(turn_id, error.code, now)
             self._ended(turn, TurnReport(turn=turn_id, state="error", error=error))
 
     # What the session does.
@@ -164,7 +164,7 @@ class Conversation:
             return None
         return self._mailbox[0]
 
-    def patience_ends(self) -> datetime | None:
+    def patience_deadline(self) -> datetime | None:
         """Returns when the oldest message is answered though a turn is still at work; None where nothing waits for
         that.
         """
@@ -195,7 +195,7 @@ class Conversation:
         self._refusals += 1
         # It was to write these down.
         self._log.give_back(turn.heard)
-        self._log.gone(turn.turn_id, "conflict", now)
+        self._log.record_lost_turn(turn.turn_id, "conflict", now)
 
     def step_aside(self, turn_id: str) -> None:
         """Lets the next message be answered though this turn goes on."""
@@ -204,7 +204,7 @@ class Conversation:
         if turn is not None and turn.state == "working":
             self._turns[turn_id] = turn.model_copy(update={"state": "waiting"})
 
-    def undelivered(self) -> tuple[TurnKey, LateResult] | None:
+    def next_undelivered(self) -> tuple[TurnKey, LateResult] | None:
         """Returns a late result that is still to be sent to its turn, which goes on; or None."""
         for injection in self._injected.values():
             turn = self._latest(injection.turn)
@@ -212,7 +212,7 @@ class Conversation:
                 return TurnKey(*self.key, turn.turn), injection
         return None
 
-    def delivered(self, injection: LateResult) -> None:
+    def record_delivered(self, injection: LateResult) -> None:
         """Records that a late result was sent. It is kept until its turn reports that its model got it."""
         self._sent.add(injection.id)
 

@@ -51,7 +51,7 @@ class Session:
             raise ValueError(problem)
 
     @workflow.signal(name=names.SAY, description="Say something to the session, without a reply")
-    def said(self, *envelopes: Any) -> None:
+    def say_signal(self, *envelopes: Any) -> None:
         """Takes a message like `say`, for callers that cannot wait for a receipt."""
         self._talk.say(envelopes, workflow.now())
 
@@ -67,7 +67,7 @@ class Session:
             raise ValueError(problem)
 
     @workflow.signal(name=names.INJECT, description="Hand a late result to a turn, without a reply")
-    def injected(self, *envelopes: Any) -> None:
+    def inject_signal(self, *envelopes: Any) -> None:
         """Takes a late result like `inject`, for callers that cannot wait for a receipt."""
         self._talk.inject(envelopes, workflow.now())
 
@@ -105,7 +105,7 @@ class Session:
 
     async def _step(self) -> None:
         item = self._talk.next(workflow.now())
-        letter = self._talk.undelivered()
+        letter = self._talk.next_undelivered()
         if letter is not None:
             await self._deliver(*letter)
         elif item is not None:
@@ -115,7 +115,7 @@ class Session:
 
     async def _rest(self) -> None:
         """Waits until there is something to do."""
-        ends = self._talk.patience_ends()
+        ends = self._talk.patience_deadline()
         left = None if ends is None else max(ends - workflow.now(), timedelta(milliseconds=1))
         try:
             await workflow.wait_condition(
@@ -130,9 +130,9 @@ class Session:
         talk = self._talk
         return (
             talk.next(workflow.now()) is not None
-            or talk.undelivered() is not None
+            or talk.next_undelivered() is not None
             # A turn has begun to wait or ended, so the timer was set for another moment.
-            or talk.patience_ends() != ends
+            or talk.patience_deadline() != ends
             or self._is_long()
         )
 
@@ -178,14 +178,14 @@ class Session:
             config = isinstance(cause, ApplicationError) and cause.type == "ConfigError"
             words = cause.message if isinstance(cause, ApplicationError) else "the turn was stopped from outside"
             code = "config_error" if config else "stopped"
-            self._talk.gone(turn_id, TurnError(code=code, message=words), workflow.now())
+            self._talk.record_lost_turn(turn_id, TurnError(code=code, message=words), workflow.now())
 
     async def _deliver(self, key: TurnKey, injection: LateResult) -> None:
         # A turn that has closed tells, or told, what it took; what it did not take goes into a turn of its own.
-        self._talk.delivered(injection)
+        self._talk.record_delivered(injection)
         try:
             handle = workflow.get_external_workflow_handle(key.workflow_id)
             await handle.signal(names.INJECT, injection.model_dump(mode="json"))
         except FailureError:
             stopped = TurnError(code="stopped", message="the turn was stopped from outside")
-            self._talk.gone(key.turn, stopped, workflow.now())
+            self._talk.record_lost_turn(key.turn, stopped, workflow.now())

@@ -29,7 +29,7 @@ class SessionLink:
         self._taken: list[str] = []
         self._aside: asyncio.Task[None] | None = None
 
-    def take(self, envelopes: Sequence[Any]) -> None:
+    def receive(self, envelopes: Sequence[Any]) -> None:
         """Takes in a late result, once for each id; the model is told of it with the next completion."""
         # What is not taken here is not among `taken` either: the session begins a turn of its own for it.
         if not self._turn.in_session or envelope_problem(envelopes) or len(self._letters) >= SESSION_MAILBOX:
@@ -38,20 +38,20 @@ class SessionLink:
         if isinstance(letter, LateResult):
             self._letters.setdefault(letter.id, letter)
 
-    def opened(self) -> tuple[Message, ...]:
+    def take_messages(self) -> tuple[Message, ...]:
         """Returns what came in since the last time."""
         new = [letter for letter in self._letters.values() if letter.id not in self._taken]
         self._taken += [letter.id for letter in new]
         return tuple(letter.message for letter in new)
 
-    def waits(self) -> None:
+    def report_waiting(self) -> None:
         """Tells the session, once, that the next message need not wait for this turn."""
         if self._turn.in_session and self._aside is None:
             report = TurnReport(turn=self._turn.turn_id, state="waiting")
             # Beside the turn: a session that is slow to hear must not hold up those who are asked.
             self._aside = asyncio.create_task(self._tell(names.TURN_WAITS, report))
 
-    async def ended(self, result: TurnResult, denied: Sequence[Denial], updates: Updates) -> None:
+    async def report_end(self, result: TurnResult, denied: Sequence[Denial], updates: Updates) -> None:
         """Tells the session how the turn ended. Returns when it knows, or is there no more."""
         report = TurnReport(
             turn=self._turn.turn_id,
@@ -65,7 +65,7 @@ class SessionLink:
         )
         await self._end(report)
 
-    async def failed(self, error: TurnError) -> None:
+    async def report_failed_start(self, error: TurnError) -> None:
         """Tells the session that the turn could not even begin."""
         await self._end(TurnReport(turn=self._turn.turn_id, state="error", error=error))
 

@@ -19,7 +19,7 @@ class SessionLog:
     def __init__(self, kept: Sequence[SessionEvent]) -> None:
         self.kept = tuple(kept)
 
-    def told(
+    def record_reply(
         self,
         what: Literal["message", "result", "report"],
         envelopes: Sequence[Any],
@@ -43,7 +43,7 @@ class SessionLog:
             )
         return receipt
 
-    def gone(self, turn: str, code: str, at: datetime) -> None:
+    def record_lost_turn(self, turn: str, code: str, at: datetime) -> None:
         """Records that a turn ended without a report, or never began: it cannot record that itself."""
         self._keep(SessionEvent(at=at, what="turn", id=turn, status="refused", code=code))
 

@@ -35,7 +35,7 @@ def attributes(turn: TurnInput) -> TypedSearchAttributes:
     )
 
 
-def of_tenant(tenant: str) -> TypedSearchAttributes:
+def session_attributes(tenant: str) -> TypedSearchAttributes:
     """Makes the search attributes of a session that begins."""
     return TypedSearchAttributes([SearchAttributePair(temporal_metadata.TENANT, tenant)])
 

@@ -51,21 +51,21 @@ class ToolRunner:
         self._aborted.update(calls)
         self._stop([call for call in calls if call in self._runs and self._runs[call].harmless])
 
-    def aborted(self, call: str) -> bool:
+    def is_aborted(self, call: str) -> bool:
         """Returns whether a sibling of `call` failed and took it along."""
         return call in self._aborted
 
-    def unbegun(self, call: CallPart) -> CallOutcome:
+    def unbegun_outcome(self, call: CallPart) -> CallOutcome:
         """Returns the outcome of a call that nobody wants to run any more."""
-        unwanted = self._state.stopped or not self.aborted(call.call)
+        unwanted = self._state.stopped or not self.is_aborted(call.call)
         return (outcomes.unwanted_outcome if unwanted else outcomes.aborted_outcome)(call.call, call.tool)
 
     async def run(self, call: CallPart, ruling: GateDecision, permit: Permit, ticket: int) -> ToolReply:
         """Runs one call, in its turn. Never raises for what became of it."""
         ready = workflow.now()
-        async with self._slots.one(ruling.options, partial(self._wanted, call.call, permit)) as begins:
+        async with self._slots.acquire(ruling.options, partial(self._wanted, call.call, permit)) as begins:
             if not begins:
-                return ToolReply(outcome=self.unbegun(call))
+                return ToolReply(outcome=self.unbegun_outcome(call))
             left = _left(ruling.options, permit, ready)
             if left is None:
                 return ToolReply(again="policy", note=_LATE)
@@ -104,10 +104,10 @@ class ToolRunner:
                 self._runs[call].handle.cancel()
 
     def _wanted(self, call: str, permit: Permit) -> bool:
-        return not self._state.stopped and (permit.kind == "approved" or not self.aborted(call))
+        return not self._state.stopped and (permit.kind == "approved" or not self.is_aborted(call))
 
     async def _begun(self, call: CallPart, ruling: GateDecision, permit: Permit, ticket: int) -> ToolReply:
-        self._state.mark(call.call, "running", ruling.rule)
+        self._state.show_state(call.call, "running", ruling.rule)
         task = ToolTask(
             permit=permit,
             tool=call.tool,
@@ -123,7 +123,7 @@ class ToolRunner:
             self._state.book.unwritten.give_back(task.audit)
             return self._counted(await self._after_failure(error, call, ruling, permit, ticket))
         if reply.outcome is not None:
-            self._state.worked(reply.outcome)
+            self._state.count_work(reply.outcome)
         return reply
 
     async def _scheduled(self, call: CallPart, task: ToolTask, ruling: GateDecision) -> ToolReply:
@@ -150,7 +150,7 @@ class ToolRunner:
         """
         found = reply.outcome
         if found is not None and (found.cost or found.duration_ms):
-            self._state.worked(found)
+            self._state.count_work(found)
         return reply
 
     async def _after_failure(
@@ -159,7 +159,7 @@ class ToolRunner:
         kind = outcomes.error_type(error)
         # It had no effect that could be in doubt.
         if outcomes.was_cancelled(error) and ruling.options.read_only:
-            return ToolReply(outcome=self.unbegun(call))
+            return ToolReply(outcome=self.unbegun_outcome(call))
         if kind == "InDoubt":
             return ToolReply(outcome=outcomes.in_doubt_outcome(call.call, call.tool))
         if kind == "Refused":

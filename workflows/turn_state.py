@@ -109,7 +109,7 @@ class TurnState:
         denied = (each for each in self.book.all() if each.state == "denied" and each.kind == "approval")
         return tuple(denial_from_request(each, self.actions[each.call]) for each in denied)
 
-    def denied(self) -> tuple[Denial, ...]:
+    def session_denials(self) -> tuple[Denial, ...]:
         """Returns what people denied in this turn and before in its session, which the gates deny again."""
         return (*self.turn.denied, *self.denials())
 
@@ -117,31 +117,31 @@ class TurnState:
         """Returns the outcomes of a batch, once what its tools changed is part of the context of all that follows."""
         if all(outcome.updates is None for outcome in settled):
             return settled
-        taken = self.updates.take(settled)
+        taken = self.updates.apply(settled)
         self.ctx = self.ctx.model_copy(update={"extra": self.updates.extra})
         for refused in taken.refused:
             call, tool = refused.outcome.call, refused.outcome.tool
             self.book.unwritten.add(untaken_entry(self.ctx, call, tool, refused.names, refused.why, now))
         return taken.outcomes
 
-    def say(self, message: Message) -> None:
+    def append_message(self, message: Message) -> None:
         """Appends a message to the conversation."""
         self.messages.append(message)
         self.message_bytes += json_size(message)
 
-    def hear(self, reply: ModelReply) -> tuple[CallPart, ...]:
+    def add_completion(self, reply: ModelReply) -> tuple[CallPart, ...]:
         """Takes in a completion; returns the calls to settle, in order, `respond` excluded."""
         self.usage = self.usage + reply.usage
         if self.completions == 1:
             self.limits, self.catalog = reply.limits, reply.catalog
-        self.say(reply.message)
+        self.append_message(reply.message)
         calls = reply.calls
         for part in calls:
             preview = text_of(part.args) if part.args.blob else ""
             self.calls[part.call] = CallView(call=part.call, tool=part.tool, state="proposed", args_preview=preview)
         return calls
 
-    def stand_in(self, part: CallPart, call: str) -> None:
+    def show_stand_in(self, part: CallPart, call: str) -> None:
         """Shows `part` as what is tried in place of call `call`."""
         self.calls[part.call] = CallView(call=part.call, tool=part.tool, state="proposed", stands_for=call)
 
@@ -151,12 +151,12 @@ class TurnState:
         """
         return tuple(view.call for view in self.calls.values() if view.outcome is None and view.call != call)
 
-    def worked(self, outcome: CallOutcome) -> None:
+    def count_work(self, outcome: CallOutcome) -> None:
         """Counts what a tool took against the turn's limits."""
         self.tool_cost += outcome.cost
         self.active_seconds += outcome.duration_ms / 1000
 
-    def mark(self, call: str, state: str, rule: str = "") -> None:
+    def show_state(self, call: str, state: str, rule: str = "") -> None:
         """Shows call `call` in `state`."""
         view = self.calls[call]
         self.calls[call] = view.model_copy(update={"state": state, "rule": rule or view.rule})
@@ -171,7 +171,7 @@ class TurnState:
         for outcome in outcomes:
             self.conclude(outcome)
         parts = tuple(_result(call, outcome) for call, outcome in zip(calls, outcomes, strict=True))
-        self.say(Message(role="tool", parts=(*parts, *extra)))
+        self.append_message(Message(role="tool", parts=(*parts, *extra)))
         # The turn's result carries these beside the messages' own values.
         self.message_bytes += sum(json_size(each) for outcome in outcomes for each in _beside(outcome))
         denials = self.tally.denials
@@ -180,7 +180,7 @@ class TurnState:
             denials = denials + 1 if outcome.code == "denied" else 0 if outcome.code == "ok" else denials
         self.tally = self.tally.model_copy(update={"denials": denials})
 
-    def over(self) -> TurnError | None:
+    def reached_cap(self) -> TurnError | None:
         """Returns the cap that ends the turn before another completion, if any."""
         limits = self.limits
         if self.tally.denials >= MAX_DENIALS_IN_A_ROW:
@@ -197,13 +197,13 @@ class TurnState:
             return TurnError(code="conversation_limit", message=f"the conversation is over {MESSAGES_BYTES} bytes")
         return None
 
-    def answered(self, response: Response) -> TurnResult:
+    def answer_result(self, response: Response) -> TurnResult:
         """Returns the result of a turn whose model answered."""
         words = ResponsePart(type=RESPONSE, content=response.text)
-        result = self.finished(response.state, (words, *response.parts))
+        result = self.final_result(response.state, (words, *response.parts))
         return result.model_copy(update={"pass_to": response.pass_to})
 
-    def finished(
+    def final_result(
         self, state: FinalState, parts: tuple[ResponsePart, ...] = (), error: TurnError | None = None
     ) -> TurnResult:
         """Returns the result the turn completes with."""

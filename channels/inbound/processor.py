@@ -210,7 +210,7 @@ class InboundProcessor:
     async def _given_back(self, row: InboundRow) -> None:
         """Lets a claimed arrival be anybody's, now."""
         with contextlib.suppress(Unavailable):
-            await self._arrivals.later(row.key, 0)
+            await self._arrivals.reschedule(row.key, 0)
 
     async def _rest(self) -> None:
         try:
@@ -246,12 +246,12 @@ class InboundProcessor:
                 # Of a flood not even the key is kept, or the store would grow by whatever anybody sends.
                 await self._arrivals.forget(row.key)
             elif result is not None:
-                await self._arrivals.done(row.key, result, state=made.state)
+                await self._arrivals.finish(row.key, result, state=made.state)
             # The sweep passes over what is not settled: without an end here it would lie in the store for ever.
             elif self._clock() - row.received_at < KEPT:
-                await self._arrivals.later(row.key, backoff(row.attempts))
+                await self._arrivals.reschedule(row.key, backoff(row.attempts))
             else:
-                await self._arrivals.done(row.key, {"what": "given up"}, state="dropped")
+                await self._arrivals.finish(row.key, {"what": "given up"}, state="dropped")
         # The world's failures are not counted, or a long outage would lose answers; only our own are, below.
         except Unavailable as error:
             _log.info("%r is heard later: %s", row.key, error.message)
@@ -264,9 +264,9 @@ class InboundProcessor:
     async def _again(self, row: InboundRow, failure: str = "") -> None:
         try:
             if failure:
-                await self._arrivals.done(row.key, {"what": "failed", "why": failure}, state="dropped")
+                await self._arrivals.finish(row.key, {"what": "failed", "why": failure}, state="dropped")
             else:
-                await self._arrivals.later(row.key, backoff(row.attempts))
+                await self._arrivals.reschedule(row.key, backoff(row.attempts))
         except Unavailable:
             # It is claimed for a minute, and then anybody's again.
             _log.warning("the store does not take what is to become of %r", row.key)
@@ -424,7 +424,7 @@ class InboundProcessor:
             return AnswerSender(person.locale)
         requests = await open_requests(self._deliveries, channel, person, row.received_at)
         mail = heard.form == "mail"
-        footers = await self._footers.of(person.tenant, person.id) if mail else ()
+        footers = await self._footers.list_newest(person.tenant, person.id) if mail else ()
         # A mail's address is one of its writer's names too: `ana.sousa@example.org`.
         names = (
             (person.name, heard.name, heard.identity.partition("@")[0].replace(".", " ")) if mail else (person.name,)

@@ -154,7 +154,7 @@ async def _by_code(
 async def _out(deliveries: DeliveryQueue, channel: Channel, person: Person, at: datetime) -> list[DeliveryRow]:
     found: dict[str, DeliveryRow] = {}
     for address in person.identities.get(channel.identity, ()):
-        for row in await deliveries.open_for(channel.name, address, at):
+        for row in await deliveries.list_open(channel.name, address, at):
             # The same address may be another person in another tenant.
             if (row.tenant, row.person) == (person.tenant, person.id):
                 found[row.token] = row

@@ -31,7 +31,7 @@ class RequestEvents:
 
         Raises `StoreUnavailable`.
         """
-        touched, now = await self._questions.touched(self._since)
+        touched, now = await self._questions.list_changed(self._since)
         news = {each.approval: None for each in touched if self._known.get(each.approval) != each}
         news |= {approval: None for approval, request in self._open.items() if self._is_due(request)}
         found: list[RequestEvent] = []

@@ -86,7 +86,7 @@ class ChannelSender:
             if loop.time() > late or self._supplies.clock() < self._not_before:
                 # Before somebody else may take them: sent twice at once, they would be there twice.
                 for row in message:
-                    await self._cards.failed(row.token, row.code, row.told, again_after=0.0)
+                    await self._cards.record_failure(row.token, row.code, row.told, again_after=0.0)
                 continue
             sent = await (self._one(message[0]) if len(message) == 1 else self._digest(message))
             done += sent
@@ -113,11 +113,13 @@ class ChannelSender:
         if sent is None:
             return 0
         if again:
-            await self._cards.reminded(row.token)
+            await self._cards.record_reminder(row.token)
             await self._told(row, "reminded", vendor_id=sent.vendor_id, attempt=row.request.reminded)
         else:
             whole = row.request.card.whole and self._channel.draws_whole(notice)
-            await self._cards.sent(row.token, sent.vendor_id, sent.handle if whole else {**sent.handle, PARTIAL: True})
+            await self._cards.record_sent(
+                row.token, sent.vendor_id, sent.handle if whole else {**sent.handle, PARTIAL: True}
+            )
             await self._told(row, "sent", vendor_id=sent.vendor_id)
         return 1
 
@@ -127,10 +129,10 @@ class ChannelSender:
         sent = await self._tried(rows[0], lambda: self._channel.deliver(notice, None))
         if sent is None:
             for row in rows[1:]:
-                await self._cards.failed(row.token, "", "", again_after=1.0)
+                await self._cards.record_failure(row.token, "", "", again_after=1.0)
             return 0
         for row in rows:
-            await self._cards.sent(row.token, sent.vendor_id, sent.handle, kind="digest")
+            await self._cards.record_sent(row.token, sent.vendor_id, sent.handle, kind="digest")
             await self._told(row, "sent", vendor_id=sent.vendor_id, together=len(rows))
         return 1
 
@@ -138,7 +140,7 @@ class ChannelSender:
         """Lets cards say that they are over; how many do now, or never will. Raises `StoreUnavailable`."""
         if self._supplies.clock() < self._not_before:
             return 0
-        rows = await self._cards.to_close(_AT_ONCE, [self.name])
+        rows = await self._cards.claim_to_close(_AT_ONCE, [self.name])
         # At the same time, since one after the other, each as slow as it may be, they would outlast their claims.
         closed = await asyncio.gather(*map(self._over, rows))
         return sum(closed)
@@ -156,10 +158,12 @@ class ChannelSender:
             except NotDelivered as error:
                 since = row.ended_at or row.changed_at
                 if error.again and self._supplies.clock() < since + CLOSE_WITHIN:
-                    await self._cards.failed(row.token, error.code, error.message, again_after=self._pause(row, error))
+                    await self._cards.record_failure(
+                        row.token, error.code, error.message, again_after=self._pause(row, error)
+                    )
                     return 0
                 event, facts = "not closed", {"code": error.code, "told": error.message}
-        await self._cards.closed(row.token)
+        await self._cards.record_closed(row.token)
         await self._told(row, event, **facts)
         return 1
 
@@ -175,9 +179,9 @@ class ChannelSender:
             # After the deadline it would ask for what nobody can give any more; the next channel may be in time.
             late = deadline is not None and self._supplies.clock() + timedelta(seconds=pause) >= deadline
             if error.again and not late:
-                await self._cards.failed(row.token, error.code, error.message, again_after=pause)
+                await self._cards.record_failure(row.token, error.code, error.message, again_after=pause)
                 return None
-            await self._cards.failed(row.token, error.code, error.message, again_after=None)
+            await self._cards.record_failure(row.token, error.code, error.message, again_after=None)
             await self._told(row, "failed", code=error.code, told=error.message)
             await next_channel(self._cards, row)
             return None
@@ -214,7 +218,7 @@ class ChannelSender:
         if not seated or any(vote.subject == row.person for vote in request.votes):
             # One acts on cards that are not out yet alone, the other on reminders of those that are.
             await self._cards.drop(row.token)
-            await self._cards.reminded(row.token)
+            await self._cards.record_reminder(row.token)
             return False
         if row.state != "planned":
             return True

@@ -179,7 +179,7 @@ def _word_left(place: LocalInstallation, server: DevServer) -> Iterator[None]:
 
 async def _greet(out: Output, place: LocalInstallation, server: DevServer, store: Store) -> None:
     settings, tenant = place.settings, place.tenant
-    waiting = len(await Questions(store).waiting(tenant))
+    waiting = len(await Questions(store).list_waiting(tenant))
     asks = f"{plural(waiting, 'request')} for people, see `signoff inbox`" if waiting else "nothing yet"
     found = {"inbox": settings.public_url, "temporal": server.address, "temporal_ui": server.ui_url, "waiting": waiting}
     lines = [

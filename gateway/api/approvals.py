@@ -75,7 +75,7 @@ async def list_approvals(
     if approver:
         approvers = (approver,) if approvers is None or approver in approvers else ()
     conversations, reader = Conversations(deps), person_of(caller)
-    found = await deps.requests.waiting(
+    found = await deps.requests.list_waiting(
         tenant,
         approvers=approvers,
         readers=conversations.readers(reader),

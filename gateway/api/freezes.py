@@ -18,7 +18,7 @@ router = APIRouter(prefix="/v1/freezes", tags=["freezes"], responses=FAULTS)
 @router.get("", summary="Whether the tenant is frozen")
 async def list_freezes(deps: Deps, caller: TokenReader, tenant: str | None = None) -> FreezeList:
     """The freeze of the tenant, if there is one."""
-    found = await Freezes(deps.store).look(own_tenant(caller, tenant))
+    found = await Freezes(deps.store).read(own_tenant(caller, tenant))
     return FreezeList(freezes=() if found is None else (found,))
 
 

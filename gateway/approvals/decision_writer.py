@@ -126,7 +126,7 @@ class DecisionWriter:
             self._write(connection, signed, told, author)
             return _Taken(told, signed)
 
-        return await self._rows.locked(request.id, work)
+        return await self._rows.run_locked(request.id, work)
 
     def _write(self, connection: Connection, decision: Decision, told: Receipt, author: Authority) -> None:
         """Records an answer with its row: the turn, which tells the same under the same key, may keep it back."""

@@ -68,7 +68,7 @@ class Authenticator:
         if scheme.lower() != "bearer":
             raise SignInNeeded(_TOKEN_NEEDED)
         try:
-            token = await self._tokens.known(secret.strip(), self._deps.clock())
+            token = await self._tokens.authenticate(secret.strip(), self._deps.clock())
         except Refused as error:
             raise SignInNeeded(error.message) from None
         # Tokens and sessions outlive what people may do: the directory is asked at every request.
@@ -81,7 +81,7 @@ class Authenticator:
         cookie = request.cookies.get(SESSION, "")
         if not is_session(cookie):
             return None
-        session = await self._sessions.known(cookie, self._deps.clock())
+        session = await self._sessions.find(cookie, self._deps.clock())
         person = None if session is None else self._active(session.tenant, session.person)
         if session is None or person is None:
             return None

@@ -148,7 +148,7 @@ async def _looks(site: Site, tenant: str, approvers: Sequence[str]) -> AsyncGene
     last: list[str] | None = None
     while True:
         try:
-            found = await site.deps.requests.waiting(tenant, approvers=approvers, limit=LISTED)
+            found = await site.deps.requests.list_waiting(tenant, approvers=approvers, limit=LISTED)
         except SignoffError:
             return
         now = [f"{card.id}/{card.revision}/{card.reminded}/{card.escalated}" for card in found]
@@ -223,7 +223,7 @@ def _card_context(card: CardPage, visitor: Visitor) -> dict[str, Any]:
 async def _rows(site: Site, visitor: Visitor) -> list[InboxRow]:
     person, formatter = visitor.person, visitor.formatter
     entries = site.deps.rights(person)
-    found = await site.deps.requests.waiting(person.tenant, approvers=entries, limit=LISTED)
+    found = await site.deps.requests.list_waiting(person.tenant, approvers=entries, limit=LISTED)
     return [
         InboxRow(
             card=card,

@@ -52,7 +52,7 @@ async def sign_in_by_token(request: Request, site: CurrentSite) -> Response:
         note = text("login.out_of_date", browser.formatter.language)
         return _form(site, browser, then, note=note, status=403)
     try:
-        token = await site.sign_in.tokens.known(form.get("secret", "").strip(), site.deps.clock())
+        token = await site.sign_in.tokens.authenticate(form.get("secret", "").strip(), site.deps.clock())
         return await site.sign_in.entrance.enter(_person(site, token), then, "session", token)
     except Refused as error:
         return await _refused(site, browser, then, error)

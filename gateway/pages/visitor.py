@@ -110,7 +110,7 @@ class Visitors:
             person=person,
             assurance=assurance,
             signed_in=signed_in,
-            freeze=await Freezes(self._deps.store).look(person.tenant),
+            freeze=await Freezes(self._deps.store).read(person.tenant),
         )
 
     async def browser(self, request: Request, locale: str = "") -> Browser:

@@ -30,7 +30,7 @@ class DecisionAdapter:
         """Returns requests with this code that the person may decide, waiting or decided. Raises
         `ServerUnavailable`.
         """
-        found = await self._deps.requests.by_code(person.tenant, code)
+        found = await self._deps.requests.find_by_code(person.tenant, code)
         if found is None:
             return ()
         try:

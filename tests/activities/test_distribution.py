@@ -414,7 +414,7 @@ async def test_a_turn_that_is_cancelled_meanwhile_does_not_lose_what_happened(st
     assert not running.done()
     go.set()
     assert told(await running) == ("ok", '{"fare":120}')
-    ticket = await store.look(task.permit.digest)
+    ticket = await store.read_ticket(task.permit.digest)
     assert ticket is not None
     assert ticket.outcome is not None
 

@@ -114,7 +114,7 @@ async def test_freezing_while_many_calls_start_lets_none_start_afterwards(store:
     await asyncio.sleep(0.01)
     await Freezes(store).freeze("main", reason="drill", by="ana")
     keys = [ticket_key(permit_for(tool, ctx=ctx).digest, 1) for ctx in ctxs]
-    begun = {key for key in keys if await store.look(key) is not None}
+    begun = {key for key in keys if await store.read_ticket(key) is not None}
     replies = await asyncio.gather(*running)
     assert {row[2] for row in ledger.rows} == begun
     denied = [reply.outcome for reply in replies if reply.outcome is not None and reply.outcome.code == "denied"]

@@ -120,7 +120,7 @@ async def test_a_call_does_not_run_without_its_record(store: Store, read_only: b
     with pytest.raises(StoreUnavailable):
         await run(room, tool, task)
     assert ledger.rows == []
-    assert await store.look(task.permit.digest) is None
+    assert await store.read_ticket(task.permit.digest) is None
 
 
 @pytest.mark.parametrize("read_only", [False, True])
@@ -236,7 +236,7 @@ async def test_a_call_does_not_begin_unless_what_was_seen_is_written(store: Stor
     with pytest.raises(StoreUnavailable):
         await run(room, tool, task)
     assert ledger.rows == []
-    assert await store.look(task.permit.digest) is None
+    assert await store.read_ticket(task.permit.digest) is None
 
 
 @pytest.mark.parametrize("info", [{"workflow_type": "Foreign"}, {"activity_id": "c9.9"}, {"workflow_type": None}])

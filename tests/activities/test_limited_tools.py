@@ -115,7 +115,7 @@ async def left(store: Store, found: Tool) -> bool:
     """Whether another turn may use the tool."""
     use = use_of(catalog_of([found]), found, pinned(turn="t9"), "c1.1")
     assert use is not None
-    return await UsageCounts(store).look([use]) == [None]
+    return await UsageCounts(store).check([use]) == [None]
 
 
 async def test_a_tool_is_not_there_outside_of_its_hours(store: Store) -> None:
@@ -225,7 +225,7 @@ async def test_a_call_that_was_stopped_before_it_began_gives_its_use_back(
         await running
     assert ledger.rows == []
     assert await left(slow, paid)
-    ticket = await slow.look(task.permit.digest)
+    ticket = await slow.read_ticket(task.permit.digest)
     assert ticket is not None
     assert ticket.claim.kind == "undone"
     ends = [each.facts for each in await AuditLog(slow).stream(TURN.workflow_id) if each.kind == "outcome"]
@@ -264,7 +264,7 @@ async def test_a_call_whose_worker_stops_before_it_begins_is_left_to_another(slo
     with pytest.raises(asyncio.CancelledError):
         await running
     assert not await left(slow, paid)
-    ticket = await slow.look(task.permit.digest)
+    ticket = await slow.read_ticket(task.permit.digest)
     assert ticket is not None
     assert ticket.state == "claimed"
 

@@ -20,45 +20,45 @@ RUN = "run-1"
 
 async def test_nothing_ends_while_a_query_is_answered_nor_right_after() -> None:
     """It ends when the answer has had the time to arrive; another run's activity at once."""
-    looks = QueryFence()
-    assert looks.look(RUN) == frozenset()
-    ending = asyncio.create_task(looks.end(RUN, "a", done=True))
-    await asyncio.wait_for(looks.end("run-2", "a", done=True), 1)
+    fence = QueryFence()
+    assert fence.begin_answer(RUN) == frozenset()
+    ending = asyncio.create_task(fence.end(RUN, "a", done=True))
+    await asyncio.wait_for(fence.end("run-2", "a", done=True), 1)
     await asyncio.sleep(0.05)
     assert not ending.done()
-    looks.away(RUN)
+    fence.end_answer(RUN)
     answered = time.monotonic()
     await ending
     assert time.monotonic() - answered >= REST * 0.9
 
 
-async def ended(looks: QueryFence, name: str, *, done: bool) -> None:
+async def ended(fence: QueryFence, name: str, *, done: bool) -> None:
     """A local activity of the run that ends, and of which the SDK's core is told."""
-    await looks.end(RUN, name, done=done)
-    looks.sent()
+    await fence.end(RUN, name, done=done)
+    fence.record_sent()
 
 
 async def test_a_query_is_told_what_ended_before_it_until_the_workflow_has_heard_of_it() -> None:
     """What failed may be tried again, so it has not ended."""
-    looks = QueryFence()
+    fence = QueryFence()
     for name, done in (("a", True), ("b", False), ("c", True)):
         # Each local activity runs in a task of its own, and its worker tells the SDK's core of it there.
-        await asyncio.create_task(ended(looks, name, done=done))
-    assert looks.look(RUN) == {"a", "c"}
-    assert looks.look("run-2") == frozenset()
-    looks.heard(RUN, ["a"])
-    assert looks.look(RUN) == {"c"}
-    looks.forget(RUN)
-    assert looks.look(RUN) == frozenset()
+        await asyncio.create_task(ended(fence, name, done=done))
+    assert fence.begin_answer(RUN) == {"a", "c"}
+    assert fence.begin_answer("run-2") == frozenset()
+    fence.record_known(RUN, ["a"])
+    assert fence.begin_answer(RUN) == {"c"}
+    fence.forget(RUN)
+    assert fence.begin_answer(RUN) == frozenset()
 
 
 async def test_an_answer_that_never_ends_holds_nothing_up_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a while the activity ends all the same."""
     assert PATIENCE > REST
     monkeypatch.setattr(module, "PATIENCE", 0.1)
-    looks = QueryFence()
-    looks.look(RUN)
-    await asyncio.wait_for(looks.end(RUN, "a", done=True), 30)
+    fence = QueryFence()
+    fence.begin_answer(RUN)
+    await asyncio.wait_for(fence.end(RUN, "a", done=True), 30)
 
 
 class Core:
@@ -87,20 +87,20 @@ async def test_a_worker_tells_what_its_core_was_told(store: Store) -> None:
     ours.
     """
     plugin, core = SignoffPlugin(room_of(store, pay_tool(Ledger()))), Core()
-    looks, worker = plugin._looks, SimpleNamespace(_bridge_worker=SimpleNamespace(_ref=core))
+    fence, worker = plugin._fence, SimpleNamespace(_bridge_worker=SimpleNamespace(_ref=core))
 
     async def nothing_more(worker: Worker) -> None:
         """A worker that has nothing to do."""
 
     await plugin.run_worker(worker, nothing_more)  # type: ignore[arg-type]
     message = SimpleNamespace(run_id=RUN, SerializeToString=bytes)
-    await looks.end(RUN, "a", done=True)
+    await fence.end(RUN, "a", done=True)
     await worker._bridge_worker.complete_activity_task(message)
-    assert looks.look(RUN) == {"a"}
+    assert fence.begin_answer(RUN) == {"a"}
     answer = asyncio.create_task(worker._bridge_worker.complete_workflow_activation(message))
     # The task goes on, as this one does not end: it ends a moment after the answer was sent, not after the task.
-    await asyncio.wait_for(looks.end(RUN, "b", done=True), PATIENCE / 2)
+    await asyncio.wait_for(fence.end(RUN, "b", done=True), PATIENCE / 2)
     core.over.set()
     await answer
-    looks.let_go(RUN)
+    fence.release(RUN)
     assert core.told == ["ended", "answered", f"let go {RUN}"]

@@ -76,7 +76,7 @@ async def test_an_unclaimed_ticket_is_given_up(store: Store) -> None:
     for _ in range(2):
         reply = await asked(store)
         assert (reply.outcome, reply.again, reply.note) == (None, "lapsed", "the approval was not used in time")
-    ticket = await store.look(PERMIT.digest)
+    ticket = await store.read_ticket(PERMIT.digest)
     assert (ticket.state, ticket.workflow, ticket.call, ticket.tool) == ("void", *WHO.values())
     assert (await store.claim(PERMIT.digest, **WHO)).kind == "void"
 
@@ -85,7 +85,7 @@ async def test_it_looks_at_the_ticket_that_was_used(store: Store) -> None:
     """The second ticket has a key of its own."""
     await store.claim(PERMIT.digest, **WHO)
     assert (await asked(store, ticket=2)).again == "lapsed"
-    assert (await store.look(ticket_key(PERMIT.digest, 2))).state == "void"
+    assert (await store.read_ticket(ticket_key(PERMIT.digest, 2))).state == "void"
 
 
 async def test_a_read_only_call_simply_failed(store: Store) -> None:
@@ -94,7 +94,7 @@ async def test_a_read_only_call_simply_failed(store: Store) -> None:
     permit = permit_for(reads)
     reply = await asked(store, reads, permit=permit, args=Content(inline=ARGS))
     assert told(reply) == ("execution_failed", "The tool did not answer in time.")
-    assert await store.look(permit.digest) is None
+    assert await store.read_ticket(permit.digest) is None
 
 
 @pytest.mark.parametrize("args", [Content(inline=ARGS), None])
@@ -102,7 +102,7 @@ async def test_what_only_reads_by_now_may_have_acted_when_it_was_begun(store: St
     """A deploy made it read-only meanwhile: what its ticket says stands, and where it says nothing nobody may act."""
     reads: dict[str, Any] = {"tool": free(LEDGER, read_only=True), "args": args}
     assert (await asked(store, **reads)).again == "lapsed"
-    assert (await store.look(PERMIT.digest)).state == "void"
+    assert (await store.read_ticket(PERMIT.digest)).state == "void"
     await store.claim(ticket_key(PERMIT.digest, 2), **WHO)
     assert told(await asked(store, ticket=2, **reads)) == ("in_doubt", IN_DOUBT_TEXT)
     await store.record(ticket_key(PERMIT.digest, 2), DONE)
@@ -128,7 +128,7 @@ async def test_nobody_else_may_give_a_ticket_up(store: Store, info: Any, why: st
     """A foreign caller could otherwise void the approved call of another turn."""
     reply = await asked(store, env=environment(OUTCOME, **info))
     assert told(reply) == ("refused", f"Not executed: {why}.")
-    assert await store.look(PERMIT.digest) is None
+    assert await store.read_ticket(PERMIT.digest) is None
 
 
 SAID: dict[str, Any] = {"verdict": "happened", "result": "booking 7"}
@@ -148,7 +148,7 @@ async def test_the_word_that_it_happened_is_written(store: Store) -> None:
     reply = await asked(store, people=[APPROVER], **HELD | {"happened": word})
     assert told(reply) == ("ok", "booking 7")
     assert (reply.outcome.decided_by, reply.outcome.note) == ("approver", HAPPENED_NOTE)
-    assert (await store.look(PERMIT.digest)).outcome == reply.outcome
+    assert (await store.read_ticket(PERMIT.digest)).outcome == reply.outcome
     other = word.model_copy(update={"result": "booking 8"})
     assert told(await asked(store, people=[APPROVER], **HELD | {"happened": other})) == ("ok", "booking 7")
 
@@ -181,7 +181,7 @@ async def test_a_word_that_nobody_gave_is_not_written(store: Store, word: Any) -
     """By somebody without a seat, about another try or call, or under a wrong signature: the ticket stays open."""
     said = (await begun(store)).model_copy(update=word)
     assert await asked(store, people=[APPROVER], **HELD | {"happened": said}) == ToolReply()
-    assert (await store.look(PERMIT.digest)).state == "claimed"
+    assert (await store.read_ticket(PERMIT.digest)).state == "claimed"
 
 
 async def test_a_word_about_another_try_is_not_written(store: Store) -> None:
@@ -190,7 +190,7 @@ async def test_a_word_about_another_try_is_not_written(store: Store) -> None:
     await Questions(store).end(word.approval_id, 1, "superseded")
     second = about(await ask(room_of(store, TOOL), TOOL, doubt=2), **SAID)
     assert await asked(store, people=[APPROVER], **HELD | {"happened": second}) == ToolReply()
-    assert (await store.look(PERMIT.digest)).state == "claimed"
+    assert (await store.read_ticket(PERMIT.digest)).state == "claimed"
 
 
 @pytest.mark.parametrize("fields", [{"tool": free(LEDGER, name="other")}, {"args": None}, {"profile": "production"}])
@@ -198,7 +198,7 @@ async def test_a_word_that_cannot_be_checked_is_not_written(store: Store, fields
     """Without the tool, its arguments, or somebody who vouches for the turn."""
     word = await begun(store)
     assert await asked(store, people=[APPROVER], **HELD | {"happened": word} | fields) == ToolReply()
-    assert (await store.look(PERMIT.digest)).state == "claimed"
+    assert (await store.read_ticket(PERMIT.digest)).state == "claimed"
 
 
 async def test_what_nobody_began_cannot_have_happened(store: Store) -> None:
@@ -208,7 +208,7 @@ async def test_what_nobody_began_cannot_have_happened(store: Store) -> None:
     assert await asked(store, **given) == ToolReply()
     await store.void_unclaimed(PERMIT.digest, **WHO)
     assert await asked(store, **given) == ToolReply()
-    assert (await store.look(PERMIT.digest)).state == "void"
+    assert (await store.read_ticket(PERMIT.digest)).state == "void"
 
 
 def by_amount(call: HandlerCall, context: dict[str, Any]) -> HandlerVerdict:

@@ -55,7 +55,7 @@ async def test_an_allowed_call_runs_once_and_its_outcome_is_kept(store: Store) -
     assert told(reply) == ("ok", "paid")
     assert (reply.outcome.call, reply.outcome.tool, reply.outcome.gate) == ("c1.1", "pay", "execute")
     assert ledger.rows == [("pay", ARGS, task.permit.digest)]
-    ticket = await store.look(task.permit.digest)
+    ticket = await store.read_ticket(task.permit.digest)
     assert (ticket.workflow, ticket.call, ticket.tool, ticket.state) == (*WHO.values(), "done")
     assert ticket.outcome == reply.outcome
     assert await run(room, tool, task) == reply
@@ -84,7 +84,7 @@ async def test_whoever_is_not_the_turn_of_the_permit_is_refused(
     assert told(reply) == ("refused", f"Not executed: {why}.")
     assert caplog.messages[0].startswith(f"refused to run pay: {why}")
     assert ledger.rows == []
-    assert await store.look(task.permit.digest) is None
+    assert await store.read_ticket(task.permit.digest) is None
 
 
 async def test_a_task_for_another_tool_is_refused(store: Store) -> None:
@@ -170,7 +170,7 @@ async def test_other_arguments_than_the_digest_names_are_stale(store: Store) -> 
     reply = await run(room_of(store, tool), tool, task_for(tool, permit, {"amount": 2_000}))
     assert (reply.again, reply.note) == ("stale", "the tool changed while you were asked")
     assert ledger.rows == []
-    assert await store.look(permit.digest) is None
+    assert await store.read_ticket(permit.digest) is None
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ async def test_an_idempotent_tool_begins_again_with_the_same_key(store: Store) -
     await store.claim(task.permit.digest, **WHO)
     assert told(await run(room_of(store, tool), tool, task)) == ("ok", "paid")
     assert [row[2] for row in ledger.rows] == [task.permit.digest]
-    assert (await store.look(task.permit.digest)).state == "done"
+    assert (await store.read_ticket(task.permit.digest)).state == "done"
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
@@ -493,7 +493,7 @@ async def test_a_read_only_tool_needs_no_ticket(store: Store) -> None:
     replies = [await run(room_of(store, tool), tool, task) for _ in range(2)]
     assert codes(replies) == ["ok", "ok"]
     assert [row[2] for row in ledger.rows] == ["", ""]
-    assert await store.look(task.permit.digest) is None
+    assert await store.read_ticket(task.permit.digest) is None
 
 
 # What handlers return and raise
@@ -531,7 +531,7 @@ async def test_what_a_handler_says_becomes_one_outcome(store: Store, answer: Any
     task = task_for(tool)
     reply = await run(room_of(store, tool), tool, task)
     assert told(reply) == (code, text)
-    assert (await store.look(task.permit.digest)).outcome == reply.outcome
+    assert (await store.read_ticket(task.permit.digest)).outcome == reply.outcome
     if isinstance(answer, ToolResult):
         assert (reply.outcome.structured.inline, reply.outcome.cost) == ({"id": 7}, 0.5)
     else:
@@ -670,7 +670,7 @@ async def test_a_tool_that_takes_too_long(store: Store, fields: Any, attempt: in
     else:
         assert told(await run(room, tool, task, environment(attempt=attempt))) == expected
         if not fields:
-            assert (await store.look(task.permit.digest)).outcome.code == "in_doubt"
+            assert (await store.read_ticket(task.permit.digest)).outcome.code == "in_doubt"
     await asyncio.sleep(0)
     assert ended == ["torn apart"]
 
@@ -698,7 +698,7 @@ async def test_a_cancelled_turn_does_not_tear_an_effect_apart(
     go.set()
     assert told(await running) == ("ok", "done")
     assert ended == ["finished"]
-    assert (await store.look(task.permit.digest)).outcome.code == "ok"
+    assert (await store.read_ticket(task.permit.digest)).outcome.code == "ok"
 
 
 async def test_a_cancel_in_the_moment_of_the_end_loses_nothing(store: Store) -> None:
@@ -712,7 +712,7 @@ async def test_a_cancel_in_the_moment_of_the_end_loses_nothing(store: Store) -> 
     tool = free(Ledger(), handler=handler)
     task = task_for(tool)
     assert told(await run(room_of(store, tool), tool, task, env)) == ("ok", "done")
-    assert (await store.look(task.permit.digest)).outcome.code == "ok"
+    assert (await store.read_ticket(task.permit.digest)).outcome.code == "ok"
 
 
 async def test_a_cancel_does_not_lift_the_timeout(store: Store) -> None:
@@ -725,7 +725,7 @@ async def test_a_cancel_does_not_lift_the_timeout(store: Store) -> None:
     env.cancel()
     assert told(await asyncio.wait_for(running, 60)) == ("in_doubt", IN_DOUBT_TEXT)
     assert ended == ["torn apart"]
-    assert (await store.look(task.permit.digest)).state == "done"
+    assert (await store.read_ticket(task.permit.digest)).state == "done"
 
 
 @pytest.mark.parametrize(
@@ -749,7 +749,7 @@ async def test_other_cancels_stop_the_handler(store: Store, fields: Any, details
         await running
     await asyncio.sleep(0)
     assert ended == ["torn apart"]
-    ticket = await store.look(task.permit.digest)
+    ticket = await store.read_ticket(task.permit.digest)
     assert ticket is None if fields.get("read_only") else ticket.state == "claimed"
 
 
@@ -775,7 +775,7 @@ async def test_an_effect_waits_for_the_store(
         assert codes([reply]) == ["execution_failed" if isinstance(answer, ToolFailure) else "ok"]
         assert len(ledger.rows) == 1
         assert [line[: len(said)] for line in caplog.messages] == [said] * refusals
-        assert (await store.look(task.permit.digest)).outcome == reply.outcome
+        assert (await store.read_ticket(task.permit.digest)).outcome == reply.outcome
     finally:
         await store.close()
 

@@ -112,8 +112,8 @@ async def test_a_completion_has_so_many_calls(site: AttackSite) -> None:
 async def test_a_turn_has_so_many_completions_and_calls(site: AttackSite) -> None:
     """`MAX_COMPLETIONS` of `CALLS_PER_COMPLETION` each are `MAX_CALLS`: the turn ends, and can be read at once.
 
-    With twice the completions and the calls in `TurnState.over` the model was asked 22 times; with the completions
-    alone, the calls ended the turn. Without the look at `MAX_CALLS_PER_TOOL` in `caps` all 1,000 calls ran.
+    With twice the completions and the calls in `TurnState.reached_cap` the model was asked 22 times; with the
+    completions alone, the calls ended the turn. Without the look at `MAX_CALLS_PER_TOOL` in `caps` all 1,000 calls ran.
     """
     rui, browser = site.person("rui"), await site.browser("rui")
     rounds: list[list[Call]] = [

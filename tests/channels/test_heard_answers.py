@@ -91,7 +91,7 @@ class Room:
         await self.cards.plan([NewDelivery(request=request, person=person.id, channel="chat", address=address)])
         rows = await self.cards.of_request(request.id, request.revision)
         token = next(row.token for row in rows if row.person == person.id)
-        await self.cards.sent(token, vendor or f"v-{token}", {}, kind="digest" if kind == "digest" else "ask")
+        await self.cards.record_sent(token, vendor or f"v-{token}", {}, kind="digest" if kind == "digest" else "ask")
         return token
 
     async def hear(self, identity: str = "bo-1", **fields: Any) -> ChannelReply | None:
@@ -106,7 +106,7 @@ class Room:
 
     async def result(self, key: str = "k1") -> dict[str, Any]:
         """What came of something heard."""
-        row = await self.arrivals.look("chat", "heard", key)
+        row = await self.arrivals.read("chat", "heard", key)
         assert row is not None
         return {} if row.result is None else {"state": row.state, **row.result}
 
@@ -450,7 +450,7 @@ async def test_an_answer_outlives_a_server_that_is_away(room: Room) -> None:
     room.desk.server = True
     await (await room.hurried()).hearing.step()
     assert room.desk.request(request.id).state == "approved"
-    arrival = await room.arrivals.look("chat", "heard", "k1")
+    arrival = await room.arrivals.read("chat", "heard", "k1")
     assert arrival is not None
     assert room.desk.heard[0][1].received_at == arrival.received_at
 
@@ -631,7 +631,7 @@ async def test_what_a_vendor_says_of_a_card_is_kept_with_it(room: Room) -> None:
         await (await room.hurried()).hearing.step()
     card = (await room.cards.of_request(request.id))[0]
     assert (card.state, card.code) == ("read", "teleported")
-    rows = [await room.arrivals.look("chat", "status", key) for key in ("s1", "s2", "s3", "s4")]
+    rows = [await room.arrivals.read("chat", "status", key) for key in ("s1", "s2", "s3", "s4")]
     assert [row.state for row in rows if row] == ["done"] * 4
 
 
@@ -828,7 +828,7 @@ async def test_strangers_fill_no_store(room: Room, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("signoff.channels.inbound.unknown_senders.AN_HOUR", 2)
     replies = [await room.hear(f"nobody-{number}", text="yes") for number in range(5)]
     assert [reply is not None for reply in replies] == [True, True, False, False, False]
-    kept = [await room.arrivals.look("chat", "heard", f"k{number}") for number in range(1, 6)]
+    kept = [await room.arrivals.read("chat", "heard", f"k{number}") for number in range(1, 6)]
     assert [row is not None for row in kept] == [True, True, False, False, False]
     room.ahead = timedelta(hours=1)
     assert await room.hear("nobody-5", text="yes") is not None
@@ -850,6 +850,6 @@ async def test_a_bare_word_decides_nothing_while_another_card_may_be_out(room: R
     await room.cards.end(first.id, 1, room.desk.request(first.id))
     assert await room.hear(text="yes") is not None
     assert [room.desk.request(each.id).state for each in (first, second)] == ["approved", "pending"]
-    await room.cards.sent(sending.token, "v-2", {})
+    await room.cards.record_sent(sending.token, "v-2", {})
     await room.hear(text="yes")
     assert room.desk.request(second.id).state == "approved"

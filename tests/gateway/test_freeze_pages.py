@@ -74,7 +74,7 @@ async def test_what_a_form_must_carry(desk: GatewayDesk, fields: dict[str, str],
         shown = await page.post("/freeze", data={**form, **fields})
     assert (shown.status_code, told in words(shown.text)) == (status, True), shown.text
     assert fields["reason"].strip() in shown.text
-    assert await Freezes(desk.deps.store).look("main") is None
+    assert await Freezes(desk.deps.store).read("main") is None
 
 
 async def test_only_an_operator_is_offered_it_and_taken_at_it(desk: GatewayDesk) -> None:
@@ -89,13 +89,13 @@ async def test_only_an_operator_is_offered_it_and_taken_at_it(desk: GatewayDesk)
         assert "Only people with the role admin" in words((await ana.get("/freeze")).text)
         stolen = await ana.post("/freeze", data={**form, "reason": "drill", "sure": "yes"})
         assert stolen.status_code == 403
-        assert await Freezes(desk.deps.store).look("main") is None
+        assert await Freezes(desk.deps.store).read("main") is None
         frozen = await olga.post("/freeze", data={**form, "reason": "drill", "sure": "yes"})
         assert frozen.status_code == 200
         assert "Frozen by Olga" in words((await ana.get("/")).text)
         assert "Frozen" not in words((await zoe.get("/")).text)
         assert (await ana.post("/thaw", data=hidden(frozen.text, "/thaw"))).status_code == 403
-        assert (await Freezes(desk.deps.store).look("main")) is not None
+        assert (await Freezes(desk.deps.store).read("main")) is not None
         assert (await olga.post("/thaw", data=hidden(frozen.text, "/thaw"))).status_code == 303
 
 
@@ -112,4 +112,4 @@ async def test_a_person_who_loses_the_role_is_refused_with_a_page_that_is_still_
         page.cookies.update(cookies)
         shown = await page.post("/freeze", data={**form, "reason": "drill", "sure": "yes"})
     assert (shown.status_code, "this takes the role `admin`" in words(shown.text)) == (403, True)
-    assert await Freezes(desk.deps.store).look("main") is None
+    assert await Freezes(desk.deps.store).read("main") is None

@@ -318,7 +318,7 @@ async def test_half_a_provider_is_refused_at_start(monkeypatch: pytest.MonkeyPat
     (tmp_path / "secret").write_text("hush\n")
     given = Settings(oidc_issuer=issuer, oidc_client_id="x", oidc_client_secret=f"file:{tmp_path}/secret")
     await check_secret(given, secrets)
-    assert secrets.handed_out == {"hush"}
+    assert secrets.known_values == {"hush"}
     assert provider_of(given, clock, secrets) is not None
     assert provider_of(Settings(), clock, secrets) is None
     await check_secret(Settings(), secrets)

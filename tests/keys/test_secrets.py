@@ -70,7 +70,7 @@ async def test_what_is_not_there_is_told_by_its_reference(provider: SecretProvid
     with pytest.raises(SecretMissing) as caught:
         await provider.read(reference)
     assert caught.value.message.startswith(said)
-    assert provider.handed_out == frozenset()
+    assert provider.known_values == frozenset()
 
 
 async def test_a_source_that_fails_is_told_without_its_words(provider: SecretProvider) -> None:
@@ -149,9 +149,9 @@ async def test_only_so_many_secrets_are_remembered() -> None:
         await provider.read(f"secret:{number}")
     await provider.read("secret:0")
     await provider.read("secret:new")
-    assert len(provider.handed_out) == REMEMBERED
-    assert {"minted-0", "minted-new"} < provider.handed_out
-    assert "minted-1" not in provider.handed_out
+    assert len(provider.known_values) == REMEMBERED
+    assert {"minted-0", "minted-new"} < provider.known_values
+    assert "minted-1" not in provider.known_values
 
 
 async def test_what_is_too_short_is_not_looked_for() -> None:

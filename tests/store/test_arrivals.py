@@ -38,17 +38,17 @@ async def test_what_is_done_is_known_for_good(store: Store) -> None:
     arrivals = InboundQueue(store)
     await arrivals.put("slack", [Something(key="1"), Something(key="2")], [])
     first, second = await arrivals.claim(9)
-    await arrivals.done(first.key, {"code": "decided"})
-    await arrivals.done(second.key, {"code": "too late"}, state="dropped")
-    await arrivals.done(first.key, {"code": "other"})
-    await arrivals.later(first.key, 0)
+    await arrivals.finish(first.key, {"code": "decided"})
+    await arrivals.finish(second.key, {"code": "too late"}, state="dropped")
+    await arrivals.finish(first.key, {"code": "other"})
+    await arrivals.reschedule(first.key, 0)
     assert await arrivals.put("slack", [Something(key="1")], []) == 0
     assert await arrivals.claim(9) == []
-    known = [await arrivals.look("slack", "heard", key) for key in ("1", "2")]
+    known = [await arrivals.read("slack", "heard", key) for key in ("1", "2")]
     assert {(row.state, (row.result or {})["code"]) for row in known if row} == {
         ("done", "decided"), ("dropped", "too late")
     }  # fmt: skip
-    assert await arrivals.look("slack", "status", "1") is None
+    assert await arrivals.read("slack", "status", "1") is None
 
 
 async def test_what_cannot_be_done_now_comes_back(store: Store) -> None:
@@ -56,9 +56,9 @@ async def test_what_cannot_be_done_now_comes_back(store: Store) -> None:
     arrivals = InboundQueue(store)
     await arrivals.put("slack", [Something(key="1")], [])
     (row,) = await arrivals.claim(9)
-    await arrivals.later(row.key, 60)
+    await arrivals.reschedule(row.key, 60)
     assert await arrivals.claim(9) == []
-    await arrivals.later(row.key, 0)
+    await arrivals.reschedule(row.key, 0)
     assert [each.attempts for each in await arrivals.claim(9)] == [2]
 
 
@@ -69,7 +69,7 @@ async def test_any_name_is_a_name(store: Store, key: str) -> None:
     others = [Something(key=key), Something(key=key + "1")]
     assert await arrivals.put("mail", others, others) == 4
     assert await arrivals.put("mail", others, others) == 0
-    row = await arrivals.look("mail", "heard", key)
+    row = await arrivals.read("mail", "heard", key)
     assert row is not None
     assert Something.model_validate_json(row.body).key == key
 
@@ -99,10 +99,10 @@ async def test_only_what_is_done_is_forgotten_in_time(store: Store) -> None:
     arrivals = InboundQueue(store)
     await arrivals.put("slack", [Something(key="1"), Something(key="2")], [])
     (row, _) = await arrivals.claim(9)
-    await arrivals.done(row.key, {})
+    await arrivals.finish(row.key, {})
     assert await arrivals.sweep(DAYS) == 0
     assert await arrivals.sweep(timedelta(seconds=-1)) == 1
-    assert await arrivals.look("slack", "heard", "2") is not None
+    assert await arrivals.read("slack", "heard", "2") is not None
 
 
 async def test_what_is_settled_holds_no_words(store: Store) -> None:
@@ -111,8 +111,8 @@ async def test_what_is_settled_holds_no_words(store: Store) -> None:
     await arrivals.put("slack", [Something(key="1", text="a secret")], [])
     (row,) = await arrivals.claim(9)
     assert "a secret" in row.body
-    await arrivals.done(row.key, {"what": "decided"})
-    known = await arrivals.look("slack", "heard", "1")
+    await arrivals.finish(row.key, {"what": "decided"})
+    known = await arrivals.read("slack", "heard", "1")
     assert known is not None
     assert (known.body, known.result) == ("", {"what": "decided"})
     assert await arrivals.put("slack", [Something(key="1", text="a secret")], []) == 0
@@ -126,12 +126,12 @@ async def test_what_is_noted_first_stands(store: Store) -> None:
     assert (row.about, row.result) == (None, None)
     assert await arrivals.note(row.key, {"revision": 1}) == {"revision": 1}
     assert await arrivals.note(row.key, {"revision": 2}) == {"revision": 1}
-    await arrivals.later(row.key, 0)
+    await arrivals.reschedule(row.key, 0)
     (again,) = await arrivals.claim(9)
     assert (again.about, again.result) == ({"revision": 1}, None)
-    await arrivals.done(row.key, {"code": "decided"})
+    await arrivals.finish(row.key, {"code": "decided"})
     await arrivals.note(row.key, {"revision": 3})
-    settled = await arrivals.look("slack", "heard", "1")
+    settled = await arrivals.read("slack", "heard", "1")
     assert settled is not None
     assert (settled.about, settled.result) == (None, {"code": "decided"})
 
@@ -150,12 +150,12 @@ async def test_what_is_of_no_use_is_forgotten_sooner(store: Store) -> None:
     arrivals = InboundQueue(store)
     await arrivals.put("slack", [Something(key=str(number)) for number in range(4)], [])
     first, second, third, fourth = await arrivals.claim(9)
-    await arrivals.done(first.key, {"what": "stranger", "answered": True})
-    await arrivals.done(second.key, {"what": "decided", "why": '"what": "stranger"'})
-    await arrivals.done(third.key, {"what": "stranger"})
+    await arrivals.finish(first.key, {"what": "stranger", "answered": True})
+    await arrivals.finish(second.key, {"what": "decided", "why": '"what": "stranger"'})
+    await arrivals.finish(third.key, {"what": "stranger"})
     assert await arrivals.sweep(DAYS, what="stranger") == 0
     assert await arrivals.sweep(timedelta(seconds=-1), what="stranger") == 2
     await arrivals.forget(second.key)
     await arrivals.forget(fourth.key)
-    known = [await arrivals.look("slack", "heard", str(number)) for number in range(4)]
+    known = [await arrivals.read("slack", "heard", str(number)) for number in range(4)]
     assert [row is not None for row in known] == [False, True, False, False]

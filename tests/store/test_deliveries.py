@@ -24,7 +24,7 @@ async def out(deliveries: DeliveryQueue, **fields: Any) -> DeliveryRow:
     """A card that the vendor took as message `m1`."""
     await deliveries.plan([a_card(**fields)])
     (row,) = await deliveries.claim_due(9, ON)
-    await deliveries.sent(row.token, "m1", {"ts": "1"})
+    await deliveries.record_sent(row.token, "m1", {"ts": "1"})
     return await read(deliveries, row.token)
 
 
@@ -107,12 +107,12 @@ async def test_what_did_not_get_out_is_due_again(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card()])
     (row,) = await deliveries.claim_due(9, ON)
-    await deliveries.failed(row.token, "rate\0limited", "wait\ud800 " * 200, again_after=30)
+    await deliveries.record_failure(row.token, "rate\0limited", "wait\ud800 " * 200, again_after=30)
     assert await deliveries.claim_due(9, ON) == []
     now = await read(deliveries, row.token)
     assert (now.state, now.code, now.told[:6], len(now.told)) == ("planned", "rate�limited", "wait� ", 500)
     assert timedelta(seconds=20) < now.due_at - datetime.now(UTC) < timedelta(seconds=31)
-    await deliveries.failed(row.token, "", "", again_after=0)
+    await deliveries.record_failure(row.token, "", "", again_after=0)
     assert [each.token for each in await deliveries.claim_due(9, ON)] == [row.token]
 
 
@@ -121,7 +121,7 @@ async def test_what_cannot_get_out_is_not_tried_again(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card()])
     (row,) = await deliveries.claim_due(9, ON)
-    await deliveries.failed(row.token, "gone", "no such user", again_after=None)
+    await deliveries.record_failure(row.token, "gone", "no such user", again_after=None)
     await let_leases_end(store)
     assert await deliveries.claim_due(9, ON) == []
     now = await read(deliveries, row.token)
@@ -175,9 +175,9 @@ async def test_cards_are_found_by_what_an_answer_names(store: Store) -> None:
     await deliveries.plan([a_card("cy")])
     assert await deliveries.by_vendor("slack", ["", "x" * 900]) == []
     assert await deliveries.by_vendor("slack", []) == []
-    assert await deliveries.open_for("slack", "bo") == [row]
-    assert await deliveries.open_for("slack", "cy") == []
-    assert await deliveries.open_for("mail", "bo") == []
+    assert await deliveries.list_open("slack", "bo") == [row]
+    assert await deliveries.list_open("slack", "cy") == []
+    assert await deliveries.list_open("mail", "bo") == []
     assert await deliveries.by_token(row.token[:25]) is None
     assert await deliveries.by_token(row.token + "a") is None
     assert await deliveries.by_token("\0") is None
@@ -192,19 +192,19 @@ async def test_an_end_closes_what_is_out_and_drops_the_rest(store: Store) -> Non
     ended = a_request(state="denied", decided_name="Bo")
     assert await deliveries.end("main.s.t.c1.1", 1, ended) == 3
     assert await deliveries.end("main.s.t.c1.1", 1, a_request(state="approved")) == 0
-    assert await deliveries.open_for("slack", "bo") == []
+    assert await deliveries.list_open("slack", "bo") == []
     assert await deliveries.claim_due(9, ON) == []
-    (closing,) = await deliveries.to_close(9, ON)
+    (closing,) = await deliveries.claim_to_close(9, ON)
     assert (closing.token, closing.request.decided_name, closing.attempts) == (row.token, "Bo", 1)
-    await deliveries.sent(under_way.token, "m2", {})
-    (late,) = await deliveries.to_close(9, ON)
+    await deliveries.record_sent(under_way.token, "m2", {})
+    (late,) = await deliveries.claim_to_close(9, ON)
     assert late.token == under_way.token
-    await deliveries.failed(row.token, "down", "", again_after=0)
-    assert [each.token for each in await deliveries.to_close(9, ON)] == [row.token]
+    await deliveries.record_failure(row.token, "down", "", again_after=0)
+    assert [each.token for each in await deliveries.claim_to_close(9, ON)] == [row.token]
     for token in (row.token, under_way.token):
-        await deliveries.closed(token)
+        await deliveries.record_closed(token)
     await let_leases_end(store)
-    assert await deliveries.to_close(9, ON) == []
+    assert await deliveries.claim_to_close(9, ON) == []
     rows = await deliveries.of_request("main.s.t.c1.1")
     assert sorted((each.state, each.closed_at is not None) for each in rows) == [
         ("closed", True), ("closed", True), ("dropped", False)
@@ -220,7 +220,7 @@ async def test_the_end_of_one_revision_leaves_the_next(store: Store) -> None:
     await deliveries.plan([a_card(request=a_request(revision=2))])
     await deliveries.end("main.s.t.c1.1", 1, a_request(state="cancelled"))
     assert [row.revision for row in await deliveries.claim_due(9, ON)] == [2]
-    assert [row.revision for row in await deliveries.unfinished(9)] == [2]
+    assert [row.revision for row in await deliveries.list_unfinished(9)] == [2]
 
 
 async def test_unfinished_cards_are_read_page_by_page(store: Store) -> None:
@@ -228,7 +228,7 @@ async def test_unfinished_cards_are_read_page_by_page(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card(f"p{number}") for number in range(5)])
     found: list[DeliveryRow] = []
-    while page := await deliveries.unfinished(2, found[-1] if found else None):
+    while page := await deliveries.list_unfinished(2, found[-1] if found else None):
         found += page
     assert sorted(row.person for row in found) == [f"p{number}" for number in range(5)]
 
@@ -245,7 +245,7 @@ async def test_what_is_over_is_forgotten_in_time(store: Store) -> None:
     assert await deliveries.by_token(first.token) is None
     await deliveries.end("main.s.t.c1.1", 1, a_request(state="denied"))
     assert await deliveries.sweep(timedelta(seconds=-1)) == 0
-    await deliveries.closed(row.token)
+    await deliveries.record_closed(row.token)
     assert await deliveries.sweep(timedelta(seconds=-1)) == 1
 
 
@@ -258,7 +258,7 @@ async def test_a_reminder_is_the_same_card_once_more(store: Store) -> None:
     (reminder,) = await deliveries.claim_due(9, ON)
     assert (reminder.token, reminder.vendor_id, reminder.state) == (row.token, "m1", "sent")
     assert reminder.remind_at is not None
-    await deliveries.reminded(row.token)
+    await deliveries.record_reminder(row.token)
     assert await deliveries.claim_due(9, ON) == []
     assert (await read(deliveries, row.token)).remind_at is None
 
@@ -268,13 +268,13 @@ async def test_a_reminder_of_a_list_leaves_it_a_list(store: Store) -> None:
     deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card()])
     (row,) = await deliveries.claim_due(9, ON)
-    await deliveries.sent(row.token, "m1", {}, kind="digest")
+    await deliveries.record_sent(row.token, "m1", {}, kind="digest")
     await deliveries.remind(a_request(reminded=1))
     assert [each.kind for each in await deliveries.claim_due(9, ON)] == ["digest"]
-    await deliveries.reminded(row.token)
+    await deliveries.record_reminder(row.token)
     assert (await read(deliveries, row.token)).kind == "digest"
     await deliveries.remind(a_request(reminded=2))
-    await deliveries.failed(row.token, "gone", "", again_after=None)
+    await deliveries.record_failure(row.token, "gone", "", again_after=None)
     assert (await read(deliveries, row.token)).kind == "digest"
 
 
@@ -291,7 +291,7 @@ async def test_a_reminder_counts_once_and_brings_what_the_request_is_now(store: 
     assert sorted(await asyncio.gather(*(deliveries.remind(a_request(reminded=1)) for _ in range(2)))) == [0, 1]
     now = await read(deliveries, row.token)
     assert (now.request.reminded, now.request.expires_at) == (1, extended)
-    await deliveries.reminded(row.token)
+    await deliveries.record_reminder(row.token)
     assert await deliveries.remind(later.model_copy(update={"reminded": 2})) == 1
     assert await deliveries.remind(a_request(reminded=1)) == 0
     assert await deliveries.renew(a_request(escalated=True)) == 0
@@ -304,7 +304,7 @@ async def test_a_reminder_that_fails_leaves_its_card(store: Store) -> None:
     row = await out(deliveries)
     await deliveries.remind(a_request(reminded=1))
     await deliveries.claim_due(9, ON)
-    await deliveries.failed(row.token, "gone", "", again_after=None)
+    await deliveries.record_failure(row.token, "gone", "", again_after=None)
     now = await read(deliveries, row.token)
     assert (now.state, now.remind_at, now.code) == ("sent", None, "gone")
     await let_leases_end(store)
@@ -340,7 +340,7 @@ async def test_one_message_may_tell_of_several_requests(store: Store) -> None:
     requests = [a_request(id=f"main.s.t.c1.{number}") for number in (1, 2)]
     await deliveries.plan([a_card(request=request) for request in requests])
     for row in await deliveries.claim_due(9, ON):
-        await deliveries.sent(row.token, "m1", {}, kind="digest")
+        await deliveries.record_sent(row.token, "m1", {}, kind="digest")
     both = await deliveries.by_vendor("slack", ["m1"])
     assert {(row.approval, row.kind) for row in both} == {(request.id, "digest") for request in requests}
     await deliveries.state("slack", "m1", "read")
@@ -359,7 +359,7 @@ async def test_a_card_that_cannot_be_read_holds_up_no_other(store: Store) -> Non
     await let_leases_end(store)
     assert [row.person for row in await deliveries.claim_due(1, ON)] == ["di"]
     assert [row.person for row in await deliveries.of_request("main.s.t.c1.1")] == ["di"]
-    assert [row.person for row in await deliveries.unfinished(9)] == ["di"]
+    assert [row.person for row in await deliveries.list_unfinished(9)] == ["di"]
     assert await deliveries.renew(a_request(escalated=True)) == 2
     assert await deliveries.end("main.s.t.c1.1", 1, a_request(state="approved")) == 3
 

@@ -12,16 +12,16 @@ async def test_a_block_is_known_once_it_was_confirmed(store: Store) -> None:
     footers = Footers(store)
     for code in ("K7Q2FM", "A1B2C3", "A1B2C3"):
         await footers.ask("main", "ana", "d1", code)
-    assert {(each.code, each.known) for each in await footers.of("main", "ana")} == {
+    assert {(each.code, each.known) for each in await footers.list_newest("main", "ana")} == {
         ("K7Q2FM", False),
         ("A1B2C3", False),
     }
     await footers.confirm("main", "ana", "d1")
-    assert all(each.known for each in await footers.of("main", "ana"))
-    assert await footers.of("main", "bo") == []
-    assert await footers.of("other", "ana") == []
+    assert all(each.known for each in await footers.list_newest("main", "ana"))
+    assert await footers.list_newest("main", "bo") == []
+    assert await footers.list_newest("other", "ana") == []
     await footers.confirm("main", "ana", "d2")
-    assert {each.digest for each in await footers.of("main", "ana")} == {"d1"}
+    assert {each.digest for each in await footers.list_newest("main", "ana")} == {"d1"}
 
 
 async def test_what_is_known_is_not_crowded_out_by_what_was_asked(store: Store) -> None:
@@ -31,7 +31,7 @@ async def test_what_is_known_is_not_crowded_out_by_what_was_asked(store: Store) 
     await footers.confirm("main", "ana", "known")
     for number in range(FOOTERS_PER_PERSON + 5):
         await footers.ask("main", "ana", f"d{number}", "K7Q2FM")
-    found = await footers.of("main", "ana")
+    found = await footers.list_newest("main", "ana")
     assert len(found) == FOOTERS_PER_PERSON
     assert found[0] == Footer("known", "K7Q2FM", known=True)
 
@@ -43,6 +43,6 @@ async def test_what_was_never_confirmed_is_forgotten(store: Store) -> None:
     await footers.ask("main", "ana", "d2", "K7Q2FM")
     await footers.confirm("main", "ana", "d2")
     await footers.sweep(timedelta(hours=1))
-    assert len(await footers.of("main", "ana")) == 2
+    assert len(await footers.list_newest("main", "ana")) == 2
     await footers.sweep(timedelta(seconds=-1))
-    assert [each.digest for each in await footers.of("main", "ana")] == ["d2"]
+    assert [each.digest for each in await footers.list_newest("main", "ana")] == ["d2"]

@@ -30,7 +30,7 @@ async def test_a_frozen_tenant_is_given_no_ticket_and_others_are(store: Store) -
     """The claim says why, and leaves no row behind."""
     await Freezes(store).freeze("main", reason="stolen laptop", by="ana")
     assert await store.claim(KEY, **MAIN) == Claim(kind="frozen", frozen="stolen laptop")
-    assert await store.look(KEY) is None
+    assert await store.read_ticket(KEY) is None
     assert await store.claim(KEY, **OTHER) == Claim(kind="fresh")
 
 
@@ -50,9 +50,9 @@ async def test_the_first_freeze_stands_until_it_is_lifted(store: Store) -> None:
     first = await freezes.freeze("main", reason="stolen laptop", by="ana")
     assert (first.tenant, first.reason, first.by) == ("main", "stolen laptop", "ana")
     assert await freezes.freeze("main", reason="another", by="bo") == first
-    assert await freezes.look("main") == first
+    assert await freezes.read("main") == first
     assert await freezes.thaw("main") == first
-    assert (await freezes.thaw("main"), await freezes.look("main"), await freezes.all()) == (None, None, [])
+    assert (await freezes.thaw("main"), await freezes.read("main"), await freezes.all()) == (None, None, [])
     assert await store.claim(KEY, **MAIN) == Claim(kind="fresh")
 
 
@@ -97,5 +97,5 @@ async def test_a_freeze_overtakes_no_claim_on_its_way(postgres_url: str, monkeyp
         claim = asyncio.create_task(store.claim(KEY, **MAIN))
         await asyncio.to_thread(looked.wait)
         await Freezes(store).freeze("main", reason="r", by="ana")
-        assert await store.look(KEY) is not None
+        assert await store.read_ticket(KEY) is not None
         assert (await claim).kind == "fresh"

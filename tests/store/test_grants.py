@@ -36,7 +36,7 @@ async def written(store: Store, grant_id: str = "g1", **fields: Any) -> Grant:
     verdict, like = given.pop("verdict", "approved"), given.pop("like", LIKE)
     wish = GrantRequest(seconds=given.pop("seconds", 60), uses=given.pop("uses", 3))
     await store.run(lambda connection: write_grant(connection, grant_id, verdict, like, wish, **given))
-    found = await Grants(store).look(grant_id)
+    found = await Grants(store).read(grant_id)
     assert found is not None
     return found
 
@@ -53,10 +53,10 @@ async def test_what_was_written_is_found_again(store: Store) -> None:
         3,
     )
     assert grant.expires_at - grant.created_at == timedelta(seconds=60)
-    assert await Grants(store).usable("main", "s", "pay") == [grant]
-    assert await Grants(store).look("g1") == grant
+    assert await Grants(store).list_usable("main", "s", "pay") == [grant]
+    assert await Grants(store).read("g1") == grant
     for tenant, session, tool in (("other", "s", "pay"), ("main", "other", "pay"), ("main", "s", "book")):
-        assert await Grants(store).usable(tenant, session, tool) == []
+        assert await Grants(store).list_usable(tenant, session, tool) == []
 
 
 async def test_an_answer_is_remembered_once(store: Store) -> None:
@@ -81,7 +81,7 @@ async def test_denials_are_tried_first(store: Store) -> None:
     """A remembered no stands before a remembered yes."""
     await written(store, "yes")
     await written(store, "no", verdict="denied")
-    assert [grant.id for grant in await Grants(store).usable("main", "s", "pay")] == ["no", "yes"]
+    assert [grant.id for grant in await Grants(store).list_usable("main", "s", "pay")] == ["no", "yes"]
 
 
 async def test_a_claim_spends_one_use_and_the_last_one_is_the_last(store: Store) -> None:
@@ -89,8 +89,8 @@ async def test_a_claim_spends_one_use_and_the_last_one_is_the_last(store: Store)
     await written(store, uses=2)
     kinds = [(await store.claim(f"k{number}", **of_call(number), grant="g1")).kind for number in range(3)]
     assert kinds == ["fresh", "fresh", "ungranted"]
-    assert await store.look("k2") is None
-    assert await Grants(store).usable("main", "s", "pay") == []
+    assert await store.read_ticket("k2") is None
+    assert await Grants(store).list_usable("main", "s", "pay") == []
     assert [grant.uses_left for grant in await Grants(store).all("main", every=True)] == [0]
 
 
@@ -112,10 +112,10 @@ async def test_two_turns_never_share_the_last_use(store: Store, store_url: str, 
             *(stores[number % 3].claim(f"k{number}", **of_call(number), grant="g1") for number in range(50))
         )
     assert Counter(claim.kind for claim in claims) == {"fresh": uses, "ungranted": 50 - uses}
-    found = await Grants(store).look("g1")
+    found = await Grants(store).read("g1")
     assert found is not None
     assert found.uses_left == 0
-    tickets = [await store.look(f"k{number}") for number in range(50)]
+    tickets = [await store.read_ticket(f"k{number}") for number in range(50)]
     assert sum(ticket is not None for ticket in tickets) == uses
 
 
@@ -125,7 +125,7 @@ async def test_one_call_spends_one_use_however_many_workers_deny_it(store: Store
     async with open_store(store_url) as second:
         grants = (Grants(store), Grants(second))
         assert all(await asyncio.gather(*(grants[number % 2].use("g1", "call") for number in range(10))))
-    found = await Grants(store).look("g1")
+    found = await Grants(store).read("g1")
     assert found is not None
     assert found.uses_left == 1
     assert (await grants[0].use("g1", "second"), await grants[0].use("g1", "third")) == (True, False)
@@ -149,7 +149,7 @@ async def test_a_grant_ends_by_the_clock_of_the_store(store: Store) -> None:
     """After its time it is neither found nor spent."""
     await written(store)
     await store.run(lambda connection: connection.execute(update(GRANTS).values(expires_at=1)))
-    assert await Grants(store).usable("main", "s", "pay") == []
+    assert await Grants(store).list_usable("main", "s", "pay") == []
     assert await store.claim("k", **WHO, grant="g1") == Claim(kind="ungranted")
 
 
@@ -165,4 +165,4 @@ async def test_a_freeze_spends_no_grant(store: Store) -> None:
 async def test_an_unknown_grant_lets_nothing_through(store: Store) -> None:
     """An id that nobody was given is no permission."""
     assert await store.claim("k", **WHO, grant="nobody") == Claim(kind="ungranted")
-    assert await Grants(store).look("nobody") is None
+    assert await Grants(store).read("nobody") is None

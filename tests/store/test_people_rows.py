@@ -58,8 +58,8 @@ async def test_who_is_ended_is_signed_out_until_the_next_sign_in(store: Store) -
     for _ in range(2):
         await people.end("main", own, by="ada", now=NOW, also=lambda connection: told.append("ended"))
     assert (told, await people.find("main", [own]), await people.all()) == (["ended"], [], [])
-    assert await StoredSessions(store).known("a" * 64, NOW) is None
-    assert await StoredSessions(store).known("b" * 64, NOW) is not None
+    assert await StoredSessions(store).find("a" * 64, NOW) is None
+    assert await StoredSessions(store).find("b" * 64, NOW) is not None
     assert not await people.end("acme", own, by="ada", now=NOW)
     await store.run(vouched_writer(seen("7", at=NOW + DAY)))
     assert len(await people.find("main", [own])) == 1

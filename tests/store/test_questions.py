@@ -16,7 +16,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey, read_code
 from signoff.contracts.person import Principal
-from signoff.store.questions import ApprovalRows, Questions, add_answer, end_by_word
+from signoff.store.questions import ApprovalRows, Questions, add_answer, end_by_turn
 from signoff.store.store import Store, open_store
 from signoff.store.tables import QUESTIONS
 
@@ -55,7 +55,7 @@ async def take(store: Store, who: str, verdict: Any = "approved", approval: str 
         add_answer(connection, rows, vote, settles=after.state != "pending")
         return True
 
-    return await Questions(store).locked(approval, work)
+    return await Questions(store).run_locked(approval, work)
 
 
 async def test_the_same_question_is_the_same_row_while_it_is_open(store: Store) -> None:
@@ -112,9 +112,9 @@ async def test_codes_are_random_and_unique_in_a_tenant(store: Store) -> None:
     assert len(set(codes)) == len(codes)
     assert all(len(code) == 6 and code[1].isdigit() and code[3].isdigit() for code in codes)
     for each in asked:
-        assert await Questions(store).by_code("main", each.code) == each.id
-    assert await Questions(store).by_code("other", codes[0]) is None
-    assert await Questions(store).by_code("main", "A0A0A0") in (None, *(each.id for each in asked))
+        assert await Questions(store).find_by_code("main", each.code) == each.id
+    assert await Questions(store).find_by_code("other", codes[0]) is None
+    assert await Questions(store).find_by_code("main", "A0A0A0") in (None, *(each.id for each in asked))
 
 
 async def test_an_ending_is_set_once(store: Store) -> None:
@@ -140,7 +140,7 @@ async def test_only_open_questions_wait(store: Store) -> None:
     assert await take(store, "ana", approval="main.s.t.half")
     await Questions(store).end("main.s.t.ended", 1, "cancelled")
     await put(store, question("main.s.t.again", timeout=9000.0, note="asked again"))
-    waiting = await Questions(store).waiting("main")
+    waiting = await Questions(store).list_waiting("main")
     assert [(each.id.rpartition(".")[2], each.revision) for each in waiting] == [
         ("open", 1), ("half", 1), ("late", 1), ("again", 2),
     ]  # fmt: skip
@@ -163,15 +163,15 @@ async def test_a_list_reads_only_what_may_concern_its_reader(store: Store, monke
     await store.run(lambda connection: connection.execute(unknown).close())
 
     async def listed(*readers: str) -> list[str]:
-        pieces = Questions(store).waiting_pieces("main", readers=readers)
+        pieces = Questions(store).iterate_waiting("main", readers=readers)
         return [each.turn async for piece in pieces for each in piece]
 
     assert sorted(await listed("user:ana")) == ["asked", "more", "old", "own"]
     assert sorted(await listed("role:a_b", "user:zoe")) == ["asked", "later", "old"]
     assert await listed() == await listed("user:an", "na") == ["old"]
-    assert len(await Questions(store).waiting("main")) == 6
+    assert len(await Questions(store).list_waiting("main")) == 6
     assert await listed(*(f"role:{number}" for number in range(200)), "user:ana") == [
-        each.turn for each in await Questions(store).waiting("main")
+        each.turn for each in await Questions(store).list_waiting("main")
     ]
     keys = [TurnKey("main", "s", name) for name in ("own", "other", "later", "none")]
     found = await Questions(store).of_turns(keys, readers=("user:ana",))
@@ -185,18 +185,18 @@ async def test_a_row_that_holds_no_question_hides_no_other(store: Store, body: s
     change = update(QUESTIONS).values(body=body)
     await store.run(lambda connection: connection.execute(change).close())
     good = await put(store)
-    assert [each.id for each in await Questions(store).waiting("main")] == [good.id]
+    assert [each.id for each in await Questions(store).list_waiting("main")] == [good.id]
 
 
 async def test_an_answer_is_owed_until_its_turn_has_it(store: Store) -> None:
     """What no worker took is handed over later; once it has, no more."""
     first = await put(store)
     await take(store, "ana")
-    assert await Questions(store).owed(60.0, 10) == []
-    owed = await Questions(store).owed(0.0, 10)
+    assert await Questions(store).list_owed(60.0, 10) == []
+    owed = await Questions(store).list_owed(0.0, 10)
     assert [(each.approval, each.number, each.vote.subject) for each in owed] == [(first.id, 1, "ana")]
     await Questions(store).hand_over(first.id, "ana")
-    assert await Questions(store).owed(0.0, 10) == []
+    assert await Questions(store).list_owed(0.0, 10) == []
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ async def test_a_yes_is_neither_void_nor_lapsed_once_its_call_has_begun(
         await store.claim(key, workflow=TurnKey("main", "s", "t").workflow_id, call="c1.1", tool="pay", nonce=nonce)
     questions = Questions(store)
     if stands:
-        assert not await store.run(lambda connection: end_by_word(connection, first.id, 1, "lapsed"))
+        assert not await store.run(lambda connection: end_by_turn(connection, first.id, 1, "lapsed"))
     assert await questions.void(first.id, "ana") is not stands
     rows = await questions.read(first.id)
     assert rows is not None

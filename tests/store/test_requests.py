@@ -62,7 +62,7 @@ async def refuses(store: Store, approval: str = "main.s.t.c1.1", **fields: Any) 
     with pytest.raises(NotFound, match=f"there is no request `{approval}`"):
         await reader(store, **fields).load(approval)
     assert await unproved(store) == before + 1
-    return not await reader(store, **fields).waiting("main")
+    return not await reader(store, **fields).list_waiting("main")
 
 
 async def change(store: Store, **fields: Any) -> None:
@@ -81,7 +81,7 @@ async def test_a_question_that_claims_another_moment_is_not_shown(store: Store) 
     await change(store, judged_at=(datetime.now(UTC) - timedelta(seconds=70)).isoformat())
     with pytest.raises(NotFound):
         await reader(store).load(asked.id)
-    assert await reader(store).waiting("main") == []
+    assert await reader(store).list_waiting("main") == []
 
 
 async def test_a_request_is_drawn_from_its_row_alone(store: Store) -> None:
@@ -93,9 +93,9 @@ async def test_a_request_is_drawn_from_its_row_alone(store: Store) -> None:
     assert found.request.question_hash == asked.question_hash == question_hash(asked)
     assert (found.args, found.declaration["name"]) == (ARGS, "pay")
     assert (found.request.requester, found.request.expires_at) == (ASKER, asked.expires_at)
-    [listed] = await reader(store).waiting("main")
+    [listed] = await reader(store).list_waiting("main")
     assert (listed.id, listed.effect, listed.code) == (asked.id, "Pay 20 to Ana", asked.code)
-    assert await reader(store).by_code("main", asked.code) == asked.id
+    assert await reader(store).find_by_code("main", asked.code) == asked.id
 
 
 async def test_what_nobody_asked_is_not_there_and_is_not_counted(store: Store) -> None:
@@ -112,7 +112,7 @@ async def test_a_settled_request_is_shown_as_what_it_is(store: Store) -> None:
     asked = await put(store)
     await Questions(store).end(asked.id, 1, "cancelled")
     assert (await reader(store).load(asked.id)).request.state == "cancelled"
-    assert await reader(store).waiting("main") == []
+    assert await reader(store).list_waiting("main") == []
 
 
 @pytest.mark.parametrize(

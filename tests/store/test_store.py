@@ -85,7 +85,7 @@ async def test_a_killed_claimer_leaves_its_ticket_open(store: Store, store_url: 
     process.kill()
     process.communicate()
     assert await store.claim(KEY, **WHO) == Claim(kind="open")
-    ticket = await store.look(KEY)
+    ticket = await store.read_ticket(KEY)
     assert ticket is not None
     assert (ticket.state, ticket.owner) == ("claimed", str(process.pid))
 
@@ -120,7 +120,7 @@ async def test_an_outcome_without_a_claim_is_refused(store: Store, voided: bool)
         await store.void_unclaimed(KEY, **WHO)
     with pytest.raises(Refused):
         await store.record(KEY, BOOKED)
-    assert (await store.look(KEY) is not None) is voided
+    assert (await store.read_ticket(KEY) is not None) is voided
 
 
 async def test_a_voided_ticket_is_never_claimed(store: Store) -> None:
@@ -145,7 +145,7 @@ async def test_what_came_to_nothing_leaves_the_next_ticket_free(store: Store) ->
         assert await store.void_claimed(KEY) == Claim(kind="undone")
     assert await store.claim(KEY, **WHO) == Claim(kind="undone")
     assert await store.void_unclaimed(KEY, **WHO) == Claim(kind="undone")
-    ticket = await store.look(KEY)
+    ticket = await store.read_ticket(KEY)
     assert ticket is not None
     assert (ticket.state, ticket.finished_at is not None) == ("void", True)
     assert await store.claim(ticket_key(KEY, 2), **WHO) == Claim(kind="fresh")
@@ -203,7 +203,7 @@ async def test_under_one_call_of_a_turn_one_action_is_begun(store: Store) -> Non
     other, third = "b" * 64, "c" * 64
     assert await store.claim(KEY, **WHO, nonce="n") == Claim(kind="fresh")
     assert await store.claim(other, **WHO, nonce="n") == Claim(kind="other")
-    assert await store.look(other) is None
+    assert await store.read_ticket(other) is None
     assert await store.claim(ticket_key(KEY, 2), **WHO, nonce="n") == Claim(kind="fresh")
     await store.record(KEY, BOOKED)
     assert await store.claim(ticket_key(other, 2), **WHO, nonce="n") == Claim(kind="other")
@@ -234,7 +234,7 @@ async def test_another_turn_neither_voids_a_ticket_nor_reads_it(store: Store) ->
     stranger = WHO | {"workflow": "turn/main/stranger/t"}
     assert await store.void_unclaimed(KEY, **stranger) == Claim(kind="void")
     assert await store.claim(KEY, **WHO, owner="worker-1", nonce="n") == Claim(kind="fresh")
-    ticket = await store.look(KEY)
+    ticket = await store.read_ticket(KEY)
     assert ticket is not None
     assert (ticket.workflow, ticket.owner, ticket.nonce, ticket.state) == (WHO["workflow"], "worker-1", "n", "claimed")
     await store.record(KEY, BOOKED)
@@ -245,11 +245,11 @@ async def test_another_turn_neither_voids_a_ticket_nor_reads_it(store: Store) ->
 
 async def test_a_ticket_says_who_and_when_by_the_stores_clock(store: Store) -> None:
     """Looking shows the whole ticket; its times are the database's and in order."""
-    assert await store.look(KEY) is None
+    assert await store.read_ticket(KEY) is None
     await store.claim(KEY, **WHO, owner="worker-1")
     await store.record(KEY, BOOKED)
     await store.claim(ticket_key(KEY, 2), **WHO)
-    first, second = await store.look(KEY), await store.look(ticket_key(KEY, 2))
+    first, second = await store.read_ticket(KEY), await store.read_ticket(ticket_key(KEY, 2))
     assert first is not None
     assert second is not None
     assert first.model_dump(include={"workflow", "call", "tool", "owner", "state"}) == {

@@ -134,7 +134,7 @@ async def test_a_file_taken_away_while_it_is_open_is_an_unavailable_store(
                 await attempt
         take_away(aside, file, replaced=False)
         await store.check()
-        assert await store.look("second") is None
+        assert await store.read_ticket("second") is None
         assert (await store.claim("first", **WHO)).kind == "open"
 
 

@@ -24,5 +24,5 @@ async def test_a_right_that_is_gone_where_the_ticket_is_claimed_claims_nothing(s
     """It is looked at once more in the claim's own transaction; the ticket is there for whoever has the right later."""
     given = {"workflow": "turn/main/s/t", "call": "c1.1", "tool": "pay"}
     lost = await store.claim("key", **given, holds=lambda connection: False)
-    assert (lost.kind, await store.look("key")) == ("superseded", None)
+    assert (lost.kind, await store.read_ticket("key")) == ("superseded", None)
     assert (await store.claim("key", **given, holds=lambda connection: True)).kind == "fresh"

@@ -21,12 +21,12 @@ async def test_a_token_is_known_by_its_secret_alone(store: Store) -> None:
     secret, token = await tokens.create("main", "ana", ["decide", "read"], lifetime=DAY, now=NOW)
     assert secret.startswith("sgf_")
     assert len(secret) == 4 + 43
-    found = await tokens.known(secret, NOW)
+    found = await tokens.authenticate(secret, NOW)
     assert (found.tenant, found.person, found.scopes) == ("main", "ana", ("read", "decide"))
     assert found.expires_at == NOW + DAY
     for wrong in ("", "sgf_", secret[:-1], secret + "A", secret.upper(), token.id, "\ud800"):
         with pytest.raises(Refused, match="not known") as refused:
-            await tokens.known(wrong, NOW)
+            await tokens.authenticate(wrong, NOW)
         assert refused.value.code == "unauthenticated"
 
 
@@ -47,13 +47,13 @@ async def test_a_token_ends(store: Store) -> None:
     """At its expiry to the millisecond, and when it is revoked; the sentence says which."""
     tokens = Tokens(store)
     secret, token = await tokens.create("main", "ana", ["read"], lifetime=DAY, now=NOW)
-    await tokens.known(secret, NOW + DAY - timedelta(milliseconds=1))
+    await tokens.authenticate(secret, NOW + DAY - timedelta(milliseconds=1))
     with pytest.raises(Refused, match="expired on 2030-01-03"):
-        await tokens.known(secret, NOW + DAY)
+        await tokens.authenticate(secret, NOW + DAY)
     ended = await tokens.revoke(token.id, "main", NOW)
     assert (await tokens.revoke(token.id, "main", NOW + DAY)).revoked_at == ended.revoked_at == NOW
     with pytest.raises(Refused, match="revoked"):
-        await tokens.known(secret, NOW)
+        await tokens.authenticate(secret, NOW)
 
 
 async def test_when_a_token_was_last_used_is_kept(store: Store) -> None:
@@ -63,12 +63,12 @@ async def test_when_a_token_was_last_used_is_kept(store: Store) -> None:
     moments = [NOW, NOW + SEEN_EVERY / 2, NOW + SEEN_EVERY * 2]
     used = []
     for moment in moments:
-        await tokens.known(secret, moment)
+        await tokens.authenticate(secret, moment)
         used.append((await tokens.all("main"))[0].used_at)
     assert used == [NOW, NOW, NOW + SEEN_EVERY * 2]
     await tokens.revoke(token.id, "main", NOW)
     with pytest.raises(Refused):
-        await tokens.known(secret, NOW + DAY / 2)
+        await tokens.authenticate(secret, NOW + DAY / 2)
     assert (await tokens.all("main"))[0].used_at == NOW + SEEN_EVERY * 2
 
 
@@ -79,7 +79,7 @@ async def test_tokens_belong_to_a_tenant(store: Store) -> None:
     assert await tokens.all("main") == []
     with pytest.raises(NotFound, match="signoff token list"):
         await tokens.revoke(token.id, "main", NOW)
-    assert (await tokens.known(secret, NOW)).tenant == "acme"
+    assert (await tokens.authenticate(secret, NOW)).tenant == "acme"
 
 
 @pytest.mark.parametrize("lifetime", [timedelta(0), -DAY, LONGEST + timedelta(seconds=1)])
@@ -95,14 +95,14 @@ async def test_a_session_lasts_until_it_is_closed_or_over(store: Store) -> None:
     """By its cookie alone; a login may do everything a person may."""
     sessions = StoredSessions(store)
     opened = await sessions.open("a" * 64, tenant="main", person="ana", assurance="mfa", now=NOW)
-    assert await sessions.known("a" * 64, NOW) == opened
+    assert await sessions.find("a" * 64, NOW) == opened
     assert (opened.assurance, opened.scopes) == ("mfa", ("read", "decide", "start"))
-    assert await sessions.known("b" * 64, NOW) is None
-    assert await sessions.known("a" * 64, NOW + LIFETIME) is None
+    assert await sessions.find("b" * 64, NOW) is None
+    assert await sessions.find("a" * 64, NOW + LIFETIME) is None
     await sessions.open("b" * 64, tenant="main", person="bo", assurance="session", now=NOW + LIFETIME)
     await sessions.close("b" * 64)
-    assert await sessions.known("b" * 64, NOW + LIFETIME) is None
-    assert await sessions.known("a" * 64, NOW) is None, "what is over is forgotten"
+    assert await sessions.find("b" * 64, NOW + LIFETIME) is None
+    assert await sessions.find("a" * 64, NOW) is None, "what is over is forgotten"
 
 
 async def test_a_session_is_worth_what_its_token_is(store: Store) -> None:
@@ -111,6 +111,6 @@ async def test_a_session_is_worth_what_its_token_is(store: Store) -> None:
     _, token = await tokens.create("main", "ana", ["read"], lifetime=timedelta(hours=1), now=NOW)
     opened = await sessions.open("a" * 64, tenant="main", person="ana", assurance="session", now=NOW, token=token)
     assert (opened.scopes, opened.expires_at) == (("read",), token.expires_at)
-    assert await sessions.known("a" * 64, NOW) == opened
+    assert await sessions.find("a" * 64, NOW) == opened
     await tokens.revoke(token.id, "main", NOW)
-    assert await sessions.known("a" * 64, NOW) is None
+    assert await sessions.find("a" * 64, NOW) is None

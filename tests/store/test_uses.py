@@ -44,10 +44,10 @@ async def test_a_use_is_taken_with_a_ticket_until_there_is_none(store: Store) ->
     limit = UsageLimit(2, "user", DAY)
     assert [(await claim(store, a_use(number, limit))).kind for number in (1, 2)] == ["fresh", "fresh"]
     refused = await claim(store, a_use(3, limit))
-    assert (refused.kind, await store.look("main-s-t-c1.3")) == ("used_up", None)
+    assert (refused.kind, await store.read_ticket("main-s-t-c1.3")) == ("used_up", None)
     assert refused.again is not None
     assert abs(refused.again - datetime.now(UTC) - timedelta(days=1)) < timedelta(seconds=30)
-    assert await UsageCounts(store).look([a_use(3, limit), a_use(3, limit, person="bo")]) == [refused.again, None]
+    assert await UsageCounts(store).check([a_use(3, limit), a_use(3, limit, person="bo")]) == [refused.again, None]
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,11 @@ async def test_a_use_counts_for_one_period(store: Store) -> None:
         await store.run(lambda connection: connection.execute(back).close())
 
     await age(DAY - 60)
-    (again,) = await UsageCounts(store).look([a_use(2)])
+    (again,) = await UsageCounts(store).check([a_use(2)])
     assert again is not None
     assert timedelta(0) < again - datetime.now(UTC) < timedelta(seconds=61)
     await age(61)
-    assert await UsageCounts(store).look([a_use(2)]) == [None]
+    assert await UsageCounts(store).check([a_use(2)]) == [None]
     assert (await claim(store, a_use(2))).kind == "fresh"
 
 
@@ -116,8 +116,8 @@ async def test_a_ticket_takes_one_use_however_often_it_is_claimed(store: Store) 
     await store.record("main-s-t-c1.1", ended("ok"))
     assert [*kinds, (await claim(store, a_use(1, limit))).kind] == ["fresh", "open", "open", "done"]
     assert (await claim(store, a_use(2, limit))).kind == "fresh"
-    assert await UsageCounts(store).look([a_use(1, limit)]) == [None]
-    assert await UsageCounts(store).look([a_use(3, limit), a_use(1, limit, turn="t2")]) != [None, None]
+    assert await UsageCounts(store).check([a_use(1, limit)]) == [None]
+    assert await UsageCounts(store).check([a_use(3, limit), a_use(1, limit, turn="t2")]) != [None, None]
 
 
 @pytest.mark.parametrize(("code", "left"), [("ok", False), ("in_doubt", False), ("execution_failed", True)])
@@ -141,11 +141,11 @@ async def test_a_call_that_runs_again_has_one_use(store: Store) -> None:
     assert [(await claim(store, a_use(1), key)).kind for key in ("d", "d/2", "d/3")] == ["fresh"] * 3
     assert (await claim(store, a_use(2))).kind == "used_up"
     await store.record("d/3", ended("execution_failed"))
-    assert await UsageCounts(store).look([a_use(2)]) == [None]
+    assert await UsageCounts(store).check([a_use(2)]) == [None]
     await store.record("d", ended("in_doubt"))
-    assert await UsageCounts(store).look([a_use(2)]) == [None]
+    assert await UsageCounts(store).check([a_use(2)]) == [None]
     await store.record("d", ended("ok"))
-    assert await UsageCounts(store).look([a_use(2)]) != [None]
+    assert await UsageCounts(store).check([a_use(2)]) != [None]
 
 
 async def test_an_earlier_ticket_that_was_used_after_all_keeps_its_use(store: Store) -> None:
@@ -159,9 +159,9 @@ async def test_what_came_to_nothing_gives_it_back_until_it_did_not(store: Store)
     """A claimer that was only slow did use it: then it counts again."""
     await claim(store, a_use(1))
     await store.void_claimed("main-s-t-c1.1")
-    assert await UsageCounts(store).look([a_use(2)]) == [None]
+    assert await UsageCounts(store).check([a_use(2)]) == [None]
     await store.record("main-s-t-c1.1", ended("ok"))
-    assert await UsageCounts(store).look([a_use(2)]) != [None]
+    assert await UsageCounts(store).check([a_use(2)]) != [None]
 
 
 async def test_a_doubt_that_ends_in_failure_gives_it_back(store: Store) -> None:
@@ -169,7 +169,7 @@ async def test_a_doubt_that_ends_in_failure_gives_it_back(store: Store) -> None:
     await claim(store, a_use(1))
     await store.record("main-s-t-c1.1", ended("in_doubt"))
     await store.record("main-s-t-c1.1", ended("execution_failed"))
-    assert await UsageCounts(store).look([a_use(2)]) == [None]
+    assert await UsageCounts(store).check([a_use(2)]) == [None]
 
 
 async def test_what_is_not_claimed_takes_nothing(store: Store) -> None:
@@ -181,14 +181,14 @@ async def test_what_is_not_claimed_takes_nothing(store: Store) -> None:
     with pytest.raises(Exception, match="did not answer"):
         await claim(store, a_use(1), also=refuse)
     assert (await claim(store, a_use(1), grant="none")).kind == "ungranted"
-    assert await UsageCounts(store).look([a_use(1)]) == [None]
+    assert await UsageCounts(store).check([a_use(1)]) == [None]
     like = GrantScope(tenant="main", tool="pay", definition="d", where="true", rule="r", policy_hash="p")
     wish = GrantRequest(seconds=60, uses=3)
     whose: dict[str, Any] = {"people": ("ana",), "approval_id": "a", "requester": "rui"}
     await store.run(lambda connection: write_grant(connection, "g", "approved", like, wish, **whose))
     await claim(store, a_use(2))
     assert (await claim(store, a_use(3), grant="g")).kind == "used_up"
-    grant = await Grants(store).look("g")
+    grant = await Grants(store).read("g")
     assert grant is not None
     assert grant.uses_left == 3
 

@@ -43,7 +43,7 @@ def test_calls_are_taken_in_their_order() -> None:
     assert updating.extra == {"channel_no": 1, "data": {"city": "Rome"}}
     plain = CallOutcome(call="c1.3", tool="look", code="ok")
     batch = [outcome("c1.1", {"city": "Porto"}, project="a"), outcome("c1.2", {"city": "Faro"}), plain]
-    taken = updating.take(batch)
+    taken = updating.apply(batch)
     assert taken.outcomes == batch
     assert updating.extra == {"channel_no": 1, "data": {"city": "Faro"}, "project": "a"}
     assert updating.changed == Updates(data={"city": "Faro"}, context={"project": "a"})
@@ -54,7 +54,7 @@ def test_calls_are_taken_in_their_order() -> None:
 def test_what_the_caller_says_is_not_changed_and_not_kept() -> None:
     """It is told, by name; what is left of the update counts."""
     updating = ContextUpdates(turn(context={"project": "a", "data": {"city": "Rome"}}))
-    taken = updating.take([outcome("c1.1", {"city": "x"}, project="b"), outcome("c1.2", {"city": "x", "date": 1})])
+    taken = updating.apply([outcome("c1.1", {"city": "x"}, project="b"), outcome("c1.2", {"city": "x", "date": 1})])
     (one, two) = taken.outcomes
     assert (one.code, one.updates) == ("ok", None)
     assert two.updates is not None
@@ -69,7 +69,7 @@ def test_what_would_be_too_much_fails_whoever_ended_first(order: tuple[str, ...]
     """Two of three have room; the third has run, and says so."""
     updating = ContextUpdates(turn())
     third = SESSION_UPDATES_BYTES // 5 * 2
-    taken = updating.take([outcome(f"c1.{name}", {name: "x" * third}) for name in order])
+    taken = updating.apply([outcome(f"c1.{name}", {name: "x" * third}) for name in order])
     found = taken.outcomes
     assert [each.code for each in found] == ["ok", "ok", "execution_failed"]
     last = found[-1]
@@ -84,7 +84,7 @@ def test_outcomes_of_old_change_nothing() -> None:
     """They carry wishes, which nobody had checked."""
     updating = ContextUpdates(turn())
     old = CallOutcome(call="c1.1", tool="choose", code="ok", data_update=Content(inline={"city": "Porto"}))
-    assert updating.take([old]).outcomes == [old]
+    assert updating.apply([old]).outcomes == [old]
     assert (updating.extra, updating.changed) == ({}, NO_UPDATES)
 
 

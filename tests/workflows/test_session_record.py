@@ -164,7 +164,7 @@ REFUSED = SessionReceipt(status="refused", code="malformed")
 def test_whatever_is_sent_can_be_written(envelopes: tuple[Any, ...]) -> None:
     """No shape of a message makes a record that a history could not hold."""
     log = SessionLog(())
-    assert log.told("message", envelopes, REFUSED, NOW) == REFUSED
+    assert log.record_reply("message", envelopes, REFUSED, NOW) == REFUSED
     (event,) = log.take()
     assert SessionEvent.model_validate_json(event.model_dump_json()) == event
     assert len(event.model_dump_json()) < 700
@@ -174,7 +174,7 @@ def test_a_flood_is_counted() -> None:
     """The last record says how many there were beyond it."""
     log = SessionLog(())
     for number in range(SESSION_HEARD + 10):
-        log.told("message", ({"id": str(number)},), REFUSED, NOW)
+        log.record_reply("message", ({"id": str(number)},), REFUSED, NOW)
     kept = log.take()
     assert (len(kept), kept[-1].more, sum(each.more for each in kept), log.kept) == (SESSION_HEARD, 10, 10, ())
     log.give_back(kept)
@@ -185,5 +185,5 @@ def test_of_an_accepted_message_its_own_turn_tells() -> None:
     """So nothing is kept of it, nor of what was sent twice."""
     log = SessionLog(())
     for what, code in (("message", ""), ("message", "duplicate"), ("result", "duplicate")):
-        log.told(what, ({},), SessionReceipt(status="accepted", code=code), NOW)
+        log.record_reply(what, ({},), SessionReceipt(status="accepted", code=code), NOW)
     assert log.kept == ()

@@ -199,7 +199,7 @@ async def test_an_outcome_waits_for_the_store(client: Client, tmp_path: Any, tas
     try:
         async with bench(client, store, task_queue, catalog_of([tool]), SCRIPT) as desk:
             result = await desk.signoff.result(await desk.start())
-            ticket = await store.look(ledger.rows[0][2])
+            ticket = await store.read_ticket(ledger.rows[0][2])
     finally:
         await store.close()
     assert [outcome.code for outcome in result.calls] == ["ok"]

@@ -325,7 +325,7 @@ async def test_a_foreign_workflow_cannot_void_a_ticket(client: Client, store: St
         permit = forge.permit(decisions=(forge.decision(),))
         task = OutcomeTask(permit=permit, tool="pay")
         reply = ToolReply.model_validate(await forge.schedule(names.OUTCOME, task, "Intruder", "x"))
-        ticket = await store.look(ticket_key(permit.digest, 1))
+        ticket = await store.read_ticket(ticket_key(permit.digest, 1))
         outcome = await forge.run(permit)
     assert "only inside a turn" in refused(reply)
     assert ticket is None

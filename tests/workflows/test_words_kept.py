@@ -49,7 +49,7 @@ async def test_a_lost_call_that_happened_is_asked_about_once(client: Client, sto
         request = await lost(desk, key)
         await desk.signoff.decide(yes(key, revision=2, verdict="happened", result="booking 7"))
         first = await desk.signoff.result(key)
-        ticket = await store.look(request.digest)
+        ticket = await store.read_ticket(request.digest)
         await desk.reset(key)
         again = await desk.signoff.result(key)
         view = await desk.signoff.view(key)
