@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from signoff.formats.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from signoff.formats.json_schema import SchemaProblem as SchemaProblem
     from signoff.policy.handler_verdict import HandlerCall as HandlerCall
     from signoff.policy.handler_verdict import HandlerVerdict as HandlerVerdict
-    from signoff.registry.function import from_function as from_function
     from signoff.registry.handler_adapters import context_first as context_first
     from signoff.registry.handler_adapters import ok_results as ok_results
     from signoff.registry.handler_adapters import success_results as success_results
@@ -48,11 +48,11 @@ _MODULES = {
     "ReducerInput": "signoff.registry.results.tool_result",
     "ReducerRegistry": "signoff.registry.results.reducers",
     "Result": "signoff.registry.results.tool_result",
+    "SchemaProblem": "signoff.formats.json_schema",
     "ToolRegistry": "signoff.registry.registry",
     "ToolRegistryBuilder": "signoff.registry.registry",
     "DeliveryFailure": "signoff.registry.results.destinations",
     "context_first": "signoff.registry.handler_adapters",
-    "from_function": "signoff.registry.function",
     "ok_results": "signoff.registry.handler_adapters",
     "success_results": "signoff.registry.handler_adapters",
 }

@@ -3,7 +3,9 @@
 import math
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
+
+from pydantic import Field
 
 Per: TypeAlias = Literal["user", "session", "tenant"]
 
@@ -17,12 +19,9 @@ _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 class UsageLimit:
     """At most `count` uses for one user, session or tenant within any period."""
 
-    count: int
-    """How many uses."""
-    per: Per
-    """For whom they are counted."""
-    period: float
-    """Within how many seconds."""
+    count: Annotated[int, Field(ge=1, description="How many uses.")]
+    per: Annotated[Per, Field(description="For whom they are counted.")]
+    period: Annotated[float, Field(description="Within any span of this length, in seconds.")]
 
     @property
     def problem(self) -> str:

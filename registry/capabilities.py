@@ -7,7 +7,9 @@ stopped by nothing here.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, Literal, Protocol
+from typing import Annotated, Any, Final, Literal, Protocol
+
+from pydantic import Field
 
 CapabilityCode = Literal[
     "HOST_NOT_ALLOWED",
@@ -35,18 +37,15 @@ class Capabilities:
     A worker without a backend for one of them does not run the tool: the call is `not_available` (E16).
     """
 
-    network: tuple[str, ...] = ()
-    """Hosts, `host` or `host:port`, in lower case."""
-    secrets: tuple[str, ...] = ()
-    """Names of variables or references, `env:NAME`, `file:PATH` or `secret:NAME`."""
-    storage: bool = False
-    """Files of its tenant."""
-    process: bool = False
-    """Other programs."""
-    fs_reach: tuple[str, ...] = ()
-    """Paths outside of its storage."""
-    attachments: bool = False
-    """Files that people sent."""
+    network: Annotated[tuple[str, ...], Field(description="Hosts, `host` or `host:port`, in lower case.")] = ()
+    secrets: Annotated[
+        tuple[str, ...],
+        Field(description="Names of variables or references, `env:NAME`, `file:PATH` or `secret:NAME`."),
+    ] = ()
+    storage: Annotated[bool, Field(description="Files of its tenant.")] = False
+    process: Annotated[bool, Field(description="Other programs.")] = False
+    fs_reach: Annotated[tuple[str, ...], Field(description="Paths outside of its storage.")] = ()
+    attachments: Annotated[bool, Field(description="Files that people sent.")] = False
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import (
     Annotated,
     Any,
-    Concatenate,
     Final,
     Generic,
     NamedTuple,
@@ -102,24 +101,10 @@ class ToolDecorator(Generic[P]):
 
 
 tool: Final = ToolDecorator(ToolOptions)
-"""`@tool(scope=..., ...)` above an async function makes a `Tool` of it; bare, it leaves the scope to the manifest."""
+"""`@tool(scope=..., ...)` above an async function makes a `Tool` of it; bare, it leaves the scope to the manifest.
 
-
-def _typed(
-    options: Callable[P, object],
-) -> Callable[[Callable[[ToolFunction, Mapping[str, Any]], Tool]], Callable[Concatenate[ToolFunction, P], Tool]]:
-    """Gives a function of fields the keywords of `options`, for those who read and check types."""
-
-    def typed(make: Callable[[ToolFunction, Mapping[str, Any]], Tool]) -> Callable[Concatenate[ToolFunction, P], Tool]:
-        def made(function: ToolFunction, /, *args: P.args, **fields: P.kwargs) -> Tool:
-            return make(function, fields)
-
-        first = inspect.Parameter("function", inspect.Parameter.POSITIONAL_ONLY)
-        signature = inspect.signature(options)
-        vars(made)["__signature__"] = signature.replace(parameters=(first, *signature.parameters.values()))
-        return made
-
-    return typed
+Of a function that must stay one: `tool(scope=..., ...)(function)`.
+"""
 
 
 def tool_from_function(function: Any, fields: Mapping[str, Any]) -> Tool:
@@ -147,10 +132,6 @@ def tool_from_function(function: Any, fields: Mapping[str, Any]) -> Tool:
         why = f"has `{doubled}` among its keywords, which its function's signature gives; declare a `Tool` instead"
         raise _refuse(origin, doubled, why)
     return Tool(**given, **made)
-
-
-from_function: Final = _typed(ToolOptions)(tool_from_function)
-"""`from_function(function, scope=..., ...)`: `@tool` as a function."""
 
 
 def _origin(function: Any, fields: Mapping[str, Any]) -> _Origin:

@@ -67,8 +67,7 @@ _CONFIG: Final = ConfigDict(strict=True, extra="forbid", use_attribute_docstring
 class BypassRouting:
     """Why a specialist tool needs no routing (B10)."""
 
-    reason: str
-    """A real one."""
+    reason: Annotated[str, Field(description="A real one.")]
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
@@ -247,11 +246,14 @@ class Tool(ToolOptions):
     """`module:function`: an async function with one typed parameter an argument, or `(args, context)`, or a `@tool`. A
     parameter annotated `ToolContext` receives the context."""
     scope: Annotated[Scope, SkipValidation, FieldSpec(hashed="definition", unset="required")]
-    validate_input: Annotated[InputCheck | None, VALIDATE_INPUT, FieldSpec(hashed="no", key=IN_CODE)] = field(
+    validate_input: Annotated[InputCheck | None, VALIDATE_INPUT, FieldSpec(hashed="no")] = field(
         default=None, repr=False, compare=False
     )
-    """A pure check after the schema's, before any policy or person sees the arguments (gate 9): it answers with what is
-    wrong, or with a `Correction`."""
+    """`module:function`, for a handler that takes `(args, context)`: a pure check after the schema's, before any policy
+    or person sees the arguments.
+
+    It answers with a list of what is wrong, or with a `Correction`. [Below](#a-check-of-ones-own).
+    """
     always_include: Annotated[bool, FieldSpec(key=IN_CODE)] = False
     """For the framework's own tools: no actor's list or toolset leaves them out (X25)."""
     place: Annotated[str, FieldSpec(hashed="no", key=IN_CODE)] = ""

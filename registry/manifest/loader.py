@@ -239,6 +239,12 @@ def _overridden(target: Tool, name: str, input_schema: Mapping[str, Any] | None,
             tool_name=name,
             field="input_schema",
         )
+    if fields.get("validate_input") is not None and target.validate_input is not None:
+        raise ConfigError(
+            f"tool `{name}` has a `validate_input` here and checks its arguments in code as well; keep one",
+            tool_name=name,
+            field="validate_input",
+        )
     return dataclasses.replace(target, **fields)
 
 
@@ -247,7 +253,7 @@ def _is_raw(function: Callable[..., Any]) -> bool:
     try:
         names = list(inspect.signature(function).parameters)
         hints = get_type_hints(function)
-    # Whatever its annotations raise when they are evaluated: `from_function` tells of that with a remedy.
+    # Whatever its annotations raise when they are evaluated: `tool_from_function` tells of that with a remedy.
     except Exception:
         return False
     return len(names) == 2 and names[0] == "args" and hints.get(names[1], ToolContext) is ToolContext

@@ -148,28 +148,3 @@ class RoutingSection(Section):
     digest_over: Annotated[int, Field(ge=1)] | None = Field(
         None, description="More cards than this for one person at once become one."
     )
-
-
-class BypassSection(Section):
-    """Why a specialist tool bypasses routing."""
-
-    reason: str = Field(description="A real one.")
-
-
-class CapabilitiesSection(Section):
-    """The capabilities that a tool's handler needs."""
-
-    network: list[str] = Field([], description="Hosts.")
-    secrets: list[str] = Field([], description="Names of secrets.")
-    storage: bool = Field(False, description="A place to keep files.")
-    process: bool = Field(False, description="Other programs.")
-    fs_reach: list[str] = Field([], description="Paths.")
-    attachments: bool = Field(False, description="What people sent.")
-
-
-class UsageLimitSection(Section):
-    """The usage limit of a tool."""
-
-    count: Annotated[int, Field(ge=1)] = Field(description="So many times.")
-    per: Literal["user", "session", "tenant"] = Field(description="For one of these.")
-    period: Seconds = Field(description="Within any span of this length.")

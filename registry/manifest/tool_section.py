@@ -2,24 +2,33 @@
 
 import types
 from collections.abc import Mapping
-from dataclasses import is_dataclass
-from typing import Annotated, Any, Final, Union, get_args, get_origin
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
 
 from pydantic import Field, WithJsonSchema, create_model
 
 from signoff.contracts.usage import UsageLimit
+from signoff.formats.durations import Seconds
 from signoff.formats.yaml_section import Section
 from signoff.registry.capabilities import Capabilities
-from signoff.registry.manifest.sections import BypassSection, CapabilitiesSection, UsageLimitSection
 from signoff.registry.tool import BypassRouting, Tool
 from signoff.registry.tool_fields import IN_CODE, ToolField, tool_fields
 
-NESTED: Final[Mapping[type, type[Section]]] = {
-    BypassRouting: BypassSection,
-    Capabilities: CapabilitiesSection,
-    UsageLimit: UsageLimitSection,
-}
-"""The sections of those fields that are records themselves."""
+
+def _record_section(record: type) -> type[Section]:
+    """Makes the section of a field that is a record itself, of the record's own fields."""
+    hints = get_type_hints(record, include_extras=True)
+    keys: dict[str, Any] = {}
+    annotated: Any = Annotated
+    for each in fields(record):
+        kind, *declared = get_args(hints[each.name])
+        # A number of seconds is written as a span, as everywhere in a manifest.
+        written = Seconds if kind is float else _written(kind)
+        keys[each.name] = (annotated[(written, *declared)], ... if each.default is MISSING else each.default)
+    words = str(record.__doc__).partition("\n")[0]
+    made: type[Section] = create_model(f"{record.__name__}Section", __base__=Section, __doc__=words, **keys)
+    return made
+
 
 Reference = Annotated[str, WithJsonSchema({"type": "string", "pattern": "^[^:]+:.+$"})]
 """`module:attribute`."""
@@ -34,12 +43,12 @@ def tool_section(cls: type = Tool) -> type[Section]:
 
     What is not given is left to the handler's own declaration.
     """
-    fields = tool_fields(cls).values()
-    keys: dict[str, Any] = {field.name: _key(field) for field in fields if field.spec.key is not IN_CODE}
+    declared = tool_fields(cls).values()
+    keys: dict[str, Any] = {field.name: _key(field) for field in declared if field.spec.key is not IN_CODE}
     keys["reducer"] = (str | None, Field(None, description=_REDUCER))
     words = "One tool; its name is its key. What is not given is left to the handler's own declaration."
     made: type[Section] = create_model("ToolSection", __base__=Section, __doc__=words, **keys)
-    made.key_aliases = {alias: field.name for field in fields for alias in field.spec.aliases}
+    made.key_aliases = {alias: field.name for field in declared for alias in field.spec.aliases}
     return made
 
 
@@ -73,6 +82,11 @@ def _written(annotation: Any) -> Any:
     return dict[str, Any] if origin is Mapping else annotation
 
 
+NESTED: Final[Mapping[type, type[Section]]] = {
+    record: _record_section(record) for record in (BypassRouting, Capabilities, UsageLimit)
+}
+"""The sections of those fields that are records themselves."""
+
 ToolSection: Final = tool_section()
 ALIASES: Final[Mapping[str, str]] = ToolSection.key_aliases
 """Other designs' words for a tool's fields (X20)."""
@@ -91,9 +105,9 @@ OwnToolSection: Final = _own_tool_section(ToolSection)
 
 def tool_table(cls: type = Tool) -> str:
     """Writes the table of docs/manifest.md: each key, what it means, and what holds where it is left out."""
-    fields = tool_fields(cls)
-    order = dict.fromkeys((*_FIRST, *fields))
-    rows = [_row(fields[name]) for name in order if fields[name].spec.key is not IN_CODE]
+    declared = tool_fields(cls)
+    order = dict.fromkeys((*_FIRST, *declared))
+    rows = [_row(declared[name]) for name in order if declared[name].spec.key is not IN_CODE]
     reducer = f"| `reducer` | {_REDUCER} [results.md](results.md#reducers). | none |"
     return "\n".join(["| key | meaning | default |", "|---|---|---|", *rows, reducer])
 

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from registry_kit import a_context
 
 from signoff.contracts.errors import ConfigError, RegistrationError
-from signoff.registry.function import from_function, parse_docstring, tool
+from signoff.registry.function import parse_docstring, tool
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.tool_context import ToolContext
@@ -112,7 +112,7 @@ def test_fields_override_what_the_function_says() -> None:
     async def inner(amount: Decimal) -> None:
         """Pay."""
 
-    made = from_function(inner, scope="specialist", name="pay", description="Pays.", justification="the payer's own")
+    made = tool(scope="specialist", name="pay", description="Pays.", justification="the payer's own")(inner)
     assert (made.name, made.description, made.scope) == ("pay", "Pays.", "specialist")
 
 
@@ -141,7 +141,7 @@ def _sync(a: int) -> None: ...
 def test_function_without_a_clear_signature_is_refused(function: Any, words: str) -> None:
     """A function whose arguments cannot be described is an error where it is declared."""
     with pytest.raises(RegistrationError) as caught:
-        from_function(function, scope="generalist")
+        tool(scope="generalist")(function)
     assert words in caught.value.message
     assert f"(declared at {__file__}:" in caught.value.message
 
@@ -213,9 +213,6 @@ async def bare_function(city: str) -> str:
 def test_the_decorator_tells_its_keywords() -> None:
     """Whoever asks for its signature reads the fields."""
     assert {"scope", "read_only", "probe"} <= set(inspect.signature(tool).parameters)
-    assert inspect.signature(tool).parameters.keys() == inspect.signature(from_function).parameters.keys() - {
-        "function"
-    }
 
 
 def test_docstring_sections_are_told_apart() -> None:

@@ -15,6 +15,12 @@ from signoff.registry.hooks import Permission
 async def find(args, context):
     """Find something."""
 
+def checked(args):
+    return [("x", "is not there")] if args else []
+
+async def typed(city: str):
+    """Say hello."""
+
 async def open_now(context):
     return True
 
@@ -33,6 +39,7 @@ tools:
     maxResultSizeChars: 100
     untrusted_output: true
     validation: off
+    validate_input: gate_code:checked
     available: gate_code:open_now
     checkPermissions: gate_code:own
     capabilities:
@@ -117,3 +124,23 @@ def test_each_mistake_is_named_with_its_place(folder: Path, before: str, after: 
     assert words in refused.value.message
     assert refused.value.message.startswith(f"{path}:")
     assert int(refused.value.message.removeprefix(f"{path}:").partition(":")[0]) > 3
+
+
+def test_a_check_of_ones_own_is_named_in_the_manifest(tmp_path: Path) -> None:
+    """It is the function that was written, and of arguments that it minds the model is told."""
+    (tmp_path / "gate_code.py").write_text(CODE)
+    (tmp_path / "signoff.yaml").write_text(WHOLE)
+    tool = load_manifest(tmp_path / "signoff.yaml").registry.resolve("find")
+    assert tool is not None
+    assert tool.validate_input is not None
+    assert tool.validate_input({"x": 1}) == [("x", "is not there")]
+    assert tool.validate_input({}) == []
+
+
+def test_a_typed_function_has_its_check_already(tmp_path: Path) -> None:
+    """Two would say two things of the same arguments: a sentence at the line of the key."""
+    (tmp_path / "gate_code.py").write_text(CODE)
+    text = "version: 1\ntools:\n  typed:\n    handler: gate_code:typed\n    scope: generalist\n"
+    (tmp_path / "signoff.yaml").write_text(f"{text}    validate_input: gate_code:checked\n")
+    with pytest.raises(ConfigError, match=r"signoff.yaml:6: .*`validate_input` among its keywords"):
+        load_manifest(tmp_path / "signoff.yaml")
