@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from test_courier import BO, request
+from test_dispatcher import BO, request
 
 from signoff.approvals.card import render_card
 from signoff.channels.base import ChannelContext

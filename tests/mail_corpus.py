@@ -15,7 +15,7 @@ from signoff.channels.inbound.answer_parser import AnswerSender, ParsedAnswer
 from signoff.channels.mail.footers import read_mail_answer
 from signoff.channels.mail.reply_reader import MailAnswer
 
-MAILS = Path(__file__).parent / "mails"
+MAILS = Path(__file__).parent / "channels" / "mails"
 TO = "approvals+k7q2fmxyz0123456789abcdef@example.com"
 
 
