@@ -78,7 +78,7 @@ async def build_deps(
     secrets: SecretProvider | None = None,
     public_url: str = "",
 ) -> WorkerDeps:
-    """Returns what the activities of a worker share; `model` answers for scripted models instead of their scripts.
+    """Builds the objects that the activities of a worker share; `model` answers for scripted models, not their scripts.
 
     `verifier` checks what the gateway signed; without one no signature is believed. `backends` are for the
     capabilities that tools declare, by kind; left out, those that need no setting up. `secrets` reads secrets; left

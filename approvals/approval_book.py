@@ -189,7 +189,7 @@ class ApprovalBook:
         return self._put(machine.lapse(self._requests[approval_id]), now)
 
     def receipt(self, approval_id: str) -> Receipt:
-        """Returns what became of a request, for someone who comes late."""
+        """Returns the receipt of a request, for someone who comes late."""
         request = self._requests.get(approval_id)
         return _unknown(approval_id) if request is None else machine.settled_receipt(request)
 

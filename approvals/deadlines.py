@@ -64,7 +64,7 @@ def apply_event(request: ApprovalRequest, happening: DueEvent, now: datetime) ->
 
 
 def first_approvers(request: ApprovalRequest) -> tuple[str, ...]:
-    """Returns who was asked before an escalation; then an entry of both lists is no longer among them."""
+    """Returns the approvers asked before an escalation; an entry of both lists is no longer among them."""
     if not request.escalated:
         return request.approvers
     return tuple(each for each in request.approvers if each not in request.escalate_to)

@@ -41,7 +41,7 @@ def denied_outcome(request: ApprovalRequest) -> CallOutcome:
 
 
 def denial_from_request(request: ApprovalRequest, action: str) -> Denial:
-    """Returns what is kept of a request that a person denied, so that the same `action` is not asked again."""
+    """Converts a request that a person denied to a record by which the same `action` is not asked again."""
     return Denial(
         action=action,
         approval_id=request.id,

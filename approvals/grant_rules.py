@@ -41,7 +41,7 @@ class AgreedGrant:
 
 
 def agreed_grant(request: ApprovalRequest) -> AgreedGrant | None:
-    """Returns what is to be remembered of a request that answers have settled; None where nothing is."""
+    """Returns the grant on which the answers that settled a request agree; None where they agree on none."""
     if not request.allow_remember or request.kind != "approval":
         return None
     if request.state == "approved":
@@ -79,8 +79,8 @@ def question_of(grant: Grant, questions: Iterable[Question]) -> Question | None:
 def check_grant(
     grant: Grant, question: Question, answers: Iterable[StoredAnswer], now: datetime, args: Mapping[str, Any]
 ) -> AgreedGrant | None:
-    """Returns what the answers to `question`, whose arguments are `args`, want remembered; None where `grant` differs
-    from it.
+    """Returns the grant that the answers to `question`, whose arguments are `args`, agree on; None where `grant`
+    differs.
 
     The caller checks the signatures. Without this check, whoever can write grants could let any call run.
     """
@@ -126,7 +126,7 @@ def wish_problem(wish: GrantRequest) -> str:
 
 
 def agreed_wish(decisions: Sequence[Decision], quorum: int) -> GrantRequest | None:
-    """Returns what everybody who approved wants remembered; None unless that is one thing, wanted by all of a quorum.
+    """Returns the one wish to remember that all approvers share; None unless all of a quorum have the same one.
 
     Of different lengths and counts the smallest hold. The caller has checked whose decisions these are.
     """

@@ -129,7 +129,7 @@ def stale_receipt(request: ApprovalRequest) -> Receipt:
 
 
 def settled_receipt(request: ApprovalRequest) -> Receipt:
-    """Returns what someone is told who asks about, or answers, a request that is decided; `pending` while it is not."""
+    """Makes the receipt for whoever asks about, or answers, a request that is decided; `pending` while it is not."""
     if request.state == "pending":
         return _counted(request, "").model_copy(update={"status": "pending"})
     return Receipt(
@@ -161,7 +161,7 @@ def refusal(request: ApprovalRequest, code: ReceiptCode, message: str = "", *, w
 
 
 def _course(request: ApprovalRequest) -> dict[str, Any]:
-    """Returns what a receipt says of how far a request has come."""
+    """Returns the fields of a receipt that say how far a request has come."""
     found = progress(request)
     return {"votes": found.yes, "needed": found.needed, "open": found.open if request.state == "pending" else ()}
 
@@ -228,7 +228,7 @@ def count_vote(request: ApprovalRequest, vote: Vote) -> ApprovalRequest:
 
 
 def receipt_after(before: ApprovalRequest, after: ApprovalRequest) -> Receipt:
-    """Returns what the author of a vote is told that made `after` of the pending request `before`."""
+    """Makes the receipt for the author of a vote that made `after` of a pending request."""
     if after is before:
         return _counted(before, "duplicate")
     if after.state == "pending":

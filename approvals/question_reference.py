@@ -9,7 +9,7 @@ from signoff.contracts.message import CallPart
 
 
 def reference_from_request(request: ApprovalRequest, call: CallPart) -> QuestionReference:
-    """Returns what the turn is told of a question about `call`."""
+    """Converts a question about `call` to the reference that a turn keeps of it."""
     same = {name: getattr(request, name) for name in QuestionReference.model_fields if name not in _MADE}
     is_editable = request.edit != "off"
     return QuestionReference(

@@ -82,7 +82,7 @@ def _options(
 
 
 def invoke(arguments: Sequence[str]) -> int:
-    """Run one command line; an error is one sentence on standard error.
+    """Runs one command line; an error is one sentence on standard error.
 
     Returns 0 (done), 1 (failed or refused) or 2 (bad invocation).
     """
@@ -101,7 +101,7 @@ def invoke(arguments: Sequence[str]) -> int:
 
 
 def main() -> NoReturn:
-    """The `signoff` program."""
+    """Runs the `signoff` program."""
     # Until the command is loaded: see `loading`.
     gc.disable()
     code = invoke(sys.argv[1:])
@@ -116,7 +116,7 @@ def main() -> NoReturn:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Import within this block, and nothing else: the collector waits meanwhile.
+    """Stops the collector within this block, which imports and does nothing else.
 
     Imports make hundreds of thousands of objects that all stay; looking through them again and again for garbage would
     be a third of a start.
@@ -131,7 +131,7 @@ def loading() -> Iterator[None]:
 
 
 def _loaded(name: str) -> Any:
-    """The command `name`, or the group of that name, from the module that has it."""
+    """Imports the command `name`, or the group of that name, from the module that has it."""
     with loading():
         module = importlib.import_module(COMMANDS[name][0])
     if not gc.isenabled():

@@ -80,7 +80,7 @@ class Client:
         await self._transport.close()
 
     async def get(self, shape: type[T], path: str, **params: Any) -> T:
-        """Returns what any other route of the API answers to GET, such as `/v1/audit/...`."""
+        """Reads any other route of the API, such as `/v1/audit/...`."""
         return await self._transport.call(shape, "GET", path, params=_given(params))
 
     async def start(
@@ -265,7 +265,7 @@ class Client:
         return await self._transport.call(Freeze, "DELETE", path, params=_given({"as": by}), json={})
 
     async def _decide(self, named: ApprovalRequest | str, by: str, **given: Any) -> Receipt:
-        """An answer names what was read: whatever is asked by the time it arrives, it counts for that alone."""
+        """Answers the question that was read: whatever is asked by the time it arrives, it counts for that alone."""
         request = await self.request(named) if isinstance(named, str) else named
         if given.get("seen") is None and given["verdict"] == "approved" and not isinstance(named, str):
             # Whoever has the request has every value; who names one has read none of it.

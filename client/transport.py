@@ -41,7 +41,7 @@ class Transport:
         await self._http.aclose()
 
     async def call(self, shape: type[T], method: str, path: str, **content: Any) -> T:
-        """Returns what a route answers; `content` is httpx's, such as `params` and `json`."""
+        """Calls a route and parses its answer; `content` is httpx's, such as `params` and `json`."""
         return self.read(shape, self._json(await self._send(method, path, **content)))
 
     async def listed(self, shape: type[T], name: str, **params: Any) -> list[T]:

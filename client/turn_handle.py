@@ -68,7 +68,7 @@ class TurnHandle:
                         yield request
 
     async def result(self) -> TurnResult:
-        """Returns what the turn came to, once it is over; that it failed or was cancelled is in its `state`."""
+        """Waits for the result of the turn; that it failed or was cancelled is in its `state`."""
         async with aclosing(self.watch()) as views:
             async for view in views:
                 if view.result is not None:
@@ -76,7 +76,7 @@ class TurnHandle:
         raise ServerUnavailable(f"`{self.id}` ended without a result")
 
     async def _asked(self, call: CallView, told: Collection[tuple[str, int]]) -> ApprovalRequest | None:
-        """Returns what a call asks people that nobody was told yet; None for nothing."""
+        """Returns the request of a call that was not yielded yet; None for none."""
         seen = call.approval
         if seen is None or seen.state != "pending" or (seen.id, seen.revision) in told:
             return None

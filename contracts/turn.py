@@ -169,7 +169,7 @@ class TurnResult(FrozenModel):
 
     @property
     def text(self) -> str:
-        """What its parts say; of what lies in the store the beginning."""
+        """The words of its parts; of one that lies in the store the beginning."""
         return "\n".join(filter(None, (text_of(part.content) for part in self.parts)))
 
 

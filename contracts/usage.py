@@ -25,7 +25,7 @@ class UsageLimit:
 
     @property
     def problem(self) -> str:
-        """Returns what is wrong with the limit, "" if nothing is."""
+        """The problem of the limit in words, "" if there is none."""
         # `True` is an int to Python; a declaration in code is checked by nobody else.
         if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
             return "`count` must be a whole number from 1 on"

@@ -42,7 +42,7 @@ def pattern_problem(schema: Any) -> tuple[str, str]:
 
 
 def validator_of(schema: Mapping[str, Any]) -> Draft202012Validator:
-    """Returns what checks data against a schema in which `pattern_problem` finds nothing."""
+    """Makes the validator of a schema in which `pattern_problem` finds nothing."""
     # A schema that names its dialect is checked by what jsonschema has for that, which matches patterns its own way.
     validator: Draft202012Validator = _Validator(without_keyword(schema, "$schema"))
     return validator

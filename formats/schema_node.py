@@ -97,7 +97,7 @@ class SchemaNode(NamedTuple):
 
     @property
     def references(self) -> tuple[str, ...]:
-        """What `$ref` and `$dynamicRef` say here."""
+        """The targets of `$ref` and `$dynamicRef` here."""
         here = self.keywords
         found = (here["$ref"],) if "$ref" in here else ()
         found += (here["$dynamicRef"],) if "$dynamicRef" in here else ()
@@ -130,7 +130,7 @@ class SchemaNode(NamedTuple):
         return self.below(real[0]) if len(real) == 1 else None
 
     def resolved(self) -> "SchemaNode":
-        """Returns what is meant here: references and single alternatives followed, and what stands beside them kept.
+        """Returns the node meant here: references and single alternatives followed, the keywords beside them kept.
 
         A node without keywords where it cannot be read.
         """

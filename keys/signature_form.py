@@ -86,7 +86,7 @@ def asker_bytes(asker: Principal, turn: TurnKey, *, channel: str, context: str) 
 
 
 def unsigned_principal(principal: Principal) -> Principal:
-    """Returns who it is, without what was asked for and without proof: the same at any time, by whichever key."""
+    """Returns a principal without its request and its proof: the same at any time, by whichever key."""
     return Principal.model_validate(principal.model_dump(include={"user", "name", "tier", "roles", "locale"}))
 
 

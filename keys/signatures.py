@@ -66,7 +66,7 @@ class PrivateKey(_Key):
         return Ed25519PrivateKey.from_private_bytes(_raw(self.private, KEY_BYTES))
 
     def public_half(self) -> PublicKey:
-        """Returns what workers are given of it."""
+        """Returns the public key, for workers."""
         raw = self.load().public_key().public_bytes_raw()
         return PublicKey(id=_id_of(raw), created_at=self.created_at, retired_at=self.retired_at, public=_text(raw))
 
@@ -87,7 +87,7 @@ class PrivateKeys(BaseModel):
     keys: tuple[PrivateKey, ...] = ()
 
     def public(self) -> PublicKeys:
-        """Returns what workers are given of them."""
+        """Returns the public keys, for workers."""
         return PublicKeys(keys=tuple(key.public_half() for key in self.keys))
 
 

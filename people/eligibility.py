@@ -55,7 +55,7 @@ class ApproverSpec:
 
 
 def approver_spec_of(question: Question) -> ApproverSpec:
-    """Returns who is asked by a question, and who asks."""
+    """Reads the approvers and the requester of a question."""
     asked_by = question.requester.user
     return ApproverSpec(
         question.tenant,

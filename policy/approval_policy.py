@@ -182,7 +182,7 @@ class Term(_PolicyData):
 
     @property
     def groups(self) -> tuple[ApproverGroup, ...]:
-        """Whom it asks as well: its groups, or one of those it names."""
+        """The groups it asks as well: its own, or one of its approvers."""
         names = tuple(dict.fromkeys(each for each in self.approvers if isinstance(each, str)))
         listed = (ApproverGroup(of=names),) if names else ()
         return (*listed, *(each for each in self.approvers if isinstance(each, ApproverGroup)))
@@ -296,7 +296,7 @@ class ApprovalPolicy(_PolicyData):
 
     @property
     def later_approvers(self) -> tuple[str, ...]:
-        """Whom it may ask beside those it names: by a term, or by an escalation."""
+        """The approvers it may ask beside those it names: by a term, or by an escalation."""
         added = (entry for term in self.terms for group in term.groups for entry in group.of)
         return tuple(dict.fromkeys((*added, *self.escalate_to)))
 
@@ -307,7 +307,7 @@ class ApprovalPolicy(_PolicyData):
 
 
 def _impossible(policy: ApprovalPolicy) -> Iterator[tuple[str, Any, str]]:
-    """Yields what of a policy could never happen: the field, its value, why and what to do."""
+    """Yields each setting of a policy that could never take effect: the field, its value, why and the remedy."""
     yield from _impossible_groups(policy)
     for number, term in enumerate(policy.terms):
         for name, value, why in _vain(policy, term):
@@ -363,7 +363,7 @@ def _can_be_filled(groups: Iterable[ApproverGroup]) -> bool:
 
 
 def _vain(policy: ApprovalPolicy, term: Term) -> Iterator[tuple[str, Any, str]]:
-    """Yields what of a term would change nothing, or loosen the policy: the field, its value, why and what to do."""
+    """Yields each setting of a term that changes nothing, or loosens the policy: field, value, why and the remedy."""
     quorum, sure, timeout, after = term.quorum, term.min_assurance, term.timeout, term.escalate_after
     if quorum is not None and quorum <= policy.people_needed:
         yield "quorum", quorum, f"a term's `quorum` must be larger than the policy's {policy.people_needed}"

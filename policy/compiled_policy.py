@@ -164,7 +164,7 @@ class CompiledPolicy:
         return terms_of(policy, approvers, applied), engines
 
     def _route(self, data: EngineInput | None) -> tuple[tuple[str, ...], str, tuple[EngineAnswer, ...]]:
-        """Returns who is asked, an addition to the reason, and the engines' answers."""
+        """Returns the approvers to ask, an addition to the reason, and the engines' answers."""
         named = (self.policy.named_approvers if self.policy is not None else ()) or self.default
         expression = self.expressions.get("route_to")
         if expression is None:

@@ -129,7 +129,7 @@ class SecondProgram:
 
 @cache
 def _environment() -> celpy.Environment:
-    """Made with the first expression: reading CEL's grammar is a tenth of a worker's start."""
+    """Makes the environment with the first expression: reading CEL's grammar is a tenth of a worker's start."""
     # celpy sets the limit of the whole process to 2,500.
     limit = sys.getrecursionlimit()
     try:

@@ -50,8 +50,8 @@ NO_TERMS: Final = Terms()
 
 
 def terms_of(policy: ApprovalPolicy, approvers: Sequence[str], applied: Iterable[AppliedTerm] = ()) -> Terms:
-    """Returns what a policy asks for of `approvers`, its own or those worked out for this call, as `applied` tightens
-    it.
+    """Computes the terms of a policy for `approvers`, its own or those worked out for this call, as `applied` tightens
+    them.
 
     Of several the strictest holds: largest quorum, strongest assurance, shortest span; all groups are asked.
     """

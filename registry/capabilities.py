@@ -139,7 +139,7 @@ class Backend(Protocol):
     """
 
     def resolve(self, declared: Capabilities, tenant: str) -> object:
-        """Returns what the handler of a call of `tenant` is given."""
+        """Returns the object that the handler of a call of `tenant` uses."""
         ...
 
 
@@ -169,7 +169,7 @@ class GrantedCapabilities:
         return found
 
     def other(self, kind: str) -> Any:
-        """Returns what a backend of your own gives for a kind without a property here.
+        """Returns the object that a backend of your own provides for a kind without a property here.
 
         Raises `CapabilityError` where the tool does not declare it.
         """

@@ -165,7 +165,7 @@ class Catalog:
         return found
 
     def approvers(self, tool: str, verdict: PolicyVerdict | None = None) -> tuple[str, ...]:
-        """Returns who may decide a call: as the verdict says, else as the policy names them, else the default."""
+        """Returns the approvers of a call: those of the verdict, else those of the policy, else the default."""
         return self.terms(tool, verdict).approvers
 
     def terms(self, tool: str, verdict: PolicyVerdict | None = None) -> Terms:

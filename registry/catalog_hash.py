@@ -46,7 +46,7 @@ def catalog_hash(
 
 
 def _filters(actor: Actor) -> dict[str, object]:
-    """Returns what the hash of an actor covers of its filters: an empty one is not the same as none."""
+    """Returns the part of an actor's filters that its hash covers: an empty one is not the same as none."""
     given = {
         "toolset": actor.toolset,
         "allowed_plugins": actor.allowed_plugins,
@@ -92,7 +92,7 @@ def _actor_content(actor: Actor) -> dict[str, object]:
 
 
 def _scope_content(actor: Actor) -> dict[str, object]:
-    """Returns what the hash of an actor covers of its own tools and routes."""
+    """Returns the part of an actor's own tools and routes that its hash covers."""
     given = {
         "own_tools": _contents(actor.own_tools),
         "routes": [

@@ -42,7 +42,7 @@ def load_installation(settings: Settings) -> Installation:
 
 
 def provider_of_secrets(settings: Settings) -> SecretProvider:
-    """Returns what reads secrets here, also from the source that the settings name. Raises `ConfigError`."""
+    """Makes the provider of secrets here, with the source that the settings name. Raises `ConfigError`."""
     if not settings.secrets:
         return SecretProvider()
     try:
@@ -52,7 +52,9 @@ def provider_of_secrets(settings: Settings) -> SecretProvider:
 
 
 def people_of(settings: Settings, catalog: Catalog) -> Directory:
-    """Returns who may ask and decide: the file named in the settings, else the manifest's people. Raises `ConfigError`.
+    """Returns the directory of people: the file named in the settings, else the manifest's people.
+
+    Raises `ConfigError`.
 
     The built-in people are added in the development profile only.
     """

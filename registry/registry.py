@@ -132,7 +132,7 @@ def create_tool_registry(tools: Iterable[Tool]) -> ToolRegistry:
 
 
 def definition_hash(tool: Tool) -> str:
-    """Returns what an approval is bound to: sha-256 over what the tool does and takes, not its policy or words.
+    """Computes the hash an approval is bound to: sha-256 over a tool's actions and inputs, not its policy or words.
 
     Raises `RegistrationError` or `NotCanonical` for a tool no registry would take.
     """

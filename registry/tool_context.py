@@ -55,5 +55,5 @@ class ToolContext:
         return ApprovalKey(TurnKey(self.tenant_id, self.session_id, self.turn_id), self.call_id).id
 
     def hand_off(self) -> HandOff:
-        """Returns what a handler answers that gave the work away; its result is brought later under `event_id`."""
+        """Makes the answer of a handler that gave the work away; its result is brought later under `event_id`."""
         return HandOff(self.event_id)

@@ -152,7 +152,7 @@ def _check_role(connection: Connection, role: ProcessRole, name: str) -> None:
 
 
 def _beyond(connection: Connection, role: ProcessRole, row: Any) -> Iterator[str]:
-    """Yields what a role may do beyond its rights, by itself or by a role of which it is a member."""
+    """Yields the excess rights of a role, by itself or by a role of which it is a member."""
     yield from (words for flag, words in _TOO_MUCH.items() if row._mapping[flag])
     if row.rolname in _SERVER_ROLES:
         yield "reaches the server's files and programs"

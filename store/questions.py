@@ -290,8 +290,8 @@ class Questions:
     async def of_turns(
         self, turns: Collection[TurnKey], *, readers: Collection[str] | None = None
     ) -> dict[TurnKey, list[ApprovalRequest]]:
-        """Returns what turns ask and asked, every revision in its present state, without cards; no entry for a turn
-        that asked nothing.
+        """Returns the requests of turns, every revision in its present state, without cards; no entry for a turn
+        without any.
 
         Revisions of one approval come oldest first. Of a turn that may concern none of `readers`, when given, there is
         an empty list.

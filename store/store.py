@@ -417,7 +417,7 @@ async def open_store(url: str, *, durable: bool = False) -> AsyncIterator[Store]
 
 @asynccontextmanager
 async def working_store(settings: Settings) -> AsyncIterator[Store]:
-    """The store of the settings, its folder made when needed. Raises `ConfigError`, `StoreUnavailable`."""
+    """Opens the store of the settings, and makes its folder when needed. Raises `ConfigError`, `StoreUnavailable`."""
     make_state_dir(settings)
     async with open_store(settings.store_url, durable=settings.durable) as store:
         yield store

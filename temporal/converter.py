@@ -13,7 +13,7 @@ class _JsonConverter(PydanticJSONPlainPayloadConverter):
     """Leaves fields that hold their defaults out of messages between workflows and activities, and of nothing else."""
 
     def to_payload(self, value: Any) -> Payload | None:
-        """See the base class."""
+        """See `PydanticJSONPlainPayloadConverter`."""
         if not isinstance(value, ActivityMessage):
             return super().to_payload(value)
         return Payload(metadata={"encoding": self.encoding.encode()}, data=value.on_wire())

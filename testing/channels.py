@@ -58,7 +58,7 @@ Scenario: TypeAlias = "Callable[[Any, ChannelRig], Awaitable[None]]"
 
 
 def play_scenario(scenario: Scenario) -> Callable[["ChannelSuite", Path], None]:
-    """A test of pytest's that plays a scenario in a loop of its own."""
+    """Makes a test of pytest's that plays a scenario in a loop of its own."""
 
     def test(self: "ChannelSuite", tmp_path: Path) -> None:
         async def play() -> None:
@@ -74,7 +74,7 @@ def play_scenario(scenario: Scenario) -> Callable[["ChannelSuite", Path], None]:
 
 @asynccontextmanager
 async def open_rig(suite: "ChannelSuite", folder: Path, locale: str = "en") -> AsyncIterator[ChannelRig]:
-    """The suite's channel, opened as a manifest would have it, at the suite's vendor; its people are of `locale`."""
+    """Opens the suite's channel as a manifest would, at the suite's vendor; its people are of `locale`."""
     time = MovableClock()
     async with suite.vendor() as vendor, open_store(f"sqlite:///{folder}/signoff.db") as store:
         vendor.clock = time.now
@@ -95,7 +95,7 @@ async def open_rig(suite: "ChannelSuite", folder: Path, locale: str = "en") -> A
 
 
 def _received(channel: Channel, raw: InboundRequest) -> None:
-    """Read a message as the way in does, and let nothing but what a channel may raise pass for a refusal."""
+    """Reads a message as the way in does, and lets nothing but what a channel may raise pass for a refusal."""
     with contextlib.suppress(Forged, Malformed):
         channel.receive(raw)
 
@@ -104,7 +104,7 @@ class ChannelSuite:
     """Inherit from this, and say which vendor; what a channel cannot do at all is skipped."""
 
     def vendor(self) -> AbstractAsyncContextManager[Vendor]:
-        """A fresh vendor that runs while the block does."""
+        """Runs a fresh vendor while the block does."""
         raise NotImplementedError
 
     # Out.

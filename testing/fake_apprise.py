@@ -62,7 +62,7 @@ class FakeApprise(Vendor):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Where the address is."""
+        """The variable that holds the address."""
         return {"APPRISE_URL": f"{SCHEME}://{KEY}@{self.host}/{{identity}}"}
 
     def cards(self) -> Sequence[VendorCard]:
@@ -78,7 +78,7 @@ class FakeApprise(Vendor):
         return self.sign(f"{verdict} {card.token}".encode())
 
     def sign(self, body: bytes) -> InboundRequest:
-        """Any body; there is nothing to sign it with."""
+        """Makes a request of any body; there is nothing to sign it with."""
         return InboundRequest(body, {"content-type": "text/plain"}, at=self.clock())
 
     def take(self, page: PagerMessage, key: str) -> bool:
@@ -91,7 +91,7 @@ class FakeApprise(Vendor):
 
 
 def _page(body: str, title: str, notify_type: str, *args: Any, meta: Mapping[str, Any], **more: Any) -> bool:
-    """What apprise calls for each address of that scheme."""
+    """Answers the call of apprise for each address of that scheme."""
     to = unquote(str(meta.get("fullpath") or "")).removeprefix("/")
     page = PagerMessage(to, title, body, str(getattr(more.get("body_format"), "value", "")))
     return _HOSTS[str(meta["host"])].take(page, str(meta.get("user")))
@@ -99,7 +99,7 @@ def _page(body: str, title: str, notify_type: str, *args: Any, meta: Mapping[str
 
 @asynccontextmanager
 async def fake_apprise() -> AsyncIterator[FakeApprise]:
-    """A host that is there while the block runs."""
+    """Runs a host while the block runs."""
     # Plugins are the process's, not the fake's: all share the scheme, and each is found by its host.
     if SCHEME not in NotificationManager():  # type: ignore[no-untyped-call]
         notify(on=SCHEME, name="Signoff Pager")(_page)  # type: ignore[no-untyped-call]

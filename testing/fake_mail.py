@@ -44,7 +44,7 @@ class FakeMail:
         return [mail for mail in self.taken if address in str(mail["To"])]
 
     async def reply(self, to: EmailMessage, sender: str, words: str, verdict: Literal["pass", "fail"] = "pass") -> None:
-        """`sender` answers a mail, quoting it below. Raises `OSError` and what `smtplib` raises."""
+        """Sends the answer of `sender` to a mail, quoting it below. Raises `OSError` and what `smtplib` raises."""
         mail = EmailMessage(policy.SMTP)
         mail["From"], mail["To"], mail["Subject"] = sender, str(to["Reply-To"]), f"Re: {to['Subject']}"
         mail["Message-ID"] = make_msgid(domain=sender.partition("@")[2])
@@ -84,7 +84,7 @@ def text_of(mail: EmailMessage) -> str:
 
 @asynccontextmanager
 async def fake_mail(inbound: int) -> AsyncIterator[FakeMail]:
-    """A mail server that is there while the block runs."""
+    """Runs a mail server while the block runs."""
     loop, made = asyncio.get_running_loop(), FakeMail(inbound)
 
     def speak() -> asyncio.Protocol:

@@ -79,7 +79,7 @@ class FakeSlack(Vendor):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Where the secrets are."""
+        """The variables that hold the secrets."""
         return {"SLACK_TOKEN": BOT_TOKEN, "SLACK_SIGNING": SIGNING_SECRET, "SLACK_APP": APP_TOKEN}
 
     def app(self) -> Starlette:
@@ -148,7 +148,7 @@ class FakeSlack(Vendor):
         return self._said(identity, words, {"thread_ts": message.ts})
 
     def sign(self, body: bytes) -> InboundRequest:
-        """Any body."""
+        """Signs any body."""
         return self.signed(body, "application/json")
 
     def interaction(self, payload: Mapping[str, Any]) -> InboundRequest:
@@ -156,7 +156,7 @@ class FakeSlack(Vendor):
         return self.signed(urlencode({"payload": json.dumps(payload)}).encode(), "application/x-www-form-urlencoded")
 
     def signed(self, body: bytes, kind: str, ahead: float = 0.0) -> InboundRequest:
-        """Signed with `v0`, by a clock that may be ahead."""
+        """Signs a body with `v0`, by a clock that may be ahead."""
         stamp = str(int(self.clock().timestamp() + ahead))
         mark = hmac.new(SIGNING_SECRET.encode(), b"v0:%s:%s" % (stamp.encode(), body), hashlib.sha256).hexdigest()
         headers = {"content-type": kind, "x-slack-request-timestamp": stamp, "x-slack-signature": f"v0={mark}"}
@@ -283,7 +283,7 @@ class FakeSlack(Vendor):
 
 @asynccontextmanager
 async def fake_slack() -> AsyncIterator[FakeSlack]:
-    """A workspace that is there while the block runs."""
+    """Runs a workspace while the block runs."""
     slack = FakeSlack()
     async with serve_vendor(slack.app(), vendor=slack) as url:
         slack.url = url

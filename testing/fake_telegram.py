@@ -106,7 +106,7 @@ class FakeTelegram(Vendor):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Where the secrets are."""
+        """The variables that hold the secrets."""
         return {"TELEGRAM_TOKEN": TOKEN, "TELEGRAM_WEBHOOK_SECRET": WEBHOOK_SECRET}
 
     def app(self) -> Starlette:
@@ -158,18 +158,18 @@ class FakeTelegram(Vendor):
         return {"callback_query": query | more}
 
     def write(self, identity: str, words: str) -> InboundRequest:
-        """Words to the bot."""
+        """Sends words to the bot."""
         return self.brought({"message": self.said(identity, text=words)})
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
-        """Words that answer a card."""
+        """Sends words that answer a card."""
         message = self.message_of(card)
         about = {"message_id": message.number, "from": _BOT, "date": self._now(), "text": message.text}
         about["chat"] = {"id": message.chat, "type": "private"}
         return self.brought({"message": self.said(identity, text=words, reply_to_message=about)})
 
     def said(self, identity: str, **content: Any) -> dict[str, Any]:
-        """Any message of a person, in their chat with the bot unless it says another."""
+        """Makes any message of a person, in their chat with the bot unless it says another."""
         who = _person(identity)
         chat = {"id": int(identity), "type": "private", "first_name": who["first_name"]}
         return {"message_id": next(self._numbers), "from": who, "chat": chat, "date": self._now(), **content}
@@ -184,7 +184,7 @@ class FakeTelegram(Vendor):
         self._arrived.set()
 
     def sign(self, body: bytes) -> InboundRequest:
-        """Any body: Telegram signs none, and shows the secret."""
+        """Makes a request of any body: Telegram signs none, and shows the secret."""
         return InboundRequest(body, {"content-type": "application/json", HEADER: WEBHOOK_SECRET}, at=self.clock())
 
     def forgeries(self, raw: InboundRequest) -> Sequence[InboundRequest]:
@@ -333,7 +333,7 @@ class FakeTelegram(Vendor):
 
 @asynccontextmanager
 async def fake_telegram(*, polled: bool = False) -> AsyncIterator[FakeTelegram]:
-    """A Bot API that is there while the block runs."""
+    """Runs a Bot API while the block runs."""
     telegram = FakeTelegram(polled=polled)
     async with serve_vendor(telegram.app(), vendor=telegram) as url:
         telegram.url = url

@@ -121,7 +121,7 @@ class FakeTwilio(Vendor):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Where the secret is."""
+        """The variable that holds the secret."""
         return {"TWILIO_AUTH_TOKEN": AUTH_TOKEN}
 
     def app(self) -> Starlette:
@@ -172,11 +172,11 @@ class FakeTwilio(Vendor):
         return self.message(identity, **{**about, **said, **more})
 
     def write(self, identity: str, words: str) -> InboundRequest:
-        """Words in the conversation."""
+        """Sends words in the conversation."""
         return self.message(identity, Body=words, MessageType="text")
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
-        """Words, with the card swiped."""
+        """Sends words, with the card swiped."""
         sid = self.bubble(card).sid
         return self.message(identity, Body=words, MessageType="text", OriginalRepliedMessageSid=sid)
 
@@ -199,11 +199,11 @@ class FakeTwilio(Vendor):
         return self.brought({**common, **fields})
 
     def status(self, card: VendorCard, state: Told) -> InboundRequest | None:
-        """Returns what became of a card; Twilio gives a failure its code."""
+        """Makes the report on a card; Twilio gives a failure its code."""
         return self.reported(self.bubble(card), state, 30003 if state == "failed" else 0)
 
     def reported(self, bubble: TwilioMessage, state: str, code: int = 0) -> InboundRequest:
-        """Returns what Twilio says of one of our messages."""
+        """Makes Twilio's report on one of our messages."""
         fields = {
             "SmsSid": bubble.sid,
             "SmsStatus": state,
@@ -221,7 +221,7 @@ class FakeTwilio(Vendor):
         return self.sign(urlencode(fields).encode())
 
     def sign(self, body: bytes, url: str = CALLED) -> InboundRequest:
-        """Any body, as a form where it is one."""
+        """Signs any body, as a form where it is one."""
         pairs = [each.partition("=")[::2] for each in body.decode("latin-1").split("&")] if body else []
         # Sorted by name and value, and of exact duplicates one: so Twilio signs.
         signed = url + "".join(_plain(name) + _plain(value) for name, value in sorted(set(pairs), key=_in_order))
@@ -278,7 +278,7 @@ class FakeTwilio(Vendor):
         return JSONResponse(told, status_code=201)
 
     def _problem(self, sent: Mapping[str, str]) -> int:
-        """Twilio's code for what is wrong; 0 for nothing."""
+        """Returns Twilio's code for what is wrong; 0 for nothing."""
         to, content = sent.get("To", ""), sent.get("ContentSid")
         if to not in self.identities:
             return 21211
@@ -360,13 +360,13 @@ class FakeSms(FakeTwilio):
     prefix: ClassVar[str] = ""
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
-        """Words, and nothing that says what they are about."""
+        """Sends words, and nothing that says what they are about."""
         return self.message(identity, Body=words)
 
 
 @asynccontextmanager
 async def fake_twilio(twilio: FakeTwilio | None = None) -> AsyncIterator[FakeTwilio]:
-    """A sender that is there while the block runs."""
+    """Runs a sender while the block runs."""
     found = twilio or FakeTwilio()
     async with serve_vendor(found.app(), vendor=found) as url:
         found.url = url

@@ -111,7 +111,7 @@ class FakeWhatsApp(Vendor):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Where the secrets are."""
+        """The variables that hold the secrets."""
         secrets = {"TOKEN": TOKEN, "APP_SECRET": APP_SECRET, "VERIFY_TOKEN": VERIFY_TOKEN}
         return {f"WHATSAPP_{name}": value for name, value in secrets.items()}
 
@@ -161,11 +161,11 @@ class FakeWhatsApp(Vendor):
         return self.message(identity, "interactive", interactive=reply, **about)
 
     def write(self, identity: str, words: str) -> InboundRequest:
-        """Words in the conversation."""
+        """Sends words in the conversation."""
         return self.message(identity, "text", text={"body": words})
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
-        """Words, with the card swiped."""
+        """Sends words, with the card swiped."""
         return self.message(
             identity, "text", text={"body": words}, context={"from": _OURS, "id": self.bubble(card).name}
         )
@@ -175,7 +175,7 @@ class FakeWhatsApp(Vendor):
         return self.brought(self.value(identity, {"id": self.wamid(), "type": kind, **content}))
 
     def value(self, identity: str, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns what Meta says of one message: who sent it, as far as they let themselves be known."""
+        """Makes Meta's value about one message: who sent it, as far as they let themselves be known."""
         self._wrote[identity] = self.clock()
         phone = self.scoped.get(identity, identity)
         contact: dict[str, Any] = {"profile": {"name": "Somebody"}}
@@ -187,7 +187,7 @@ class FakeWhatsApp(Vendor):
         return {"contacts": [contact], "messages": [sent]}
 
     def reported(self, bubble: WhatsAppMessage, state: str, code: int = 0) -> dict[str, Any]:
-        """Returns what Meta says of one of our messages."""
+        """Makes Meta's report on one of our messages."""
         status: dict[str, Any] = {
             "id": bubble.name,
             "status": state,
@@ -201,7 +201,7 @@ class FakeWhatsApp(Vendor):
         return {"statuses": [status]}
 
     def brought(self, *values: Mapping[str, Any], number: str = NUMBER_ID, name: str = "messages") -> InboundRequest:
-        """Several things at once, each in a change of its own."""
+        """Makes a request of several things at once, each in a change of its own."""
         metadata = {"display_phone_number": _OURS, "phone_number_id": number}
         common = {"messaging_product": "whatsapp", "metadata": metadata}
         changes = [{"field": name, "value": {**common, **value}} for value in values]
@@ -210,11 +210,11 @@ class FakeWhatsApp(Vendor):
         return self.sign(json.dumps({"object": "whatsapp_business_account", "entry": entry}).encode())
 
     def status(self, card: VendorCard, state: Told) -> InboundRequest | None:
-        """Returns what became of a card; Meta gives a failure its code."""
+        """Makes the report on a card; Meta gives a failure its code."""
         return self.brought(self.reported(self.bubble(card), state, 131026 if state == "failed" else 0))
 
     def sign(self, body: bytes) -> InboundRequest:
-        """Any body."""
+        """Signs any body."""
         # Over the body alone: without a time in it, replays are known by the ids of messages only.
         mark = hmac.new(APP_SECRET.encode(), body, hashlib.sha256).hexdigest()
         headers = {"content-type": "application/json", "x-hub-signature-256": f"sha256={mark}"}
@@ -269,7 +269,7 @@ class FakeWhatsApp(Vendor):
         return JSONResponse(told)
 
     def _problem(self, number: str, body: Mapping[str, Any]) -> int:
-        """Meta's code for what is wrong; 0 for nothing."""
+        """Returns Meta's code for what is wrong; 0 for nothing."""
         if number != NUMBER_ID:
             return 33
         if not _SHAPE.is_valid(body):
@@ -362,7 +362,7 @@ class FakeWhatsApp(Vendor):
 
 @asynccontextmanager
 async def fake_whatsapp(*, template: bool = False) -> AsyncIterator[FakeWhatsApp]:
-    """A number that is there while the block runs; with `template`, its options name the approved one."""
+    """Runs a number while the block runs; with `template`, its options name the approved one."""
     whatsapp = FakeWhatsApp(template=template)
     async with serve_vendor(whatsapp.app(), vendor=whatsapp) as url:
         whatsapp.url = url

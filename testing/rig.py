@@ -131,7 +131,7 @@ class ChannelRig:
         return revised
 
     async def tell(self, kind: RequestEventKind, request: ApprovalRequest) -> None:
-        """Something happens to a request."""
+        """Reports an event of a request to the dispatcher."""
         self.events.tell(kind, request)
 
     async def carry(self) -> None:
@@ -168,12 +168,12 @@ class ChannelRig:
         await self.carry()
 
     async def decide_elsewhere(self, request: ApprovalRequest, verdict: Verdict = "approved", reason: str = "") -> None:
-        """Ana decides it in the inbox."""
+        """Decides a request as Ana, in the inbox."""
         await self.desk_decides(request, verdict, reason)
         await self.listen()
 
     async def desk_decides(self, request: ApprovalRequest, verdict: Verdict = "approved", reason: str = "") -> None:
-        """The same, and nobody is told of it."""
+        """Decides a request as Ana in the inbox, and reports nothing of it."""
         ana = self.people.find("ana", TENANT)
         assert ana is not None
         draft = DecisionDraft.model_validate(
@@ -205,7 +205,7 @@ class ChannelRig:
         return "\n\n".join(self.vendor.reads(identity))
 
     async def delivery(self, request: ApprovalRequest, person: str) -> DeliveryRow:
-        """Returns what is known of the card for one person."""
+        """Returns the row of the card for one person."""
         rows = await self.cards.of_request(request.id, request.revision)
         return next(row for row in rows if row.person == person)
 
@@ -217,7 +217,7 @@ class ChannelRig:
         return OutboundCard(token=row.token, request=row.request, person=person, address=row.address, link=link)
 
     async def arrived(self) -> list[InboundRow]:
-        """Returns what waits to be heard."""
+        """Returns the rows that wait to be processed."""
         return await InboundQueue(self.store).claim(100)
 
     async def _link(self, row: DeliveryRow) -> str:

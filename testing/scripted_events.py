@@ -14,7 +14,7 @@ class ScriptedEvents:
         self._over: dict[tuple[str, int], ApprovalRequest] = {}
 
     def tell(self, kind: RequestEventKind, request: ApprovalRequest) -> None:
-        """Something happens to a request."""
+        """Adds an event of a request."""
         self._told.append(RequestEvent(kind, request))
         if kind == "closed":
             self._over[(request.id, request.revision)] = request

@@ -66,22 +66,22 @@ class Vendor(ABC):
 
     @abstractmethod
     def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
-        """Returns what reaches us when `identity` answers that card, in the way the channel has for it."""
+        """Makes the request that reaches us when `identity` answers that card, in the way the channel has for it."""
 
     @abstractmethod
     def sign(self, body: bytes) -> InboundRequest:
-        """Any body at all, as if it came from the vendor."""
+        """Makes a request of any body at all, as if it came from the vendor."""
 
     def write(self, identity: str, words: str) -> InboundRequest:
-        """Returns what reaches us when `identity` writes something, beside any card."""
+        """Makes the request that reaches us when `identity` writes something, beside any card."""
         raise NotImplementedError
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest | None:
-        """Returns what reaches us when `identity` writes something below a card; None where nobody can."""
+        """Makes the request that reaches us when `identity` writes below a card; None where nobody can."""
         return None
 
     def status(self, card: VendorCard, state: Told) -> InboundRequest | None:
-        """Returns what reaches us when the vendor tells what became of a card; None where it does not."""
+        """Makes the vendor's report on a card; None where it sends none."""
         return None
 
     def forgeries(self, raw: InboundRequest) -> Sequence[InboundRequest]:
@@ -89,5 +89,5 @@ class Vendor(ABC):
         return (dataclasses.replace(raw, headers={}), dataclasses.replace(raw, body=raw.body + b" "))
 
     def unknown(self) -> Sequence[InboundRequest]:
-        """Returns what the vendor may send that means nothing to us: new events, new states, its own tests."""
+        """Returns requests of the vendor that mean nothing to us: new events, new states, its own tests."""
         return ()

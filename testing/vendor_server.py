@@ -20,13 +20,13 @@ class _Quiet(uvicorn.Server):
         self.ready = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, then it is told."""
+        """Starts as uvicorn's server, then reports that it has."""
         await super().startup(sockets)
         self.ready.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Nothing: signals are the test runner's."""
+        """Leaves signals to the test runner."""
         yield
 
 

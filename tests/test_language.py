@@ -22,6 +22,13 @@ LARGER: dict[str, int] = {
 ORDINARY_NOUNS = {"string", "docstring", "routing", "pricing", "token", "screen"}
 """Words that end like a gerund or a participle and are neither."""
 
+NOT_YET = {"activities", "channels", "gateway"}
+"""Folders whose docstrings are not written by the rule of first sentences yet."""
+IMPERATIVE = {("cli/local/tool_metrics.py", "metrics")}
+"""Commands that no decorator names: what is shown as help says what to do, as help does."""
+NOT_VERBS = {"Its", "Sentences", "This", "Words"}
+"""Words that end like a verb in the third person and are none."""
+
 EXPLAINED_IN = ("docs/concepts.md", "docs/architecture.md")
 
 
@@ -125,3 +132,58 @@ def test_every_folder_has_its_layer() -> None:
     assert len(layers) == len(set(layers))
     assert layered["exhaustive"] is True
     assert set(layers) == {root.stem for root in _roots()} - set(layered["exhaustive_ignores"])
+
+
+def _is_shown(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a docstring is read by users: of a command, of a route, or of a test in the suite of channels."""
+    found = [ast.unparse(each) for each in node.decorator_list]
+    shown = re.compile(r"\w+\.(command|callback|get|post|put|patch|delete|api_route)\(")
+    return node.name.startswith("test_") or any(shown.match(each) for each in found)
+
+
+def _riddle(docstring: str, *, is_property: bool) -> bool:
+    """Whether a docstring's first sentence begins with no verb (of a property: with a relative clause)."""
+    first = " ".join(docstring.partition("\n\n")[0].split())
+    if is_property:
+        return re.match(r"(What|Who|Whom|Whose|Where|When)(ever|so)?\b", first) is not None
+    # "Returns what", "Yields whom": the noun that would say it is missing.
+    if re.match(r"(Returns|Yields) (what|who|whom)(ever)?\b", first):
+        return True
+    verb = re.match(r"[A-Z][a-z]+s\b", first)
+    return not (verb and verb[0] not in NOT_VERBS) and not first.startswith("See `")
+
+
+@pytest.mark.parametrize(
+    ("docstring", "is_property", "riddle"),
+    [
+        ("Returns the receipt of a request.", False, False),
+        ("See `Interceptor`.", False, False),
+        ("What became of a request.", False, True),
+        ("Returns what became of a request.", False, True),
+        ("Whoever may answer.", False, True),
+        ("A card that nobody was sent.", False, True),
+        ("Words for an actor.", False, True),
+        ("The present reasons.", True, False),
+        ("What its parts say.", True, True),
+    ],
+)
+def test_a_riddle_is_noticed(docstring: str, is_property: bool, riddle: bool) -> None:
+    """A first sentence without a verb or with a relative clause for a noun is noticed, and a plain one is not."""
+    assert _riddle(docstring, is_property=is_property) is riddle
+
+
+def test_a_docstring_says_first_what_the_thing_does() -> None:
+    """Each function's docstring begins with a verb in the third person, and no property's with a relative clause."""
+    riddles: list[str] = []
+    for path in _modules():
+        name = str(path.relative_to(ROOT))
+        if "versions" in path.parts or path.relative_to(ROOT).parts[0] in NOT_YET:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or _is_shown(node):
+                continue
+            is_property = any("property" in ast.unparse(each) for each in node.decorator_list)
+            docstring = ast.get_docstring(node)
+            if docstring and (name, node.name) not in IMPERATIVE and _riddle(docstring, is_property=is_property):
+                riddles.append(f"{name}:{node.lineno} {node.name}: {docstring.splitlines()[0]}")
+    assert riddles == []

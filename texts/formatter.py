@@ -162,7 +162,7 @@ class Formatter:
         return row.value
 
     def card_words(self, row: CardRow) -> str:
-        """Returns what stands in a row: the card's own words in this language, what the call gave as it is."""
+        """Writes the words of a row: the card's own in this language, the call's as they are."""
         if not row.name:
             return self.text(f"value.{row.format}", n=row.length, name=row.label) if row.format else row.value
         if row.secret:

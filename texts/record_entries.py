@@ -10,7 +10,7 @@ _SHORT: Final = 8
 
 
 def entry_words(kind: str, facts: Mapping[str, Any], language: str) -> str:
-    """Returns what an entry says happened; its kind where nobody knows that, and the reason that a person gave."""
+    """Writes the event of an entry; its kind where nobody knows that, and the reason that a person gave."""
     write = _KINDS.get(kind)
     told = write(_Facts(facts, language)) if write is not None else kind
     reason = facts.get("reason")

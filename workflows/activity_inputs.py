@@ -42,7 +42,7 @@ def _unsigned(decisions: tuple[Decision, ...]) -> tuple[Decision, ...]:
 
 
 def edit(decision: Decision, editor: Authority) -> dict[str, Any]:
-    """Returns what the gates are told of a change of arguments by `decision`, beside the call as it changes it."""
+    """Makes the fields of the gates' task for a change of arguments by `decision`, beside the changed call."""
     named = decision if decision.signature else decision.model_copy(update={"subject": editor.subject})
     # What a change makes is told apart by its own delivery, whenever it was asked.
     return {"edit": named, "asked_since": None}

@@ -95,7 +95,7 @@ class ApprovalFlow:
         return call in self._proposed
 
     def editor(self, call: str) -> str:
-        """Returns who changed the arguments of a call last; "" where nobody did."""
+        """Returns the id of the last person to change the arguments of a call; "" where nobody did."""
         return self._editors.get(call, "")
 
     def revision(self, call: str) -> int:
@@ -104,7 +104,7 @@ class ApprovalFlow:
         return 0 if request is None else request.revision
 
     def note(self, request: ApprovalRequest) -> str:
-        """Returns what the model is told of the changes that people made to its call; "" when they made none."""
+        """Writes the note for the model about the changes that people made to its call; "" when they made none."""
         proposed = self._proposed.get(request.call)
         return "" if proposed is None else edit_note(proposed, request.card.rows)
 
@@ -132,7 +132,7 @@ class ApprovalFlow:
             self._state.book.cancel(request.id, "", "The turn was cancelled.", workflow.now())
 
     async def answer(self, envelopes: Sequence[Any]) -> Receipt:
-        """Returns what becomes of an answer, by whichever door it came. Never raises."""
+        """Takes an answer, by whichever door it came, and returns its receipt. Never raises."""
         decision = read_decision(envelopes)
         if isinstance(decision, Receipt):
             return self._unreadable(decision, envelopes)
@@ -155,7 +155,7 @@ class ApprovalFlow:
                 return await self._edit(decision, authority)
 
     async def withdraw(self, envelopes: Sequence[Any]) -> Receipt:
-        """Returns what becomes of the wish to withdraw a request. Never raises.
+        """Withdraws a request, if its author may, and returns the receipt. Never raises.
 
         Whoever can send it could as well stop the turn altogether, so it needs no signature. But a name counts only
         where it is proved, and one that is signed for must be the asker's, an approver's or an administrator's.

@@ -112,9 +112,7 @@ class CallLoop:
     async def _fallbacks(
         self, call: CallPart, ruling: GateDecision, primary: CallOutcome, says: str
     ) -> list[CallOutcome]:
-        """Returns what became of the tools that were tried in place of one that failed, in order, until one does
-        not.
-        """
+        """Tries the tools in place of one that failed, in order, until one does not fail; returns their outcomes."""
         tried: list[CallOutcome] = []
         ended, ran_with = primary, ruling.options
         # What a person wrote into a call is meant for the tool it was shown with.

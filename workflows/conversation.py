@@ -154,9 +154,7 @@ class Conversation:
     # What the session does.
 
     def next(self, now: datetime) -> FollowUp | MailboxMessage | None:
-        """Returns what the next turn is for: a turn to go on from at once, else the oldest message in its time; or
-        None.
-        """
+        """Chooses the next turn: one that follows another at once, else the oldest message in its time; or None."""
         # Before the mailbox: what goes on is part of an answer that somebody waits for already.
         if self._due:
             return self._due[0]
@@ -223,7 +221,7 @@ class Conversation:
         return list(self._transcript())
 
     def view(self) -> SessionView:
-        """Returns what an onlooker sees."""
+        """Returns the present state of the session for queries."""
         return SessionView(
             tenant=self.key.tenant,
             session=self.key.session,
@@ -327,7 +325,7 @@ class Conversation:
             del self._denied[next(iter(self._denied))]
 
     def _left_for(self, turn_id: str, taken: Sequence[str]) -> tuple[Message, ...]:
-        """Returns what was added to a turn that has ended, and that its model did not get."""
+        """Returns the late results of a turn that has ended which its model did not get."""
         mine = [each for each in self._injected.values() if self._goes_to(each, turn_id)]
         for injection in mine:
             del self._injected[injection.id]

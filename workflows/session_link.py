@@ -39,7 +39,7 @@ class SessionLink:
             self._letters.setdefault(letter.id, letter)
 
     def take_messages(self) -> tuple[Message, ...]:
-        """Returns what came in since the last time."""
+        """Returns the late results since the last time, as messages."""
         new = [letter for letter in self._letters.values() if letter.id not in self._taken]
         self._taken += [letter.id for letter in new]
         return tuple(letter.message for letter in new)

@@ -74,8 +74,7 @@ class ToolRunner:
     async def keep(
         self, call: CallPart, ruling: GateDecision, permit: Permit, ticket: int, request: ApprovalRequest
     ) -> CallOutcome:
-        """Returns what became of a call of which a person says in `request` that it happened, once that is in its
-        ticket.
+        """Records in its ticket that a call happened, as a person says in `request`, and returns its outcome.
 
         There it outlives the turn's history: a turn that is begun anew finds it, and asks nobody again.
         """

@@ -104,13 +104,13 @@ class TurnState:
         return GateTask(**{"ctx": self.ctx, "calls": calls, **standing, **asked})
 
     def denials(self) -> tuple[Denial, ...]:
-        """Returns what people denied in this turn."""
+        """Returns the denials of this turn by people."""
         # Of approvals only: whoever gives up on a call in doubt does not say that it must not be done.
         denied = (each for each in self.book.all() if each.state == "denied" and each.kind == "approval")
         return tuple(denial_from_request(each, self.actions[each.call]) for each in denied)
 
     def session_denials(self) -> tuple[Denial, ...]:
-        """Returns what people denied in this turn and before in its session, which the gates deny again."""
+        """Returns the denials by people in this turn and before in its session, which the gates repeat."""
         return (*self.turn.denied, *self.denials())
 
     def change_context(self, settled: list[CallOutcome], now: datetime) -> list[CallOutcome]:
@@ -225,7 +225,7 @@ class TurnState:
         return bound_result(whole)
 
     def view(self, started_at: datetime) -> TurnView:
-        """Returns what an onlooker sees now."""
+        """Returns the present state of the turn for queries."""
         requests = {request.call: request for request in self.book.all()}
         calls = tuple(v.model_copy(update={"approval": requests.get(v.call)}) for v in self.calls.values())
         return TurnView(

@@ -58,7 +58,7 @@ def thaw(tenant: Tenant, person: Operator = "", url: Url = None, as_json: AsJson
 
 
 async def _reached(answer: Awaitable[T]) -> T:
-    """What the gateway answers. Raises `ServerUnavailable` that names the way for the day without one."""
+    """Awaits the gateway's answer. Raises `ServerUnavailable` that names the way for the day without one."""
     try:
         return await answer
     except ServerUnavailable as error:

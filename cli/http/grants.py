@@ -62,7 +62,7 @@ def revoke(
 
 
 def grant_table(grants: Sequence[Grant], now: datetime) -> RenderableType:
-    """What is remembered, one line each, in the order given."""
+    """Draws grants, one line each, in the order given."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("Id", "What", "Where", "By", "Left", "Until"):
         table.add_column(name, no_wrap=name == "Id", overflow="fold")

@@ -172,7 +172,7 @@ async def _inbox(out: Output, url: str | None, person: str) -> int:
 
 
 def _elsewhere(others: list[WaitingCard]) -> str:
-    """What there is to do instead, where nothing waits for somebody."""
+    """Writes the alternatives where nothing waits for somebody."""
     if not others:
         return '`signoff ask "..."` starts a turn'
     asked = ", ".join(sorted({clean(each) for card in others for each in card.approvers}))
@@ -197,7 +197,7 @@ async def _decide(out: Output, names: list[str], said: CommandAnswer, url: str |
 
 
 async def _each(out: Output, names: list[str], act: Callable[[str], Awaitable[tuple[Receipt, str]]]) -> int:
-    """One receipt a name, in their order; one that is refused keeps none of the others from counting."""
+    """Returns one receipt a name, in their order; one that is refused keeps none of the others from counting."""
     if len(names) == 1:
         # An error ends the command here; of several each has to be told by a receipt of its own.
         receipt, line = await act(names[0])
@@ -219,7 +219,7 @@ async def _each(out: Output, names: list[str], act: Callable[[str], Awaitable[tu
 
 
 async def _answered(out: Output, client: Client, name: str, said: CommandAnswer) -> tuple[Receipt, str]:
-    """The receipt of one answer, and a line that says it."""
+    """Returns the receipt of one answer, and a line that says it."""
     request = await client.request(name)
     receipt = await _sent(out, client, request, said)
     if said.change and receipt.status in ("accepted", "counted"):
@@ -248,7 +248,7 @@ async def _sent(out: Output, client: Client, request: ApprovalRequest, said: Com
 
 
 async def _edited(out: Output, client: Client, request: ApprovalRequest, change: ArgumentChange) -> Mapping[str, Any]:
-    """All arguments as they shall be.
+    """Returns all arguments as they shall be.
 
     Raises `Refused` for what does not fit or changes nothing, `NotFound` for an argument that is not there.
     """
@@ -263,7 +263,7 @@ async def _edited(out: Output, client: Client, request: ApprovalRequest, change:
 
 
 async def _in_editor(out: Output, client: Client, request: ApprovalRequest, offered: str) -> EditPreview:
-    """What somebody makes of `offered` in their editor; it opens again until that fits, or they leave it as it is."""
+    """Lets somebody change `offered` in their editor; it opens again until that fits, or they leave it as it is."""
     problem = ""
     while True:
         written = edit_text(offered)

@@ -94,7 +94,7 @@ async def _say(out: Output, *, url: str | None, session: str, text: str, actor: 
 
 
 async def _heard(out: Output, client: Client, name: str, message: str) -> list[TurnView]:
-    """Print what becomes of a message, until everything it led to is answered or waits for people."""
+    """Prints the course of a message, until everything it led to is answered or waits for people."""
     told: set[tuple[str, str]] = set()
     while True:
         view = await client.session(name)
@@ -111,7 +111,7 @@ async def _heard(out: Output, client: Client, name: str, message: str) -> list[T
 
 
 def _settled(turns: list[SessionTurnView]) -> bool:
-    """Whether nothing of a message goes on without people; one that was passed on is taken up by another turn."""
+    """Returns whether nothing of a message goes on without people; one passed on is taken up by another turn."""
     if not turns or any(turn.state == "working" for turn in turns):
         return False
     return turns[-1].state != "passed" or turns[-1].error is not None
@@ -132,7 +132,7 @@ async def _read(out: Output, client: Client, name: str) -> int:
 
 
 def _answers(turn: SessionTurnView, full: TurnView | None) -> list[Text]:
-    """What a turn did and answered; what the session remembers of it where the turn itself is gone or over."""
+    """Writes the actions and answers of a turn; those the session remembers where the turn itself is gone or over."""
     lines = answer_lines(full) if full is not None else []
     if full is None:
         lines += [Text(f"{turn.actor}: {content_text(part.content)}") for part in turn.parts]
@@ -142,7 +142,7 @@ def _answers(turn: SessionTurnView, full: TurnView | None) -> list[Text]:
 
 
 async def _full(client: Client, view: SessionView, turn: SessionTurnView) -> TurnView | None:
-    """A turn with its calls; None for one that has not quite begun, or that the server has forgotten."""
+    """Reads a turn with its calls; None for one that has not quite begun, or that the server has forgotten."""
     try:
         return await client.view(".".join((view.tenant, view.session, turn.turn)))
     except NotFound:
@@ -150,7 +150,7 @@ async def _full(client: Client, view: SessionView, turn: SessionTurnView) -> Tur
 
 
 def _lines() -> Iterator[str]:
-    """What is typed, or piped in, line by line to its end; empty lines say nothing."""
+    """Yields the lines that are typed, or piped in, to the end; empty lines say nothing."""
     while True:
         if sys.stdin.isatty():
             typer.echo("> ", nl=False, err=True)

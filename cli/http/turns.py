@@ -136,7 +136,7 @@ def cancel(
 
 
 async def _found(client: Client, name: str) -> ApprovalRequest | TurnView:
-    """The request or the turn of this name. Raises `NotFound`."""
+    """Finds the request or the turn of this name. Raises `NotFound`."""
     approval = parse_approval_id(name.strip()) is not None
     if approval or read_code(name) is not None:
         try:
@@ -153,7 +153,7 @@ async def _found(client: Client, name: str) -> ApprovalRequest | TurnView:
 
 
 async def _begun(out: Output, turn: TurnHandle, *, wait: bool, found: object) -> int:
-    """Say that a turn is started, and follow it if wanted."""
+    """Prints that a turn is started, and follows it if wanted."""
     short = turn.key.turn
     if not wait:
         out.show(found, f"turn {short} is accepted: signoff watch {short}")
@@ -167,7 +167,7 @@ async def _begun(out: Output, turn: TurnHandle, *, wait: bool, found: object) ->
 
 
 async def _follow(out: Output, turn: TurnHandle, *, every: bool) -> int:
-    """Print what happens until the turn ends; as JSON `every` view, or the last one."""
+    """Prints the events of a turn until it ends; as JSON `every` view, or the last one."""
     told: set[str] = set()
     view: TurnView | None = None
     async for seen in turn.watch():

@@ -213,7 +213,7 @@ def retire_old(
 
 
 async def _is_over(client: Client, turn: TurnKey) -> bool:
-    """Whether a turn has ended; the server forgets none that has not. Raises `ServerUnavailable`."""
+    """Returns whether a turn has ended; the server forgets none that has not. Raises `ServerUnavailable`."""
     try:
         described = await client.get_workflow_handle(turn.workflow_id).describe()
     except RPCError as error:
@@ -224,7 +224,7 @@ async def _is_over(client: Client, turn: TurnKey) -> bool:
 
 
 def _retirements(gone: Sequence[RetiredStream], before: datetime) -> list[AuditEntry]:
-    """One act for each tenant of which something went."""
+    """Makes one act for each tenant of which something went."""
     counts = Counter(each.turn.tenant for each in gone)
     when, who = before.isoformat(), account()
     return [
@@ -290,7 +290,7 @@ def _created(path: Path) -> TextIO:
 
 
 async def _trace(store: Store, stream: str, verifier: Verifier) -> list[str]:
-    """A turn for the checker. Raises `Refused` when its record is not as it was written."""
+    """Exports a turn for the checker. Raises `Refused` when its record is not as it was written."""
     records = await AuditLog(store).stream(stream)
     heads = {head.stream: head for head in await Checkpoints(store).heads()}
     finding = verify_stream(records, heads.get(stream), verifier)

@@ -142,7 +142,7 @@ def send_test(
 def channel_rows(
     place: LocalInstallation, channels: dict[str, Channel], problems: Sequence[ChannelProblem]
 ) -> list[ChannelRow]:
-    """Every channel of the manifest, in its order."""
+    """Returns a row for every channel of the manifest, in its order."""
     order = place.catalog.channels.routing.default
     missing = {each.channel: each.what for each in problems}
     rows: list[ChannelRow] = []
@@ -181,7 +181,7 @@ async def _opened(place: LocalInstallation) -> AsyncIterator[tuple[Store, dict[s
 
 
 async def _asked(place: LocalInstallation, channel: Channel) -> list[ChannelCheck]:
-    """What the channel finds, and whether it reaches anybody."""
+    """Returns the checks of a channel: its own, and whether it reaches anybody."""
     try:
         async with asyncio.timeout(PATIENCE):
             found = await channel.check()
@@ -220,7 +220,7 @@ async def _tried(place: LocalInstallation, store: Store, channel: Channel, perso
 async def _notice(
     place: LocalInstallation, store: Store, channel: Channel, person: Person, now: datetime
 ) -> OutboundCard:
-    """A card about nothing: there is no such turn, so that whatever is answered finds no request."""
+    """Makes a card about nothing: there is no such turn, so that whatever is answered finds no request."""
     approval = f"{person.tenant}.test.{now:%Y%m%d%H%M%S}.c1.1"
     request = ApprovalRequest(
         id=approval,

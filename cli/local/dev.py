@@ -120,7 +120,7 @@ async def _dev(
 
 @asynccontextmanager
 async def _server(settings: Settings, address: str | None, ui: bool) -> AsyncIterator[DevServer]:
-    """The embedded server, or a client of a running one, which gets our search attributes if it lacks them."""
+    """Starts the embedded server, or connects to a running one, which gets our search attributes if it lacks them."""
     if address or server_is_configured():
         client = await connect(address)
         await ensure_search_attributes(client)
@@ -140,7 +140,7 @@ async def _server(settings: Settings, address: str | None, ui: bool) -> AsyncIte
 
 @asynccontextmanager
 async def _watched(server: DevServer) -> AsyncIterator[tuple[asyncio.Task[None], ...]]:
-    """A task that fails when the embedded server ends by itself; none for a server that is not ours."""
+    """Makes a task that fails when the embedded server ends by itself; none for a server that is not ours."""
     if server.handle is None:
         yield ()
         return
@@ -197,7 +197,7 @@ async def _greet(out: Output, place: LocalInstallation, server: DevServer, store
 
 
 def first_words(catalog: Catalog, instead: str = "") -> str:
-    """What can be said here: what a script understands, else the title of a tool that asks people."""
+    """Suggests a first message: one that a script understands, else the title of a tool that asks people."""
     for model in dict.fromkeys(actor.model for actor in catalog.actors.values()):
         if model.startswith(SCRIPTED) and not instead:
             examples: Sequence[str] = vars(build_driver(model)).get("examples", ())
@@ -208,7 +208,7 @@ def first_words(catalog: Catalog, instead: str = "") -> str:
 
 
 def model_lines(catalog: Catalog, instead: str = "") -> list[str]:
-    """Which model answers for the actors, and why a script does."""
+    """Names the model that answers for the actors, and why a script does."""
     models = dict.fromkeys(actor.model for actor in catalog.actors.values())
     lines = []
     for model in models:

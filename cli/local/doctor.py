@@ -77,7 +77,7 @@ def doctor(
 
 
 async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> list[DoctorCheck]:
-    """Every check, in the order in which one thing needs the other."""
+    """Runs every check, in the order in which one thing needs the other."""
     checks = [await _checked("python", _python), await _checked("settings", _settings)]
     # All that follows is found by the settings.
     if not checks[-1].ok:
@@ -122,7 +122,7 @@ async def _settings() -> str:
 
 
 async def _keys(settings: Settings) -> str:
-    """The private file where the gateway is, the public one where a worker is."""
+    """Checks the private file where the gateway is, the public one where a worker is."""
     if settings.signing_keys.exists():
         keys = read_private(settings.signing_keys)
         return f"{Signer(keys).key_id} signs, of {plural(len(keys.keys), 'key')} in {settings.signing_keys}"
@@ -162,7 +162,7 @@ async def _store(settings: Settings) -> str:
 
 
 async def _role(settings: Settings) -> str:
-    """As whom this process is connected: nothing is wrong with the owner where the owner looks."""
+    """Names the role by which this process is connected: nothing is wrong with the owner where the owner looks."""
     async with working_store(settings) as store:
         if store.dialect == "sqlite":
             return ONE_ROLE
@@ -175,7 +175,7 @@ async def _role(settings: Settings) -> str:
 
 
 async def _refused(settings: Settings) -> str:
-    """How much bad input was refused lately: nothing is wrong with that, but somebody may be trying."""
+    """Counts the bad input refused lately: nothing is wrong with that, but somebody may be trying."""
     async with working_store(settings) as store:
         counted = await refusals_since(store.run, _COUNTED)
     told = ", ".join(f"{number} {kind}" for kind, number in counted.items())
@@ -193,7 +193,7 @@ async def _clocks(settings: Settings, address: str | None) -> str:
 
 
 async def _logins(manifest: Path | None) -> str:
-    """Who could come in as somebody else, and whose sign-ins were refused for that in the last days."""
+    """Names those who could come in as somebody else, and the sign-ins refused for that in the last days."""
     place = find_workplace(manifest)
     declared = declared_people(place.people)
     said = [missing_logins_warning(place.catalog, declared, place.settings)]
@@ -227,7 +227,7 @@ async def _attributes(settings: Settings, address: str | None, *, fix: bool) -> 
 
 
 async def _turns(settings: Settings, address: str | None) -> str:
-    """Whether the turns that go on were begun with the store that is here now; workers leave all others alone."""
+    """Checks that the turns that go on were begun with the store that is here now; workers leave all others alone."""
     async with working_store(settings) as store:
         own = store.id
     client = await reach_server(read_running(settings.state_dir), address)
@@ -248,7 +248,7 @@ async def _turns(settings: Settings, address: str | None) -> str:
 
 
 async def _gateway(settings: Settings) -> str:
-    """Nothing is wrong where none answers: it may be started later, and a freeze does not wait for it."""
+    """Asks for the gateway: nothing is wrong where none answers, as it may start later and no freeze waits for it."""
     running = read_running(settings.state_dir)
     url = settings.public_url if running is None else running.url
     try:

@@ -40,7 +40,7 @@ def gateway(
 async def running_gateway(
     place: LocalInstallation, signoff: TurnClient, store: Store
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """The gateway, which answers when the block begins, until it ends.
+    """Runs the gateway, which answers when the block begins, until it ends.
 
     It signs checkpoints of the record meanwhile, and records whom it knows where that changes. Channels carry, hear and
     listen beside it; one that lacks something is named in a warning, and the others run.

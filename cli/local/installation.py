@@ -39,7 +39,7 @@ class LocalInstallation(Installation):
         return self.settings.task_queue if given or self.running is None else self.running.task_queue
 
     def person(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person:
-        """The person of this id in `tenant`. Raises `NotFound` that offers the nearest ones."""
+        """Finds the person of this id in `tenant`. Raises `NotFound` that offers the nearest ones."""
         found = self.people.find(person_id, tenant)
         if found is None:
             ids = [person.id for person in self.people.all(tenant)]
@@ -49,7 +49,8 @@ class LocalInstallation(Installation):
         return found
 
     async def reach(self, address: str | None = None) -> TurnClient:
-        """A client of the server at `address`, else as `TEMPORAL_*` says, else of the `signoff dev` that runs here.
+        """Connects to the server at `address`, else as `TEMPORAL_*` says, else to that of the `signoff dev` that runs
+        here.
 
         Raises `ServerUnavailable` or `ConfigError`.
         """
@@ -70,7 +71,8 @@ def find_workplace(manifest: Path | None = None, **overrides: Any) -> LocalInsta
 
 
 async def reach_server(running: DevProcess | None, address: str | None = None) -> Client:
-    """The server at `address`, else as `TEMPORAL_*` says, else the one of `running`, else the local one.
+    """Connects to the server at `address`, else as `TEMPORAL_*` says, else to the one of `running`, else to the local
+    one.
 
     Raises `ServerUnavailable` or `ConfigError`.
     """
@@ -80,7 +82,7 @@ async def reach_server(running: DevProcess | None, address: str | None = None) -
 
 
 def server_is_configured() -> bool:
-    """Whether `TEMPORAL_*` or Temporal's own file names a server; `connect` reports what cannot be read."""
+    """Returns whether `TEMPORAL_*` or Temporal's own file names a server; `connect` reports what cannot be read."""
     try:
         return bool(ClientConfig.load_client_connect_config().get("target_host"))
     except (RuntimeError, ValueError, OSError):
@@ -88,14 +90,14 @@ def server_is_configured() -> bool:
 
 
 def write_running(settings: Settings, running: DevProcess) -> Path:
-    """Leave word of what runs here; returns the file, which is to be removed at the end. Raises `OSError`."""
+    """Writes down what runs here; returns the file, which is to be removed at the end. Raises `OSError`."""
     path = settings.state_dir / RUNNING_FILE
     path.write_text(running.model_dump_json(), encoding="utf-8")
     return path
 
 
 def account() -> str:
-    """The operating system's name for whoever runs this: all that is known of them on the command line."""
+    """Returns the operating system's name for whoever runs this: all that is known of them on the command line."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

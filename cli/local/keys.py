@@ -109,7 +109,7 @@ def export(
 
 
 async def _recorded(settings: Settings, name: str, key: str) -> list[str]:
-    """Write down what was done to a key, once. It is done whatever the store says: what comes back tells that."""
+    """Records an act on a key, once. It is done whatever the store says: the returned words tell that."""
     told = admin_entry(
         DEFAULT_TENANT, name, "", system_clock(), key=f"{name}/{key}", key_id=key, channel="cli", account=account()
     )

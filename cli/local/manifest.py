@@ -160,7 +160,7 @@ def _coverage(place: LocalInstallation) -> list[str]:
 
 
 def health(catalog: Catalog) -> list[str]:
-    """What is right but looks odd: one sentence each."""
+    """Lists what is right but looks odd: one sentence each."""
     rows = inventory(catalog)
     unused = [f"tool `{row.tool}`: no actor has it" for row in rows if not row.actors and catalog.actors]
     shared = [
@@ -217,7 +217,7 @@ def _tree(name: str, catalog: Catalog, rows: tuple[InventoryRow, ...]) -> Tree:
 
 
 def _level(kind: str, level: Level) -> Text:
-    """A route or step with the tools that it names."""
+    """Draws a route or step with the tools that it names."""
     names = ", ".join(use.name for use in tool_uses(level.tools))
     only = "(no tools but these)" if level.mode == "only" else ""
     return Text("  ".join(filter(None, (f"{kind} {level.name}", names, only))))

@@ -106,7 +106,10 @@ class PersonRow(Person):
 
 
 async def everybody(place: LocalInstallation) -> list[PersonRow]:
-    """Whom a worker here knows, those whom nobody declared last. Raises `StoreUnavailable`, `ConfigError`."""
+    """Lists the people whom a worker here knows, those whom nobody declared last.
+
+    Raises `StoreUnavailable`, `ConfigError`.
+    """
     built_in = [] if declared_people(place.people) is place.people else DEVELOPMENT_PEOPLE
     listed = [
         _listed(person, "built in" if person in built_in else str(_source(place))) for person in place.people.all()
@@ -123,7 +126,7 @@ async def everybody(place: LocalInstallation) -> list[PersonRow]:
 
 
 def people_table(people: Iterable[PersonRow], now: datetime) -> Table:
-    """One line a person."""
+    """Draws people, one line each."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("Id", "Name", "Tenant", "Tier", "Roles", "Active", "Known by", "Elsewhere", "Stood in for by"):
         table.add_column(column, no_wrap=column == "Id", overflow="fold")
@@ -143,7 +146,7 @@ def people_table(people: Iterable[PersonRow], now: datetime) -> Table:
 
 
 def findings(catalog: Catalog, people: Directory, now: datetime, *, by_login: Collection[str] = ()) -> list[str]:
-    """Whom policies ask in vain, and delegations that are of no use, one sentence each.
+    """Lists approvers whom policies ask in vain, and delegations that are of no use, one sentence each.
 
     `by_login` are the roles that people may have whom nobody declares.
     """
@@ -159,7 +162,7 @@ def findings(catalog: Catalog, people: Directory, now: datetime, *, by_login: Co
 
 
 def _vain(catalog: Catalog, people: list[Person], by_login: Collection[str]) -> dict[str, list[str]]:
-    """The approvers that no active person is, each with what asks them."""
+    """Finds the approvers that no active person is, each with what asks them."""
     able = {right for person in people if person.active for right in rights(person)}
     able |= {f"role:{role}" for role in by_login}
     vain: dict[str, list[str]] = {}
@@ -171,7 +174,7 @@ def _vain(catalog: Catalog, people: list[Person], by_login: Collection[str]) -> 
 
 
 def _asked(catalog: Catalog) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """What asks people, each with whom; those a policy works out for each call are not known before."""
+    """Yields everything that asks people, each with whom; those worked out for each call are not known before."""
     for row in inventory(catalog):
         policy = catalog.policy(row.tool).policy
         later = policy.later_approvers if policy is not None and row.approvers else ()

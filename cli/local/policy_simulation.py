@@ -49,7 +49,7 @@ _Turn: TypeAlias = Mapping[str, _Proposed]
 
 
 async def simulate(client: Client, store: Store, catalog: Catalog, past: Iterable[PastCall]) -> list[SimulatedCall]:
-    """Judge each call anew, with the context and the arguments that its turn's history holds.
+    """Judges each call anew, with the context and the arguments that its turn's history holds.
 
     They count only if they have the digest that was recorded. Where a history is gone, by the server's retention, or
     people had changed the arguments, or a handler would answer, or the call stood in for another, the verdict is
@@ -112,7 +112,7 @@ async def _tried(store: Store, catalog: Catalog, past: PastCall, turn: _Turn | N
 
 
 async def _turn(client: Client, workflow_id: str) -> _Turn | None:
-    """What the history of a turn says was proposed; None when there is none."""
+    """Reads the proposed calls from the history of a turn; None when there is none."""
     asked: dict[int, CallContext] = {}
     calls: dict[str, _Proposed] = {}
     try:

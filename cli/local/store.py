@@ -126,7 +126,7 @@ def thaw(tenant: Tenant, manifest: Manifest = None, as_json: AsJson = False) -> 
 
 
 def _of_tenant(manifest: Path | None, tenant: str) -> tuple[Settings, list[str]]:
-    """The settings here, and what is not known of the tenant.
+    """Returns the settings here, and words for a tenant of which nothing is known.
 
     Raises `NotFound` for a tenant without anybody: most likely its name is mistyped.
     """
@@ -144,7 +144,7 @@ def _of_tenant(manifest: Path | None, tenant: str) -> tuple[Settings, list[str]]
 
 
 def _act(tenant: str, name: str, **facts: Any) -> AuditEntry:
-    """The record of an act of nobody who is known: whoever holds the store's address, and their account here."""
+    """Makes the record of an act of nobody who is known: whoever holds the store's address, and their account here."""
     return admin_entry(tenant, name, "", system_clock(), channel="cli", by=UNPROVED, account=account(), **facts)
 
 

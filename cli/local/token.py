@@ -103,7 +103,7 @@ def revoke(
 
 
 def _told(name: str) -> Callable[[Token], Also]:
-    """The record of what is done to a token. Nobody proves who they are here; it has the account that did it."""
+    """Makes the record of an act on a token. Nobody proves who they are here; it has the account that did it."""
 
     def seen(token: Token) -> Also:
         facts: dict[str, Any] = {

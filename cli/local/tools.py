@@ -104,7 +104,7 @@ def explain(
 
 
 def find_tool(catalog: Catalog, name: str) -> Tool:
-    """The tool of exactly this name. Raises `NotFound` that offers the nearest ones."""
+    """Finds the tool of exactly this name. Raises `NotFound` that offers the nearest ones."""
     found = catalog.tool(name)
     if found is None:
         raise NotFound(f"there is no tool {quote_name(name)}{did_you_mean(name, catalog.registry.list())}")
@@ -114,7 +114,9 @@ def find_tool(catalog: Catalog, name: str) -> Tool:
 def _meant(
     place: LocalInstallation, name: str, where: tuple[str, str, str], person: str
 ) -> tuple[Tool, CallContext | None]:
-    """The tool that `name`, or an activity, means for an actor on a route at a step; with the context there, if any."""
+    """Finds the tool that `name`, or an activity, means for an actor on a route at a step; with the context there, if
+    any.
+    """
     catalog = place.catalog
     actor, route, step = where
     named = catalog.tool(name) or next(iter(catalog.tools_named(name)), None)
@@ -135,7 +137,7 @@ def _meant(
 
 
 def counted(catalog: Catalog) -> str:
-    """How much a catalog holds, in words."""
+    """Writes how much a catalog holds."""
     counts = (
         (len(catalog.actors), "actor"),
         (catalog.registry.size, "tool"),
@@ -145,13 +147,13 @@ def counted(catalog: Catalog) -> str:
 
 
 def findings(catalog: Catalog) -> list[str]:
-    """What could not be checked when the policies were compiled, one sentence each."""
+    """Lists what could not be checked when the policies were compiled, one sentence each."""
     found = [f"tool `{name}`: {each}" for name, policy in catalog.policies.items() for each in policy.findings]
     return [*found, *catalog.rules.findings]
 
 
 def inventory_table(rows: tuple[InventoryRow, ...]) -> Table:
-    """The gate inventory, one line a tool."""
+    """Draws the gate inventory, one line a tool."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("Tool", "Gate", "Rule", "Who decides", "Actors"):
         table.add_column(column, no_wrap=column == "Tool", overflow="fold")
@@ -167,7 +169,7 @@ def inventory_table(rows: tuple[InventoryRow, ...]) -> Table:
 
 
 def call_context_of(place: LocalInstallation, actor: str, person_id: str) -> CallContext:
-    """The context of an imagined turn of this person with this actor. Raises `NotFound`."""
+    """Makes the context of an imagined turn of this person with this actor. Raises `NotFound`."""
     user = principal_of(place.person(person_id))
     return CallContext(
         actor=actor, session="explained", turn="explained", tenant=place.tenant, channel="cli", user=user
@@ -177,7 +179,7 @@ def call_context_of(place: LocalInstallation, actor: str, person_id: str) -> Cal
 async def _judgement(
     place: LocalInstallation, tool: Tool, ctx: CallContext | None, args: dict[str, Any] | None
 ) -> Judgement | None:
-    """What becomes of a call, or without arguments of one that has none; None where no actor could make it."""
+    """Judges a call, or without arguments one that has none; None where no actor could make it."""
     if ctx is None:
         if args is None:
             return None

@@ -35,7 +35,7 @@ def worker(manifest: Manifest = None, address: Address = None, model: Model = ""
 async def running_worker(
     place: LocalInstallation, client: Client, store: Store, *, task_queue: str
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """A worker until the block ends, then shut down; the task ends early only if the worker fails.
+    """Runs a worker until the block ends, then shuts it down; the task ends early only if the worker fails.
 
     Raises as `installed_worker`.
     """
@@ -52,7 +52,7 @@ async def running_worker(
 
 
 def role_problem(dialect: str, role: StoreRole) -> str:
-    """Why a worker should not be connected so; "" where nothing is wrong, or on SQLite, which has no roles."""
+    """Explains why a worker should not be connected so; "" where nothing is wrong, or on SQLite, which has no roles."""
     if dialect == "sqlite" or role == "worker":
         return ""
     return (

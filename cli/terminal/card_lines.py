@@ -29,7 +29,7 @@ Facts = list[tuple[str, RenderableType]]
 
 
 def card_lines(request: ApprovalRequest, now: datetime) -> RenderableType:
-    """The card of a request: what would happen first, then every argument, who and why, the time, the others."""
+    """Draws the card of a request: what would happen first, then every argument, who and why, the time, the others."""
     card = request.card
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim")
@@ -50,7 +50,7 @@ def card_lines(request: ApprovalRequest, now: datetime) -> RenderableType:
 
 
 def check_seen(request: ApprovalRequest, written: str) -> str:
-    """What proves that every value was on a screen, where the card has no room for all; "" for a whole card.
+    """Returns the proof that every value was on a screen, where the card has no room for all; "" for a whole card.
 
     `written` is what `card_lines` told below all values. Raises `Refused` where it was not copied from there.
     """
@@ -63,7 +63,7 @@ def check_seen(request: ApprovalRequest, written: str) -> str:
 
 
 def _values(request: ApprovalRequest) -> list[FullValue]:
-    """Every value of a request, as far as its arguments came with it."""
+    """Yields every value of a request, as far as its arguments came with it."""
     args = request.args.inline
     return every_value(args, {}, request.secrets) if isinstance(args, dict) else []
 
@@ -95,7 +95,7 @@ def _about(request: ApprovalRequest, now: datetime) -> Facts:
 
 
 def _course(request: ApprovalRequest, now: datetime) -> Facts:
-    """Who may answer and has, and what time brings."""
+    """Yields the lines that say who may answer and has, and what time brings."""
     rows: Facts = []
     if request.state == "pending":
         rows.append(("answer by", f"{until(request.expires_at, now)}, {_silence(request)}"))

@@ -13,7 +13,7 @@ from signoff.contracts.errors import ConfigError
 
 
 def read_settings(settings: Sequence[str]) -> dict[str, str]:
-    """`path=value` each. Raises typer's error of a bad invocation."""
+    """Parses `path=value` each. Raises typer's error of a bad invocation."""
     found: dict[str, str] = {}
     for setting in settings:
         path, equals, value = setting.partition("=")
@@ -29,7 +29,10 @@ def arguments_text(args: Mapping[str, Any]) -> str:
 
 
 def edit_text(text: str) -> str | None:
-    """`text` as somebody leaves it in their editor; None where they saved nothing. Raises `ConfigError` without one."""
+    """Returns `text` as somebody leaves it in their editor; None where they saved nothing.
+
+    Raises `ConfigError` without one.
+    """
     try:
         return click.edit(text, extension=".json")
     except click.ClickException as error:
@@ -37,7 +40,7 @@ def edit_text(text: str) -> str | None:
 
 
 def change_lines(request: ApprovalRequest) -> list[str]:
-    """What the last edit of a request changed, a line each: `Cost: 420 -> 380`."""
+    """Writes the changes of the last edit of a request, a line each: `Cost: 420 -> 380`."""
     if not request.edited_by:
         return []
     found = row_changes(request.before, request.card.rows)

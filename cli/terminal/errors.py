@@ -15,7 +15,7 @@ LOG_NAME: Final = "errors.log"
 
 
 def sentence(error: BaseException) -> str:
-    """What went wrong, for the person who reads it; an error nobody expected names the file with its traceback."""
+    """Writes an error for the person who reads it; one that nobody expected names the file with its traceback."""
     known = _known(error)
     if known is not None:
         return known.message
@@ -24,7 +24,7 @@ def sentence(error: BaseException) -> str:
 
 
 def _known(error: BaseException) -> SignoffError | None:
-    """The error of ours that it is, or that a group of errors begins with."""
+    """Returns the error of ours that it is, or that a group of errors begins with."""
     if isinstance(error, SignoffError):
         return error
     if isinstance(error, BaseExceptionGroup):

@@ -13,7 +13,7 @@ from signoff.formats.durations import seconds
 
 
 def spoken(text: str) -> str:
-    """Words for an actor. Raises typer's error of a bad invocation where nothing is said, or nothing that can be."""
+    """Checks words for an actor. Raises typer's error of a bad invocation for empty or unwritable ones."""
     if not text.strip():
         raise typer.BadParameter("say something: the text is empty", param_hint="TEXT")
     if why := out_of_bounds(text):
@@ -22,7 +22,7 @@ def spoken(text: str) -> str:
 
 
 def session_id(text: str) -> str:
-    """The id of a session, or "" for none. Raises typer's error of a bad invocation."""
+    """Checks the id of a session, or "" for none. Raises typer's error of a bad invocation."""
     if text and not is_id(text):
         raise typer.BadParameter(
             "a session is named with letters, digits, `_` and `-`, at most 48", param_hint="--session"
@@ -31,7 +31,7 @@ def session_id(text: str) -> str:
 
 
 def read_object(text: str, option: str) -> dict[str, Any]:
-    """One JSON object. Raises typer's error of a bad invocation, which names the option."""
+    """Parses one JSON object. Raises typer's error of a bad invocation, which names the option."""
     try:
         value = json.loads(text, parse_constant=_refused)
     except (ValueError, RecursionError) as error:
@@ -47,7 +47,7 @@ def _refused(name: str) -> float:
 
 
 def read_duration(text: str, option: str) -> float:
-    """The seconds of a duration such as `30d`, given as `option`. Raises `ConfigError` naming it."""
+    """Parses a duration such as `30d`, given as `option`, to seconds. Raises `ConfigError` naming it."""
     try:
         return seconds(text)
     except ValueError as error:
@@ -55,7 +55,7 @@ def read_duration(text: str, option: str) -> float:
 
 
 def read_moment(text: str, option: str) -> datetime:
-    """The time that `text` gives with its zone, given as `option`. Raises `ConfigError` naming it."""
+    """Parses the time that `text` gives with its zone, given as `option`. Raises `ConfigError` naming it."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

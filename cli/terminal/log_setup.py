@@ -41,7 +41,7 @@ def _escaped(message: str) -> str:
 
 @contextmanager
 def logged_to(state_dir: Path, name: str = LOG_NAME) -> Iterator[Path]:
-    """Logging of a process that serves, for the length of a block; the previous run's file is kept as `.old`."""
+    """Sends the logging of a process that serves to a file, within a block; the previous file is kept as `.old`."""
     path = state_dir / name
     if path.exists():
         path.replace(path.with_name(f"{name}.old"))

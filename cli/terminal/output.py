@@ -27,19 +27,19 @@ class Output:
         self._console = Console(file=stdout, markup=False, highlight=False, emoji=False, width=width)
 
     def show(self, data: Any, *words: RenderableType, compact: bool = False) -> None:
-        """`data` as JSON, on one line if `compact`, where JSON is wanted; else `words`, one below the other."""
+        """Prints `data` as JSON, on one line if `compact`, where JSON is wanted; else `words`, one below the other."""
         if self.as_json:
             self.write(to_json(data, indent=None if compact else 2).decode() + "\n")
         else:
             self.say(*words)
 
     def write(self, text: str) -> None:
-        """`text` byte for byte, for programs."""
+        """Prints `text` byte for byte, for programs."""
         self._stdout.write(text)
         self._stdout.flush()
 
     def say(self, *words: RenderableType) -> None:
-        """Words for people; nothing where JSON is wanted."""
+        """Prints words for people; nothing where JSON is wanted."""
         if not self.as_json:
             for each in words:
                 # Only tables and the like are laid out: a terminal breaks long lines better than spaces do.
@@ -47,7 +47,7 @@ class Output:
 
 
 def run(body: Callable[[Output], Coroutine[Any, Any, int]], *, as_json: bool = False) -> None:
-    """Run the body of a command in an event loop of its own; it returns the exit code: 0 done, 1 failed or refused."""
+    """Runs the body of a command in an event loop of its own; it returns the exit code: 0 done, 1 failed or refused."""
     with _stdout(as_json) as stdout:
         code = asyncio.run(body(Output(stdout, as_json=as_json)))
     if code:
@@ -56,7 +56,7 @@ def run(body: Callable[[Output], Coroutine[Any, Any, int]], *, as_json: bool = F
 
 @contextmanager
 def _stdout(alone: bool) -> Iterator[TextIO]:
-    """Standard output; if `alone`, whatever else is printed meanwhile goes to standard error, from C as well."""
+    """Yields standard output; if `alone`, whatever else is printed meanwhile goes to standard error, from C as well."""
     mine = sys.stdout
     if not alone:
         yield mine

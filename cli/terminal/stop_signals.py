@@ -16,7 +16,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def stop_signals() -> Iterator[asyncio.Event]:
-    """An event that is set by the first signal; a later one ends the process with exit code 1.
+    """Yields an event that is set by the first signal; a later one ends the process with exit code 1.
 
     Outside the main thread signals are left to the program that runs us.
     """
@@ -45,7 +45,7 @@ def stop_signals() -> Iterator[asyncio.Event]:
 
 
 async def until_stopped(stop: asyncio.Event, *running: asyncio.Task[None]) -> None:
-    """Wait until `stop` is set or one of `running` ends; raises what it ended with."""
+    """Waits until `stop` is set or one of `running` ends; raises what it ended with."""
     asked = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait((asked, *running), return_when=asyncio.FIRST_COMPLETED)

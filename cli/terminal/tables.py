@@ -43,30 +43,30 @@ _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 def span(seconds: float) -> str:
-    """A length of time in one unit: `3 min`, `23 h`."""
+    """Writes a length of time in one unit: `3 min`, `23 h`."""
     size = abs(seconds)
     return next((f"{int(size // unit)} {name}" for unit, name in _UNITS if size >= unit), f"{int(size)} s")
 
 
 def clean(text: str, limit: int = TEXT_CHARS) -> str:
-    """Text of several lines, each made visible; the whole cut at about `limit` characters."""
+    """Makes text of several lines visible; the whole is cut at about `limit` characters."""
     lines = text[:limit].splitlines() or [""]
     return "\n".join(one_line(line, limit).text for line in lines) + ("…" if len(text) > limit else "")
 
 
 def content_text(content: Content) -> str:
-    """What a content says, for reading."""
+    """Writes a content for reading."""
     text = text_of(content) if content.blob or isinstance(content.inline, str) else str(content.inline)
     return clean(text) + ("…" if content.blob else "")
 
 
 def state_text(state: str) -> Text:
-    """A state in words, with its colour."""
+    """Writes a state in words, with its colour."""
     return Text(_STATES.get(state, state.replace("_", " ")), style=STYLES.get(state, ""))
 
 
 def waiting_table(cards: Sequence[WaitingCard], now: datetime) -> RenderableType:
-    """What waits, one line a request, in the order given."""
+    """Draws waiting requests, one line each, in the order given."""
     table = _table("Code", "What", "For", "Who may decide", "Asked", "Answer by")
     for card in cards:
         table.add_row(
@@ -106,12 +106,12 @@ def session_table(rows: Iterable[SessionRow], now: datetime) -> RenderableType:
 
 
 def groups_text(groups: Iterable[ApproverGroup]) -> str:
-    """How many of whom, as a manifest names them: `1 of role:finance, 2 of role:legal or user:ana`."""
+    """Writes how many of whom are asked, as a manifest names them: `1 of role:finance, 2 of role:legal or user:ana`."""
     return ", ".join(f"{group.quorum} of {' or '.join(group.of)}" for group in groups)
 
 
 def receipt_line(receipt: Receipt, effect: str = "", *, doubt: bool = False) -> str:
-    """What became of an answer, in one sentence; `doubt` where it was asked what became of a call."""
+    """Writes a receipt in one sentence; `doubt` where the question was whether a call happened."""
     if receipt.status == "accepted":
         verdict = receipt.verdict or receipt.state
         what = f": {effect}" if effect else ""
@@ -120,7 +120,7 @@ def receipt_line(receipt: Receipt, effect: str = "", *, doubt: bool = False) -> 
 
 
 def turn_lines(view: TurnView) -> list[Text]:
-    """The story of a turn so far, one entry an event; entries are only ever added or, for a call, replaced."""
+    """Writes the story of a turn so far, one entry an event; entries are only ever added or, for a call, replaced."""
     lines = [
         Text(f"{message.role}: {content_text(part.text)}")
         for message in view.messages
@@ -134,7 +134,7 @@ def turn_lines(view: TurnView) -> list[Text]:
 
 
 def answer_lines(view: TurnView) -> list[Text]:
-    """What a turn has done and answered so far: its calls, and once it is over its parts."""
+    """Writes the actions and answers of a turn so far: its calls, and once it is over its parts."""
     lines = [call_line(call) for call in view.calls]
     if view.model_retry is not None:
         retry = view.model_retry
@@ -147,7 +147,7 @@ def answer_lines(view: TurnView) -> list[Text]:
 
 
 def call_line(call: CallView) -> Text:
-    """One call with its state: ran by rule, waiting for whom, denied by whom and why, in doubt."""
+    """Writes one call with its state: ran by rule, waiting for whom, denied by whom and why, in doubt."""
     request = call.approval
     effect = request.card.effect if request is not None else clean(call.tool)
     outcome = call.outcome
@@ -172,7 +172,7 @@ def call_line(call: CallView) -> Text:
 
 
 def _listed(card: WaitingCard) -> str:
-    """What a request of a list is about, and what happened to it while it waited."""
+    """Writes the subject of a request of a list, and its changes while it waited."""
     asks = "did this happen? " if card.kind == "in_doubt" else ""
     course = (
         "changed" if card.edited_by else "",
@@ -190,12 +190,12 @@ def _table(*names: str) -> Table:
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
-    """How long ago; "" for no moment."""
+    """Writes how long ago a moment was; "" for no moment."""
     return f"{span((now - moment).total_seconds())} ago" if moment is not None else ""
 
 
 def until(moment: datetime | None, now: datetime) -> str:
-    """A moment to come and how long that is; "" for none."""
+    """Writes a moment to come and how long that is; "" for none."""
     if moment is None:
         return ""
     left = (moment - now).total_seconds()
@@ -203,19 +203,19 @@ def until(moment: datetime | None, now: datetime) -> str:
 
 
 def clock(moment: datetime | None) -> str:
-    """In the person's own zone."""
+    """Writes a time in the person's own zone."""
     return "" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M %Z").rstrip()
 
 
 def frozen_line(standing: Freeze) -> str:
-    """A freeze that stands: who, since when and why."""
+    """Writes a freeze that stands: who, since when and why."""
     since = f"{standing.at:%Y-%m-%d %H:%M} UTC"
     who = clean(standing.by)
     return f"frozen: {standing.tenant} by {who} since {since}: {clean(standing.reason)}; nothing of it starts"
 
 
 def swept_lines(swept: SweepResult) -> list[str]:
-    """What a freeze withdrew, and what waits all the same."""
+    """Lists the requests that a freeze withdrew, and those that wait all the same."""
     lines = [f"withdrawn: {swept.withdrawn} of what waited"]
     if swept.waiting:
         lines.append("still waiting, though none of it would run; freeze again to go on:")

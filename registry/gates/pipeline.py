@@ -97,7 +97,7 @@ class Judgement:
     at: datetime | None = None
 
     def args(self, proposed: Any) -> Any:
-        """The arguments that are judged, shown, bound and run: those proposed, unless they were corrected."""
+        """Returns the arguments that are judged, shown, bound and run: those proposed, unless they were corrected."""
         return proposed if self.corrected is None else dict(self.corrected)
 
 
@@ -178,13 +178,13 @@ def action_hash(call: CallPart, args: Any, judgement: Judgement) -> str:
 
 
 def shape(proposal: _Proposal) -> Judgement | None:
-    """Gate 1: the arguments are one JSON object of bearable size that RFC 8785 can write."""
+    """Checks that the arguments are one JSON object of bearable size that RFC 8785 can write."""
     why = shape_problem(proposal.call, proposal.args)
     return proposal.settled("shape", "input_invalid", why) if why else None
 
 
 def caps(proposal: _Proposal) -> Judgement | None:
-    """Gate 2: the loop caps of one turn (E48)."""
+    """Checks the loop caps of one turn (E48)."""
     tally, call = proposal.tally, proposal.call
     # Before the counts: its arguments were dropped, and it must not be told that it repeats itself.
     if call.surplus:
@@ -204,7 +204,7 @@ def caps(proposal: _Proposal) -> Judgement | None:
 
 
 def resolve(proposal: _Proposal) -> Judgement | None:
-    """Gate 3: a tool of exactly this name exists (P06); a near name is offered, never executed (X04).
+    """Finds a tool of exactly this name (P06); a near name is offered, never executed (X04).
 
     Of several it is the nearest to where the actor stands (F07).
     """
@@ -213,7 +213,7 @@ def resolve(proposal: _Proposal) -> Judgement | None:
 
 
 def surface(proposal: _Proposal, tool: Tool) -> Judgement | None:
-    """Gate 4: the tool exists where the turn came from (E12); nothing brings back what a surface excludes."""
+    """Checks that the tool exists where the turn came from (E12); nothing brings back what a surface excludes."""
     view = proposal.view
     if not view.excludes(tool):
         return None
@@ -224,7 +224,7 @@ def surface(proposal: _Proposal, tool: Tool) -> Judgement | None:
 
 
 def tag_policy(proposal: _Proposal, tool: Tool) -> Judgement | None:
-    """Gate 5: global rules hide (as if it did not exist) or deny."""
+    """Applies the global rules that hide a tool (as if it did not exist) or deny it."""
     if proposal.view.hides(tool):
         return _not_there(proposal, "tag_policy")
     ruling = proposal.view.rules_verdict(tool)
@@ -238,17 +238,17 @@ def tag_policy(proposal: _Proposal, tool: Tool) -> Judgement | None:
 
 
 def allowlist(proposal: _Proposal, tool: Tool) -> Judgement | None:
-    """Gate 6: the actor's own list and filters, its capability boundary (B45)."""
+    """Checks the actor's own list and filters, its capability boundary (B45)."""
     return None if proposal.view.permits(tool) else _not_there(proposal, "allowlist")
 
 
 def layer(proposal: _Proposal, tool: Tool) -> Judgement | None:
-    """Gate 7: where the actor stands, by route and step, the tool is not kept back (F05, F12)."""
+    """Checks that the tool is not kept back where the actor stands, by route and step (F05, F12)."""
     return None if proposal.view.sees(tool) else _not_there(proposal, "layer")
 
 
 def available(proposal: _Proposal, tool: Tool) -> Judgement | None:
-    """Gate 8: the tool is there now, and was when the model was told of its tools."""
+    """Checks that the tool is available now, and was when the model was offered its tools."""
     # After all gates that hide: its words name the tool, as does what may be tried in its place.
     if proposal.view.is_available(tool):
         return None
@@ -256,7 +256,7 @@ def available(proposal: _Proposal, tool: Tool) -> Judgement | None:
 
 
 def schema(proposal: _Proposal, tool: Tool) -> Judgement | _Proposal:
-    """Gate 9: the arguments fit the input schema, then the tool's own check, before any policy or person sees them.
+    """Checks the arguments by the input schema, then by the tool's own check, before any policy or person sees them.
 
     Gives the proposal to go on with: its arguments may be corrected, once.
     """
@@ -279,7 +279,7 @@ def schema(proposal: _Proposal, tool: Tool) -> Judgement | _Proposal:
 
 
 def permission(proposal: _Proposal, tool: Tool) -> Judgement | None:
-    """Gate 10: the tool's own check permits this call, or people may override its denial (X10)."""
+    """Asks the tool's own check whether it permits this call; people may override its denial (X10)."""
     if tool.check_permissions is None:
         return None
     answer = proposal.known.permission
@@ -295,7 +295,7 @@ def permission(proposal: _Proposal, tool: Tool) -> Judgement | None:
 
 
 def capabilities(proposal: _Proposal, tool: Tool) -> Judgement | None:
-    """Gate 12: there is a backend for every capability that the tool declares (E16)."""
+    """Checks that there is a backend for every capability that the tool declares (E16)."""
     # Whoever knows of no backends has an empty set: the tool does not run with less than it declares (E16).
     missing = [kind for kind in tool.capabilities.kinds if kind not in proposal.known.backends]
     if not missing:
@@ -305,7 +305,7 @@ def capabilities(proposal: _Proposal, tool: Tool) -> Judgement | None:
 
 
 def usage(proposal: _Proposal, tool: Tool) -> Judgement | None:
-    """Gate 12, too: the tool may be used once more (F18). The use itself is taken with the ticket of the call."""
+    """Checks that the tool may be used once more (F18). The use itself is taken with the ticket of the call."""
     if tool.usage_limit is None:
         return None
     spent = proposal.known.spent
@@ -317,14 +317,14 @@ def usage(proposal: _Proposal, tool: Tool) -> Judgement | None:
 
 
 def dry_run(proposal: _Proposal, tool: Tool) -> Judgement | None:
-    """Gate 13: a dry run ends here, with what would have been called (E17); nobody is asked, nothing runs."""
+    """Ends a dry run with the call that would have been made (E17); nobody is asked, nothing runs."""
     if not proposal.dry_run:
         return None
     return proposal.settled("dry_run", "ok", dry_run_text(tool, proposal.args), tool)
 
 
 def approval(proposal: _Proposal, tool: Tool) -> Judgement:
-    """Gate 14: the tool's policy, tightened by global rules that require approval."""
+    """Judges the call by the tool's policy, tightened by global rules that require approval."""
     policy = proposal.catalog.policy(tool.activity)
     verdict = proposal.view.verdict(policy, proposal.args)
     found = by_verdict(proposal.view, proposal.call, tool, verdict, _override(proposal, tool))
@@ -338,7 +338,7 @@ def approval(proposal: _Proposal, tool: Tool) -> Judgement:
 
 
 def by_verdict(view: ToolView, call: CallPart, tool: Tool, verdict: PolicyVerdict, override: str = "") -> Judgement:
-    """What the verdict of the tool's policy makes of a call: global rules may still ask.
+    """Judges a call by the verdict of its tool's policy: global rules may still ask.
 
     People are asked in any case where there is something to `override`: no rule and no earlier answer does that.
     """

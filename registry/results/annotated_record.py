@@ -73,12 +73,12 @@ def identity(record: AnnotatedRecord) -> AnnotatedRecord:
 
 
 def for_model(record: AnnotatedRecord) -> AnnotatedRecord:
-    """Returns what the model reads where no filter is declared: the public fields."""
+    """Returns the fields for the model where no filter is declared: the public ones."""
     return record.only([name for name, each in record.fields.items() if each.annotations.privacy == "public"])
 
 
 def for_record(record: AnnotatedRecord) -> AnnotatedRecord:
-    """Returns what is recorded where no filter is declared: every field; of a secret one its name alone."""
+    """Returns the fields for the record where no filter is declared: all; of a secret one its name alone."""
     # By what may be shown, not by `secret`: nothing checks the word at run time, and a misspelt one hides the field.
     known = ("public", "private")
     return record.mask([name for name, each in record.fields.items() if each.annotations.privacy not in known])

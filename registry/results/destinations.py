@@ -168,7 +168,7 @@ def named_filter(name: str) -> Filter:
 
 
 def filter_problems(tool: Tool) -> Iterator[FieldProblem]:
-    """Yields what is wrong with the filters of `tool` by themselves."""
+    """Yields the problems of each filter of `tool` by itself."""
     for name, given in tool.filters.items():
         field_name = f"filters.{name}"
         why = _wrong_name(name) or _wrong_view(name, given)

@@ -11,7 +11,9 @@ _TOLD: Final = 5
 
 
 def declared_value(result: ToolResult) -> Any:
-    """Returns what the output schema is about: `structured` where the handler gives it, else the value; plain JSON."""
+    """Returns the value that the output schema describes: `structured` where the handler gives it, else the value;
+    plain JSON.
+    """
     value = result.value if result.structured is None else result.structured
     return value.values if isinstance(value, AnnotatedRecord) else jsonable(value)
 

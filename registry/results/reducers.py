@@ -68,7 +68,7 @@ class ReducerRegistry:
         return None if entry is None else entry.reducer
 
     def snapshot(self) -> Mapping[str, Reducer]:
-        """Returns what is registered now, by name; the mapping does not change any more."""
+        """Copies the present reducers by name; the mapping does not change any more."""
         return MappingProxyType({name: entry.reducer for name, entry in self._entries.items()})
 
 
