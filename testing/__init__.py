@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from signoff.contracts.content import text_of as text_of
     from signoff.contracts.message import ResultPart as ResultPart
     from signoff.policy.cases import run_cases as run_cases
+    from signoff.testing.builders import a_call_context as a_call_context
+    from signoff.testing.builders import a_decision as a_decision
+    from signoff.testing.builders import a_request as a_request
+    from signoff.testing.builders import a_tool_context as a_tool_context
     from signoff.testing.channels import ChannelSuite as ChannelSuite
     from signoff.testing.scripted_model import ScriptedModel as ScriptedModel
     from signoff.testing.scripted_model import calls as calls
@@ -18,7 +22,6 @@ if TYPE_CHECKING:
     from signoff.testing.scripted_model import results as results
     from signoff.testing.scripted_model import say as say
     from signoff.testing.scripted_model import steps as steps
-    from signoff.testing.tool_calls import tool_context as tool_context
     from signoff.testing.vendor import HTTP_TROUBLES as HTTP_TROUBLES
     from signoff.testing.vendor import Vendor as Vendor
     from signoff.testing.vendor import VendorCard as VendorCard
@@ -33,10 +36,13 @@ _MODULES = {
     "ScriptedModel": "signoff.testing.scripted_model",
     "VendorCard": "signoff.testing.vendor",
     "Vendor": "signoff.testing.vendor",
+    "a_call_context": "signoff.testing.builders",
+    "a_decision": "signoff.testing.builders",
+    "a_request": "signoff.testing.builders",
+    "a_tool_context": "signoff.testing.builders",
     "calls": "signoff.testing.scripted_model",
     "last_user_text": "signoff.testing.scripted_model",
     "run_cases": "signoff.policy.cases",
-    "tool_context": "signoff.testing.tool_calls",
     "respond": "signoff.testing.scripted_model",
     "results": "signoff.testing.scripted_model",
     "say": "signoff.testing.scripted_model",

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from channel_kit import a_request
 from mail_kit import Delivered, Relay, published, relay
 
 from signoff.approvals.card import render_card
@@ -16,6 +15,7 @@ from signoff.channels.envelopes import ClosedCard, InboundBatch, InboundRequest,
 from signoff.channels.mail.email import Email
 from signoff.channels.mail.raw_mail import FetchedMail
 from signoff.contracts.person import Person
+from signoff.testing import a_request
 
 NOW = datetime(2026, 11, 22, 14, 0, tzinfo=UTC)
 TOKEN = "abcdefghijklmnopqrstuvwxyz"

@@ -20,6 +20,7 @@ from signoff.keys.key_files import (
     write_keys,
 )
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
+from signoff.testing import a_decision
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -38,7 +39,7 @@ def public(tmp_path: Path) -> Path:
 
 def decision(signer: Signer, at: datetime = NOW) -> Decision:
     """A signed answer."""
-    return signer.sign_decision(Decision(approval_id="main.s.t.c1.1", verdict="approved", received_at=at))
+    return signer.sign_decision(a_decision(revision=None, received_at=at))
 
 
 def test_created_keys_are_there_when_read_again(private: Path, public: Path) -> None:

@@ -15,6 +15,7 @@ from signoff.contracts.limits import ASKED_SECONDS
 from signoff.contracts.person import Principal
 from signoff.keys.signature_form import decision_bytes, principal_as_asked, principal_bytes, unsigned_principal
 from signoff.keys.signatures import PrivateKeys, PublicKey, Signature, Signer, Verifier, new_key
+from signoff.testing import a_call_context
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 OLD, NEW = new_key(NOW - timedelta(days=90)), new_key(NOW - timedelta(days=1))
@@ -39,18 +40,8 @@ ANA = Principal(user="ana", name="Ana", tier="trusted", roles=("finance",))
 
 def pinned(**fields: Any) -> CallContext:
     """What Ana asks for."""
-    given: dict[str, Any] = {
-        "actor": "desk",
-        "tenant": "main",
-        "session": "s",
-        "turn": "t",
-        "channel": "inbox",
-        "route": "refunds",
-        "step": "1",
-        "user": ANA,
-        "extra": {"budget": 10, "data": {"name": "Zoë"}},
-    }
-    return CallContext(**given | fields)
+    where = {"channel": "inbox", "route": "refunds", "step": "1"}
+    return a_call_context(**where | {"user": ANA, "extra": {"budget": 10, "data": {"name": "Zoë"}}} | fields)
 
 
 def asked_by(signer: Signer, *, at: datetime = NOW) -> CallContext:

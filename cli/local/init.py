@@ -68,7 +68,7 @@ import asyncio
 from discounts import give_discount
 
 from signoff import load_manifest
-from signoff.testing import run_cases, tool_context
+from signoff.testing import a_tool_context, run_cases
 
 
 def test_a_small_discount_is_given_at_once_and_a_large_one_asks() -> None:
@@ -84,7 +84,7 @@ def test_a_small_discount_is_given_at_once_and_a_large_one_asks() -> None:
 
 def test_the_answer_says_who_agreed() -> None:
     """The handler knows who decided."""
-    said = asyncio.run(give_discount("Ana", 50, tool_context(decided_by="bo")))
+    said = asyncio.run(give_discount("Ana", 50, a_tool_context(decided_by="bo")))
     assert said == "Ana gets 50 % off, agreed by bo"
 ''',
 }

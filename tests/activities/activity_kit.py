@@ -21,6 +21,7 @@ from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
 from signoff.contracts.names import ACTOR_TURN
 from signoff.registry.tool import Tool
 from signoff.store.store import Also, Store
+from signoff.testing import a_call_context
 from signoff.testing.questions import ask
 
 TURN = TurnKey("main", "s", "t")
@@ -52,9 +53,7 @@ class MoodyStore(Store):
 
 def pinned(**fields: Any) -> CallContext:
     """The pinned context of the one turn."""
-    return CallContext(
-        **{"actor": "desk", "session": TURN.session, "turn": TURN.turn, "tenant": TURN.tenant, "user": GUEST} | fields
-    )
+    return a_call_context(**{"session": TURN.session, "turn": TURN.turn, "tenant": TURN.tenant, "user": GUEST} | fields)
 
 
 def room_of(store: Store, *tools: Tool, **fields: Any) -> WorkerDeps:

@@ -37,6 +37,7 @@ from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.store.tickets import Claim, ticket_key
+from signoff.testing import a_tool_context
 
 WHO = {"workflow": TURN.workflow_id, "call": "c1.1", "tool": "pay"}
 NOTE = "The tool did not answer; it was looked up, and this happened."
@@ -271,6 +272,4 @@ async def test_an_idempotent_call_that_is_lost_for_good_is_looked_up(store: Stor
 
 
 def _context(key: str) -> ToolContext:
-    user = Principal(user="guest")
-    ids = {"actor_name": "desk", "session_id": "s", "turn_id": "t", "call_id": "c1.1", "tenant_id": "main"}
-    return ToolContext(**ids, user_id="guest", user=user, idempotency_key=key)
+    return a_tool_context(idempotency_key=key)

@@ -13,22 +13,12 @@ from signoff.registry.results.tool_result import ToolFailure
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
 from signoff.store.truncated_results import TruncatedResults
+from signoff.testing import a_tool_context
 
 
 def _context(budget: int = 400, **fields: Any) -> ToolContext:
-    given: dict[str, Any] = {
-        "actor_name": "desk",
-        "session_id": TURN.session,
-        "turn_id": TURN.turn,
-        "call_id": "c1.1",
-        "tenant_id": TURN.tenant,
-        "user_id": GUEST.user,
-        "user": GUEST,
-        "idempotency_key": "",
-        "result_budget_chars": budget,
-        **fields,
-    }
-    return ToolContext(**given)
+    given = {"session_id": TURN.session, "turn_id": TURN.turn, "tenant_id": TURN.tenant, "idempotency_key": ""}
+    return a_tool_context(**given | {"user_id": GUEST.user, "user": GUEST, "result_budget_chars": budget} | fields)
 
 
 @pytest.mark.parametrize("budget", [400, 401, 80_000])

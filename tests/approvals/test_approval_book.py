@@ -11,12 +11,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from signoff.approvals import deadlines
 from signoff.approvals.approval_book import ApprovalBook, envelope_problem, read_decision
 from signoff.contracts.activity_messages import Authority
-from signoff.contracts.approval import ApprovalRequest, Card
-from signoff.contracts.content import Content
+from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision
 from signoff.contracts.limits import DECISION_BYTES, REFUSALS_KEPT
-from signoff.contracts.person import Principal
 from signoff.contracts.receipt import Receipt
+from signoff.testing import a_request
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 IDS = ("main.s.t.c1.1", "main.s.t.c1.2")
@@ -25,21 +24,8 @@ PEOPLE = ("ana", "ben", "eve")
 
 def question(approval_id: str, revision: int = 1, quorum: int = 1) -> ApprovalRequest:
     """A request that waits an hour."""
-    return ApprovalRequest(
-        id=approval_id,
-        code="AAAAAA",
-        revision=revision,
-        digest=f"digest-{approval_id}",
-        tenant="main",
-        turn="t",
-        call=approval_id.split("t.", 1)[1],
-        tool="pay",
-        args=Content(inline={}),
-        card=Card(effect="Pay"),
-        requester=Principal(user="guest"),
-        quorum=quorum,
-        timeout=3600.0,
-    )
+    about = {"id": approval_id, "call": approval_id.split("t.", 1)[1], "digest": f"digest-{approval_id}"}
+    return a_request(**about, session="", revision=revision, quorum=quorum, timeout=3600.0)
 
 
 def authority(person: str) -> Authority:

@@ -8,11 +8,10 @@ from signoff.approvals.approval_book import ApprovalBook
 from signoff.approvals.audit_buffer import ENTRIES_KEPT, AuditBuffer
 from signoff.approvals.audit_events import ended_entry
 from signoff.contracts.activity_messages import Authority
-from signoff.contracts.approval import ApprovalRequest, Card
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
-from signoff.contracts.person import Principal
+from signoff.testing import a_decision, a_request
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ID = "main.s.t.c1.1"
@@ -23,17 +22,13 @@ ANA = Authority(allowed=True, subject="ana", assurance="session")
 def desk(**fields: Any) -> ApprovalBook:
     """A desk with one open request."""
     made = ApprovalBook()
-    request = ApprovalRequest(
-        id=ID, code="K7Q2FM", digest="d" * 64, tenant="main", session="s", turn="t", call="c1.1", tool="pay",
-        args=Content(inline={"to": "Lisbon"}), card=Card(effect="Pay"), requester=Principal(user="guest"), **fields,
-    )  # fmt: skip
-    made.open(deadlines.open_request(request, NOW), NOW)
+    made.open(a_request(opened=NOW, **{"digest": "d" * 64, "args": Content(inline={"to": "Lisbon"})} | fields), NOW)
     return made
 
 
 def answer(**fields: Any) -> Decision:
     """An approval of it."""
-    return Decision(**{"approval_id": ID, "verdict": "approved", "delivery_id": "d1"} | fields)
+    return a_decision(**{"revision": None, "delivery_id": "d1"} | fields)
 
 
 def told(made: ApprovalBook) -> list[tuple[str, str, str]]:

@@ -1,19 +1,18 @@
 """Which call an answer is about, and what an edit shows."""
 
+from typing import Any
+
 import pytest
 
 from signoff.approvals import binding
 from signoff.approvals.digest import call_digest, doubt_digest
 from signoff.approvals.edit_diff import RowChange, edit_note, row_changes
-from signoff.contracts.approval import ApprovalRequest, Card, CardRow
-from signoff.contracts.content import Content
+from signoff.contracts.approval import CardRow
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Principal
+from signoff.testing import a_decision, a_request
 
-ASKED = ApprovalRequest(
-    id="main.s.t.c1.1", code="AAAAAA", digest="", definition="d", tenant="main", turn="t", call="c1.1", tool="pay",
-    args=Content(inline={}), card=Card(effect="Pay"), requester=Principal(user="guest"),
-)  # fmt: skip
+ASKED = a_request(id="main.s.t.c1.1", session="", digest="", definition="d", requester=Principal(user="guest"))
 HASH = "h" * 64
 FIVE = call_digest(
     tenant="main",
@@ -28,9 +27,9 @@ FIVE = call_digest(
 )
 
 
-def answer(**fields: object) -> Decision:
+def answer(**fields: Any) -> Decision:
     """An approval."""
-    return Decision.model_validate({"approval_id": ASKED.id, "verdict": "approved"} | fields)
+    return a_decision(**{"revision": None} | fields)
 
 
 @pytest.mark.parametrize(

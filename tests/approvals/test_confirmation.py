@@ -8,7 +8,7 @@ from signoff.approvals.card import render_card
 from signoff.approvals.confirmation import is_confirmed, missing_words, needs_typing, row_to_type
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Content
-from signoff.contracts.person import Principal
+from signoff.testing import a_request
 
 
 def asked(
@@ -16,12 +16,7 @@ def asked(
 ) -> ApprovalRequest:
     """A request whose card shows `args`, with `confirm: type`."""
     card = render_card(effect="Pay", title="", tool="pay", args=args, schema=schema or {}, secrets=secrets)
-    given = {
-        "id": "main.s.t.c1.1", "code": "K7Q2FM", "tenant": "main", "turn": "t", "call": "c1.1", "tool": "pay",
-        "requester": Principal(user="guest"), "args": Content(inline=args), "digest": "d", "card": card,
-        "confirm": "type",
-    }  # fmt: skip
-    return ApprovalRequest(**given | fields)
+    return a_request(**{"args": Content(inline=args), "card": card, "confirm": "type"} | fields)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
 """What time alone brings: a reminder, an escalation, a deadline that may be put off once."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from signoff.approvals import deadlines
-from signoff.contracts.approval import ApprovalRequest, Card
-from signoff.contracts.content import Content
-from signoff.contracts.person import Principal
+from signoff.contracts.approval import ApprovalRequest
+from signoff.testing import a_request
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -15,14 +15,9 @@ def after(hours: float) -> datetime:
     return NOW + timedelta(hours=hours)
 
 
-def waiting(**fields: object) -> ApprovalRequest:
+def waiting(**fields: Any) -> ApprovalRequest:
     """A request that waits since NOW, for ten hours."""
-    base = ApprovalRequest(
-        id="main.s.t.c1.1", code="AAAAAA", digest="d", tenant="main", turn="t", call="c1.1", tool="pay",
-        args=Content(inline={}), card=Card(effect="Pay"), requester=Principal(user="guest"), timeout=36_000.0,
-        approvers=("role:finance",),
-    )  # fmt: skip
-    return deadlines.open_request(base.model_copy(update=fields), NOW)
+    return a_request(opened=NOW, **{"timeout": 36_000.0, "approvers": ("role:finance",)} | fields)
 
 
 FULL = {"remind_after": 3_600.0, "escalate_after": 7_200.0, "escalate_to": ("role:cfo", "role:finance")}

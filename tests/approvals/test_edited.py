@@ -14,6 +14,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Principal
 from signoff.contracts.receipt import Receipt
+from signoff.testing import a_decision, a_request
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=5)
@@ -47,15 +48,8 @@ def card(amount: int, **fields: Any) -> Card:
 def question(amount: int, **fields: Any) -> ApprovalRequest:
     """What the gates ask about this amount."""
     given: dict[str, Any] = {
-        "id": ID,
-        "code": "AAAAAA",
         "digest": digest(amount),
         "definition": "d",
-        "tenant": "main",
-        "session": "s",
-        "turn": "t",
-        "call": "c1.1",
-        "tool": "pay",
         "args": Content(inline={"amount": amount}),
         "card": card(amount),
         "rule": "large",
@@ -67,7 +61,7 @@ def question(amount: int, **fields: Any) -> ApprovalRequest:
         "requester": Principal(user="guest"),
         "timeout": 3600.0,
     }
-    return ApprovalRequest(**given | fields)
+    return a_request(**given | fields)
 
 
 def asked(**fields: Any) -> ApprovalRequest:
@@ -78,8 +72,8 @@ def asked(**fields: Any) -> ApprovalRequest:
 
 def edit(**fields: Any) -> Decision:
     """An approval of 380 instead."""
-    given = {"approval_id": ID, "revision": 1, "verdict": "approved", "edited_args": {"amount": 380}}
-    return Decision.model_validate(given | {"question_hash": "h1", "channel": "web", "reason": "as agreed"} | fields)
+    given = {"edited_args": {"amount": 380}, "question_hash": "h1", "channel": "web", "reason": "as agreed"}
+    return a_decision(**given | fields)
 
 
 def changed(**fields: Any) -> ApprovalRequest:

@@ -22,6 +22,7 @@ from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Principal
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import SessionEvent
+from signoff.testing import a_request
 
 Built: TypeAlias = Callable[[], AuditEntry]
 
@@ -82,15 +83,12 @@ def sha256(value: Any) -> str:
 def request(**fields: Any) -> ApprovalRequest:
     """A question with everything that a record tells of one, and an argument that none may."""
     given: dict[str, Any] = {
-        "id": ID,
-        "code": "K7Q2FM",
         "digest": DIGEST,
         "definition": DEFINITION,
         "tenant": "acme",
         "session": "s1",
         "turn": "t1",
         "call": CALL,
-        "tool": "pay",
         "args": Content(inline={"password": SECRET}),
         "card": CARD,
         "rule": "large",
@@ -98,10 +96,9 @@ def request(**fields: Any) -> ApprovalRequest:
         "approvers": ("role:finance", "user:ana"),
         "quorum": 2,
         "min_assurance": "session",
-        "requester": Principal(user="guest", name="Guest"),
         "grant_ttl": 600.0,
     }
-    return ApprovalRequest(**given | fields)
+    return a_request(**given | fields)
 
 
 def entry(kind: AuditKind, key: str, subject: str = "guest", /, stream: str = STREAM, **data: Any) -> AuditEntry:
@@ -173,7 +170,7 @@ OF_CALL: dict[str, Any] = {"approval": ID, "call": CALL, "tool": "pay"}
         pytest.param(
             lambda: audit_events.question_entry(
                 request(
-                    session="", definition="", card=Card(effect="Pay"), rule="", policy_hash="", approvers=(),
+                    id=ID, session="", definition="", card=Card(effect="Pay"), rule="", policy_hash="", approvers=(),
                     requester=Principal(user=""),
                 ),
                 AT,

@@ -6,13 +6,14 @@ from signoff.approvals.grant_rules import agreed_wish, exact_digest, grant_id, g
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.limits import MAX_REMEMBERED_SECONDS, MAX_REMEMBERED_USES
+from signoff.testing import a_decision
 
 WISH = GrantRequest(scope="tenant", where="args.amount < 5.0", seconds=60.0, uses=3)
 
 
 def by(subject: str, remember: GrantRequest | None = WISH) -> Decision:
     """An approval."""
-    return Decision(approval_id="main.s.t.c1.1", verdict="approved", subject=subject, remember=remember)
+    return a_decision(subject=subject, remember=remember)
 
 
 def test_the_same_arguments_are_alike_whatever_the_call() -> None:

@@ -1,43 +1,30 @@
 """The approval rules, one law a test."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from signoff.approvals import deadlines, machine
 from signoff.contracts.activity_messages import Authority
-from signoff.contracts.approval import ApprovalRequest, Card
-from signoff.contracts.content import Content
+from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision
-from signoff.contracts.person import Principal
 from signoff.contracts.receipt import ReceiptCode
+from signoff.testing import a_decision, a_request
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=5)
 ID = "main.s.t.c1.1"
 
 
-def request(**fields: object) -> ApprovalRequest:
+def request(**fields: Any) -> ApprovalRequest:
     """A request that waits since NOW, for an hour."""
-    base = ApprovalRequest(
-        id=ID,
-        code="AAAAAA",
-        digest="d1",
-        tenant="main",
-        turn="t",
-        call="c1.1",
-        tool="pay",
-        args=Content(inline={}),
-        card=Card(effect="Pay"),
-        requester=Principal(user="guest"),
-        timeout=3600.0,
-    )
-    return deadlines.open_request(base.model_copy(update=fields), NOW)
+    return a_request(opened=NOW, **{"timeout": 3600.0} | fields)
 
 
-def decision(verdict: str = "approved", **fields: object) -> Decision:
+def decision(verdict: str = "approved", **fields: Any) -> Decision:
     """An answer to revision 1."""
-    return Decision.model_validate({"approval_id": ID, "revision": 1, "verdict": verdict} | fields)
+    return a_decision(verdict=verdict, **fields)
 
 
 def by(person: str, on_behalf: str = "") -> Authority:

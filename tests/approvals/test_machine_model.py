@@ -16,6 +16,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Principal
 from signoff.contracts.receipt import Receipt
+from signoff.testing import a_request
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ID = "main.s.t.c1.1"
@@ -40,12 +41,13 @@ def digest(amount: int) -> str:
 
 def question(amount: int, **fields: Any) -> ApprovalRequest:
     """The request as the gates make it for this amount."""
-    base = ApprovalRequest(
-        id=ID, code="AAAAAA", digest=digest(amount), definition="d", tenant="main", turn="t", call="c1.1", tool="pay",
-        args=Content(inline={"amount": amount}), card=Card(effect=f"Pay {amount}"), requester=Principal(user="guest"),
-        approvers=("role:finance",), escalate_to=("role:cfo",), edit="approve", timeout=10 * 3_600.0,
-    )  # fmt: skip
-    return base.model_copy(update=fields)
+    given: dict[str, Any] = {
+        "id": ID, "session": "", "digest": digest(amount), "definition": "d",
+        "args": Content(inline={"amount": amount}),
+        "card": Card(effect=f"Pay {amount}"), "requester": Principal(user="guest"), "approvers": ("role:finance",),
+        "escalate_to": ("role:cfo",), "edit": "approve", "timeout": 36_000.0,
+    }  # fmt: skip
+    return a_request(**given | fields)
 
 
 class ApprovalModel(RuleBasedStateMachine):

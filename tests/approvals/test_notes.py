@@ -6,21 +6,15 @@ from typing import Any
 import pytest
 
 from signoff.approvals.card_notes import NOT_RUN, POLICY_CHANGED, TOOL_CHANGED, editor_note, fallback_note, repeat_note
-from signoff.approvals.request_state import request_of
-from signoff.contracts.approval import ApprovalRequest, Question
-from signoff.contracts.content import Content
-from signoff.contracts.person import Principal
+from signoff.contracts.approval import ApprovalRequest
+from signoff.testing import a_request
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 def asked(revision: int = 1, state: Any = "pending", **fields: Any) -> ApprovalRequest:
     """A request of the call `c1.1`."""
-    given: dict[str, Any] = {
-        "id": "main.s.t.c1.1", "tenant": "main", "turn": "t", "call": "c1.1", "requester": Principal(user="guest"),
-        "tool": "pay", "definition": "d", "policy_hash": "p", "args": Content(inline={}), "digest": "1",
-    }  # fmt: skip
-    return request_of(Question(**given | {"revision": revision} | fields)).model_copy(update={"state": state})
+    return a_request(**{"revision": revision, "state": state, "definition": "d", "policy_hash": "p"} | fields)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
+from signoff.testing import a_request
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 USER = Principal(user="guest", nonce="n")
@@ -31,8 +32,7 @@ LEFT_IN_THE_STORE = {
 def asked(**fields: Any) -> ApprovalRequest:
     """A question of that turn, as the gates have asked it."""
     given: dict[str, Any] = {
-        "id": "main.s.t.c1.1", "code": "K7Q2FM", "revision": 2, "tenant": "main", "session": "s", "turn": "t",
-        "actor": "desk", "call": "c1.1", "requester": USER, "channel": "api", "tool": "pay", "args": CALL.args,
+        "revision": 2, "actor": "desk", "requester": USER, "channel": "api", "args": CALL.args,
         "digest": "d" * 64, "rule": "large", "question_hash": "f" * 64, "opened_at": NOW,
         "card": Card(effect="Pay 420", rows=ROWS, note="asked again", tool_title="Pay", mark="m"),
         "approvers": ("role:a", "role:b"), "quorum": 2, "groups": (ApproverGroup(of=("role:b",)),), "veto": False,
@@ -41,7 +41,7 @@ def asked(**fields: Any) -> ApprovalRequest:
         "escalate_to": ("role:c",), "on_timeout": "escalate", "secrets": ("pin",), "definition": "e" * 64,
         "rule_text": "args.amount > 100", "policy_hash": "p", "agent_says": "please",
     }  # fmt: skip
-    return deadlines.open_request(ApprovalRequest(**given | fields), NOW)
+    return a_request(opened=NOW, **given | fields)
 
 
 def kept(request: ApprovalRequest) -> ApprovalRequest:

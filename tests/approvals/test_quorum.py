@@ -2,6 +2,7 @@
 
 import itertools
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,10 +11,9 @@ from hypothesis import strategies as st
 from signoff.approvals import deadlines, machine
 from signoff.approvals.quorum import Progress, Voter, progress, suffices, tally
 from signoff.contracts.activity_messages import Authority
-from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Card
-from signoff.contracts.content import Content
+from signoff.contracts.approval import ApprovalRequest, ApproverGroup
 from signoff.contracts.decision import Decision
-from signoff.contracts.person import Principal
+from signoff.testing import a_request
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 FINANCE, LEGAL = ApproverGroup(of=("role:finance",)), ApproverGroup(of=("role:legal",))
@@ -107,14 +107,10 @@ def test_a_quorum_beside_groups_wants_somebody_more() -> None:
     assert suffices(3, BOTH, [*two, own("cy", "role:finance")])
 
 
-def request(**fields: object) -> ApprovalRequest:
+def request(**fields: Any) -> ApprovalRequest:
     """A request to finance and legal, one each."""
-    base = ApprovalRequest(
-        id="main.s.t.c1.1", code="AAAAAA", digest="d1", tenant="main", turn="t", call="c1.1", tool="pay",
-        args=Content(inline={}), card=Card(effect="Pay"), requester=Principal(user="guest"),
-        approvers=("role:finance", "role:legal"), groups=BOTH, quorum=2, escalate_to=("role:cfo",),
-    )  # fmt: skip
-    return deadlines.open_request(base.model_copy(update=fields), NOW)
+    given: dict[str, Any] = {"approvers": ("role:finance", "role:legal"), "groups": BOTH, "quorum": 2}
+    return a_request(opened=NOW, **given | {"escalate_to": ("role:cfo",)} | fields)
 
 
 def say(

@@ -8,12 +8,11 @@ import pytest
 from signoff.approvals import deadlines, machine
 from signoff.approvals.approval_book import ApprovalBook, malformed_receipt, read_decision, read_withdrawal
 from signoff.contracts.activity_messages import Authority
-from signoff.contracts.approval import ApprovalRequest, Card, Vote
-from signoff.contracts.content import Content
+from signoff.contracts.approval import ApprovalRequest, Vote
 from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.limits import DECISION_BYTES, REASON_CHARS, REFUSALS_KEPT
-from signoff.contracts.person import Principal
 from signoff.contracts.receipt import Receipt
+from signoff.testing import a_decision, a_request
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=5)
@@ -24,26 +23,12 @@ BEN = Authority(allowed=True, subject="ben", name="Ben", assurance="link")
 
 def request(approval_id: str = ID, **fields: Any) -> ApprovalRequest:
     """A question that was not asked yet."""
-    given: dict[str, Any] = {
-        "id": approval_id,
-        "code": "AAAAAA",
-        "digest": "d1",
-        "tenant": "main",
-        "turn": "t",
-        "call": "c1.1",
-        "tool": "pay",
-        "args": Content(inline={}),
-        "card": Card(effect="Pay"),
-        "requester": Principal(user="guest"),
-        "timeout": 3600.0,
-    }
-    return ApprovalRequest(**given | fields)
+    return a_request(**{"id": approval_id, "timeout": 3600.0} | fields)
 
 
 def answer(verdict: str = "approved", **fields: Any) -> Decision:
     """An answer from a channel, with a reason."""
-    given = {"approval_id": ID, "revision": 1, "verdict": verdict, "reason": "because", "channel": "chat"}
-    return Decision.model_validate(given | {"subject": "claimed"} | fields)
+    return a_decision(**{"verdict": verdict, "reason": "because", "channel": "chat", "subject": "claimed"} | fields)
 
 
 def desk(**fields: Any) -> ApprovalBook:

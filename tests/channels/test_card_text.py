@@ -15,11 +15,11 @@ from signoff.channels.inbound.answer_parser import AnswerSender, parse_answer
 from signoff.channels.outbound.card_text import LEAST_CHARS, CardLimits, How, card_words, link_only
 from signoff.channels.outbound.receipt_text import closing_text, not_understood_text, which_request_text
 from signoff.contracts.approval import ApprovalRequest, Card, CardRow, Vote
-from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Person, Principal
 from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.formats.visible_text import shown_again
+from signoff.testing import a_request
 from signoff.texts import catalogue
 from signoff.texts.catalogue import text
 from signoff.texts.endings import closing_words, receipt_words, where_words
@@ -41,21 +41,16 @@ def request(**fields: Any) -> ApprovalRequest:
     """A request about paying Ana, that waits for two more hours."""
     given: dict[str, Any] = {
         "id": APPROVAL,
-        "code": CODE,
-        "digest": "d",
         "tenant": "default",
+        "session": "s1",
         "turn": "t1",
         "actor": "clerk",
-        "call": "c1.1",
-        "tool": "pay",
-        "args": Content(inline={}),
         "card": Card(effect="Pay 20 EUR to Bo", rows=(CardRow(name="amount", label="Amount", value="20"),)),
         "rule": "requires_approval",
-        "requester": Principal(user="guest", name="Guest"),
         "opened_at": NOW,
         "expires_at": NOW + timedelta(hours=2),
     }
-    return ApprovalRequest(**given | fields)
+    return a_request(**given | fields)
 
 
 def notice(asked: ApprovalRequest, **fields: Any) -> OutboundCard:

@@ -17,16 +17,16 @@ from signoff.channels.outbound.dispatcher import ASIDE, Dispatcher
 from signoff.channels.outbound.sender import LONGEST_PAUSE, SenderDeps
 from signoff.contracts.approval import ApprovalRequest, Card, Vote
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import StoreUnavailable
-from signoff.contracts.person import Person, Principal
+from signoff.contracts.person import Person
 from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import FixedDirectory
 from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 from signoff.store.store import Store
 from signoff.store.tables import DELIVERIES
+from signoff.testing import a_request
 from signoff.testing.recording_channel import RecordingChannel, recording_channel
 from signoff.testing.scripted_events import ScriptedEvents
 
@@ -35,23 +35,8 @@ NOW = datetime.now(UTC)
 
 def request(call: str = "c1.1", **changes: Any) -> ApprovalRequest:
     """A request to the approvers, on two channels."""
-    told = ApprovalRequest(
-        id=f"main.s.t.{call}",
-        code="K7Q2FM",
-        tenant="main",
-        turn="t",
-        call=call,
-        digest="d",
-        tool="pay",
-        args=Content(inline={}),
-        card=Card(effect="Pay 3"),
-        approvers=("role:approvers",),
-        requester=Principal(user="guest"),
-        notify=("chat", "mail"),
-        opened_at=NOW,
-        expires_at=NOW + timedelta(days=1),
-    )
-    return told.model_copy(update=changes)
+    given = {"approvers": ("role:approvers",), "notify": ("chat", "mail"), "card": Card(effect="Pay 3")}
+    return a_request(**given | {"call": call, "opened_at": NOW, "expires_at": NOW + timedelta(days=1)} | changes)
 
 
 ANA = Person(id="ana", roles=("approvers",), identities={"slack": ("T1:ana",), "email": ("ana@example.com",)})

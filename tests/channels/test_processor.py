@@ -3,11 +3,11 @@
 import asyncio
 import dataclasses
 import itertools
+import random
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 import pytest
-from channel_kit import a_code, a_request
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
@@ -22,15 +22,16 @@ from signoff.channels.inbound.processor import AT_ONCE, InboundProcessor, backof
 from signoff.channels.inbound.receiver import InboundReceiver
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, StoreUnavailable
-from signoff.contracts.ids import show_code
+from signoff.contracts.ids import new_code, show_code
 from signoff.contracts.limits import REFUSALS_A_MINUTE
-from signoff.contracts.person import Person
+from signoff.contracts.person import Person, Principal
 from signoff.contracts.receipt import Receipt
 from signoff.people.directory import FixedDirectory
 from signoff.store.delivery_queue import DeliveryKind, DeliveryQueue, NewDelivery
 from signoff.store.inbound_queue import InboundQueue
 from signoff.store.store import Store
 from signoff.store.tables import ARRIVALS
+from signoff.testing import a_request
 from signoff.testing.recording_channel import RecordingChannel, recording_channel
 from signoff.testing.recording_decisions import RecordingDecisions
 
@@ -73,8 +74,12 @@ class Room:
     def opened(self, number: int = 1, **fields: Any) -> ApprovalRequest:
         """A request that waits, of which nobody was told."""
         name = f"main.s.t.c{number}.1"
-        given = {"id": name, "call": f"c{number}.1", "code": a_code(number), "question_hash": f"d{number}"}
-        return self.desk.open(a_request(**(given | {"approvers": ("role:approvers",)} | fields)))
+        # Such as the store gives out, the same for the same number.
+        code = new_code(random.Random(number).randrange)
+        given = {"id": name, "call": f"c{number}.1", "code": code, "question_hash": f"d{number}"}
+        return self.desk.open(
+            a_request(**given | {"approvers": ("role:approvers",), "requester": Principal(user="ana")} | fields)
+        )
 
     async def ask(self, number: int = 1, *people: Person, **fields: Any) -> ApprovalRequest:
         """A request that waits, told to `people` (else Bo) by a card each."""

@@ -1,6 +1,7 @@
 """Who is told of a request, where, and when."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -8,35 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from signoff.channels.outbound.route_plan import RoutePlan, asked, due, plan, rest_ends
-from signoff.contracts.approval import ApprovalRequest, Card
-from signoff.contracts.content import Content
-from signoff.contracts.person import ContactPreferences, Delegation, Person, Principal
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.person import ContactPreferences, Delegation, Person
 from signoff.people.directory import FixedDirectory
 from signoff.registry.manifest.channel_sections import RoutingRules
+from signoff.testing import a_request
 
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
 KINDS = {"chat": "slack", "mail": "email", "phone": "whatsapp"}
 
 
-def request(**changes: object) -> ApprovalRequest:
+def request(**changes: Any) -> ApprovalRequest:
     """A request to the approvers, on three channels."""
-    told = ApprovalRequest(
-        id="main.s.t.c1.1",
-        code="K7Q2FM",
-        tenant="main",
-        turn="t",
-        call="c1.1",
-        digest="d",
-        tool="pay",
-        args=Content(inline={}),
-        card=Card(effect="Pay 3"),
-        approvers=("role:approvers",),
-        requester=Principal(user="guest"),
-        notify=("chat", "mail", "phone"),
-        opened_at=NOON,
-        expires_at=NOON + timedelta(days=1),
-    )
-    return told.model_copy(update=changes)
+    given = {"approvers": ("role:approvers",), "notify": ("chat", "mail", "phone")}
+    return a_request(**given | {"opened_at": NOON, "expires_at": NOON + timedelta(days=1)} | changes)
 
 
 def somebody(name: str, **more: object) -> Person:

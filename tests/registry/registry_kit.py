@@ -10,6 +10,7 @@ from signoff.registry.actor import Actor
 from signoff.registry.hooks import HookContext
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
+from signoff.testing import a_call_context, a_tool_context
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -48,9 +49,8 @@ def an_actor(name: str = "desk", **fields: Any) -> Actor:
 
 
 def pinned(actor: str = "desk", tier: str = "standard", **fields: Any) -> CallContext:
-    """A pinned context."""
-    user = Principal(user="guest", tier=tier)
-    return CallContext(**{"actor": actor, "session": "s", "turn": "t", "tenant": "main", "user": user, **fields})
+    """A pinned context of a guest of that tier."""
+    return a_call_context(**{"actor": actor, "user": Principal(user="guest", tier=tier)} | fields)
 
 
 def a_call(tool: str = "book_flight", malformed: str = "") -> CallPart:
@@ -60,15 +60,4 @@ def a_call(tool: str = "book_flight", malformed: str = "") -> CallPart:
 
 def a_context(**fields: Any) -> ToolContext:
     """What a handler is told."""
-    given: dict[str, Any] = {
-        "actor_name": "desk",
-        "session_id": "s",
-        "turn_id": "t",
-        "call_id": "c1.1",
-        "tenant_id": "main",
-        "user_id": "guest",
-        "user": Principal(user="guest"),
-        "idempotency_key": "key",
-        **fields,
-    }
-    return ToolContext(**given)
+    return a_tool_context(**{"user": Principal(user="guest"), "idempotency_key": "key"} | fields)

@@ -5,12 +5,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from channel_kit import a_request
 from sqlalchemy import update
 
+from signoff.contracts.content import Content
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow, NewDelivery, Reported, delivery_token
 from signoff.store.store import Store, open_store
 from signoff.store.tables import DELIVERIES
+from signoff.testing import a_request
 
 ON = ("slack", "mail")
 
@@ -168,7 +169,7 @@ async def test_a_report_of_an_unknown_message_changes_nothing(store: Store) -> N
 async def test_cards_are_found_by_what_an_answer_names(store: Store) -> None:
     """By token, by the vendor's names, else by who is asked where; nothing finds more than it names."""
     deliveries = DeliveryQueue(store)
-    row = await out(deliveries)
+    row = await out(deliveries, request=a_request(args=Content(inline={"to": "ü"})))
     assert (row.handle, row.sent_at is not None, row.request.args.inline) == ({"ts": "1"}, True, {"to": "ü"})
     assert await deliveries.by_vendor("slack", ["other", "m1"]) == [row]
     assert await deliveries.by_vendor("mail", ["m1"]) == []

@@ -9,6 +9,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
+from signoff.testing import a_decision
 from signoff.workflows.activity_inputs import permit
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -19,7 +20,7 @@ RULING = GateDecision(call="c1.1", verdict="ask", digest="d" * 64, grant="g", ov
 
 def said(subject: str, **fields: str) -> Decision:
     """A yes by somebody."""
-    return Decision(approval_id="main.s.t.c1.1", verdict="approved", subject=subject, **fields)
+    return a_decision(revision=None, subject=subject, **fields)
 
 
 def test_a_permit_takes_along_what_nobody_signed_and_nothing_that_the_store_has() -> None:

@@ -1,6 +1,7 @@
 """What a model writes into a card is text in Temporal's Markdown, never Markdown."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
@@ -8,8 +9,7 @@ from markdown_it.token import Token
 
 from signoff.approvals.card import render_card
 from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Card
-from signoff.contracts.content import Content
-from signoff.contracts.person import Principal
+from signoff.testing import a_request
 from signoff.workflows.temporal_metadata import DETAIL_CHARS, DETAILED_REQUESTS, DETAILED_ROWS, details
 
 MARKUP = [
@@ -31,28 +31,11 @@ MARKUP = [
 BREAKS = ["a\n# b", "a\r\n\r\n## b", "a\u2028# b", "a\n\n![x](http://a/b)", "a\n```\n# b"]
 
 
-def _request(effect: str = "Pay 20 to Ana", **changed: object) -> ApprovalRequest:
-    fields = {
-        "id": "main.s.t.c1.1",
-        "code": "K7Q2FM",
-        "digest": "d",
-        "definition": "d",
-        "tenant": "main",
-        "session": "s",
-        "turn": "t",
-        "actor": "desk",
-        "call": "c1.1",
-        "tool": "pay",
-        "args": Content(inline={}),
-        "card": Card(effect=effect),
-        "rule": "always",
-        "policy_hash": "h",
-        "approvers": ("role:approvers",),
-        "requester": Principal(user="guest", name="Guest"),
-        "opened_at": datetime(2026, 3, 2, 9, 30, tzinfo=UTC),
-        "expires_at": datetime(2026, 3, 3, 9, 30, tzinfo=UTC),
-    }
-    return ApprovalRequest.model_validate(fields | changed)
+def _request(effect: str = "Pay 20 to Ana", **changed: Any) -> ApprovalRequest:
+    opened = datetime(2026, 3, 2, 9, 30, tzinfo=UTC)
+    times = {"opened_at": opened, "expires_at": opened + timedelta(days=1)}
+    given = {"card": Card(effect=effect), "actor": "desk", "rule": "always", "approvers": ("role:approvers",)}
+    return a_request(**given | times | changed)
 
 
 def _written(request: ApprovalRequest, card: Card | None = None, address: str = "") -> str:

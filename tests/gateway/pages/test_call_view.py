@@ -16,6 +16,7 @@ from signoff.gateway.pages.call_view import CallLine, call_line
 from signoff.gateway.pages.turn_view import call_lines, said_in
 from signoff.people.directory import FixedDirectory
 from signoff.store.store import Store
+from signoff.testing import a_request
 
 CATALOG = desk_catalog(Ledger())
 
@@ -33,12 +34,8 @@ def outcome(code: CallCode, text: Any = "", **more: Any) -> CallView:
 
 def asked(state: ApprovalState, **more: Any) -> ApprovalRequest:
     """A request in a state."""
-    given: dict[str, Any] = {
-        "id": "main.s.t.c1.1", "code": "K7Q2FM", "digest": "d", "tenant": "main", "turn": "t", "call": "c1.1",
-        "tool": "pay", "args": Content(inline={}), "card": Card(effect="Pay Ana"),
-        "requester": Principal(user="guest"), "state": state, "approvers": ("role:finance", "user:ana"),
-    }  # fmt: skip
-    return ApprovalRequest(**given | more)
+    given = {"state": state, "card": Card(effect="Pay Ana"), "approvers": ("role:finance", "user:ana")}
+    return a_request(**given | more)
 
 
 def waits(request: ApprovalRequest) -> CallView:

@@ -3,13 +3,12 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from channel_kit import a_request
-
 from signoff.contracts.person import Person
 from signoff.gateway.pages.timeline_view import told_lines
 from signoff.people.directory import FixedDirectory
 from signoff.registry.manifest.channel_sections import DeclaredChannel
 from signoff.store.delivery_queue import DeliveryRow
+from signoff.testing import a_request
 
 NOW = datetime(2026, 11, 22, 14, 0, tzinfo=UTC)
 PEOPLE = FixedDirectory([Person(id="ana", name="Ana Sousa")])

@@ -10,8 +10,8 @@ from test_pages import browser, words
 from signoff.approvals.card import render_card
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Content
-from signoff.contracts.person import Principal
 from signoff.gateway.pages.value_view import HEAD_CHARS, LINES, Row, value_rows, values_count
+from signoff.testing import a_request
 from signoff.texts.formatter import Formatter
 
 ENGLISH = Formatter("en", UTC, datetime(2026, 11, 21, 17, 0, tzinfo=UTC))
@@ -20,17 +20,7 @@ ENGLISH = Formatter("en", UTC, datetime(2026, 11, 21, 17, 0, tzinfo=UTC))
 def asked(args: dict[str, Any], **schema: Any) -> ApprovalRequest:
     """A request about a call with these arguments; `schema` are those of some of them."""
     card = render_card(effect="Do it", title="", tool="do", args=args, schema={"properties": schema})
-    return ApprovalRequest(
-        id="main.s.t.c1.1",
-        tenant="main",
-        turn="t",
-        call="c1.1",
-        tool="do",
-        args=Content(inline=args),
-        digest="d",
-        requester=Principal(user="guest"),
-        card=card,
-    )
+    return a_request(tool="do", args=Content(inline=args), card=card)
 
 
 def rows(args: dict[str, Any], loaded: Any = None, **schema: Any) -> tuple[Row, ...]:

@@ -1,0 +1,73 @@
+"""What a test needs of a shape of contracts whose fields it does not care about: each built whole, with defaults."""
+
+from datetime import datetime
+from typing import Any
+
+from signoff.approvals.deadlines import open_request
+from signoff.contracts.approval import ApprovalRequest, Card
+from signoff.contracts.call import CallContext
+from signoff.contracts.content import Content
+from signoff.contracts.decision import Decision
+from signoff.contracts.person import Principal
+from signoff.registry.tool_context import ToolContext
+
+_CALL = "c1.1"
+
+
+def a_request(*, opened: datetime | None = None, **fields: Any) -> ApprovalRequest:
+    """Returns a request of `guest` to pay, in session `s` and turn `t` of the tenant `main`, under revision 1.
+
+    `fields` are those of `ApprovalRequest`; `id` follows from tenant, session, turn and call. With `opened` it waits
+    since then, with the deadlines that its terms give it.
+    """
+    place = {"tenant": "main", "session": "s", "turn": "t", "call": _CALL}
+    place |= {name: fields[name] for name in place if name in fields}
+    given: dict[str, Any] = {
+        **place,
+        "id": ".".join(place.values()),
+        "code": "K7Q2FM",
+        "digest": "d",
+        "tool": "pay",
+        "args": Content(inline={}),
+        "card": Card(effect="Pay"),
+        "requester": Principal(user="guest", name="Guest"),
+    }
+    request = ApprovalRequest(**given | fields)
+    return request if opened is None else open_request(request, opened)
+
+
+def a_decision(request: ApprovalRequest | None = None, **fields: Any) -> Decision:
+    """Returns a yes to `request`, by default to that of `a_request`, which names nobody; `fields` are `Decision`'s."""
+    about = a_request() if request is None else request
+    given: dict[str, Any] = {"approval_id": about.id, "revision": about.revision, "verdict": "approved"}
+    if about.question_hash:
+        given["question_hash"] = about.question_hash
+    return Decision(**given | fields)
+
+
+def a_call_context(**fields: Any) -> CallContext:
+    """Returns what policies see as `ctx` of a call of the actor `desk` for `guest`; `fields` are `CallContext`'s."""
+    given: dict[str, Any] = {
+        "actor": "desk",
+        "session": "s",
+        "turn": "t",
+        "tenant": "main",
+        "user": Principal(user="guest", name="Guest"),
+    }
+    return CallContext(**given | fields)
+
+
+def a_tool_context(**fields: Any) -> ToolContext:
+    """Returns what a tool of the actor `desk` is told of its call for `guest`; `fields` are `ToolContext`'s."""
+    user = Principal(user="guest", name="Guest")
+    given: dict[str, Any] = {
+        "actor_name": "desk",
+        "session_id": "s",
+        "turn_id": "t",
+        "call_id": _CALL,
+        "tenant_id": "main",
+        "user_id": user.user,
+        "user": user,
+        "idempotency_key": "k",
+    }
+    return ToolContext(**given | fields)
