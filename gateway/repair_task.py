@@ -96,9 +96,9 @@ class AnswerDispatcher:
 class RequestSweep:
     """Ends questions whose turns are gone, and cards of requests that are over."""
 
-    def __init__(self, deps: GatewayDeps, courier: Dispatcher | None) -> None:
+    def __init__(self, deps: GatewayDeps, dispatcher: Dispatcher | None) -> None:
         self._deps = deps
-        self._courier = courier
+        self._dispatcher = dispatcher
         self._rows = Questions(deps.store)
         self._cards = DeliveryQueue(deps.store)
         self._seen: DeliveryRow | None = None
@@ -126,8 +126,8 @@ class RequestSweep:
             await self._cards.sweep(CARDS_KEPT)
             await OpenedValues(self._deps.store).sweep(CARDS_KEPT)
             self._swept = now
-        if amiss and self._courier is not None:
-            self._courier.wake()
+        if amiss and self._dispatcher is not None:
+            self._dispatcher.wake()
         return amiss
 
     async def _orphan(self, question: Question) -> bool:

@@ -85,7 +85,7 @@ class ChannelRig:
             digest_over=5,
         )
         channels = {channel.name: channel}
-        self.courier = Dispatcher(self.events, channels, RoutingRules(), supplies)
+        self.dispatcher = Dispatcher(self.events, channels, RoutingRules(), supplies)
         self.hearing = InboundProcessor(store, channels, self.people, self.desk, self._records, time.now)
         self.intake = InboundReceiver(store, channels, self._records, time.now)
 
@@ -137,7 +137,7 @@ class ChannelRig:
     async def carry(self) -> None:
         """Lets the dispatcher do all that is due now."""
         for _ in range(_PATIENCE):
-            if not await self.courier.step():
+            if not await self.dispatcher.step():
                 return
 
     async def hurry(self) -> None:

@@ -58,12 +58,12 @@ async def run_channels(
     log = AuditLog(deps.store)
     hearing = InboundProcessor(deps.store, channels, deps.people, DecisionAdapter(deps), log.append, deps.clock)
     intake = InboundReceiver(deps.store, channels, log.append, deps.clock, hearing.wake)
-    courier = _courier(deps, channels, rules)
+    dispatcher = _dispatcher(deps, channels, rules)
     tasks = [
         answers,
-        asyncio.create_task(run_forever("the dispatcher of cards", courier.run)),
+        asyncio.create_task(run_forever("the dispatcher of cards", dispatcher.run)),
         asyncio.create_task(run_forever("the processor of answers", hearing.run)),
-        asyncio.create_task(run_forever("the sweep of requests", RequestSweep(deps, courier).run)),
+        asyncio.create_task(run_forever("the sweep of requests", RequestSweep(deps, dispatcher).run)),
     ]
     for name, channel in channels.items():
         listen = partial(channel.listen, partial(intake.take, name))
@@ -94,7 +94,7 @@ async def run_forever(what: str, work: Callable[[], Awaitable[None]], *, first_p
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
-def _courier(deps: GatewayDeps, channels: Mapping[str, Channel], rules: RoutingRules) -> Dispatcher:
+def _dispatcher(deps: GatewayDeps, channels: Mapping[str, Channel], rules: RoutingRules) -> Dispatcher:
     kinds = {name: channel.kind for name, channel in channels.items()}
 
     async def link_of(row: DeliveryRow) -> str:

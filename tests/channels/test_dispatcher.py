@@ -46,7 +46,7 @@ CY = Person(id="cy", roles=("chief",), identities={"slack": ("T1:cy",)})
 
 @dataclass
 class Rig:
-    """A courier with two channels over a real store."""
+    """A dispatcher with two channels over a real store."""
 
     store: Store
     people: tuple[Person, ...] = (ANA, BO, CY)
@@ -60,10 +60,10 @@ class Rig:
     def __post_init__(self) -> None:
         self.cards = DeliveryQueue(self.store)
         self.happened = ScriptedEvents()
-        self.courier = self.another()
+        self.dispatcher = self.another()
 
     def another(self) -> Dispatcher:
-        """A courier over the same store and channels."""
+        """A dispatcher over the same store and channels."""
         supplies = SenderDeps(
             deliveries=self.cards,
             people=FixedDirectory(self.people),
@@ -85,7 +85,7 @@ class Rig:
 
     async def settle(self) -> None:
         """Rounds until nothing is to be done."""
-        while await self.courier.step():
+        while await self.dispatcher.step():
             pass
 
     def events(self) -> list[tuple[str, str, str]]:
@@ -248,7 +248,7 @@ async def test_all_cards_of_a_decided_request_are_closed_and_none_is_sent(rig: R
 
 
 async def test_a_request_that_was_over_before_its_opening_was_read_tells_nobody(rig: Rig) -> None:
-    """Several couriers see what happens each in its own time."""
+    """Several dispatchers see what happens each in its own time."""
     asks = request()
     over = asks.model_copy(update={"state": "approved"})
     await rig.tell("closed", over)
@@ -271,7 +271,7 @@ async def test_a_card_that_was_on_its_way_when_the_request_ended_is_closed_after
     over = asks.model_copy(update={"state": "denied", "decided_by": "bo"})
     rig.chat.failing = meanwhile
     await rig.tell("opened", asks)
-    await rig.courier.read()
+    await rig.dispatcher.read()
     real = rig.chat.deliver
 
     async def slow(notice: OutboundCard, before: Any) -> Any:
@@ -312,7 +312,7 @@ async def test_whoever_has_voted_is_neither_reminded_nor_told_elsewhere(rig: Rig
     await rig.tell("opened", asks)
     await rig.settle()
     await rig.tell("reminded", asks.model_copy(update={"reminded": 1, "votes": (voted("ana"),)}))
-    await rig.courier.read()
+    await rig.dispatcher.read()
     await rig.cards.expedite((await rig.rows(asks))[("ana", "mail")].token)
     await rig.settle()
     assert told(rig.chat) == [("ana", "ask")]
@@ -328,7 +328,7 @@ async def test_whoever_lost_the_seat_is_not_reminded_ever(rig: Rig) -> None:
     await rig.tell("opened", asks)
     await rig.settle()
     rig.people = (ANA, BO.model_copy(update={"roles": ()}), CY)
-    rig.courier = rig.another()
+    rig.dispatcher = rig.another()
     await rig.tell("reminded", asks.model_copy(update={"reminded": 1}))
     await rig.settle()
     assert told(rig.mail) == [("ana", "ask"), ("bo", "ask"), ("ana", "remind")]
@@ -367,9 +367,9 @@ async def test_whoever_lost_the_right_meanwhile_is_not_told(store: Store) -> Non
     rig = Rig(store)
     asks = request()
     await rig.tell("opened", asks)
-    await rig.courier.read()
+    await rig.dispatcher.read()
     rig.people = (ANA.model_copy(update={"active": False}), BO, CY)
-    rig.courier = rig.another()
+    rig.dispatcher = rig.another()
     await rig.settle()
     assert rig.chat.cards == []
     assert (await rig.rows(asks))[("ana", "chat")].state == "dropped"
@@ -399,21 +399,21 @@ async def test_five_at_once_are_five_cards(store: Store) -> None:
     assert told(rig.mail) == [("bo", "ask")] * 5
 
 
-async def test_two_couriers_over_one_store_send_one_card(rig: Rig) -> None:
+async def test_two_dispatchers_over_one_store_send_one_card(rig: Rig) -> None:
     """What one has claimed the other leaves alone."""
     for number in range(1, 5):
         await rig.tell("opened", request(f"c1.{number}"))
     other = rig.another()
     for _ in range(6):
-        await asyncio.gather(rig.courier.step(), other.step())
+        await asyncio.gather(rig.dispatcher.step(), other.step())
     assert sorted(notice.request.call for notice, _ in rig.chat.cards) == ["c1.1", "c1.2", "c1.3", "c1.4"]
 
 
-async def test_what_a_killed_courier_had_claimed_is_sent_again_under_the_same_token(rig: Rig) -> None:
+async def test_what_a_killed_dispatcher_had_claimed_is_sent_again_under_the_same_token(rig: Rig) -> None:
     """Nobody can know whether the vendor took it; the copies carry one token, and there is one row."""
     asks = request()
     await rig.tell("opened", asks)
-    await rig.courier.read()
+    await rig.dispatcher.read()
     claimed = await rig.cards.claim_due(5, ["chat"])
     await rig.settle()
     assert rig.chat.cards == []
@@ -425,7 +425,7 @@ async def test_what_a_killed_courier_had_claimed_is_sent_again_under_the_same_to
 
 
 async def test_a_fault_of_an_adapter_is_a_card_that_did_not_get_out(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    """It is tried again, and the courier goes on; the log says where it was, without words that may hold a token."""
+    """It is tried again, and the dispatcher goes on; the log says where it was, without words that may hold a token."""
 
     def broken(what: OutboundCard | ClosedCard) -> None:
         raise KeyError(rig.chat.name)
@@ -470,7 +470,7 @@ async def test_a_card_is_closed_after_an_outage_of_hours(rig: Rig) -> None:
     rig.chat.failing = refuses("503", again=True)
     await rig.tell("closed", first.model_copy(update={"state": "approved"}))
     for _ in range(20):
-        await rig.courier.step()
+        await rig.dispatcher.step()
         await hurried(rig)
     rig.chat.failing = None
     await rig.settle()
@@ -500,16 +500,16 @@ async def test_a_closing_does_not_wait_for_cards_that_go_out_slowly(store: Store
     crowd = tuple(Person(id=f"p{n}", roles=("crowd",), identities={"slack": (f"T1:p{n}",)}) for n in range(20))
     rig = Rig(store, people=(ANA, *crowd))
     rig.chat = recording_channel("chat", identity="slack", per_second=0.5)
-    rig.courier = rig.another()
+    rig.dispatcher = rig.another()
     asks = request()
     await rig.tell("opened", asks)
     await rig.settle()
     await rig.tell("opened", request("c1.2", approvers=("role:crowd",)))
-    async with running(rig.courier), asyncio.timeout(30):
+    async with running(rig.dispatcher), asyncio.timeout(30):
         while len(rig.chat.cards) < 2:
             await asyncio.sleep(0.02)
         await rig.tell("closed", asks.model_copy(update={"state": "approved"}))
-        rig.courier.wake()
+        rig.dispatcher.wake()
         while not rig.chat.closings:
             await asyncio.sleep(0.02)
     assert len(rig.chat.cards) < 7
@@ -536,9 +536,9 @@ async def test_a_notice_that_cannot_be_taken_holds_up_no_other(rig: Rig, monkeyp
 
 
 @asynccontextmanager
-async def running(courier: Dispatcher) -> AsyncIterator[None]:
-    """The courier at work, until the block ends."""
-    task = asyncio.create_task(courier.run())
+async def running(dispatcher: Dispatcher) -> AsyncIterator[None]:
+    """The dispatcher at work, until the block ends."""
+    task = asyncio.create_task(dispatcher.run())
     try:
         yield
     finally:
@@ -558,12 +558,12 @@ async def test_it_runs_by_itself_and_survives_an_outage_of_the_store(rig: Rig, m
 
     monkeypatch.setattr(rig.happened, "poll", poll)
     asks = request()
-    async with running(rig.courier):
+    async with running(rig.dispatcher):
         await failed.wait()
         await rig.tell("opened", asks)
         async with asyncio.timeout(30):
             while not (rig.chat.cards and rig.mail.cards):
-                rig.courier.wake()
+                rig.dispatcher.wake()
                 await asyncio.sleep(0.02)
             await rig.tell("closed", asks.model_copy(update={"state": "approved"}))
             while not (rig.chat.closings and rig.mail.closings):
