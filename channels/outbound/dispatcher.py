@@ -54,7 +54,7 @@ class Dispatcher:
         self._rules = rules
         self._supplies = supplies
         self._identities = {name: channel.identity for name, channel in channels.items()}
-        self._carriers = {name: ChannelSender(channel, supplies) for name, channel in channels.items()}
+        self._senders = {name: ChannelSender(channel, supplies) for name, channel in channels.items()}
         self._paces = {name: channel.per_second for name, channel in channels.items()}
         self._woken = asyncio.Event()
 
@@ -63,13 +63,13 @@ class Dispatcher:
         self._woken.set()
 
     async def run(self) -> None:
-        """Carries until cancelled. What fails for want of the store is tried again."""
+        """Sends cards until cancelled. What fails for want of the store is tried again."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._again_and_again(self.read))
-            for name, carrier in self._carriers.items():
-                group.create_task(self._again_and_again(partial(carrier.send, 1.0 / self._paces[name])))
+            for name, sender in self._senders.items():
+                group.create_task(self._again_and_again(partial(sender.send, 1.0 / self._paces[name])))
                 # Apart: nobody should find buttons on an old card for as long as new ones take.
-                group.create_task(self._again_and_again(carrier.close))
+                group.create_task(self._again_and_again(sender.close))
 
     async def step(self) -> int:
         """Runs one round of everything, for those who drive it themselves; returns how much there was to do.
@@ -77,8 +77,8 @@ class Dispatcher:
         Raises `StoreUnavailable`.
         """
         read = await self.read()
-        carried = await asyncio.gather(*(carrier.step() for carrier in self._carriers.values()))
-        return read + sum(carried)
+        sent = await asyncio.gather(*(sender.step() for sender in self._senders.values()))
+        return read + sum(sent)
 
     async def read(self) -> int:
         """Takes in what has happened; how many things it was. Raises `StoreUnavailable`."""

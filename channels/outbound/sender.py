@@ -1,6 +1,6 @@
 """One channel's part of the dispatcher: its cards go out, are repeated, and say in the end how it ended.
 
-Each channel is carried for by itself, so that none waits for another's vendor.
+Each channel has its own, so that none waits for another's vendor.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class SenderDeps:
 
 
 class ChannelSender:
-    """Carries the cards of one channel. No two calls of one method run at the same time."""
+    """Sends the cards of one channel. No two calls of one method run at the same time."""
 
     def __init__(self, channel: Channel, supplies: SenderDeps) -> None:
         self._channel = channel
