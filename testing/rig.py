@@ -86,7 +86,7 @@ class ChannelRig:
         )
         channels = {channel.name: channel}
         self.dispatcher = Dispatcher(self.events, channels, RoutingRules(), supplies)
-        self.hearing = InboundProcessor(store, channels, self.people, self.desk, self._records, time.now)
+        self.processor = InboundProcessor(store, channels, self.people, self.desk, self._records, time.now)
         self.intake = InboundReceiver(store, channels, self._records, time.now)
 
     async def ask(self, number: int = 1, *, told: bool = True, **fields: Any) -> ApprovalRequest:
@@ -160,7 +160,7 @@ class ChannelRig:
     async def listen(self) -> None:
         """Hears what was taken in; what is decided closes the cards."""
         for _ in range(_PATIENCE):
-            if not await self.hearing.step():
+            if not await self.processor.step():
                 break
         for request in {draft.approval_id: self.request(draft.approval_id) for draft, _ in self.desk.heard}.values():
             if request.state != "pending":

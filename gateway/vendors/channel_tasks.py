@@ -56,13 +56,13 @@ async def run_channels(
             await asyncio.gather(answers, sweep, return_exceptions=True)
         return
     log = AuditLog(deps.store)
-    hearing = InboundProcessor(deps.store, channels, deps.people, DecisionAdapter(deps), log.append, deps.clock)
-    intake = InboundReceiver(deps.store, channels, log.append, deps.clock, hearing.wake)
+    processor = InboundProcessor(deps.store, channels, deps.people, DecisionAdapter(deps), log.append, deps.clock)
+    intake = InboundReceiver(deps.store, channels, log.append, deps.clock, processor.wake)
     dispatcher = _dispatcher(deps, channels, rules)
     tasks = [
         answers,
         asyncio.create_task(run_forever("the dispatcher of cards", dispatcher.run)),
-        asyncio.create_task(run_forever("the processor of answers", hearing.run)),
+        asyncio.create_task(run_forever("the processor of answers", processor.run)),
         asyncio.create_task(run_forever("the sweep of requests", RequestSweep(deps, dispatcher).run)),
     ]
     for name, channel in channels.items():

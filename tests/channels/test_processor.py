@@ -55,8 +55,8 @@ class Room:
         self.channel: RecordingChannel = recording_channel("chat")
         self.cards = DeliveryQueue(store)
         self.arrivals = InboundQueue(store)
-        self.hearing = self.another()
-        self.intake = InboundReceiver(store, self._channels(), AuditLog(store).append, self.now, self.hearing.wake)
+        self.processor = self.another()
+        self.intake = InboundReceiver(store, self._channels(), AuditLog(store).append, self.now, self.processor.wake)
         self._said = 0
 
     def now(self) -> datetime:
@@ -105,7 +105,7 @@ class Room:
         before = len(self.channel.replies)
         given = {"key": f"k{self._said}", "identity": identity} | fields
         await self.intake.take("chat", self.channel.raw(**given))
-        await self.hearing.step()
+        await self.processor.step()
         assert len(self.channel.replies) <= before + 1
         return self.channel.replies[-1][1] if len(self.channel.replies) > before else None
 
@@ -384,7 +384,7 @@ async def test_forged_and_unreadable_messages_change_nothing(room: Room) -> None
         await room.intake.take("chat", room.channel.raw(key="k"))
     with pytest.raises(NotFound):
         await room.intake.take("nothing", raw)
-    assert await room.hearing.step() == 0
+    assert await room.processor.step() == 0
 
 
 async def test_only_a_post_says_something(room: Room) -> None:
@@ -393,7 +393,7 @@ async def test_only_a_post_says_something(room: Room) -> None:
     raw = room.channel.raw(key="k", identity="bo-1", text="yes")
     received = await room.intake.take("chat", dataclasses.replace(raw, method="GET"))
     assert received.heard
-    assert await room.hearing.step() == 0
+    assert await room.processor.step() == 0
 
 
 async def test_what_is_said_twice_is_heard_once(room: Room) -> None:
@@ -436,11 +436,11 @@ async def test_an_answer_waits_for_a_worker_and_counts_once(room: Room) -> None:
     assert kept is not None
     assert kept.receipt is not None
     assert kept.receipt.status == "pending"
-    await (await room.hurried()).hearing.step()
+    await (await room.hurried()).processor.step()
     assert len(room.channel.replies) == 1
     assert await room.result() == {}
     room.desk.worker = True
-    await (await room.hurried()).hearing.step()
+    await (await room.hurried()).processor.step()
     assert room.desk.request(request.id).state == "approved"
     assert [reply.receipt.status for _, reply in room.channel.replies if reply.receipt] == ["pending", "accepted"]
     assert room.desk.again == [True]
@@ -453,7 +453,7 @@ async def test_an_answer_outlives_a_server_that_is_away(room: Room) -> None:
     room.desk.server = False
     assert await room.hear(text="yes") is None
     room.desk.server = True
-    await (await room.hurried()).hearing.step()
+    await (await room.hurried()).processor.step()
     assert room.desk.request(request.id).state == "approved"
     arrival = await room.arrivals.read("chat", "heard", "k1")
     assert arrival is not None
@@ -484,7 +484,7 @@ async def test_two_hearings_share_the_work(room: Room) -> None:
     for number, request in enumerate(requests):
         raw = room.channel.raw(key=f"k{number}", identity="bo-1", text=f"yes {request.code}")
         await room.intake.take("chat", raw)
-    await asyncio.gather(room.hearing.step(), room.another().step())
+    await asyncio.gather(room.processor.step(), room.another().step())
     assert len(room.desk.heard) == len(requests)
     assert {room.desk.request(each.id).state for each in requests} == {"approved"}
 
@@ -512,7 +512,7 @@ async def test_an_answer_that_was_decided_and_not_written_down_counts_once(
     with monkeypatch.context() as patch:
         patch.setattr(InboundQueue, "done", away)
         await room.hear(text="yes")
-    await (await room.hurried()).hearing.step()
+    await (await room.hurried()).processor.step()
     receipts = [reply.receipt for _, reply in room.channel.replies]
     assert [(each.status, each.code, each.votes) for each in receipts if each] == [
         ("counted", "", 1),
@@ -562,7 +562,7 @@ async def test_one_person_is_heard_in_the_order_of_their_words(room: Room) -> No
     for number, word in enumerate(("yes", "no")):
         await room.intake.take("chat", room.channel.raw(key=f"k{number}", identity="bo-1", text=word))
         await asyncio.sleep(0.005)
-    await room.hearing.step()
+    await room.processor.step()
     assert [draft.verdict for draft, _ in room.desk.heard] == ["approved", "denied"]
     assert room.desk.request(request.id).state == "denied"
 
@@ -579,7 +579,7 @@ async def test_what_is_under_way_at_the_end_is_heard_by_the_next(room: Room, mon
 
     monkeypatch.setattr(room.desk, "decide", slow)
     await room.intake.take("chat", room.channel.raw(key="k", identity="bo-1", text="yes"))
-    running = asyncio.create_task(room.hearing.run())
+    running = asyncio.create_task(room.processor.run())
     await asked.wait()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -591,7 +591,7 @@ async def test_what_is_under_way_at_the_end_is_heard_by_the_next(room: Room, mon
 async def test_a_running_hearing_wakes_at_once(room: Room) -> None:
     """What comes in is heard without being waited for."""
     request = await room.ask()
-    running = asyncio.create_task(room.hearing.run())
+    running = asyncio.create_task(room.processor.run())
     await room.intake.take("chat", room.channel.raw(key="k", identity="bo-1", text="yes"))
     async with asyncio.timeout(10):
         while room.desk.request(request.id).state == "pending":
@@ -617,7 +617,7 @@ async def test_what_fails_without_reason_is_left_at_last(
     await room.intake.take("chat", room.channel.raw(key="k1", identity="bo-1", text="yes"))
     await room.intake.take("chat", room.channel.raw(key="k2", identity="cy-1", text="ja"))
     for _ in range(12):
-        await (await room.hurried()).hearing.step()
+        await (await room.hurried()).processor.step()
     assert room.desk.request(healthy.id).state == "approved"
     assert await room.result() == {"state": "dropped", "what": "failed", "why": "RuntimeError"}
     assert "could not be heard: RuntimeError" in caplog.text
@@ -633,7 +633,7 @@ async def test_what_a_vendor_says_of_a_card_is_kept_with_it(room: Room) -> None:
     told.append({"key": "s4", "vendor_id": "no card of ours", "state": "read", "code": ""})
     await room.intake.take("chat", room.channel.raw(statuses=told))
     for _ in range(6):
-        await (await room.hurried()).hearing.step()
+        await (await room.hurried()).processor.step()
     card = (await room.cards.of_request(request.id))[0]
     assert (card.state, card.code) == ("read", "teleported")
     rows = [await room.arrivals.read("chat", "status", key) for key in ("s1", "s2", "s3", "s4")]
@@ -667,7 +667,7 @@ async def test_an_answer_stays_with_the_request_that_it_was_about(room: Room, mo
         await room.hear(text="yes")
     await room.cards.end(first.id, 1, room.desk.request(first.id))
     second = await room.ask(2)
-    await (await room.hurried()).hearing.step()
+    await (await room.hurried()).processor.step()
     assert [room.desk.request(each.id).state for each in (first, second)] == ["approved", "pending"]
     assert [(draft.approval_id, draft.revision, draft.question_hash) for draft, _ in room.desk.heard] == [
         (first.id, 1, "d1")
@@ -685,7 +685,7 @@ async def test_an_answer_is_about_what_was_shown_when_it_came(room: Room, words:
     await room.cards.end(request.id, 1, request)
     again = room.desk.open(request.model_copy(update={"revision": 2, "question_hash": "changed"}))
     await room.tell(again, BO)
-    await room.hearing.step()
+    await room.processor.step()
     assert [(draft.revision, draft.question_hash) for draft, _ in room.desk.heard] == [(1, "d1")]
     assert room.channel.replies[-1][1].receipt is not None
     assert room.channel.replies[-1][1].receipt.code == "stale"
@@ -697,7 +697,7 @@ async def test_what_was_shown_since_is_not_decided_by_an_older_word(room: Room) 
     await room.intake.take("chat", room.channel.raw(key="k1", identity="bo-1", text="yes"))
     await asyncio.sleep(0.01)
     request = await room.ask()
-    await room.hearing.step()
+    await room.processor.step()
     assert room.desk.request(request.id).state == "pending"
     assert await room.result() == {"state": "done", "what": "asked", "person": "bo", "answered": True}
 
@@ -731,7 +731,7 @@ async def test_a_slow_reply_keeps_nobody_else_from_being_heard(room: Room, monke
     for person in people:
         await crowd.intake.take("chat", crowd.channel.raw(key=person.id, identity=person.id, text="yes"))
         await asyncio.sleep(0.002)
-    running = asyncio.create_task(crowd.hearing.run())
+    running = asyncio.create_task(crowd.processor.run())
     # Less than the time after which a reply is given up.
     async with asyncio.timeout(reply_sender.TOTAL_SECONDS * 0.8):
         while crowd.desk.request(request.id).state == "pending":
@@ -755,11 +755,11 @@ async def test_what_cannot_be_decided_is_told_once_and_given_up(room: Room, monk
     assert told.receipt.status == "pending"
     for ahead in (timedelta(), timedelta(hours=1), timedelta(hours=25)):
         room.ahead = ahead
-        await (await room.hurried()).hearing.step()
+        await (await room.hurried()).processor.step()
         assert await room.result() == {}
     assert len(room.channel.replies) == 1
     room.ahead = timedelta(hours=27)
-    await (await room.hurried()).hearing.step()
+    await (await room.hurried()).processor.step()
     assert [reply.receipt.code for _, reply in room.channel.replies if reply.receipt] == ["", "unavailable"]
     given_up = {"what": "given up", "person": "bo", "approval": request.id, "code": "unavailable", "answered": True}
     assert await room.result() == {"state": "dropped", **given_up}
@@ -782,7 +782,7 @@ async def test_a_card_that_the_vendor_could_not_deliver_hastens_the_next_channel
         for token in tokens
     ]
     await room.intake.take("chat", room.channel.raw(statuses=told))
-    await room.hearing.step()
+    await room.processor.step()
     mail = next(row for row in await room.cards.of_request(request.id) if row.channel == "mail")
     assert mail.due_at < room.now() + timedelta(minutes=1)
     lines = [

@@ -76,11 +76,11 @@ async def test_a_channel_that_hangs_holds_up_no_other(store: Store, monkeypatch:
     directory = FixedDirectory(people)
     desk = RecordingDecisions(directory, healthy.means.clock)
     channels = {"healthy": healthy, "hanging": hanging}
-    hearing = InboundProcessor(store, channels, directory, desk, record, healthy.means.clock)
+    processor = InboundProcessor(store, channels, directory, desk, record, healthy.means.clock)
     intake = InboundReceiver(store, channels, record, healthy.means.clock)
     for person in people:
         await intake.take("hanging", hanging.raw(key=person.id, identity=person.id, text="hm"))
-    running = asyncio.create_task(hearing.run())
+    running = asyncio.create_task(processor.run())
     await hung.wait()
     await intake.take("healthy", healthy.raw(key="k", identity="p0", text="hm"))
     # Less than the time after which a reply is given up.
