@@ -109,8 +109,8 @@ def create_app(settings: Settings | None = None, *, temporal: Client | None = No
             deps = with_provider_people(
                 GatewayDeps(turns, catalog, people, store, settings, signer=signer, secrets=secrets)
             )
-            async with gateway_tasks(deps, people) as intake:
-                _hold(app, deps, intake)
+            async with gateway_tasks(deps, people) as receiver:
+                _hold(app, deps, receiver)
                 try:
                     yield
                 finally:
@@ -119,14 +119,14 @@ def create_app(settings: Settings | None = None, *, temporal: Client | None = No
     return _application(settings, lifespan)
 
 
-def build_app(deps: GatewayDeps, intake: InboundReceiver | None = None) -> FastAPI:
-    """Makes the gateway over what is open already; `serve` runs it. `intake` takes what channels are brought.
+def build_app(deps: GatewayDeps, receiver: InboundReceiver | None = None) -> FastAPI:
+    """Makes the gateway over what is open already; `serve` runs it. `receiver` takes what channels are brought.
 
     Raises `ConfigError` for a production profile without people or keys, for half a sign-in provider, and for a route
     that does not say who may use it.
     """
     app = _application(deps.settings)
-    _hold(app, with_provider_people(deps), intake)
+    _hold(app, with_provider_people(deps), receiver)
     return app
 
 
@@ -154,14 +154,14 @@ def _application(settings: Settings, lifespan: Lifespan[FastAPI] | None = None) 
     return app
 
 
-def _hold(app: FastAPI, deps: GatewayDeps, intake: InboundReceiver | None) -> None:
+def _hold(app: FastAPI, deps: GatewayDeps, receiver: InboundReceiver | None) -> None:
     """Gives the application what its routes need. Raises `ConfigError` as `build_app`."""
     policypool.install()
     has_people = any(person.active for person in deps.people.all()) or bool(login_roles(deps.settings))
     require_ready(deps.settings, people=has_people, signing_keys=deps.signer is not None)
     logins, live, visitors = ProviderPeople(deps), Live(), Visitors(deps)
     authenticator = Authenticator(deps, logins)
-    app.state.deps, app.state.live, app.state.intake = deps, live, intake
+    app.state.deps, app.state.live, app.state.receiver = deps, live, receiver
     app.state.site = Site(deps, visitors, PageRenderer(deps, visitors), live, SignIn(deps, visitors, logins))
     app.state.authenticator, app.state.readiness = authenticator, Readiness(deps)
     app.state.streams = Streams(authenticator, deps.clock)
@@ -181,8 +181,8 @@ def _body_bytes(app: FastAPI, routes: RouteTable) -> Callable[[Scope], int | Non
     def allowed(scope: Scope) -> int | None:
         access = routes.access(scope)
         if isinstance(access, VendorAccess):
-            intake: InboundReceiver | None = app.state.intake
-            return None if intake is None else intake.room(scope["path"].removeprefix(CHANNELS))
+            receiver: InboundReceiver | None = app.state.receiver
+            return None if receiver is None else receiver.room(scope["path"].removeprefix(CHANNELS))
         if access is None:
             # Another method would be answered there, which is said without a body.
             return 0 if routes.has_path(scope) else None

@@ -38,9 +38,9 @@ async def gateway_tasks(deps: GatewayDeps, people: Directory) -> AsyncIterator[I
     async with (
         keep_checkpoints(deps.store, deps.signer),
         follow_people(deps.store, people, "gateway", clock=deps.clock),
-        run_channels(deps, await _channels(deps), deps.catalog.channels.routing) as intake,
+        run_channels(deps, await _channels(deps), deps.catalog.channels.routing) as receiver,
     ):
-        yield intake
+        yield receiver
 
 
 async def gateway_signer(settings: Settings, people: Directory, store: Store) -> Signer:

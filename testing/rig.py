@@ -87,7 +87,7 @@ class ChannelRig:
         channels = {channel.name: channel}
         self.dispatcher = Dispatcher(self.events, channels, RoutingRules(), supplies)
         self.processor = InboundProcessor(store, channels, self.people, self.desk, self._records, time.now)
-        self.intake = InboundReceiver(store, channels, self._records, time.now)
+        self.receiver = InboundReceiver(store, channels, self._records, time.now)
 
     async def ask(self, number: int = 1, *, told: bool = True, **fields: Any) -> ApprovalRequest:
         """Returns a request that waits, of which Bo and Ana were told unless not `told`."""
@@ -150,7 +150,7 @@ class ChannelRig:
         refusals: list[type[Exception] | None] = []
         for raw in raws:
             try:
-                await self.intake.take(self.channel.name, raw)
+                await self.receiver.take(self.channel.name, raw)
                 refusals.append(None)
             except (Forged, Malformed) as error:
                 refusals.append(type(error))

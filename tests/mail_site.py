@@ -62,7 +62,7 @@ class MailSite:
 
     async def take(self, mail: bytes) -> InboundBatch:
         """What the way in makes of a mail, before anybody hears it."""
-        return await self.rig.intake.take(self.rig.channel.name, self.brought(mail))
+        return await self.rig.receiver.take(self.rig.channel.name, self.brought(mail))
 
     async def state_after(self, mail: bytes) -> str:
         """How a new request for which Bo was asked stands once a mail has come in."""
@@ -92,4 +92,4 @@ async def mail_site(
         async with open_rig(Suite(), folder) as rig:
             await rig.ask()
             yield MailSite(rig, server, names)
-            rig.intake.close()
+            rig.receiver.close()

@@ -59,8 +59,8 @@ async def running_gateway(
     )
     deps = with_provider_people(deps)
     stop, ready = asyncio.Event(), asyncio.Event()
-    async with gateway_tasks(deps, place.people) as intake:
-        app = build_app(deps, intake)
+    async with gateway_tasks(deps, place.people) as receiver:
+        app = build_app(deps, receiver)
         task = asyncio.create_task(serve(app, settings.host, settings.port, stop=stop, ready=ready.set))
         waiting = asyncio.create_task(ready.wait())
         try:

@@ -57,7 +57,7 @@ async def run_channels(
         return
     log = AuditLog(deps.store)
     processor = InboundProcessor(deps.store, channels, deps.people, DecisionAdapter(deps), log.append, deps.clock)
-    intake = InboundReceiver(deps.store, channels, log.append, deps.clock, processor.wake)
+    receiver = InboundReceiver(deps.store, channels, log.append, deps.clock, processor.wake)
     dispatcher = _dispatcher(deps, channels, rules)
     tasks = [
         answers,
@@ -66,15 +66,15 @@ async def run_channels(
         asyncio.create_task(run_forever("the sweep of requests", RequestSweep(deps, dispatcher).run)),
     ]
     for name, channel in channels.items():
-        listen = partial(channel.listen, partial(intake.take, name))
+        listen = partial(channel.listen, partial(receiver.take, name))
         tasks.append(asyncio.create_task(run_forever(f"the listener of channel `{name}`", listen)))
     try:
-        yield intake
+        yield receiver
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        intake.close()
+        receiver.close()
         await asyncio.gather(*(_closed(name, channel) for name, channel in channels.items()))
 
 

@@ -22,23 +22,23 @@ _AGAIN_SECONDS: Final = "2"
 router = APIRouter(include_in_schema=False)
 
 
-def intake_of(request: Request) -> InboundReceiver:
+def receiver_from_request(request: Request) -> InboundReceiver:
     """Returns what takes in what vendors bring. Raises `NotFound` where there is no channel."""
-    intake: InboundReceiver | None = request.app.state.intake
-    if intake is None:
+    receiver: InboundReceiver | None = request.app.state.receiver
+    if receiver is None:
         raise NotFound("there is no channel here")
-    return intake
+    return receiver
 
 
-Receiver = Annotated[InboundReceiver, Depends(intake_of)]
+Receiver = Annotated[InboundReceiver, Depends(receiver_from_request)]
 
 
 # A forger is told nothing, not even why. A `GET` is there for vendors that check an address by it.
 @router.api_route("/channels/{name}", methods=["POST", "GET"], dependencies=[VENDOR])
-async def take_message(name: str, request: Request, deps: Deps, intake: Receiver) -> Response:
+async def take_message(name: str, request: Request, deps: Deps, receiver: Receiver) -> Response:
     """Takes one message of a vendor. When this answers that it is taken, it is kept."""
     try:
-        received = await intake.take(name, await _raw(request, deps))
+        received = await receiver.take(name, await _raw(request, deps))
     except Forged:
         return Response(status_code=401)
     except Malformed:
@@ -51,9 +51,9 @@ async def take_message(name: str, request: Request, deps: Deps, intake: Receiver
 
 
 @router.head("/channels/{name}", dependencies=[VENDOR])
-async def look_for_channel(name: str, intake: Receiver) -> Response:
+async def look_for_channel(name: str, receiver: Receiver) -> Response:
     """Says whether there is such a channel; scanners ask so, and change nothing."""
-    return Response(status_code=404 if intake.room(name) is None else 200)
+    return Response(status_code=404 if receiver.room(name) is None else 200)
 
 
 async def _raw(request: Request, deps: GatewayDeps) -> InboundRequest:

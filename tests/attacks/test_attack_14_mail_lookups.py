@@ -185,7 +185,7 @@ async def test_a_long_mail_costs_little_and_stops_nobody(tmp_path: Path, monkeyp
     async with mail_site(tmp_path, monkeypatch, {}) as site:
         raw = site.brought(mail)
         begun = time.process_time()
-        reading = asyncio.create_task(site.rig.intake.take(site.rig.channel.name, raw))
+        reading = asyncio.create_task(site.rig.receiver.take(site.rig.channel.name, raw))
         went_on = 0
         while not reading.done():
             await asyncio.sleep(0.005)

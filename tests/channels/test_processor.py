@@ -56,7 +56,7 @@ class Room:
         self.cards = DeliveryQueue(store)
         self.arrivals = InboundQueue(store)
         self.processor = self.another()
-        self.intake = InboundReceiver(store, self._channels(), AuditLog(store).append, self.now, self.processor.wake)
+        self.receiver = InboundReceiver(store, self._channels(), AuditLog(store).append, self.now, self.processor.wake)
         self._said = 0
 
     def now(self) -> datetime:
@@ -104,7 +104,7 @@ class Room:
         self._said += 1
         before = len(self.channel.replies)
         given = {"key": f"k{self._said}", "identity": identity} | fields
-        await self.intake.take("chat", self.channel.raw(**given))
+        await self.receiver.take("chat", self.channel.raw(**given))
         await self.processor.step()
         assert len(self.channel.replies) <= before + 1
         return self.channel.replies[-1][1] if len(self.channel.replies) > before else None
@@ -378,12 +378,12 @@ async def test_forged_and_unreadable_messages_change_nothing(room: Room) -> None
     await room.ask()
     for _ in range(REFUSALS_A_MINUTE + 5):
         with pytest.raises(Forged):
-            await room.intake.take("chat", dataclasses.replace(raw, headers={"x-recording": "é"}))
+            await room.receiver.take("chat", dataclasses.replace(raw, headers={"x-recording": "é"}))
     assert len(await room.recorded("forged message")) == REFUSALS_A_MINUTE
     with pytest.raises(Malformed):
-        await room.intake.take("chat", room.channel.raw(key="k"))
+        await room.receiver.take("chat", room.channel.raw(key="k"))
     with pytest.raises(NotFound):
-        await room.intake.take("nothing", raw)
+        await room.receiver.take("nothing", raw)
     assert await room.processor.step() == 0
 
 
@@ -391,7 +391,7 @@ async def test_only_a_post_says_something(room: Room) -> None:
     """A page that is looked at, by whomever, decides nothing."""
     await room.ask()
     raw = room.channel.raw(key="k", identity="bo-1", text="yes")
-    received = await room.intake.take("chat", dataclasses.replace(raw, method="GET"))
+    received = await room.receiver.take("chat", dataclasses.replace(raw, method="GET"))
     assert received.heard
     assert await room.processor.step() == 0
 
@@ -400,7 +400,7 @@ async def test_what_is_said_twice_is_heard_once(room: Room) -> None:
     """Whether the vendor repeats it before or after it was heard."""
     request = await room.ask()
     token = (await room.cards.of_request(request.id))[0].token
-    await room.intake.take("chat", room.channel.raw(key="same", identity="bo-1", token=token, verdict="approved"))
+    await room.receiver.take("chat", room.channel.raw(key="same", identity="bo-1", token=token, verdict="approved"))
     await room.hear(key="same", token=token, verdict="approved")
     assert await room.hear(key="same", token=token, verdict="denied") is None
     assert len(room.desk.heard) == 1
@@ -483,7 +483,7 @@ async def test_two_hearings_share_the_work(room: Room) -> None:
     requests = [await room.ask(number) for number in range(1, 9)]
     for number, request in enumerate(requests):
         raw = room.channel.raw(key=f"k{number}", identity="bo-1", text=f"yes {request.code}")
-        await room.intake.take("chat", raw)
+        await room.receiver.take("chat", raw)
     await asyncio.gather(room.processor.step(), room.another().step())
     assert len(room.desk.heard) == len(requests)
     assert {room.desk.request(each.id).state for each in requests} == {"approved"}
@@ -492,7 +492,7 @@ async def test_two_hearings_share_the_work(room: Room) -> None:
 async def test_what_a_killed_one_had_claimed_is_heard_once_its_claim_is_over(room: Room) -> None:
     """Nobody else hears it before."""
     request = await room.ask()
-    await room.intake.take("chat", room.channel.raw(key="k1", identity="bo-1", text="yes"))
+    await room.receiver.take("chat", room.channel.raw(key="k1", identity="bo-1", text="yes"))
     assert len(await room.arrivals.claim(10)) == 1
     assert await room.another().step() == 0
     await (await room.hurried()).another().step()
@@ -560,7 +560,7 @@ async def test_one_person_is_heard_in_the_order_of_their_words(room: Room) -> No
     """The first word stands, whatever is claimed together."""
     request = await room.ask(1, BO, quorum=2)
     for number, word in enumerate(("yes", "no")):
-        await room.intake.take("chat", room.channel.raw(key=f"k{number}", identity="bo-1", text=word))
+        await room.receiver.take("chat", room.channel.raw(key=f"k{number}", identity="bo-1", text=word))
         await asyncio.sleep(0.005)
     await room.processor.step()
     assert [draft.verdict for draft, _ in room.desk.heard] == ["approved", "denied"]
@@ -578,7 +578,7 @@ async def test_what_is_under_way_at_the_end_is_heard_by_the_next(room: Room, mon
         await asyncio.Event().wait()
 
     monkeypatch.setattr(room.desk, "decide", slow)
-    await room.intake.take("chat", room.channel.raw(key="k", identity="bo-1", text="yes"))
+    await room.receiver.take("chat", room.channel.raw(key="k", identity="bo-1", text="yes"))
     running = asyncio.create_task(room.processor.run())
     await asked.wait()
     running.cancel()
@@ -592,7 +592,7 @@ async def test_a_running_hearing_wakes_at_once(room: Room) -> None:
     """What comes in is heard without being waited for."""
     request = await room.ask()
     running = asyncio.create_task(room.processor.run())
-    await room.intake.take("chat", room.channel.raw(key="k", identity="bo-1", text="yes"))
+    await room.receiver.take("chat", room.channel.raw(key="k", identity="bo-1", text="yes"))
     async with asyncio.timeout(10):
         while room.desk.request(request.id).state == "pending":
             await asyncio.sleep(0.01)
@@ -614,8 +614,8 @@ async def test_what_fails_without_reason_is_left_at_last(
         return await RecordingDecisions.decide(room.desk, *args)
 
     monkeypatch.setattr(room.desk, "decide", broken)
-    await room.intake.take("chat", room.channel.raw(key="k1", identity="bo-1", text="yes"))
-    await room.intake.take("chat", room.channel.raw(key="k2", identity="cy-1", text="ja"))
+    await room.receiver.take("chat", room.channel.raw(key="k1", identity="bo-1", text="yes"))
+    await room.receiver.take("chat", room.channel.raw(key="k2", identity="cy-1", text="ja"))
     for _ in range(12):
         await (await room.hurried()).processor.step()
     assert room.desk.request(healthy.id).state == "approved"
@@ -631,7 +631,7 @@ async def test_what_a_vendor_says_of_a_card_is_kept_with_it(room: Room) -> None:
     states = [("s1", "read", ""), ("s2", "delivered", ""), ("s3", "unknown", "teleported")]
     told = [{"key": key, "vendor_id": f"v-{token}", "state": state, "code": code} for key, state, code in states]
     told.append({"key": "s4", "vendor_id": "no card of ours", "state": "read", "code": ""})
-    await room.intake.take("chat", room.channel.raw(statuses=told))
+    await room.receiver.take("chat", room.channel.raw(statuses=told))
     for _ in range(6):
         await (await room.hurried()).processor.step()
     card = (await room.cards.of_request(request.id))[0]
@@ -650,7 +650,7 @@ async def test_a_message_whose_words_no_store_takes_is_refused(room: Room) -> No
     """Half of a character is no text."""
     raw = room.channel.raw(key="k", identity="bo-1", text="yes", where={"half": "\ud800"})
     with pytest.raises(Malformed):
-        await room.intake.take("chat", InboundRequest(raw.body, headers=raw.headers))
+        await room.receiver.take("chat", InboundRequest(raw.body, headers=raw.headers))
 
 
 async def test_an_answer_stays_with_the_request_that_it_was_about(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -680,7 +680,7 @@ async def test_an_answer_is_about_what_was_shown_when_it_came(room: Room, words:
     """However late it is heard: neither another request nor a newer revision is decided by it."""
     request = await room.ask()
     text = words.format(code=show_code(request.code))
-    await room.intake.take("chat", room.channel.raw(key="k1", identity="bo-1", text=text))
+    await room.receiver.take("chat", room.channel.raw(key="k1", identity="bo-1", text=text))
     await asyncio.sleep(0.01)
     await room.cards.end(request.id, 1, request)
     again = room.desk.open(request.model_copy(update={"revision": 2, "question_hash": "changed"}))
@@ -694,7 +694,7 @@ async def test_an_answer_is_about_what_was_shown_when_it_came(room: Room, words:
 
 async def test_what_was_shown_since_is_not_decided_by_an_older_word(room: Room) -> None:
     """The word came when nothing was shown; whoever is asked next has not answered yet."""
-    await room.intake.take("chat", room.channel.raw(key="k1", identity="bo-1", text="yes"))
+    await room.receiver.take("chat", room.channel.raw(key="k1", identity="bo-1", text="yes"))
     await asyncio.sleep(0.01)
     request = await room.ask()
     await room.processor.step()
@@ -729,7 +729,7 @@ async def test_a_slow_reply_keeps_nobody_else_from_being_heard(room: Room, monke
 
     monkeypatch.setattr(crowd.channel, "answer", hangs)
     for person in people:
-        await crowd.intake.take("chat", crowd.channel.raw(key=person.id, identity=person.id, text="yes"))
+        await crowd.receiver.take("chat", crowd.channel.raw(key=person.id, identity=person.id, text="yes"))
         await asyncio.sleep(0.002)
     running = asyncio.create_task(crowd.processor.run())
     # Less than the time after which a reply is given up.
@@ -781,7 +781,7 @@ async def test_a_card_that_the_vendor_could_not_deliver_hastens_the_next_channel
         {"key": token, "vendor_id": f"v-{token}", "state": "failed", "code": "131026", "told": "nobody"}
         for token in tokens
     ]
-    await room.intake.take("chat", room.channel.raw(statuses=told))
+    await room.receiver.take("chat", room.channel.raw(statuses=told))
     await room.processor.step()
     mail = next(row for row in await room.cards.of_request(request.id) if row.channel == "mail")
     assert mail.due_at < room.now() + timedelta(minutes=1)

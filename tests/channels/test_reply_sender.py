@@ -77,17 +77,17 @@ async def test_a_channel_that_hangs_holds_up_no_other(store: Store, monkeypatch:
     desk = RecordingDecisions(directory, healthy.means.clock)
     channels = {"healthy": healthy, "hanging": hanging}
     processor = InboundProcessor(store, channels, directory, desk, record, healthy.means.clock)
-    intake = InboundReceiver(store, channels, record, healthy.means.clock)
+    receiver = InboundReceiver(store, channels, record, healthy.means.clock)
     for person in people:
-        await intake.take("hanging", hanging.raw(key=person.id, identity=person.id, text="hm"))
+        await receiver.take("hanging", hanging.raw(key=person.id, identity=person.id, text="hm"))
     running = asyncio.create_task(processor.run())
     await hung.wait()
-    await intake.take("healthy", healthy.raw(key="k", identity="p0", text="hm"))
+    await receiver.take("healthy", healthy.raw(key="k", identity="p0", text="hm"))
     # Less than the time after which a reply is given up.
     async with asyncio.timeout(reply_sender.TOTAL_SECONDS * 0.8):
         while not healthy.replies:
             await asyncio.sleep(0.02)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    intake.close()
+    receiver.close()
     assert (len(healthy.replies), hanging.replies) == (1, [])

@@ -78,7 +78,7 @@ class TestSms(ChannelSuite):
     async def test_an_older_card_decides_nothing_of_a_newer_one(self, rig: ChannelRig) -> None:
         """A code means what was shown by the time it was written: before the newer card, the older one."""
         request = await rig.ask()
-        await rig.intake.take("channel", rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
+        await rig.receiver.take("channel", rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
         await rig.again(request)
         await rig.listen()
         assert rig.request(request.id).votes == ()

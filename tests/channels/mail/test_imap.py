@@ -142,7 +142,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 @asynccontextmanager
 async def listening(rig: ChannelRig) -> AsyncIterator[None]:
     """The mailbox is watched while the block runs."""
-    task = asyncio.create_task(rig.channel.listen(partial(rig.intake.take, rig.channel.name)))
+    task = asyncio.create_task(rig.channel.listen(partial(rig.receiver.take, rig.channel.name)))
     try:
         yield
     finally:
@@ -242,7 +242,7 @@ async def test_a_mail_that_takes_too_long_holds_up_no_other(
         if b"Subject: slow" in raw.body:
             tried.append(raw)
             await asyncio.Event().wait()
-        return await rig.intake.take(rig.channel.name, raw)
+        return await rig.receiver.take(rig.channel.name, raw)
 
     task = asyncio.create_task(rig.channel.listen(take))
     try:
@@ -274,7 +274,7 @@ async def test_mails_of_several_domains_are_taken_at_once_and_those_of_one_in_th
         taken.append(raw.body)
         if b"Subject: slow" in raw.body:
             await go_on.wait()
-        return await rig.intake.take(rig.channel.name, raw)
+        return await rig.receiver.take(rig.channel.name, raw)
 
     task = asyncio.create_task(rig.channel.listen(take))
     try:
@@ -304,7 +304,7 @@ async def test_a_mail_that_is_taken_away_meanwhile_holds_up_no_other(rig: Channe
         taken.append(raw.body)
         if b"Subject: first" in raw.body:
             await asyncio.to_thread(post(rig).remove, "second")
-        return await rig.intake.take(rig.channel.name, raw)
+        return await rig.receiver.take(rig.channel.name, raw)
 
     task = asyncio.create_task(rig.channel.listen(take))
     try:
@@ -344,7 +344,7 @@ async def test_a_mailbox_that_cannot_be_opened_says_so(rig: ChannelRig, server: 
     """Without what was sent to it; the check says what to look at."""
     channel = remade(rig.channel, MailboxPost(post(rig)._server, server, password="another"))
     with pytest.raises(Unavailable, match="the mailbox cannot be opened") as caught:
-        await channel.listen(partial(rig.intake.take, channel.name))
+        await channel.listen(partial(rig.receiver.take, channel.name))
     assert "another" not in str(caught.value)
     assert [(each.ok, each.remedy) for each in await channel.check()] == [(True, ""), (False, "check `inbound.imap`")]
     assert [each.ok for each in await rig.channel.check()] == [True, True]

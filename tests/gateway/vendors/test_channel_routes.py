@@ -120,9 +120,9 @@ async def spoken(client: Client, tmp_path_factory: pytest.TempPathFactory) -> As
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,
         gateway_desk(client, store, queue, catalog_of_ledger=channel_catalog) as desk,
-        run_channels(desk.deps, {"chat": channel}, RoutingRules()) as intake,
+        run_channels(desk.deps, {"chat": channel}, RoutingRules()) as receiver,
     ):
-        transport = httpx.ASGITransport(app=build_app(desk.deps, intake))
+        transport = httpx.ASGITransport(app=build_app(desk.deps, receiver))
         async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
             yield Spoken(desk, http, channel)
 
@@ -334,8 +334,8 @@ async def test_what_cannot_be_kept_is_not_acknowledged(client: Client, tmp_path:
             settings=Settings(),
             signer=SIGNER,
         )
-        async with run_channels(deps, {"chat": channel}, RoutingRules()) as intake:
-            transport = httpx.ASGITransport(app=build_app(deps, intake))
+        async with run_channels(deps, {"chat": channel}, RoutingRules()) as receiver:
+            transport = httpx.ASGITransport(app=build_app(deps, receiver))
             async with httpx.AsyncClient(transport=transport, base_url=BASE) as http:
                 await store.close()
                 raw = channel.raw(key="k", identity="ana", text="yes")
@@ -388,8 +388,8 @@ async def test_channels_stop_with_the_gateway(client: Client, tmp_path: Any) -> 
         async with run_channels(deps, {"chat": channel}, RoutingRules()):
             await until(lambda: "taken" in heard and len(channel.replies) == 1)
     assert heard == ["listening", "taken", "stopped", "closed"]
-    async with run_channels(deps, {}, RoutingRules()) as intake:
-        assert intake is None
+    async with run_channels(deps, {}, RoutingRules()) as receiver:
+        assert receiver is None
 
 
 async def test_an_answer_that_waits_for_a_worker_is_sent_once(client: Client, store: Store) -> None:
@@ -399,10 +399,10 @@ async def test_an_answer_that_waits_for_a_worker_is_sent_once(client: Client, st
         request = await running.request(await running.asked("pay"))
     away = TurnClient(client, task_queue=queue, patience=timedelta(seconds=0.3))
     deps = dataclasses.replace(running.deps, client=away)
-    async with run_channels(deps, {"chat": channel}, RoutingRules()) as intake:
-        assert intake is not None
+    async with run_channels(deps, {"chat": channel}, RoutingRules()) as receiver:
+        assert receiver is not None
         token = (await told(store, request))["ana"].token
-        await intake.take("chat", channel.raw(key="k", identity="ana", token=token, verdict="approved"))
+        await receiver.take("chat", channel.raw(key="k", identity="ana", token=token, verdict="approved"))
         async with asyncio.timeout(30):
             while (row := await InboundQueue(store).read("chat", "heard", "k")) is None or row.attempts < 4:
                 await asyncio.sleep(0.1)
@@ -436,7 +436,7 @@ async def test_a_burst_is_acknowledged_without_a_worker_and_each_decision_counts
             keys = await asyncio.gather(*(room.start("pay") for _ in CROWD))
             views = await asyncio.gather(*map(room.waiting, keys))
         requests = [next(call.approval for call in view.calls if call.approval is not None) for view in views]
-        async with run_channels(deps, {"chat": channel}, RoutingRules()) as intake:
+        async with run_channels(deps, {"chat": channel}, RoutingRules()) as receiver:
             cards = [await told(store, request) for request in requests]
             decisive = [
                 channel.raw(key=f"yes {at}", identity=f"b{at}", token=cards[at][f"boss{at}"].token, verdict="approved")
@@ -449,7 +449,7 @@ async def test_a_burst_is_acknowledged_without_a_worker_and_each_decision_counts
             assert len(burst) == 1_000
             random.Random(5).shuffle(burst)
             stop, ready = asyncio.Event(), asyncio.Event()
-            app = build_app(deps, intake)
+            app = build_app(deps, receiver)
             serving = asyncio.create_task(serve(app, "127.0.0.1", port, stop=stop, ready=ready.set))
             await ready.wait()
             slowest = await _brought(port, burst)
