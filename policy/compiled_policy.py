@@ -14,8 +14,8 @@ from signoff.contracts.errors import ConfigError
 from signoff.formats.bounds import out_of_bounds
 from signoff.policy.answer import EngineAnswer, EngineOutcome
 from signoff.policy.approval_policy import APPROVER, ApprovalPolicy, GlobalRule, RequiresApproval
-from signoff.policy.context_shapes import ACTOR, TOOL, check_timeless, context_shape, judged_shape
-from signoff.policy.expression import EVALUATORS, Compiler, EngineInput, Expression, facts
+from signoff.policy.context_shapes import ACTOR, TOOL, context_shape, judged_shape
+from signoff.policy.expression import EVALUATORS, Compiler, EngineInput, Expression, check_timeless, facts
 from signoff.policy.facts import ToolFacts
 from signoff.policy.reserved_words import is_reserved
 from signoff.policy.schema_shapes import DataShape, pin_numbers, read_schema
@@ -314,13 +314,13 @@ def compile_rules(rules: Sequence[GlobalRule], context_schema: Mapping[str, Any]
             value=reserved,
         )
     compiler = Compiler({"tool": TOOL, "actor": ACTOR, "ctx": ctx}, "global rules")
-    for rule in rules:
-        if rule.effect == "hide":
-            check_timeless(rule.rule, "global rules", rule.name)
     # Strictest first, so that the first rule that applies decides. The sort is stable: among equals the manifest's
     # order counts.
     ordered = sorted(rules, key=lambda rule: _STRICTEST.index(rule.effect))
     compiled = tuple((rule, compiler.compile(rule.name, rule.rule)) for rule in ordered)
+    for rule, expression in compiled:
+        if rule.effect == "hide":
+            check_timeless(expression, "global rules")
     normal = [{**rule.model_dump(mode="json"), "rule": expression.text} for rule, expression in compiled]
     return CompiledRules(
         rules=compiled,

@@ -1,6 +1,5 @@
 """Declares the variables that expressions may name, and their shapes."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -57,7 +56,6 @@ NOW: Final = _closed(
     }
 )
 """`ctx.now`, which the gates add: the instant at which a call is judged, in plain values."""
-_READS_NOW: Final = re.compile(r"\bctx\s*\.\s*now\b")
 
 
 def now_record(at: datetime, zone: ZoneInfo) -> dict[str, Any]:
@@ -74,17 +72,6 @@ def now_record(at: datetime, zone: ZoneInfo) -> dict[str, Any]:
         "weekday": DAYS[there.weekday()],
         "zone": str(zone),
     }
-
-
-def check_timeless(text: str, owner: str, field: str) -> None:
-    """Raises `ConfigError` where an expression that says which tools there are reads `ctx.now`."""
-    # The model was told of its tools at another moment than that at which it calls one.
-    if _READS_NOW.search(text):
-        raise ConfigError(
-            f"{owner}: `{field}` may not read `ctx.now`, as it says which tools there are; use the tool's `hours`",
-            field=field,
-            value=text,
-        )
 
 
 def judged_shape(context: DataShape) -> DataShape:

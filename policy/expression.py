@@ -80,6 +80,18 @@ class Expression:
         )
 
 
+def check_timeless(expression: Expression, owner: str) -> None:
+    """Raises `ConfigError` where an expression that says which tools there are reads `ctx.now`, or `ctx` whole."""
+    # The model was offered its tools at another moment than that at which it calls one.
+    if expression.reads_now:
+        raise ConfigError(
+            f"{owner}: `{expression.rule}` may not read `ctx.now`, as it says which tools there are; use the tool's "
+            "`hours`",
+            field=expression.rule,
+            value=expression.text,
+        )
+
+
 class Compiler:
     """Compiles expressions over the same variables. `owner` begins every error, such as ``tool `x` ``."""
 

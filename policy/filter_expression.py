@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from signoff.formats.bounds import out_of_bounds
-from signoff.policy.context_shapes import ACTOR, TOOL, check_timeless, context_shape
-from signoff.policy.expression import Compiler, Expression, facts
+from signoff.policy.context_shapes import ACTOR, TOOL, context_shape, judged_shape
+from signoff.policy.expression import Compiler, Expression, check_timeless, facts
 from signoff.policy.facts import ToolFacts
 from signoff.policy.schema_shapes import DataShape, pin_numbers
 
@@ -39,6 +39,8 @@ def compile_filter(
 ) -> CompiledFilter:
     """Compiles one filter; `owner` begins every error. Raises `ConfigError` with `field`, `value` and `column`."""
     shape = context_shape(context_schema)
-    check_timeless(source, owner, field)
-    compiler = Compiler({"tool": TOOL, "actor": ACTOR, "ctx": shape}, owner)
-    return CompiledFilter(compiler.compile(field, source), shape)
+    # Compiled as if `ctx.now` were there, so that who reads it is named the remedy and not a typo.
+    compiler = Compiler({"tool": TOOL, "actor": ACTOR, "ctx": judged_shape(shape)}, owner)
+    expression = compiler.compile(field, source)
+    check_timeless(expression, owner)
+    return CompiledFilter(expression, shape)

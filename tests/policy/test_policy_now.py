@@ -105,6 +105,32 @@ def test_what_says_which_tools_there_are_does_not_read_the_instant() -> None:
     assert compile_rules([GlobalRule(name="night", rule="ctx.now.hour > 20", effect="deny")]).reads_now
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(ctx).now.hour > 20",
+        "has((ctx).now.hour)",
+        "[ctx.now].exists(n, n.hour > 20)",
+        "[ctx].exists(c, c.now.hour > 20)",
+        "(true ? ctx : ctx).now.hour > 20",
+        "dyn(ctx)['now'].hour > 20",
+    ],
+)
+def test_the_instant_is_found_however_it_is_spelt(text: str) -> None:
+    """What the expression reads counts: a search of the text found `ctx.now` alone, and let hide rules read it."""
+    with pytest.raises(ConfigError, match="use the tool's `hours`"):
+        compile_rules([GlobalRule(name="night", rule=text, effect="hide")])
+    with pytest.raises(ConfigError, match="use the tool's `hours`"):
+        compile_filter(text, owner="actor `a`", field="filter")
+
+
+def test_the_word_in_a_text_reads_no_instant() -> None:
+    """A string that spells `ctx.now` is a string: a search of the text refused it."""
+    (hidden,) = compile_rules([GlobalRule(name="odd", rule="ctx.user.tier == 'ctx.now'", effect="hide")]).rules
+    assert not hidden[1].reads_now
+    assert not compile_filter("ctx.user.tier == 'ctx.now'", owner="actor `a`", field="filter").expression.reads_now
+
+
 def test_cases_are_judged_at_their_instant() -> None:
     """By the clocks of the manifest; how many people are needed can be expected too."""
     case = {"name": "a weekend", "tool": "pay", "args": arguments(), "ctx": context(), "expect": "ask"}
