@@ -8,6 +8,7 @@ from temporalio import activity
 
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals import audit_events
+from signoff.approvals.audit_buffer import whole_facts
 from signoff.audit.log import TURNS_KEYS, AuditLog, entry_writer
 from signoff.contracts import names
 from signoff.contracts.activity_messages import RecordTask
@@ -80,8 +81,8 @@ def _own(seen: Sequence[AuditEntry]) -> list[AuditEntry]:
     # Whoever runs a workflow can say anything here: it must neither pass for what an activity saw, nor keep that out
     # of the record by taking its key first, nor lie in the record of another tenant.
     stamp = {"stream": turn.workflow_id, "tenant": turn.tenant}
-    own = [each.model_copy(update=stamp) for each in seen if each.stream in ("", turn.workflow_id)]
-    return mark_claims(own)
+    own = [each for each in seen if each.stream in ("", turn.workflow_id)]
+    return mark_claims([each.model_copy(update={**stamp, "data": whole_facts(each.data, turn)}) for each in own])
 
 
 def mark_claims(seen: Sequence[AuditEntry]) -> list[AuditEntry]:

@@ -49,6 +49,7 @@ SPARE_SECONDS: Final = 20.0
 REPLY_BYTES: Final = MIB
 """A reply that is larger with its rulings goes without them: the server takes 2 MiB."""
 _NAME_CHARS = 200
+_CATALOG_CHARS = 16
 _log = logging.getLogger(__name__)
 
 
@@ -83,7 +84,7 @@ class ModelActivity:
                     await asyncio.wait({replying})
                     raise
                 reply = await replying
-                return await self._judged(task, reply, begun) if _has_calls(reply) else reply
+                return await self._judged(task, reply, begun) if _has_calls(reply) else _said_once(reply)
         except (ConfigError, ModelRefused) as error:
             told = self._room.secrets.redact(error.message)
             raise ApplicationError(told, type=type(error).__name__, non_retryable=True) from None
@@ -180,7 +181,7 @@ class ModelActivity:
         reply = ModelReply(
             message=Message(role="assistant", parts=tuple(parts), provider=provider),
             usage=completion.usage,
-            catalog=room.catalog.hash if task.completion == 1 else "",
+            catalog=room.catalog.hash[:_CATALOG_CHARS] if task.completion == 1 else "",
             response=response,
             respond_call=respond_call,
             respond_error=error,
@@ -302,6 +303,19 @@ def _kept(kept: KeptReply) -> ModelReply:
 def _has_calls(reply: ModelReply) -> bool:
     """Returns whether there is something to judge: a completion with a response runs none of the calls beside it."""
     return reply.response is None and not reply.respond_error and bool(reply.calls)
+
+
+def _said_once(reply: ModelReply) -> ModelReply:
+    """Returns `reply` without an answer that its `respond` call holds word for word: a history need not hold it
+    twice.
+    """
+    calls = (part for part in reply.message.parts if isinstance(part, CallPart) and part.call == reply.respond_call)
+    said = [part.args.inline for part in calls]
+    if reply.respond_error or not said or not isinstance(said[0], dict) or said[0].keys() != {"text"}:
+        return reply
+    short = reply.model_copy(update={"response": None})
+    # What the model wrote is not always what is told: a text may be kept apart, or be made printable.
+    return short if short.answer == reply.response else reply
 
 
 def _place(task: ModelTask) -> SessionKey:

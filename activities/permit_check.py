@@ -229,13 +229,18 @@ def approval_of(permit: Permit, rows: ApprovalRows | None, *, accept_unsigned: b
         return StoredApproval(question, request.question_hash, (), problem=_NOT_APPROVED[request.state], stale=stale)
     stored = tuple(vote.decision for vote in request.votes if vote.verdict == "approved")
     times = [each.answered_at for each in rows.answers if any(each.vote.decision is one for one in stored)]
-    raw = tuple(each for each in permit.decisions if not (each.signature or each.key_id)) if accept_unsigned else ()
+    raw = tuple(_whole(each, question) for each in permit.decisions if not (each.signature or each.key_id))
     kept = {(each.subject, each.delivery_id) for each in stored}
-    added = tuple(each for each in raw if (each.subject, each.delivery_id) not in kept)
+    added = tuple(each for each in raw if accept_unsigned and (each.subject, each.delivery_id) not in kept)
     old = rows.revision(question.edit_of) if question.edit_of else None
     edited = "" if old is None else question_hash(old)
     decisions, completed_at = (*stored, *added), max(times, default=None)
     return StoredApproval(question, request.question_hash, decisions, completed_at, edited, stale=stale)
+
+
+def _whole(decision: Decision, question: Question) -> Decision:
+    """Returns a decision of a permit, which may leave out that it is about the permit's own call."""
+    return decision if decision.approval_id else decision.model_copy(update={"approval_id": question.id})
 
 
 def denied_questions(rows: ApprovalRows | None, digest: str) -> list[Question]:

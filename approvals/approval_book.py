@@ -13,6 +13,7 @@ from signoff.approvals.audit_buffer import AuditBuffer
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision, GrantRequest
+from signoff.contracts.ids import TurnKey
 from signoff.contracts.limits import DECISION_BYTES, REASON_CHARS, REFUSALS_KEPT
 from signoff.contracts.receipt import Receipt
 
@@ -94,12 +95,12 @@ def _unknown_field(body: dict[str, Any]) -> str:
 class ApprovalBook:
     """Holds the requests of one turn. Every method is plain computation; callers pass the time in."""
 
-    def __init__(self) -> None:
+    def __init__(self, turn: TurnKey | None = None) -> None:
         self._requests: dict[str, ApprovalRequest] = {}
         self._seen: dict[str, Receipt] = {}
         self.refusals: deque[Receipt] = deque(maxlen=REFUSALS_KEPT)
         self.refused = 0
-        self.unwritten = AuditBuffer()
+        self.unwritten = AuditBuffer(turn)
 
     def open(self, request: ApprovalRequest, now: datetime) -> ApprovalRequest:
         """Begins to wait for an answer to `request`, replacing an earlier revision of it."""
@@ -203,7 +204,9 @@ class ApprovalBook:
         self, decision: Decision, receipt: Receipt, now: datetime, authority: Authority | None = None
     ) -> Receipt:
         """Keeps the receipt of an answer for the record, and returns it; also remembers a refusal."""
-        self.unwritten.add(audit_events.attempt_entry(decision, receipt, now, authority))
+        # The turn of an answer that the gateway took is not its witness: a history need not hold the proof once more.
+        stored = authority is not None and authority.received_at is not None
+        self.unwritten.add(audit_events.attempt_entry(decision, receipt, now, authority, stored=stored))
         return self.reject(receipt) if receipt.status == "refused" else receipt
 
     def _put(self, request: ApprovalRequest, now: datetime) -> ApprovalRequest:

@@ -1,18 +1,26 @@
 """Buffers the audit entries of a turn until its next activity writes them."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from signoff.contracts.audit import AuditEntry
+from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id
 
 ENTRIES_KEPT: Final = 100
 """Refusals beyond this many, between two activities, are counted only: a flood must not fill a turn's history."""
 
+_CALL: Final = "of_call"
+"""In the facts of an entry on its way to an activity: the call whose approval it is about, unless it is its `call`."""
+
 
 class AuditBuffer:
-    """Keeps entries in their order. None is lost: what an activity did not write is given back."""
+    """Keeps entries in their order. None is lost: what an activity did not write is given back.
 
-    def __init__(self) -> None:
+    `turn` is the turn whose entries these are; without one approvals are told by their whole ids.
+    """
+
+    def __init__(self, turn: TurnKey | None = None) -> None:
+        self._turn = turn
         self._entries: list[AuditEntry] = []
         self._dropped = 0
         self._last: AuditEntry | None = None
@@ -34,10 +42,31 @@ class AuditBuffer:
         if self._last is not None:
             told = {"key": f"dropped/{self._last.key}", "data": {"dropped": self._dropped, "status": "refused"}}
             self._entries.append(self._last.model_copy(update=told))
-        taken = [entry.model_copy(update={"stream": "", "tenant": ""}) for entry in self._entries]
+        taken = [
+            entry.model_copy(update={"stream": "", "tenant": "", "data": _short(entry.data, self._turn)})
+            for entry in self._entries
+        ]
         self._entries, self._dropped, self._last = [], 0, None
         return tuple(taken)
 
     def give_back(self, entries: Sequence[AuditEntry]) -> None:
         """Takes entries back that an activity was handed and did not write."""
         self._entries[:0] = entries
+
+
+def whole_facts(data: Mapping[str, Any], turn: TurnKey) -> dict[str, Any]:
+    """Returns the facts of an entry that `turn` was handed on with, which name their approval by its whole id."""
+    whole = {name: fact for name, fact in data.items() if name != _CALL}
+    call = data.get(_CALL, data.get("call"))
+    return {"approval": ApprovalKey(turn, call).id, **whole} if isinstance(call, str) else whole
+
+
+def _short(data: dict[str, Any], turn: TurnKey | None) -> dict[str, Any]:
+    """Returns facts about an approval of `turn` that name it by its call alone: its id repeats tenant, session and
+    turn.
+    """
+    named = parse_approval_id(str(data.get("approval", "")))
+    if named is None or named.turn != turn:
+        return data
+    rest = {name: fact for name, fact in data.items() if name != "approval"}
+    return rest if rest.get("call") == named.call else {_CALL: named.call, **rest}

@@ -219,10 +219,17 @@ def refused_run_entry(permit: Permit, tool: str, why: str, at: datetime) -> Audi
 
 
 def attempt_entry(
-    decision: Decision, receipt: Receipt, at: datetime, authority: Authority | None = None, *, witness: str = ""
+    decision: Decision,
+    receipt: Receipt,
+    at: datetime,
+    authority: Authority | None = None,
+    *,
+    witness: str = "",
+    stored: bool = False,
 ) -> AuditEntry:
     """Records an attempt to decide and its receipt. `authority` is who its author turned out to be.
 
+    `stored`: the answer lies in the store, and its text and proof in the entry that was written with it.
     `witness` `gateway` is a reporter that knows its people itself, and checks no signature. The same delivery with the
     same answer is one attempt, whoever reports it.
     """
@@ -234,6 +241,9 @@ def attempt_entry(
     # Its turn is the stream's.
     named = parse_approval_id(decision.approval_id)
     about = decision.approval_id if named is None else named.call
+    if stored:
+        kept = {"question_hash": "", "reason": "", "signature": "", "received_at": None}
+        decision = decision.model_copy(update=kept)
     return _of_approval(
         decision.approval_id,
         "attempt",
@@ -283,7 +293,10 @@ def rejected_entry(receipt: Receipt, at: datetime, *, subject: str, channel: str
 
 
 def ended_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
-    """Records the end of a request: approved, denied, happened, timed out, cancelled or lapsed."""
+    """Records the end of a request: approved, denied, happened, timed out, cancelled or lapsed.
+
+    Whose answers counted stands in the entries of their attempts, and in that of what ran on them.
+    """
     return _of_request(
         request,
         "ending",
@@ -294,19 +307,6 @@ def ended_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
         digest=request.digest,
         channel=request.decided_channel,
         reason=request.reason,
-        votes=[
-            _filled(
-                {
-                    "subject": vote.subject,
-                    "on_behalf": vote.on_behalf,
-                    "verdict": vote.verdict,
-                    "assurance": vote.assurance,
-                    "unsigned": vote.unsigned or None,
-                    "key_id": vote.decision.key_id,
-                }
-            )
-            for vote in request.votes
-        ],
     )
 
 

@@ -80,6 +80,7 @@ class Baseline:
             task_queue=self._task_queue,
             workflows=[HandWritten],
             activities=[propose, transfer, conclude],
+            build_id=f"{names.VERSION}-handmade",
             **worker_options(),
         )
 

@@ -82,7 +82,7 @@ class ModelReply(ActivityMessage):
     usage: TokenUsage = TokenUsage()
     """The tokens that the completion took."""
     catalog: str = ""
-    """The hash of the catalog; only with the first completion."""
+    """The first 16 digits of the hash of the catalog; only with the first completion."""
     response: Response | None = None
     """The answer, when the model called `respond` or answered in plain text."""
     respond_call: str = ""
@@ -99,6 +99,14 @@ class ModelReply(ActivityMessage):
     """Since when a reply with calls lies in the store, by its clock (UTC)."""
     gates: "GateReply | None" = None
     """The rulings on its calls; None where the turn has to ask for them."""
+
+    @property
+    def answer(self) -> Response | None:
+        """Returns the answer, also where it stands in the `respond` call alone: that with words and nothing else."""
+        if self.response is not None or not self.respond_call:
+            return self.response
+        [part] = (each for each in self.message.parts if isinstance(each, CallPart) and each.call == self.respond_call)
+        return Response(text=Content(inline=part.args.inline["text"]))
 
     @property
     def calls(self) -> tuple[CallPart, ...]:
@@ -226,7 +234,7 @@ class GateDecision(FrozenModel):
     digest: str = ""
     rule: str = ""
     action: str = ""
-    """sha-256 of the call's tool and arguments: two calls that do the same have the same one."""
+    """The beginning of the sha-256 of the call's tool and arguments: two calls that do the same have the same one."""
     grant: str = ""
     override: str = ""
     """sha-256 of what the tool objects to and people are asked to let pass."""

@@ -8,6 +8,7 @@ from pydantic import Field
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.frozen_model import FrozenModel
+from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Principal
 from signoff.contracts.updates import Updates
 
@@ -27,7 +28,7 @@ class CallContext(FrozenModel):
     actor: str
     session: str
     turn: str
-    tenant: str
+    tenant: str = DEFAULT_TENANT
     channel: str = ""
     route: str = ""
     step: str = ""

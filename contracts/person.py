@@ -1,11 +1,12 @@
 """People, and the principals on whose behalf turns run."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import Field
 
 from signoff.contracts.frozen_model import FrozenModel
+from signoff.contracts.limits import ASKED_SECONDS
 from signoff.contracts.names import DEFAULT_TENANT
 
 
@@ -106,9 +107,12 @@ class Principal(FrozenModel):
     """The store whose tickets tell what was done in this turn."""
     issued_at: datetime | None = None
     """When the gateway signed it, by its clock."""
-    expires_at: datetime | None = None
-    """From then on no rule runs a call for it."""
     key_id: str = ""
     """The gateway's key that signed it."""
     signature: str = ""
     """Binds it to the turn asked for: Ed25519, in base64, over the bytes of keys/signature_form.py."""
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """Returns the time from which on no rule runs a call for it; None of one that the gateway did not make."""
+        return None if self.issued_at is None else self.issued_at + timedelta(seconds=ASKED_SECONDS)

@@ -24,7 +24,7 @@ class Denial(FrozenModel):
     """A call that a person denied, without its id."""
 
     action: str
-    """The sha-256 of its tool and arguments."""
+    """The beginning of the sha-256 of its tool and arguments."""
     approval_id: str
     """The request that was denied."""
     decided_by: str = ""
@@ -231,7 +231,7 @@ class TurnView(FrozenModel):
     refusals: int = 0
     """How many decisions were refused."""
     catalog: str = ""
-    """The hash of the catalog that its worker used last."""
+    """The first 16 digits of the hash of the catalog that its worker used last."""
     in_session: bool = False
     """Whether a session started it."""
     model_retry: ModelRetry | None = None

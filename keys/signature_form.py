@@ -5,7 +5,7 @@ A field that holds its default is left out: what was signed before the field exi
 
 import secrets
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
@@ -14,7 +14,6 @@ from signoff.contracts.canonical_json import NotCanonical, canonical_json, sha25
 from signoff.contracts.decision import Decision
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.ids import TurnKey
-from signoff.contracts.limits import ASKED_SECONDS
 from signoff.contracts.person import Principal
 from signoff.contracts.updates import DATA
 
@@ -45,7 +44,6 @@ def principal_as_asked(
         "nonce": nonce,
         "store_id": store_id,
         "issued_at": issued,
-        "expires_at": issued + timedelta(seconds=ASKED_SECONDS),
     }
     return unsigned_principal(ctx.user).model_copy(update=update)
 

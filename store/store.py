@@ -42,7 +42,7 @@ from signoff.store.upgrade import prepare
 KEY_BYTES: Final = 32
 STORE_ID: Final = "store-id"
 """Under which name the store keeps what its id is made of; made by whoever opens it first."""
-_ID_CHARS: Final = 32
+_ID_CHARS: Final = 16
 Also: TypeAlias = Callable[[Connection], object]
 """Writes more rows in a transaction that begins with others."""
 
@@ -131,7 +131,7 @@ class Store:
         self.role: StoreRole = "owner"
         """As whom this store is connected; on SQLite always as its owner."""
         self.id = ""
-        """32 hex digits, made with the store and kept in it: a store begun anew has another."""
+        """16 hex digits, made with the store and kept in it: a store begun anew has another."""
 
     @classmethod
     async def open(cls, url: str, *, durable: bool = False) -> "Store":

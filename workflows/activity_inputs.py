@@ -33,8 +33,9 @@ def permit(
     )
     if request is None:
         return by_rule
-    approved = {"kind": "approved", "revision": request.revision, "decisions": _unsigned(approving_decisions(request))}
-    return by_rule.model_copy(update=approved)
+    # Their request is that of the call: its id is left out.
+    given = tuple(each.model_copy(update={"approval_id": ""}) for each in _unsigned(approving_decisions(request)))
+    return by_rule.model_copy(update={"kind": "approved", "revision": request.revision, "decisions": given})
 
 
 def _unsigned(decisions: tuple[Decision, ...]) -> tuple[Decision, ...]:

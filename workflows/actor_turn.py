@@ -167,10 +167,11 @@ class ActorTurn:
             reply = await self._complete()
             calls = state.add_completion(reply)
             # A `respond` that cannot be read goes back once; then its text is taken, or this might never end.
-            if reply.response is not None and (not reply.respond_error or state.bad_responds):
+            answer = reply.answer
+            if answer is not None and (not reply.respond_error or state.bad_responds):
                 for call in calls:
                     state.conclude(skipped_outcome(call))
-                return state.answer_result(reply.response)
+                return state.answer_result(answer)
             if reply.respond_error:
                 state.bad_responds += 1
                 state.settle(calls, [skipped_outcome(call) for call in calls], (correction(reply),))
@@ -219,7 +220,7 @@ class ActorTurn:
                 names.MODEL,
                 task,
                 result_type=ModelReply,
-                summary=f"Ask the model, completion {state.completions}",
+                summary=f"Completion {state.completions}",
                 **options.MODEL,
             )
         except ActivityError as error:

@@ -64,7 +64,8 @@ class ApprovalFlow:
                 break
             # With nothing left `wait_for` gives up at once, without a timer and without a look at the condition.
             left = max((happening.at - workflow.now()).total_seconds(), 0.001)
-            words = f"{_TIMERS[happening.what]} of {request.code}: {request.card.effect}"
+            # Its code alone: what it is about stands in the turn's details, and a timer's words lie in two events.
+            words = f"{_TIMERS[happening.what]} of {request.code}"
             try:
                 await workflow.wait_condition(
                     partial(self._moved_on, approval_id, happening),

@@ -38,7 +38,7 @@ class TurnState:
         self.turn = turn
         self.key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
         self.live: LiveState = "running"
-        self.book = ApprovalBook()
+        self.book = ApprovalBook(self.key)
         """The requests of the turn."""
         self.updates = ContextUpdates(turn)
         """What its tools have changed of its context."""
@@ -60,7 +60,7 @@ class TurnState:
         self.kept_at: datetime | None = None
         """Since when the latest reply with calls lies in the store, by its clock (UTC)."""
         self.actions: dict[str, str] = {}
-        """By call, what people are asked to let happen: sha-256 of its tool and arguments."""
+        """By call, what people are asked to let happen: the beginning of the sha-256 of its tool and arguments."""
         self.stopped = False
         """Whether the turn was cancelled: nobody is asked any more, and nothing begins."""
         self.messages: list[Message] = list(turn.messages)

@@ -44,6 +44,7 @@ UNREMEMBERED_RULES: Final = (DOUBTED_RULE, PERMISSION_RULE)
 # No tool can be called so, see `TOOL_NAME_PATTERN`.
 _UNNAMEABLE: Final = "?"
 _MARK_CHARS: Final = 16
+_ACTION_CHARS: Final = 32
 """Of a call's hash in the tally, which lies in the history with each completion."""
 
 
@@ -403,4 +404,4 @@ def _tally_key(call: CallPart) -> str:
 
 
 def _action(call: CallPart, args: Any) -> str:
-    return sha256_hex([_tally_key(call), args])
+    return sha256_hex([_tally_key(call), args])[:_ACTION_CHARS]

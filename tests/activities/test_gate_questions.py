@@ -388,7 +388,7 @@ async def test_nobody_is_asked_for_a_turn_that_has_rested(store: Store) -> None:
     room = room_of(store, pay_tool(LEDGER))
 
     async def asks(days: float, turn: str) -> GateDecision:
-        user = GUEST.model_copy(update={"expires_at": datetime.now(UTC) - timedelta(days=days)})
+        user = GUEST.model_copy(update={"issued_at": datetime.now(UTC) - timedelta(days=days + 1)})
         part = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
         task = GateTask(ctx=pinned(user=user, turn=turn), calls=(part,))
         return (await environment("signoff.gate", is_local=True).run(GateActivity(room).gate, task)).rulings[0]

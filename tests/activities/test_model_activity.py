@@ -17,7 +17,7 @@ from signoff.activities import model_activity
 from signoff.activities.model_activity import ModelActivity, _arguments
 from signoff.contracts.activity_messages import ModelReply, ModelTask, TurnLimits
 from signoff.contracts.completion import Completion, CompletionRequest, ProposedCall
-from signoff.contracts.content import Content
+from signoff.contracts.content import Content, text_of
 from signoff.contracts.errors import ConfigError, ModelRefused, ModelUnavailable, StoreUnavailable
 from signoff.contracts.limits import (
     ARGUMENTS_BYTES,
@@ -128,10 +128,18 @@ async def test_plain_text_is_a_response(store: Store) -> None:
 async def test_respond_ends_the_turn(store: Store, state: Any) -> None:
     """Its state and text are the response, its call is named; calls beside it do not hide it."""
     reply = await asked(store, respond("done", state))
-    assert (reply.response.state, reply.response.text.inline) == (state, "done")
+    assert (reply.answer.state, reply.answer.text.inline) == (state, "done")
     assert (reply.respond_call, reply.respond_error) == ("c2.1", "")
     beside = await asked(store, calls(("pay", {"amount": 1}), ("respond", {"text": "x"})))
-    assert (beside.respond_call, beside.response.text.inline) == ("c2.2", "x")
+    assert (beside.respond_call, beside.answer.text.inline) == ("c2.2", "x")
+
+
+@pytest.mark.parametrize(("text", "twice"), [("done", False), ("x" * 20_000, True)])
+async def test_an_answer_of_words_alone_is_not_sent_twice(store: Store, text: str, twice: bool) -> None:
+    """It stands in its call; what lies in the store is named beside it."""
+    reply = await asked(store, respond(text))
+    assert (reply.response is not None, reply.answer.state) == (twice, "complete")
+    assert (text_of(reply.answer.text)[:1], reply.answer.text.blob is not None) == (text[:1], twice)
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,17 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from signoff.approvals import deadlines
 from signoff.approvals.approval_book import ApprovalBook
-from signoff.approvals.audit_buffer import ENTRIES_KEPT, AuditBuffer
+from signoff.approvals.audit_buffer import ENTRIES_KEPT, AuditBuffer, whole_facts
 from signoff.approvals.audit_events import ended_entry
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
+from signoff.contracts.ids import TurnKey
 from signoff.testing import a_decision, a_request
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -164,6 +167,19 @@ def test_all_that_a_turn_has_seen_is_in_its_own_stream() -> None:
     seen = AuditBuffer()
     seen.add(entry(1))
     assert seen.take() == (entry(1).model_copy(update={"stream": "", "tenant": ""}),)
+
+
+@pytest.mark.parametrize("approval", [ID, "main.s.other.c1.1"])
+def test_an_approval_of_the_turn_itself_is_named_by_its_call_alone(approval: str) -> None:
+    """Whoever writes it down makes the whole id of it; that of another turn is handed on as it is."""
+    turn = TurnKey("main", "s", "t")
+    seen = AuditBuffer(turn)
+    facts = [{"approval": approval, "status": "refused"}, {"approval": approval, "call": "c1.1"}]
+    for number, each in enumerate(facts):
+        seen.add(entry(number).model_copy(update={"data": each}))
+    taken = [each.data for each in seen.take()]
+    assert [("approval" in each) for each in taken] == [approval != ID] * 2
+    assert [whole_facts(each, turn) for each in taken] == facts
 
 
 def test_what_was_not_written_comes_back_in_front() -> None:

@@ -217,14 +217,8 @@ VOTE = Vote(
             entry(
                 "ending", f"ending/{CALL}/2/approved", "ana",
                 **OF_CALL, revision=2, state="approved", digest=DIGEST, channel="slack", reason="fine",
-                votes=[
-                    {
-                        "subject": "ana", "on_behalf": "bo", "verdict": "approved", "assurance": "mfa",
-                        "key_id": "k1",
-                    }
-                ],
             ),
-            id="it was decided: by whom, and everybody whose answer counted",
+            id="it was decided: by whom, how, and no argument",
         ),
         pytest.param(
             lambda: audit_events.ended_entry(request(state="timed_out"), AT),
@@ -418,6 +412,7 @@ ATTEMPT: dict[str, Any] = {
     "votes": 1,
     "needed": 2,
 }  # fmt: skip
+PROOF = ("question_hash", "reason", "signature", "received_at")
 ATTEMPT_KEY = f"attempt/d7/{CALL}/2/counted/duplicate"
 ACCEPTED = Receipt(status="accepted", approval_id=ID, votes=2, needed=2)
 BARE_FACTS: dict[str, Any] = {
@@ -459,6 +454,17 @@ BARE_FACTS: dict[str, Any] = {
                 assurance="channel", witness="gateway",
             ),
             id="the gateway knows them itself, and says nothing of signatures",
+        ),
+        pytest.param(
+            lambda: audit_events.attempt_entry(
+                ANSWER, COUNTED, AT, Authority(allowed=True, subject="ana", assurance="mfa"), stored=True
+            ),
+            entry(
+                "attempt", ATTEMPT_KEY, "ana",
+                **{name: fact for name, fact in ATTEMPT.items() if name not in PROOF},
+                assurance="mfa", unsigned=False,
+            ),
+            id="it lies in the store: its words and its proof are told by who wrote it there",
         ),
         pytest.param(
             lambda: audit_events.attempt_entry(BARE.model_copy(update={"delivery_id": "d8"}), ACCEPTED, AT),

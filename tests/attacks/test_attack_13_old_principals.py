@@ -57,7 +57,7 @@ async def test_a_day_later_no_rule_runs_a_call(site: AttackSite, impostor: Impos
         {"step": "2"},
         {"actor": "another"},
         {"transient": ("tip",)},
-        {"user": {"expires_at": datetime(2099, 1, 1, tzinfo=UTC)}},
+        {"user": {"issued_at": datetime(2099, 1, 1, tzinfo=UTC)}},
         {"user": {"nonce": "another"}},
         {"user": {"store_id": ""}},
         {"user": {"actor": ""}},

@@ -45,7 +45,7 @@ def test_what_holds_its_default_is_not_written_at_any_depth() -> None:
     """Nulls and empties were half of each message."""
     task = ModelTask(ctx=CTX, completion=1, messages=(user_message("go"),))
     assert written(task) == {
-        "ctx": {"actor": "desk", "session": "s", "turn": "t", "tenant": "main", "user": {"user": "guest"}},
+        "ctx": {"actor": "desk", "session": "s", "turn": "t", "user": {"user": "guest"}},
         "completion": 1,
         "messages": [{"role": "user", "parts": [{"kind": "text", "text": {"inline": "go"}}]}],
     }
