@@ -44,7 +44,7 @@ ROOMS = {
         ("registry/gates/*.py",),
         (
             *("registry/test_gates.py", "registry/test_gate_words.py", "registry/test_sight.py"),
-            *("registry/test_filters.py", "registry/test_gate_conditions.py"),
+            *("registry/test_actor_filters.py", "registry/test_gate_conditions.py"),
             *("registry/test_checking.py", "registry/test_tenants.py"),
         ),
     ),

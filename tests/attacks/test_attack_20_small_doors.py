@@ -3,7 +3,7 @@
 Each was seen to succeed before the mend, and fails without it: no umask in `temporal/embedded_server.py`, no receipt of
 its own in `gateway/api/approvals.py`, memos read as they are in `engine/turn_list.py`. No path of this installation is
 known to lead to an unexpected error, so the gateway is made to have one for the forged lines. Keys that look like
-others are in tests/approvals/test_arguments.py, links long over in tests/gateway/approvals/test_approval_links.py.
+others are in tests/approvals/test_argument_rows.py, links long over in tests/gateway/approvals/test_approval_links.py.
 """
 
 import stat

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from celpy import celtypes
 from celpy.evaluation import CELEvalError
-from test_policy_operators import call
+from test_operators import call
 
 from signoff.policy.first_engine import first_program
 from signoff.policy.operators import find
