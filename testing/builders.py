@@ -46,7 +46,7 @@ def a_decision(request: ApprovalRequest | None = None, **fields: Any) -> Decisio
 
 
 def a_call_context(**fields: Any) -> CallContext:
-    """Returns the context, `ctx` of policies, of a call of the actor `desk` for `guest`; `fields` are `CallContext`'s."""
+    """Returns the context, `ctx` of policies, of a call of the actor `desk` for `guest`; `fields` are its own."""
     given: dict[str, Any] = {
         "actor": "desk",
         "session": "s",
@@ -58,7 +58,7 @@ def a_call_context(**fields: Any) -> CallContext:
 
 
 def a_tool_context(**fields: Any) -> ToolContext:
-    """Returns the context that a tool of the actor `desk` gets with a call for `guest`; `fields` are `ToolContext`'s."""
+    """Returns the context that a tool of the actor `desk` gets with a call for `guest`; `fields` are its own."""
     user = Principal(user="guest", name="Guest")
     given: dict[str, Any] = {
         "actor_name": "desk",
