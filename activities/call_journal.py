@@ -20,7 +20,7 @@ from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id, parse_
 from signoff.contracts.limits import RECORDED_RESULT_CHARS
 from signoff.contracts.names import ACTOR_TURN
 from signoff.policy.compiled_policy import CompiledPolicy
-from signoff.registry.gates.pipeline import Judgement
+from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.registry import definition_hash
 from signoff.registry.results.dispatch_record import dispatch_event, execution_facts, mask_arguments
 from signoff.registry.results.tool_result import trim
@@ -161,7 +161,7 @@ class Journal:
         seen = [audit_events.refused_run_entry(permit, self._tool.name, why, self._room.clock())]
         await self._keep(seen if vouched else mark_claims(seen))
 
-    def beginning(self, permit: Permit, found: Judgement, ticket: str) -> list[AuditEntry]:
+    def beginning(self, permit: Permit, found: LocalGateDecision, ticket: str) -> list[AuditEntry]:
         """Makes the entries for the start of the handler; by a rule or a grant, if nobody was asked."""
         event = dispatch_event(self._tool, permit)
         attempt = "" if ticket else _attempt()

@@ -1,7 +1,6 @@
 """Local activity `signoff.gate`: a whole batch through the gates, once; its result is what history keeps."""
 
 import asyncio
-import dataclasses
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -36,7 +35,7 @@ from signoff.contracts import names
 from signoff.contracts.activity_messages import GateDecision, GateReply, GateTask, RunOptions, Tally
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.call import IN_DOUBT_TEXT, CallContext, CallOutcome, Permit, ToolDenied
+from signoff.contracts.call import IN_DOUBT_TEXT, CallContext, CallOutcome, Permit
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.content import Content
 from signoff.contracts.grant import Freeze
@@ -47,7 +46,8 @@ from signoff.formats.nearest_name import cut_text
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policypool import ask_rules
 from signoff.registry.gates.argument_check import final_arguments
-from signoff.registry.gates.pipeline import GateFacts, Judgement, action_hash, judge, next_tally
+from signoff.registry.gates.local_decision import LocalGateDecision, settled_decision
+from signoff.registry.gates.pipeline import GateFacts, action_hash, judge, next_tally
 from signoff.registry.hooks import override_hash
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
@@ -68,7 +68,7 @@ _TOLD_CHARS = 2_000
 class _Judged(NamedTuple):
     call: CallPart
     args: Any
-    found: Judgement
+    found: LocalGateDecision
     before: Tally
     action: str
 
@@ -127,7 +127,7 @@ class GateActivity:
         used = {} if forged else await exhausted_calls(room.store, room.catalog, task.ctx, task.calls)
         return GateFacts(unavailable=away.union(task.withheld), backends=room.kinds, spent=used, at=room.clock())
 
-    async def _answered(self, task: GateTask, each: _Judged, known: GateFacts) -> Judgement:
+    async def _answered(self, task: GateTask, each: _Judged, known: GateFacts) -> LocalGateDecision:
         """Returns what the gates say once everything but people has been asked."""
         call, args, found, tally, _ = each
         catalog, dry_run = self._room.catalog, task.dry_run
@@ -135,13 +135,13 @@ class GateActivity:
         if task.edit is not None and found.corrected is not None:
             # What a person wrote and signed is never run as something else.
             message = f"the tool would not take these arguments as they are. {found.note}"
-            return Judgement(call.call, "settled", "schema", "input_invalid", message, found.tool)
-        if task.edit is not None and found.override:
+            return settled_decision(call, "schema", "input_invalid", message, found.tool)
+        if task.edit is not None and found.objection:
             # The edit is its author's yes as well, and nobody has shown them that there is something to override.
-            message = f"the tool does not permit these arguments: {found.override}"
-            return Judgement(call.call, "settled", "permission", "input_invalid", message, found.tool)
+            message = f"the tool does not permit these arguments: {found.objection}"
+            return settled_decision(call, "permission", "input_invalid", message, found.tool)
         if task.edit is not None:
-            return dataclasses.replace(found, message=found.message.removesuffix(_TO_A_MODEL))
+            return found.reword(found.message.removesuffix(_TO_A_MODEL))
         return found
 
     async def _judged(self, task: GateTask, known: GateFacts) -> tuple[list[_Judged], Tally]:
@@ -162,11 +162,11 @@ class GateActivity:
         task: GateTask,
         call: CallPart,
         args: Any,
-        found: Judgement,
+        found: LocalGateDecision,
         freeze: Freeze | None,
         asked: Sequence[ApprovalRequest],
         action: str,
-    ) -> Judgement:
+    ) -> LocalGateDecision:
         """Returns `found` under the tenant's freeze, what people denied before and the answers they had remembered.
 
         An edit is somebody's own proposal to the others, so no remembered answer answers it, then or later.
@@ -180,18 +180,17 @@ class GateActivity:
             told = next((each for each in task.denied if each.action == action), None)
             denial = told if request is None else denial_from_request(request, action)
             if denial is not None:
-                denied = repeated_denial(denial, call.call, call.tool)
-                return dataclasses.replace(found, kind="settled", code="denied", message=denied.reason, denied=denied)
+                return found.deny(repeated_denial(denial, call.call, call.tool))
         # After the denials: `asked_since` is its caller's word, and must open no way past what somebody denied.
         if any(each.call == call.call and is_unheard(each, task.asked_since, task.spent) for each in asked):
             # An earlier attempt asked this, and its turn has yet to hear what was answered: it hears that.
-            return dataclasses.replace(found, kind="ask") if found.kind == "run" else found
+            return found.change(kind="ask") if found.kind == "run" else found
         if task.edit is not None or task.changed_by:
             return found
         barred = is_barred(asked, call.call)
         if barred and found.kind == "run":
             # Of a turn that was reset: what people are asked, or have not let run, is not for a rule to say by now.
-            return dataclasses.replace(found, kind="ask")
+            return found.change(kind="ask")
         return found if barred else await self._remembered.consulted(task.ctx, call, args, found)
 
     async def _ruling(
@@ -199,13 +198,13 @@ class GateActivity:
         task: GateTask,
         call: CallPart,
         args: Any,
-        found: Judgement,
+        found: LocalGateDecision,
         budget: int,
         asked: Sequence[ApprovalRequest],
     ) -> GateDecision:
         tool, verdict = found.tool, found.verdict
-        if found.kind not in ("run", "ask") or tool is None or verdict is None:
-            settled = GateDecision(call=call.call, verdict="settled", outcome=settled_outcome(found, call))
+        if found.kind == "settled" or tool is None or verdict is None:
+            settled = found.change(outcome=settled_outcome(found)).to_send()
             if found.gate != "available" or tool is None or not tool.fallbacks:
                 return settled
             # What is not there now may be stood in for like what failed.
@@ -213,20 +212,18 @@ class GateActivity:
         digest = digest_of(task.ctx, call.call, tool, args)
         # What a person wrote into a call is never run by rule alone, nor corrected unseen where it is judged again.
         ask = found.kind == "ask" or task.edit is not None or task.changed_by != ""
-        ruling = GateDecision(
-            call=call.call,
-            verdict="ask" if ask else "run",
+        ruling = found.change(
+            kind="ask" if ask else "run",
             digest=digest,
             rule=verdict.rule,
-            grant=found.grant,
-            override=override_hash(found.override),
+            override=override_hash(found.objection),
             options=self._options(task.ctx, tool, budget, ask=ask),
-        )
+        ).to_send()
         if not ask:
             return ruling
         ran, other = await self._ran_before(task, call, digest)
         if ran is not None:
-            return ruling.model_copy(update={"verdict": "settled", "outcome": ran})
+            return ruling.model_copy(update={"kind": "settled", "outcome": ran})
         if await self._is_over(task.ctx, asked):
             return _refused(call, "it is too long ago that anything was heard of this turn")
         under = (definition_hash(tool), verdict.policy_hash)
@@ -236,7 +233,7 @@ class GateActivity:
         about = Subject(call, args, tool, verdict, digest, note, ruling.override, found.at)
         request = await self._asked(task, about)
         if isinstance(request, CallOutcome):
-            return GateDecision(call=call.call, verdict="settled", outcome=request)
+            return GateDecision(call=call.call, kind="settled", outcome=request)
         return ruling.model_copy(update={"request": request, "question": reference_from_request(request, call)})
 
     async def _is_over(self, ctx: CallContext, asked: Sequence[ApprovalRequest]) -> bool:
@@ -275,7 +272,7 @@ class GateActivity:
         task: GateTask,
         call: CallPart,
         proposed: Any,
-        found: Judgement,
+        found: LocalGateDecision,
         freeze: Freeze | None,
         asked: Sequence[ApprovalRequest],
     ) -> GateDecision:
@@ -285,7 +282,7 @@ class GateActivity:
         without a word and was not told by people already.
         """
         tool, verdict = self._room.catalog.tool_view(task.ctx).tool(call.tool), found.verdict
-        nobody = GateDecision(call=call.call, verdict="settled", outcome=in_doubt(call))
+        nobody = GateDecision(call=call.call, kind="settled", outcome=in_doubt(call))
         if tool is None or not self._room.catalog.approvers(tool.activity, verdict):
             return nobody
         # What may have happened was done with the arguments as the tool's own check corrects them.
@@ -294,7 +291,7 @@ class GateActivity:
         if ticket is None:
             return _refused(call, "nobody has begun this")
         if ticket.outcome is not None and ticket.outcome.code != "in_doubt":
-            return GateDecision(call=call.call, verdict="settled", outcome=ticket.outcome)
+            return GateDecision(call=call.call, kind="settled", outcome=ticket.outcome)
         digest = doubt_digest(task.doubt_of, task.doubt)
         told = ending_of([each for each in asked if each.call == call.call], digest)
         if told is not None and told.state == "happened":
@@ -310,7 +307,7 @@ class GateActivity:
         request = await self._questions.ask(task, about)
         question = reference_from_request(request, call)
         return GateDecision(
-            call=call.call, verdict="ask", digest=digest, rule=request.rule, question=question, request=request
+            call=call.call, kind="ask", digest=digest, rule=request.rule, question=question, request=request
         )
 
     async def _begun(
@@ -427,37 +424,29 @@ def is_of(permit: Permit, tool: Tool, proposed: Any) -> bool:
 def _refused(call: CallPart, why: str) -> GateDecision:
     text = f"Not executed: {why}."
     outcome = CallOutcome(call=call.call, tool=call.tool, code="refused", gate="approval", value=Content(inline=text))
-    return GateDecision(call=call.call, verdict="settled", outcome=outcome)
+    return GateDecision(call=call.call, kind="settled", outcome=outcome)
 
 
-def settled_outcome(found: Judgement, call: CallPart) -> CallOutcome:
-    """Returns the outcome of a call that no gate let through (or that a dry run stopped)."""
-    denied = None
-    value: Any = cut_text(found.message, _TOLD_CHARS)
-    if found.code == "denied":
-        by_policy = ToolDenied(source="policy", tool=call.tool, call_id=call.call, reason=found.denied_reason)
-        denied = found.denied or by_policy
-        value = denied.model_dump(mode="json")
-    return CallOutcome(
-        call=call.call,
-        tool=call.tool,
-        code=found.code,
-        gate=found.gate,
-        value=Content(inline=value),
-        rule=found.verdict.rule if found.verdict else "",
-        denied=denied,
-        note=cut_text(found.note, _TOLD_CHARS),
-    )
+def settled_outcome(found: LocalGateDecision) -> CallOutcome:
+    """Returns the outcome of a call that no gate let through (or that a dry run stopped), as a history keeps it."""
+    outcome = found.outcome
+    if outcome is None:
+        raise RuntimeError(f"the gates have not ended the call {found.call}")
+    told: dict[str, Any] = {
+        "rule": found.verdict.rule if found.verdict else "",
+        "note": cut_text(found.note, _TOLD_CHARS),
+    }
+    if outcome.denied is None:
+        told["value"] = Content(inline=cut_text(found.message, _TOLD_CHARS))
+    return outcome.model_copy(update=told)
 
 
 def _not_asked(call: CallPart, why: str) -> CallOutcome:
     return CallOutcome(call=call.call, tool=call.tool, code="refused", gate="approval", value=Content(inline=why))
 
 
-def _quiet(found: Judgement, secrets: Collection[str]) -> Judgement:
+def _quiet(found: LocalGateDecision, secrets: Collection[str]) -> LocalGateDecision:
     """Returns `found` without the secrets of the batch in its words: a schema's error quotes the value it is about."""
     if not secrets:
         return found
-    return dataclasses.replace(
-        found, message=redact_secrets(found.message, secrets), note=redact_secrets(found.note, secrets)
-    )
+    return found.reword(redact_secrets(found.message, secrets)).change(note=redact_secrets(found.note, secrets))

@@ -23,7 +23,7 @@ from signoff.contracts.message import CallPart
 from signoff.people.directory import Directory
 from signoff.policypool import ask_rules
 from signoff.registry.gates.grant_match import GrantMatcher
-from signoff.registry.gates.pipeline import Judgement
+from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.store.content_store import load
 from signoff.store.grants import Grants
 from signoff.store.questions import Questions
@@ -38,7 +38,9 @@ class GrantUse:
         self._rows = Grants(room.store)
         self._questions = Questions(room.store)
 
-    async def consulted(self, ctx: CallContext, call: CallPart, args: Any, found: Judgement) -> Judgement:
+    async def consulted(
+        self, ctx: CallContext, call: CallPart, args: Any, found: LocalGateDecision
+    ) -> LocalGateDecision:
         """Returns `found`, or what a remembered answer makes of a call about which people would be asked: run, or
         denied.
 
@@ -56,7 +58,9 @@ class GrantUse:
                 return _denied(found, grant, call)
         return found
 
-    async def holds(self, name: str, ctx: CallContext, call: CallPart, args: Any, found: Judgement) -> Judgement:
+    async def holds(
+        self, name: str, ctx: CallContext, call: CallPart, args: Any, found: LocalGateDecision
+    ) -> LocalGateDecision:
         """Returns `found`, or the call as the grant `name` lets it run, or as a denial ends it that is remembered
         beside it.
 
@@ -75,7 +79,7 @@ class GrantUse:
                 return _denied(found, other, call)
         return by_grant(found, grant)
 
-    async def _applying(self, ctx: CallContext, found: Judgement, args: Any) -> AsyncIterator[Grant | None]:
+    async def _applying(self, ctx: CallContext, found: LocalGateDecision, args: Any) -> AsyncIterator[Grant | None]:
         """Returns the remembered answers that apply to a call, denials first; None where the rest may not be asked
         about.
         """
@@ -94,7 +98,7 @@ class GrantUse:
         # It ends a call without a ticket, so its use is spent here, once a call; an approval's goes with the claim.
         return await self._rows.use(denial.id, sha256_hex([ctx.tenant, ctx.session, ctx.turn, call.call]))
 
-    async def _applies(self, grant: Grant, ctx: CallContext, found: Judgement, args: Any) -> bool:
+    async def _applies(self, grant: Grant, ctx: CallContext, found: LocalGateDecision, args: Any) -> bool:
         # Nobody is sure who asks: as with rules, no approval in advance lets that pass.
         sure = grant.verdict == "denied" or not await self._room.doubt(ctx)
         people = await self._room.directory_for(ctx.tenant, *grant.people, grant.requester, ctx.user.user)
@@ -128,7 +132,12 @@ class GrantUse:
         return self._room.verifier.check_asker(question)
 
     def _seated(
-        self, question: Question, decisions: Sequence[Decision], ctx: CallContext, found: Judgement, people: Directory
+        self,
+        question: Question,
+        decisions: Sequence[Decision],
+        ctx: CallContext,
+        found: LocalGateDecision,
+        people: Directory,
     ) -> bool:
         """Returns whether enough of those who approved may decide such a call today, and might decide the one they
         did.
@@ -146,7 +155,7 @@ class GrantUse:
         return voters.suffices(decisions)
 
 
-def by_grant(found: Judgement, grant: Grant) -> Judgement:
+def by_grant(found: LocalGateDecision, grant: Grant) -> LocalGateDecision:
     """Returns the call as a remembered approval lets it run."""
     if found.verdict is None:
         return found
@@ -154,18 +163,18 @@ def by_grant(found: Judgement, grant: Grant) -> Judgement:
     why = f"{', '.join(grant.people)} approved calls like this in advance, until {until}"
     rule = grant_rule(grant.id)
     verdict = dataclasses.replace(found.verdict, verdict="auto", rule=rule, rule_text=grant.like.where, why=why)
-    return dataclasses.replace(found, kind="run", verdict=verdict, grant=grant.id)
+    return found.change(kind="run", verdict=verdict, grant=grant.id)
 
 
-def frozen_decision(found: Judgement, reason: str, call: CallPart) -> Judgement:
+def frozen_decision(found: LocalGateDecision, reason: str, call: CallPart) -> LocalGateDecision:
     """Returns `found` in a tenant that is frozen: what would run or be asked is denied."""
     if found.kind == "settled":
         return found
     denied = ToolDenied(source="policy", tool=call.tool, call_id=call.call, reason=f"frozen: {reason}")
-    return dataclasses.replace(found, kind="settled", code="denied", message=denied.reason, denied=denied)
+    return found.deny(denied)
 
 
-def _denied(found: Judgement, grant: Grant, call: CallPart) -> Judgement:
+def _denied(found: LocalGateDecision, grant: Grant, call: CallPart) -> LocalGateDecision:
     """Returns the call as a remembered denial ends it, naming the decision it repeats."""
     denied = ToolDenied(
         source="repeat",
@@ -176,6 +185,4 @@ def _denied(found: Judgement, grant: Grant, call: CallPart) -> Judgement:
         decided_at=grant.created_at,
         **({"reason": grant.reason} if grant.reason else {}),
     )
-    return dataclasses.replace(
-        found, kind="settled", code="denied", message=denied.reason, denied=denied, grant=grant.id
-    )
+    return found.deny(denied).change(grant=grant.id)

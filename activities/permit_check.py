@@ -28,7 +28,8 @@ from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.policy.terms import Terms
 from signoff.registry.catalog import Catalog
-from signoff.registry.gates.pipeline import DOUBTED_RULE, Judgement
+from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.pipeline import DOUBTED_RULE
 from signoff.store.questions import ApprovalRows
 
 
@@ -178,14 +179,14 @@ def is_expired(user: Principal, now: datetime) -> bool:
     return ends.tzinfo is None or ends <= now
 
 
-def judge_doubt(found: Judgement, why: str) -> Judgement:
+def judge_doubt(found: LocalGateDecision, why: str) -> LocalGateDecision:
     """Returns `found` for a requester in whose name no rule runs a call, for this reason: what would run by rule is
     asked.
     """
     if found.kind != "run" or found.verdict is None or not why:
         return found
     verdict = dataclasses.replace(found.verdict, verdict="ask", rule=DOUBTED_RULE, rule_text="", why=why)
-    return dataclasses.replace(found, kind="ask", verdict=verdict)
+    return found.change(kind="ask", verdict=verdict)
 
 
 @dataclass(frozen=True)
@@ -262,7 +263,7 @@ _NOT_APPROVED = {
 def check_permit(
     permit: Permit,
     digest: str,
-    found: Judgement,
+    found: LocalGateDecision,
     policy: CompiledPolicy,
     terms: Terms,
     *,

@@ -18,7 +18,8 @@ from signoff.policy.handler_verdict import apply_handler_verdict as verdict_hear
 from signoff.policy.terms import Terms
 from signoff.policypool import ask_rules
 from signoff.registry.catalog import Catalog
-from signoff.registry.gates.pipeline import Judgement, by_verdict
+from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.pipeline import by_verdict
 from signoff.registry.hooks import POLICY_HANDLER
 from signoff.registry.tool import Tool
 
@@ -28,19 +29,19 @@ logger = logging.getLogger("signoff.activities")
 
 
 async def apply_policy_handler(
-    catalog: Catalog, ctx: CallContext, call: CallPart, args: Any, found: Judgement
-) -> Judgement:
+    catalog: Catalog, ctx: CallContext, call: CallPart, args: Any, found: LocalGateDecision
+) -> LocalGateDecision:
     """Adds to `found` the answer of its policy's handler, if that is still missing. Never raises."""
     if found.unheard is None or found.tool is None:
         return found
     view = catalog.tool_view_at(ctx, found.at)
     verdict = await verdict_of(catalog, found.tool, found.args(args), view.judged_ctx, found.unheard)
-    said = by_verdict(view, call, found.tool, verdict, found.override)
-    return dataclasses.replace(said, corrected=found.corrected, note=found.note, at=found.at)
+    said = by_verdict(view, call, found.tool, verdict, found.objection)
+    return said.change(corrected=found.corrected, note=found.note, at=found.at)
 
 
 async def terms_at(
-    catalog: Catalog, ctx: CallContext, args: Any, found: Judgement, tool: Tool, at: datetime | None
+    catalog: Catalog, ctx: CallContext, args: Any, found: LocalGateDecision, tool: Tool, at: datetime | None
 ) -> Terms | None:
     """Works out on which terms a call judged as `found` would be asked about `at` an instant, by the policy of now.
 

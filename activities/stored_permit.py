@@ -5,11 +5,11 @@ from signoff.contracts.call import Permit
 from signoff.contracts.decision import Decision
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.compiled_policy import CompiledPolicy
-from signoff.registry.gates.pipeline import Judgement
+from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.store.questions import ApprovalRows
 
 
-def prove_permit(permit: Permit, found: Judgement, approval: StoredApproval | None) -> Permit:
+def prove_permit(permit: Permit, found: LocalGateDecision, approval: StoredApproval | None) -> Permit:
     """Returns `permit` with the rule and the answers by which its call may run here and now.
 
     What it claims itself of who decided, and by which rule, is whatever the caller wrote there.

@@ -4,7 +4,6 @@ It trusts no caller: whatever a permit claims is checked here again by the prese
 """
 
 import asyncio
-import dataclasses
 import time
 from collections.abc import Coroutine, Sequence
 from copy import deepcopy
@@ -53,7 +52,7 @@ from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
 from signoff.contracts.message import CallPart
 from signoff.contracts.usage import exhausted_message
 from signoff.policy.terms import Terms
-from signoff.registry.gates.pipeline import Judgement
+from signoff.registry.gates.local_decision import LocalGateDecision, settled_decision
 from signoff.registry.hooks import PERMISSION_RULE, override_hash
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
@@ -83,7 +82,7 @@ class _Right(NamedTuple):
     """The right to run that was derived of a call: how it was judged, its permit without what that claims, and the rows
     of its approval by which that was."""
 
-    judgement: Judgement
+    decision: LocalGateDecision
     permit: Permit
     rows: ApprovalRows | None
 
@@ -125,7 +124,7 @@ class ToolActivity:
             return await self._begun_before(task) or found
         permit = found.permit.model_copy(update={"doubts": await self._undone(task)})
         right = found._replace(permit=permit)
-        return await self._once(task.model_copy(update={"permit": permit}), found.judgement.args(args), right)
+        return await self._once(task.model_copy(update={"permit": permit}), found.decision.args(args), right)
 
     async def _undone(self, task: ToolTask) -> tuple[Decision, ...]:
         """Returns who said that earlier tries of the call did not happen."""
@@ -221,14 +220,14 @@ class ToolActivity:
         await self._journal.refused(task.permit, why, vouched=vouched)
         return _not_executed(task, self._tool, why, told)
 
-    async def _ended(self, task: ToolTask, found: Judgement) -> ToolReply:
+    async def _ended(self, task: ToolTask, found: LocalGateDecision) -> ToolReply:
         """Ends and records a call that the gates let through before and do not now; nothing else would tell of it."""
-        outcome = settled_outcome(found, _call(task))
+        outcome = settled_outcome(found)
         await self._journal.alone(await self._journal.end(task.permit, outcome, ""))
         return ToolReply(outcome=outcome)
 
     async def _once(self, task: ToolTask, args: dict[str, Any], right: _Right) -> ToolReply:
-        tool, store, found = self._tool, self._room.store, right.judgement
+        tool, store, found = self._tool, self._room.store, right.decision
         holds = partial(self._still_holds if task.permit.kind == "approved" else self._unbarred, right)
         # What people, a grant or a limit let run takes a ticket even if it only reads: they are spent with a ticket.
         if tool.read_only and found.kind == "run" and not found.grant and tool.usage_limit is None:
@@ -275,7 +274,8 @@ class ToolActivity:
         if claim.kind == "ungranted":
             return ToolReply(again="policy", note="what was approved in advance is used up, over or taken back")
         if claim.again is not None and tool.usage_limit is not None:
-            return await self._ended(task, _used_up(found, exhausted_message(tool.name, tool.usage_limit, claim.again)))
+            why = exhausted_message(tool.name, tool.usage_limit, claim.again)
+            return await self._ended(task, settled_decision(_call(task), "usage", "not_available", why, tool))
         # An idempotent tool is begun again under its key, but in a frozen tenant nothing is begun.
         if claim.kind == "open" and (claim.frozen or not (tool.idempotent or tool.read_only)):
             await check_ended(store, key)
@@ -347,7 +347,7 @@ class ToolActivity:
         await self._results.retry_store(lambda: self._room.store.void_claimed(key, also=self._journal.together(ends)))
         await self._journal.apart(ends)
 
-    async def _read(self, task: ToolTask, args: dict[str, Any], found: Judgement) -> CallOutcome:
+    async def _read(self, task: ToolTask, args: dict[str, Any], found: LocalGateDecision) -> CallOutcome:
         """Runs what needs no ticket."""
         await self._journal.alone(self._journal.beginning(task.permit, found, ""))
         made = await self._execute(task, args, "")
@@ -359,7 +359,9 @@ class ToolActivity:
     async def _ends(self, task: ToolTask, outcome: CallOutcome, key: str, ran: CallContent | None) -> list[AuditEntry]:
         return await self._results.retry_store(lambda: self._journal.end(task.permit, outcome, key, ran))
 
-    async def _terms(self, permit: Permit, args: Any, found: Judgement, question: Question | None) -> Terms | None:
+    async def _terms(
+        self, permit: Permit, args: Any, found: LocalGateDecision, question: Question | None
+    ) -> Terms | None:
         """Returns the terms on which the present policy asks about the call, at the instant when people were asked.
 
         A deploy asks for more, the clock does not. None where it would have been denied then.
@@ -367,7 +369,7 @@ class ToolActivity:
         at = found.at if question is None else question.judged_at
         return await terms_at(self._room.catalog, permit.ctx, args, found, self._tool, at)
 
-    async def _earlier(self, task: ToolTask, args: Any, found: Judgement) -> ToolReply | None:
+    async def _earlier(self, task: ToolTask, args: Any, found: LocalGateDecision) -> ToolReply | None:
         """Returns what earlier tickets of the call leave to say; None when each is void, or people said it did not
         happen.
         """
@@ -555,17 +557,13 @@ def _call(task: ToolTask) -> CallPart:
     return CallPart(call=task.permit.call, tool=task.tool, args=task.args)
 
 
-def _used_up(found: Judgement, why: str) -> Judgement:
-    return dataclasses.replace(found, kind="settled", gate="usage", code="not_available", message=why)
-
-
-def _overrides(question: Question, found: Judgement) -> bool:
+def _overrides(question: Question, found: LocalGateDecision) -> bool:
     """Returns whether people were shown what the permission check objects to now, if it does."""
-    shown = question.override == override_hash(found.override)
-    return not found.override or (question.rule == PERMISSION_RULE and shown)
+    shown = question.override == override_hash(found.objection)
+    return not found.objection or (question.rule == PERMISSION_RULE and shown)
 
 
-def _noted(outcome: CallOutcome, found: Judgement) -> CallOutcome:
+def _noted(outcome: CallOutcome, found: LocalGateDecision) -> CallOutcome:
     """Returns `outcome` with what is told of the arguments it came of."""
     note = " ".join(filter(None, (found.note, outcome.note)))
     return outcome.model_copy(update={"note": note}) if found.note else outcome

@@ -16,7 +16,8 @@ from signoff.contracts.message import CallPart
 from signoff.formats.hours import is_open
 from signoff.policypool import ask_rules
 from signoff.registry.catalog import Catalog
-from signoff.registry.gates.pipeline import GateFacts, Judgement, judge
+from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.pipeline import GateFacts, judge
 from signoff.registry.hooks import AVAILABLE, CHECK_PERMISSIONS, SELECT, HookContext, Permission, Select, hook_context
 from signoff.registry.tool import Tool
 
@@ -75,16 +76,16 @@ async def apply_hooks(
     call: CallPart,
     args: Any,
     tally: Tally,
-    found: Judgement,
+    found: LocalGateDecision,
     known: GateFacts,
     *,
     dry_run: bool = False,
-) -> Judgement:
+) -> LocalGateDecision:
     """Returns `found` with what the tool's permission check and its policy's handler say, where they are to be asked.
 
     `tally` and `known` are those with which it was found. Never raises.
     """
-    if found.kind == "question" and found.tool is not None:
+    if found.awaits_permission and found.tool is not None:
         permission = await permission_of(found.tool, found.args(args), ctx)
         known = dataclasses.replace(known, permission=permission)
         found = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, tally, dry_run=dry_run, known=known)
@@ -99,7 +100,7 @@ async def judge_call(
     backends: frozenset[str],
     *,
     at: datetime,
-) -> Judgement:
+) -> LocalGateDecision:
     """Returns what all gates say of one call by itself, asking whomever there is to ask but people. Never raises.
 
     How often its tool was used is not looked at: whether its ticket takes a use is what counts.
@@ -123,7 +124,7 @@ def past_call_facts(catalog: Catalog, ctx: CallContext, calls: Iterable[CallPart
 
 async def judge_past_call(
     catalog: Catalog, ctx: CallContext, call: CallPart, args: Any, at: datetime | None
-) -> Judgement:
+) -> LocalGateDecision:
     """Returns what the rules say of a call that may have happened: whom it asks. Never raises."""
     known = past_call_facts(catalog, ctx, (call,), at)
     found = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)

@@ -1,4 +1,4 @@
-"""What the gates alone take: no server, no history; the judgement of one call, and its ticket."""
+"""What the gates alone take: no server, no history; the decision on one call, and its ticket."""
 
 import time
 import uuid

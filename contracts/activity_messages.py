@@ -230,7 +230,7 @@ class GateDecision(FrozenModel):
     """What the gates say of one call: run it, ask people first, or here is its outcome already."""
 
     call: str
-    verdict: Literal["run", "ask", "settled"]
+    kind: Literal["run", "ask", "settled"]
     digest: str = ""
     rule: str = ""
     action: str = ""

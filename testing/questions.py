@@ -52,7 +52,7 @@ async def ask(
         found = await judge_past_call(deps.catalog, ctx, part, args, deps.clock())
     else:
         found = await judge_call(deps.catalog, ctx, part, args, deps.kinds, at=deps.clock())
-    shown = override_hash(found.override) if override is None else override
+    shown = override_hash(found.objection) if override is None else override
     bound = doubt_digest(digest, doubt) if doubt else digest
     about = Subject(part, args, tool, found.verdict, bound, note, shown, found.at)
     writer = QuestionWriter(deps)

@@ -17,7 +17,7 @@ from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.gateway.errors import receipt_status
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
-from signoff.registry.gates.pipeline import GateName
+from signoff.registry.gates.local_decision import GateName
 from signoff.registry.manifest.sections import ActorSection, ManifestSection
 from signoff.registry.manifest.tool_section import ToolSection, tool_table
 from signoff.registry.tool import Tool

@@ -45,7 +45,7 @@ class ApprovalFlow:
         """Opens the request of a call that must wait; returns the ruling without it, as the book keeps it from now."""
         if ruling.question is None:
             return ruling
-        if ruling.verdict == "ask" and not self._state.stopped:
+        if ruling.kind == "ask" and not self._state.stopped:
             request = request_from_reference(ruling.question, ruling, call, self._state.ctx)
             self._state.book.open(request, workflow.now())
             self._state.actions[ruling.call] = ruling.action
@@ -122,7 +122,7 @@ class ApprovalFlow:
             asked = self.open_request(call, (await judge_calls(task)).rulings[0])
         if asked.outcome is not None and asked.outcome.code not in ("in_doubt", "refused"):
             return asked.outcome
-        if asked.verdict != "ask" or self._state.stopped:
+        if asked.kind != "ask" or self._state.stopped:
             return None
         self._show()
         return await self.wait_for_answer(asked)

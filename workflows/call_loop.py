@@ -151,9 +151,9 @@ class CallLoop:
         tries, revision = _Tries(), 1
         request: ApprovalRequest | None = None
         while revision <= MAX_REVISIONS:
-            if ruling.verdict == "settled" and ruling.outcome is not None:
+            if ruling.kind == "settled" and ruling.outcome is not None:
                 return ruling.outcome
-            if ruling.verdict == "ask":
+            if ruling.kind == "ask":
                 # One that was open when the turn was stopped is cancelled by then, and ends below as what it is.
                 if self._state.stopped and not self._approvals.revision(call.call):
                     return outcomes.unwanted_outcome(call.call, call.tool)
@@ -182,13 +182,13 @@ class CallLoop:
                 if doubt is None or doubt.state != "approved":
                     return self._credited(outcomes.given_up_outcome(unknown, doubt), ruling, request)
                 # It did not happen: the same right to run it, under the next ticket.
-                ruling = ruling.model_copy(update={"verdict": "run"})
+                ruling = ruling.model_copy(update={"kind": "run"})
                 # Its ticket was claimed and stays so: what comes of the next try needs one of its own.
                 tries.give_up(ruling.digest)
                 tries.doubts += approving_decisions(doubt)
                 continue
             if reply.again == "undone":
-                ruling = ruling.model_copy(update={"verdict": "run"})
+                ruling = ruling.model_copy(update={"kind": "run"})
                 tries.give_up(ruling.digest)
                 continue
             if not reply.again and reply.outcome is not None:

@@ -98,7 +98,7 @@ async def _tried(store: Store, catalog: Catalog, past: PastCall, turn: _Turn | N
         Tally(),
         known=GateFacts(backends=frozenset(KINDS), spent={}, at=datetime.fromisoformat(past.at)),
     )
-    if found.kind == "question":
+    if found.awaits_permission:
         return SimulatedCall(
             past, "unknown", "its tool checks permissions, and is asked about what is proposed now only"
         )

@@ -27,7 +27,8 @@ from signoff.registry.capabilities import KINDS
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.gate_trace import GateTraceEntry, gate_trace
 from signoff.registry.gates.inventory import InventoryRow, inventory
-from signoff.registry.gates.pipeline import Judgement, judge
+from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.pipeline import judge
 from signoff.registry.registry import definition_hash
 from signoff.registry.scopes.position import LayerTrace, owner_of
 from signoff.registry.scopes.scope_selector import tools_in_scope
@@ -85,7 +86,7 @@ def explain(
         if ctx is not None:
             ctx = ctx.model_copy(update={"extra": {"data": collected}})
         layers = () if ctx is None else place.catalog.tool_view(ctx).resolution(tool.name).trace
-        found = await _judgement(place, tool, ctx, given)
+        found = await _decision(place, tool, ctx, given)
         gates = () if found is None else gate_trace(found, with_arguments=given is not None, needs=row.needs)
         words: list[RenderableType] = [_facts(tool, row), "", _gates_table(gates)]
         if ctx is not None and (route or step) and not place.catalog.scopes[ctx.actor].routed:
@@ -93,7 +94,7 @@ def explain(
                 f"\nnote: actor `{ctx.actor}` has no routes: rules read `--route` and `--step`, nothing else does"
             )
         if given is not None and found is not None:
-            words.append(Text(f"\nthis call: {_judgement_text(found)}"))
+            words.append(Text(f"\nthis call: {_decision_text(found)}"))
         if ctx is not None and place.catalog.scopes[ctx.actor].layered:
             words += ["", _layers_table(layers)]
         told = {"gates": gates, "layers": layers}
@@ -176,9 +177,9 @@ def call_context_of(place: LocalInstallation, actor: str, person_id: str) -> Cal
     )
 
 
-async def _judgement(
+async def _decision(
     place: LocalInstallation, tool: Tool, ctx: CallContext | None, args: dict[str, Any] | None
-) -> Judgement | None:
+) -> LocalGateDecision | None:
     """Judges a call, or without arguments one that has none; None where no actor could make it."""
     if ctx is None:
         if args is None:
@@ -209,13 +210,13 @@ def _layers_table(layers: tuple[LayerTrace, ...]) -> Table:
     return table
 
 
-def _judgement_text(found: Judgement) -> str:
+def _decision_text(found: LocalGateDecision) -> str:
     if found.verdict is not None:
         return explain_text(found.verdict)
     return f"{found.code} at gate {found.gate}: {found.message}"
 
 
-def _explained(tool: Tool, row: InventoryRow, judged: Judgement | None) -> dict[str, Any]:
+def _explained(tool: Tool, row: InventoryRow, judged: LocalGateDecision | None) -> dict[str, Any]:
     facts = {
         **vars(row),
         "description": tool.description,

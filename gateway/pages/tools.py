@@ -28,7 +28,8 @@ from signoff.policy.answer import EngineAnswer
 from signoff.policypool import ask_rules
 from signoff.registry.capabilities import KINDS
 from signoff.registry.gates.inventory import exists_for, inventory
-from signoff.registry.gates.pipeline import GateFacts, Judgement, judge
+from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.pipeline import GateFacts, judge
 from signoff.registry.scopes.position import owner_of
 from signoff.registry.tool import Tool
 from signoff.texts.catalogue import text
@@ -85,7 +86,9 @@ async def explain_call(request: Request, tool: str, site: CurrentSite, visitor: 
     return _form(site, visitor, declared, form, explained=_explained(site, found, language))
 
 
-async def _judge(site: Site, visitor: Visitor, tool: Tool, form: dict[str, str], args: dict[str, Any]) -> Judgement:
+async def _judge(
+    site: Site, visitor: Visitor, tool: Tool, form: dict[str, str], args: dict[str, Any]
+) -> LocalGateDecision:
     tenant = visitor.person.tenant
     actor, route, step = owner_of(tool)
     ctx = CallContext(
@@ -110,16 +113,17 @@ def _asker(site: Site, visitor: Visitor, named: str) -> Person:
     return known_person(site.deps.people, named or DEFAULT_ASKER, visitor.person.tenant)
 
 
-def _explained(site: Site, found: Judgement, language: str) -> CallExplanation:
+def _explained(site: Site, found: LocalGateDecision, language: str) -> CallExplanation:
     verdict = found.verdict
     who = ""
     if found.kind == "ask" and found.tool is not None:
         approvers = site.deps.catalog.approvers(found.tool.activity, verdict)
         who = ", ".join(each.partition(":")[2] for each in approvers)
     rule = f"{verdict.rule}: {verdict.rule_text}" if verdict is not None and verdict.rule_text else ""
+    kind = "question" if found.awaits_permission else found.kind
     return CallExplanation(
-        kind=found.kind,
-        headline=text(f"try.{found.kind}", language, who=who),
+        kind=kind,
+        headline=text(f"try.{kind}", language, who=who),
         why=verdict.why if verdict is not None else found.message,
         gate=found.gate,
         rule=rule,

@@ -1,9 +1,9 @@
-"""Explains a call gate by gate, from one judgement, so that a new gate is in it by itself."""
+"""Explains a call gate by gate, from one decision, so that a new gate is in it by itself."""
 
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from signoff.registry.gates.pipeline import GateName, Judgement
+from signoff.registry.gates.local_decision import GateName, LocalGateDecision
 
 # The order in which `GateName` lists them is the one order of gates.
 _ORDER: Final[tuple[GateName, ...]] = get_args(GateName)
@@ -24,8 +24,8 @@ class GateTraceEntry:
     """Why, where there is more to say."""
 
 
-def gate_trace(found: Judgement, *, with_arguments: bool, needs: str = "") -> tuple[GateTraceEntry, ...]:
-    """Returns every gate in order. `found` is the judgement of the call, or of one without arguments.
+def gate_trace(found: LocalGateDecision, *, with_arguments: bool, needs: str = "") -> tuple[GateTraceEntry, ...]:
+    """Returns every gate in order. `found` is the gates' decision on the call, or of one without arguments.
 
     `needs` is what the tool's policy says for itself, told of the last gate where no arguments are given.
     """
@@ -37,10 +37,10 @@ def gate_trace(found: Judgement, *, with_arguments: bool, needs: str = "") -> tu
     return (*early, *late, GateTraceEntry(_ORDER[-1], "open", needs))
 
 
-def _said(index: int, decides: int, found: Judgement) -> GateTraceEntry:
+def _said(index: int, decides: int, found: LocalGateDecision) -> GateTraceEntry:
     gate = _ORDER[index]
     if index != decides:
         return GateTraceEntry(gate, "passes" if index < decides else "unasked")
     why = found.verdict.why if found.verdict is not None else ""
-    told = found.message or ": ".join(filter(None, (_WORDS.get(found.kind, "asks the tool's own check"), why)))
+    told = found.message or ": ".join(filter(None, (_WORDS[found.kind], why)))
     return GateTraceEntry(gate, "decides", told)

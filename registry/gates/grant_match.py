@@ -14,7 +14,8 @@ from signoff.people.directory import Directory
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.grant_predicate import GrantPredicate, compile_where
 from signoff.registry.catalog import Catalog
-from signoff.registry.gates.pipeline import DOUBTED_RULE, UNREMEMBERED_RULES, Judgement
+from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.pipeline import DOUBTED_RULE, UNREMEMBERED_RULES
 from signoff.registry.hooks import PERMISSION_RULE
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
@@ -53,7 +54,7 @@ class GrantMatcher:
         return wish_problem(wish) or self._unfit(request, wish.where, args)
 
     def applies(
-        self, grant: Grant, ctx: CallContext, found: Judgement, args: Mapping[str, Any], people: Directory
+        self, grant: Grant, ctx: CallContext, found: LocalGateDecision, args: Mapping[str, Any], people: Directory
     ) -> bool:
         """Returns whether `grant` answers for a call about which people would be asked.
 
@@ -72,7 +73,7 @@ class GrantMatcher:
             return False
         return self._like(grant, tool, args)
 
-    def steps(self, grant: Grant, found: Judgement, args: Mapping[str, Any]) -> int:
+    def steps(self, grant: Grant, found: LocalGateDecision, args: Mapping[str, Any]) -> int:
         """Returns how many steps the predicate of `grant` takes at most over these arguments; 0 where it has none."""
         if found.tool is None or not grant.like.where:
             return 0
@@ -135,7 +136,9 @@ def _serves(grant: Grant, ctx: CallContext, people: Directory) -> bool:
     return grant.like.session == ctx.session and len(humans) == 1
 
 
-def _still_given(grant: Grant, ctx: CallContext, found: Judgement, policy: ApprovalPolicy, people: Directory) -> bool:
+def _still_given(
+    grant: Grant, ctx: CallContext, found: LocalGateDecision, policy: ApprovalPolicy, people: Directory
+) -> bool:
     """Returns whether the approvers would be asked the same question today, and may still answer it for this requester.
 
     Another policy or another reason to ask is another question; so is a requester of whom nobody is sure.

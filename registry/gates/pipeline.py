@@ -1,5 +1,5 @@
 """Judges every proposed call by the gates in one order. Pure: the same call, context and catalog, the same
-judgement.
+decision.
 """
 
 import dataclasses
@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
 from signoff.contracts.activity_messages import Tally
-from signoff.contracts.call import CallCode, CallContext, ToolDenied
+from signoff.contracts.call import CallCode, CallContext
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.ids import is_tool_name
 from signoff.contracts.limits import MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS, RECENT_CALLS
@@ -28,14 +28,10 @@ from signoff.registry.gates.argument_check import (
     shape_problem,
 )
 from signoff.registry.gates.dry_run import dry_run_text
+from signoff.registry.gates.local_decision import GateName, LocalGateDecision, denied_decision, settled_decision
 from signoff.registry.gates.tool_view import ToolView
 from signoff.registry.hooks import PERMISSION_RULE, Permission
 from signoff.registry.tool import Tool
-
-GateName: TypeAlias = Literal[
-    "shape", "caps", "resolve", "surface", "tag_policy", "allowlist", "layer", "available", "schema", "permission",
-    "capabilities", "usage", "dry_run", "approval",
-]  # fmt: skip
 
 DOUBTED_RULE: Final = "requester"
 """The rule of a call that people are asked about because nobody is sure who the requester is."""
@@ -68,41 +64,6 @@ NOTHING_KNOWN: Final = GateFacts()
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """What the gates say of one call.
-
-    `run`: nobody need be asked. `ask`: people must be asked, `verdict` says why. `settled`: `code` and `message`
-    are its outcome, decided by `gate`. `question`: the tool's permission check is to be asked, and the call judged
-    again with its answer; whoever does not lets nothing run. `message` is for the model; `denied_reason` why a
-    policy denied, `denied` who did if no policy. `grant` is the id of the remembered answer by which it runs.
-    `unheard` is what the rules say where the policy's handler is yet to be asked: whoever does not ask it asks
-    people. `corrected` are the arguments in place of those proposed, `note` what is told of that or of a misfit
-    that is let through, `override` why the permission check would deny what people may now let pass. `at` is
-    the instant at which it was judged.
-    """
-
-    call: str
-    kind: Literal["run", "ask", "settled", "question"]
-    gate: GateName
-    code: CallCode = "ok"
-    message: str = ""
-    tool: Tool | None = None
-    verdict: PolicyVerdict | None = None
-    denied_reason: str = ""
-    denied: ToolDenied | None = None
-    grant: str = ""
-    unheard: PolicyVerdict | None = None
-    corrected: Mapping[str, Any] | None = None
-    note: str = ""
-    override: str = ""
-    at: datetime | None = None
-
-    def args(self, proposed: Any) -> Any:
-        """Returns the arguments that are judged, shown, bound and run: those proposed, unless they were corrected."""
-        return proposed if self.corrected is None else dict(self.corrected)
-
-
-@dataclass(frozen=True)
 class _Proposal:
     catalog: Catalog
     view: ToolView
@@ -114,12 +75,12 @@ class _Proposal:
     corrected: bool = False
     note: str = ""
 
-    def settled(self, gate: GateName, code: CallCode, message: str, tool: Tool | None = None) -> Judgement:
-        return Judgement(self.call.call, "settled", gate, code, message, tool)
+    def settled(self, gate: GateName, code: CallCode, message: str, tool: Tool | None = None) -> LocalGateDecision:
+        return settled_decision(self.call, gate, code, message, tool)
 
 
-_Early: TypeAlias = Callable[[_Proposal], Judgement | None]
-_Late: TypeAlias = Callable[[_Proposal, Tool], Judgement | None]
+_Early: TypeAlias = Callable[[_Proposal], LocalGateDecision | None]
+_Late: TypeAlias = Callable[[_Proposal, Tool], LocalGateDecision | None]
 
 
 def judge(
@@ -131,7 +92,7 @@ def judge(
     *,
     dry_run: bool = False,
     known: GateFacts = NOTHING_KNOWN,
-) -> Judgement:
+) -> LocalGateDecision:
     """Judges one call by the gates; the first that objects decides. `args` are the call's loaded arguments."""
     view = catalog.tool_view_at(ctx, known.at).without(known.unavailable)
     proposal = _Proposal(catalog, view, call, args, tally, dry_run, known)
@@ -146,12 +107,12 @@ def judge(
         if (found := exists(proposal, tool)) is not None:
             return found
     checked = schema(proposal, tool)
-    if isinstance(checked, Judgement):
+    if isinstance(checked, LocalGateDecision):
         return checked
-    return dataclasses.replace(_noted(checked, _judged(checked, tool)), at=known.at)
+    return _noted(checked, _judged(checked, tool)).change(at=known.at)
 
 
-def _judged(proposal: _Proposal, tool: Tool) -> Judgement:
+def _judged(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
     """Judges a call with valid arguments by the gates after the schema."""
     for late in _LATE:
         if (found := late(proposal, tool)) is not None:
@@ -159,10 +120,10 @@ def _judged(proposal: _Proposal, tool: Tool) -> Judgement:
     return approval(proposal, tool)
 
 
-def next_tally(tally: Tally, call: CallPart, args: Any, judgement: Judgement) -> Tally:
+def next_tally(tally: Tally, call: CallPart, args: Any, found: LocalGateDecision) -> Tally:
     """Returns the tally with this call counted, whatever became of it. Denials are counted where decisions arrive."""
     key = _tally_key(call)
-    mark = action_hash(call, args, judgement)[:_MARK_CHARS]
+    mark = action_hash(call, args, found)[:_MARK_CHARS]
     return tally.model_copy(
         update={
             "calls": tally.calls + 1,
@@ -172,19 +133,19 @@ def next_tally(tally: Tally, call: CallPart, args: Any, judgement: Judgement) ->
     )
 
 
-def action_hash(call: CallPart, args: Any, judgement: Judgement) -> str:
+def action_hash(call: CallPart, args: Any, found: LocalGateDecision) -> str:
     """Hashes a judged call's name and arguments; two calls that do the same have the same hash."""
     # What failed at the shape may be impossible to hash: what the model's own text was refused for stands for it.
-    return _action(call, args if judgement.gate != "shape" else call.malformed)
+    return _action(call, args if found.gate != "shape" else call.malformed)
 
 
-def shape(proposal: _Proposal) -> Judgement | None:
+def shape(proposal: _Proposal) -> LocalGateDecision | None:
     """Checks that the arguments are one JSON object of bearable size that RFC 8785 can write."""
     why = shape_problem(proposal.call, proposal.args)
     return proposal.settled("shape", "input_invalid", why) if why else None
 
 
-def caps(proposal: _Proposal) -> Judgement | None:
+def caps(proposal: _Proposal) -> LocalGateDecision | None:
     """Checks the loop caps of one turn (E48)."""
     tally, call = proposal.tally, proposal.call
     # Before the counts: its arguments were dropped, and it must not be told that it repeats itself.
@@ -204,7 +165,7 @@ def caps(proposal: _Proposal) -> Judgement | None:
     return proposal.settled("caps", "too_many_calls", why)
 
 
-def resolve(proposal: _Proposal) -> Judgement | None:
+def resolve(proposal: _Proposal) -> LocalGateDecision | None:
     """Finds a tool of exactly this name (P06); a near name is offered, never executed (X04).
 
     Of several it is the nearest to where the actor stands (F07).
@@ -213,7 +174,7 @@ def resolve(proposal: _Proposal) -> Judgement | None:
     return _not_there(proposal, "resolve") if found is None else None
 
 
-def surface(proposal: _Proposal, tool: Tool) -> Judgement | None:
+def surface(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     """Checks that the tool exists where the turn came from (E12); nothing brings back what a surface excludes."""
     view = proposal.view
     if not view.excludes(tool):
@@ -224,7 +185,7 @@ def surface(proposal: _Proposal, tool: Tool) -> Judgement | None:
     return proposal.settled("surface", "not_available", f"Tool {tool.name} is not available on this surface")
 
 
-def tag_policy(proposal: _Proposal, tool: Tool) -> Judgement | None:
+def tag_policy(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     """Applies the global rules that hide a tool (as if it did not exist) or deny it."""
     if proposal.view.hides(tool):
         return _not_there(proposal, "tag_policy")
@@ -235,20 +196,20 @@ def tag_policy(proposal: _Proposal, tool: Tool) -> Judgement | None:
         # Why it is denied is for those who would have it: to all others it must not even exist.
         return _not_there(proposal, "tag_policy")
     reason = (ruling.rule.reason if ruling.rule is not None else "") or ruling.why
-    return dataclasses.replace(_denied(proposal.call, tool, reason), gate="tag_policy")
+    return denied_decision(proposal.call, "tag_policy", reason, tool)
 
 
-def allowlist(proposal: _Proposal, tool: Tool) -> Judgement | None:
+def allowlist(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     """Checks the actor's own list and filters, its capability boundary (B45)."""
     return None if proposal.view.permits(tool) else _not_there(proposal, "allowlist")
 
 
-def layer(proposal: _Proposal, tool: Tool) -> Judgement | None:
+def layer(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     """Checks that the tool is not kept back where the actor stands, by route and step (F05, F12)."""
     return None if proposal.view.sees(tool) else _not_there(proposal, "layer")
 
 
-def available(proposal: _Proposal, tool: Tool) -> Judgement | None:
+def available(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     """Checks that the tool is available now, and was when the model was offered its tools."""
     # After all gates that hide: its words name the tool, as does what may be tried in its place.
     if proposal.view.is_available(tool):
@@ -256,7 +217,7 @@ def available(proposal: _Proposal, tool: Tool) -> Judgement | None:
     return proposal.settled("available", "not_available", f"Tool {tool.name} is not currently available", tool)
 
 
-def schema(proposal: _Proposal, tool: Tool) -> Judgement | _Proposal:
+def schema(proposal: _Proposal, tool: Tool) -> LocalGateDecision | _Proposal:
     """Checks the arguments by the input schema, then by the tool's own check, before any policy or person sees them.
 
     Gives the proposal to go on with: its arguments may be corrected, once.
@@ -279,7 +240,7 @@ def schema(proposal: _Proposal, tool: Tool) -> Judgement | _Proposal:
     return dataclasses.replace(proposal, note=f"{note} {misfit}".strip())
 
 
-def permission(proposal: _Proposal, tool: Tool) -> Judgement | None:
+def permission(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     """Asks the tool's own check whether it permits this call; people may override its denial (X10)."""
     if tool.check_permissions is None:
         return None
@@ -287,15 +248,13 @@ def permission(proposal: _Proposal, tool: Tool) -> Judgement | None:
     if answer is None:
         # Settled as it is, it must not pass for a call that came to a good end.
         message = f"nobody has asked whether {quote_name(tool.name)} is permitted"
-        return Judgement(proposal.call.call, "question", "permission", "refused", message, tool)
-    if answer.allowed or _override(proposal, tool):
+        return proposal.settled("permission", "refused", message, tool).change(awaits_permission=True)
+    if answer.allowed or _objection(proposal, tool):
         return None
-    reason = f"Permission denied: {answer.why}"
-    message = f"{reason}. Do not try it again; tell the user or find another way"
-    return dataclasses.replace(_denied(proposal.call, tool, reason), gate="permission", message=message)
+    return denied_decision(proposal.call, "permission", f"Permission denied: {answer.why}", tool)
 
 
-def capabilities(proposal: _Proposal, tool: Tool) -> Judgement | None:
+def capabilities(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     """Checks that there is a backend for every capability that the tool declares (E16)."""
     # Whoever knows of no backends has an empty set: the tool does not run with less than it declares (E16).
     missing = [kind for kind in tool.capabilities.kinds if kind not in proposal.known.backends]
@@ -305,7 +264,7 @@ def capabilities(proposal: _Proposal, tool: Tool) -> Judgement | None:
     return proposal.settled("capabilities", "not_available", message, tool)
 
 
-def usage(proposal: _Proposal, tool: Tool) -> Judgement | None:
+def usage(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     """Checks that the tool may be used once more (F18). The use itself is taken with the ticket of the call."""
     if tool.usage_limit is None:
         return None
@@ -317,46 +276,48 @@ def usage(proposal: _Proposal, tool: Tool) -> Judgement | None:
     return proposal.settled("usage", "not_available", why, tool) if why else None
 
 
-def dry_run(proposal: _Proposal, tool: Tool) -> Judgement | None:
+def dry_run(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     """Ends a dry run with the call that would have been made (E17); nobody is asked, nothing runs."""
     if not proposal.dry_run:
         return None
     return proposal.settled("dry_run", "ok", dry_run_text(tool, proposal.args), tool)
 
 
-def approval(proposal: _Proposal, tool: Tool) -> Judgement:
+def approval(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
     """Judges the call by the tool's policy, tightened by global rules that require approval."""
     policy = proposal.catalog.policy(tool.activity)
     verdict = proposal.view.verdict(policy, proposal.args)
-    found = by_verdict(proposal.view, proposal.call, tool, verdict, _override(proposal, tool))
+    found = by_verdict(proposal.view, proposal.call, tool, verdict, _objection(proposal, tool))
     handler = handler_rule(policy)
     # A handler lifts no denial, so that there is nothing to ask it.
     if not handler or found.kind == "settled":
         return found
     why = f"{verdict.why}; `handler` has not been asked"
     asks = dataclasses.replace(verdict, verdict="ask", rule=handler, rule_text="", why=why)
-    return dataclasses.replace(found, kind="ask", verdict=asks, unheard=verdict)
+    return found.change(kind="ask", verdict=asks, unheard=verdict)
 
 
-def by_verdict(view: ToolView, call: CallPart, tool: Tool, verdict: PolicyVerdict, override: str = "") -> Judgement:
+def by_verdict(
+    view: ToolView, call: CallPart, tool: Tool, verdict: PolicyVerdict, objection: str = ""
+) -> LocalGateDecision:
     """Judges a call by the verdict of its tool's policy: global rules may still ask.
 
-    People are asked in any case where there is something to `override`: no rule and no earlier answer does that.
+    People are asked in any case where there is an `objection` to override: no rule and no earlier answer does that.
     """
     # Deny first, then whoever asks: an override is of the permission check alone and lifts no policy's denial.
     if verdict.verdict == "deny":
-        return dataclasses.replace(_denied(call, tool, verdict.why), verdict=verdict)
+        return denied_decision(call, "approval", verdict.why, tool).change(verdict=verdict)
     ruling = view.rules_verdict(tool)
     # A policy that asks anyway keeps its own rule: remembered answers are to that rule, and to no other question.
     if ruling.effect == "require_approval" and verdict.verdict == "auto":
         name, text = (ruling.rule.name, ruling.rule.rule) if ruling.rule is not None else ("policies", "")
         why = (ruling.rule.reason if ruling.rule is not None else "") or ruling.why
         verdict = dataclasses.replace(verdict, verdict="ask", rule=name, rule_text=text, why=why)
-    if override:
-        why = f"{override}; {verdict.why}" if verdict.verdict == "ask" else override
+    if objection:
+        why = f"{objection}; {verdict.why}" if verdict.verdict == "ask" else objection
         verdict = dataclasses.replace(verdict, verdict="ask", rule=PERMISSION_RULE, rule_text="", why=why)
     kind: Literal["run", "ask"] = "run" if verdict.verdict == "auto" else "ask"
-    return Judgement(call.call, kind, "approval", tool=tool, verdict=verdict, override=override)
+    return LocalGateDecision(call=call.call, kind=kind, tool=tool, verdict=verdict, objection=objection)
 
 
 # Shape before caps, which hash the arguments. Caps before names, so that a model that guesses names is stopped.
@@ -367,7 +328,7 @@ _EXISTING: Final[tuple[_Late, ...]] = (surface, tag_policy, allowlist, layer, av
 _LATE: Final[tuple[_Late, ...]] = (permission, capabilities, usage, dry_run)
 
 
-def _override(proposal: _Proposal, tool: Tool) -> str:
+def _objection(proposal: _Proposal, tool: Tool) -> str:
     """Returns why the permission check would deny the call, where people may let it pass; "" where they need not or
     cannot.
     """
@@ -378,24 +339,19 @@ def _override(proposal: _Proposal, tool: Tool) -> str:
     return answer.why if proposal.catalog.approvers(tool.activity) else ""
 
 
-def _noted(proposal: _Proposal, found: Judgement) -> Judgement:
+def _noted(proposal: _Proposal, found: LocalGateDecision) -> LocalGateDecision:
     if not (proposal.corrected or proposal.note):
         return found
-    return dataclasses.replace(found, corrected=proposal.args if proposal.corrected else None, note=proposal.note)
+    return found.change(corrected=proposal.args if proposal.corrected else None, note=proposal.note)
 
 
-def _not_there(proposal: _Proposal, gate: GateName) -> Judgement:
+def _not_there(proposal: _Proposal, gate: GateName) -> LocalGateDecision:
     # A hidden tool must read like one that does not exist, and only what the actor may see is offered instead.
     near = did_you_mean(proposal.call.tool, (tool.name for tool in proposal.view.visible()))
     message = (
         f"there is no tool {quote_name(proposal.call.tool)} for you{near or '; use one of the tools you were given'}"
     )
     return proposal.settled(gate, "not_available", message)
-
-
-def _denied(call: CallPart, tool: Tool, reason: str) -> Judgement:
-    message = f"denied by policy: {reason}. Do not try it again; tell the user or find another way"
-    return Judgement(call.call, "settled", "approval", "denied", message, tool, denied_reason=reason)
 
 
 def _tally_key(call: CallPart) -> str:

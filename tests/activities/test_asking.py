@@ -145,7 +145,7 @@ async def test_what_was_withheld_does_not_run_though_it_is_there_by_now(store: S
     switch = Switch(True)
     room = room_of(store, tool(available=switch), tool("look"))
     reply = await gated(room, "pay", "look", withheld=("pay",))
-    assert [ruling.verdict for ruling in reply.rulings] == ["settled", "run"]
+    assert [ruling.kind for ruling in reply.rulings] == ["settled", "run"]
     outcome = reply.rulings[0].outcome
     assert outcome is not None
     assert (outcome.code, outcome.gate) == ("not_available", "available")
@@ -258,7 +258,7 @@ async def test_a_denied_permission_ends_the_call_at_its_gate(store: Store) -> No
     """Soft, by policy, under the name of the gate; the others of the batch go on."""
     room = room_of(store, tool(check_permissions=Guard(Permission.deny("not yours"))), tool("look"))
     first, second = (await gated(room, "pay", "look")).rulings
-    assert (first.verdict, second.verdict) == ("settled", "run")
+    assert (first.kind, second.kind) == ("settled", "run")
     assert first.outcome is not None
     assert first.outcome.denied is not None
     assert (first.outcome.code, first.outcome.gate) == ("denied", "permission")

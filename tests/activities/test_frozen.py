@@ -80,7 +80,7 @@ async def test_no_path_runs_a_tool_of_a_frozen_tenant(
         GateActivity(room).gate,
         GateTask(ctx=ctx, calls=(CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS)),)),
     )
-    assert [ruling.verdict for ruling in gated.rulings] == ["settled"]
+    assert [ruling.kind for ruling in gated.rulings] == ["settled"]
     assert gated.rulings[0].outcome is not None
     assert gated.rulings[0].outcome.code == "denied"
     assert ledger.rows == []

@@ -46,7 +46,7 @@ async def test_a_batch_is_ruled_in_order(store: Store) -> None:
     """Run, ask and settled side by side; each ruling names its call, the tally counts them all."""
     room = room_of(store, pay_tool(LEDGER), free(LEDGER, name="look"))
     reply = await gate(room, proposed("look", call="c1.1"), proposed(call="c1.2"), proposed("fly", call="c1.3"))
-    assert [(each.call, each.verdict) for each in reply.rulings] == [
+    assert [(each.call, each.kind) for each in reply.rulings] == [
         ("c1.1", "run"),
         ("c1.2", "ask"),
         ("c1.3", "settled"),
@@ -143,7 +143,7 @@ async def test_a_requester_the_directory_does_not_bear_out_is_asked_about(store:
     """What a rule would let run is asked when the requester is not who the directory says."""
     tool = free(LEDGER)
     ruling = (await gate(room_of(store, tool, people=[Person(id="guest", tier="trusted")]))).rulings[0]
-    assert (ruling.verdict, ruling.rule) == ("ask", "requester")
+    assert (ruling.kind, ruling.rule) == ("ask", "requester")
     assert request_of(ruling.request).rule_text == "who asked for this is not, or no longer, who the directory says"
 
 
@@ -216,8 +216,8 @@ async def test_what_stands_in_for_a_tool_is_recorded(store: Store) -> None:
     there = (await gate(room_of(store, tool, free(LEDGER, name="spare")))).rulings[0]
     gone = (await gate(room_of(store, replace(tool, available=never), free(LEDGER, name="spare")))).rulings[0]
     expected = OPTIONS.model_copy(update=READS | {"fallbacks": ("spare",)})
-    assert (there.verdict, there.options) == ("run", expected)
-    assert (gone.verdict, gone.options) == ("settled", expected)
+    assert (there.kind, there.options) == ("run", expected)
+    assert (gone.kind, gone.options) == ("settled", expected)
     assert gone.outcome is not None
     assert (gone.outcome.code, gone.outcome.gate) == ("not_available", "available")
 
@@ -226,7 +226,7 @@ async def test_a_doubted_read_is_no_local_activity(store: Store) -> None:
     """A bypass call that has to be asked after all goes the ordinary way."""
     room = room_of(store, free(LEDGER, read_only=True, **BYPASS), people=[Person(id="guest", tier="trusted")])
     ruling = (await gate(room)).rulings[0]
-    assert (ruling.verdict, ruling.options.local) == ("ask", False)
+    assert (ruling.kind, ruling.options.local) == ("ask", False)
 
 
 async def test_a_batch_shares_one_budget_of_characters(store: Store) -> None:
@@ -241,7 +241,7 @@ async def test_caps_count_through_a_batch(store: Store) -> None:
     room = room_of(store, free(LEDGER))
     calls = (proposed(), proposed(call="c1.2", args={"amount": 2}))
     reply = await gate(room, *calls, tally=Tally(calls=MAX_CALLS - 1))
-    assert [each.verdict for each in reply.rulings] == ["run", "settled"]
+    assert [each.kind for each in reply.rulings] == ["run", "settled"]
     outcome = reply.rulings[1].outcome
     assert (outcome.call, outcome.tool, outcome.code, outcome.gate) == ("c1.2", "pay", "too_many_calls", "caps")
     assert "1000 calls" in outcome.value.inline
@@ -266,7 +266,7 @@ async def test_a_denied_call_tells_the_model_so(
     """The outcome holds a `ToolDenied` of the policy, as value and as field."""
     ruling = (await gate(room_of(store, tool, policies=policies))).rulings[0]
     outcome = ruling.outcome
-    assert (ruling.verdict, outcome.code, outcome.rule) == ("settled", "denied", rule)
+    assert (ruling.kind, outcome.code, outcome.rule) == ("settled", "denied", rule)
     assert outcome.denied == ToolDenied(source="policy", tool="pay", call_id="c1.1", reason=outcome.denied.reason)
     assert outcome.value.inline == json.loads(outcome.denied.model_dump_json())
     assert (outcome.denied.reason == reason) or reason.split(",")[0] in outcome.denied.reason
@@ -276,7 +276,7 @@ async def test_a_denied_call_tells_the_model_so(
 async def test_wrong_arguments_go_back_to_the_model(store: Store) -> None:
     """A settled call has no digest, no request and its reason as text."""
     ruling = (await gate(room_of(store, pay_tool(LEDGER)), proposed(args={"amount": "much"}))).rulings[0]
-    assert (ruling.verdict, ruling.outcome.code, ruling.outcome.gate) == ("settled", "input_invalid", "schema")
+    assert (ruling.kind, ruling.outcome.code, ruling.outcome.gate) == ("settled", "input_invalid", "schema")
     assert "`amount`" in ruling.outcome.value.inline
     assert (ruling.outcome.denied, ruling.outcome.rule, ruling.digest) == (None, "", "")
 

@@ -87,7 +87,7 @@ async def test_an_edit_is_always_asked(store: Store) -> None:
     large = {"amount": 1, "to": "é" * INLINE_BYTES}
     found = await edited(room, large)
     request = request_of(found.request)
-    assert (found.verdict, request.revision, request.edit_of, request.edited_by) == ("ask", 2, 1, "approver")
+    assert (found.kind, request.revision, request.edit_of, request.edited_by) == ("ask", 2, 1, "approver")
     assert [row.value for row in request.before] == ["20", "Ana"]
     assert request.args.blob is not None
     assert await load(store, request.args) == large
@@ -109,7 +109,7 @@ async def test_a_change_that_nobody_made_of_this_is_not_asked(store: Store, chan
     request = await asked(room, room.catalog.tool_view(pinned()).tool("pay"))
     said = about(request, edited_args={"amount": 1}).model_copy(update=change)
     found = await ruling(room, {"amount": 1}, edit=said)
-    assert (found.verdict, found.request) == ("settled", None)
+    assert (found.kind, found.request) == ("settled", None)
     assert found.outcome is not None
     assert found.outcome.value.inline == why
 
@@ -157,16 +157,16 @@ async def test_what_a_person_wrote_is_asked_whenever_it_is_judged_again(store: S
         room = room_of(store, pay_tool(LEDGER, policy, validate_input=check))
         found = await ruling(room, {"amount": 1}, changed_by="ana")
         request = request_of(found.request)
-        assert (found.verdict, request.args.inline) == ("ask", {"amount": amount})
+        assert (found.kind, request.args.inline) == ("ask", {"amount": amount})
         assert request.card.note.startswith(note)
-        assert (await ruling(room, {"amount": 1}, call="c2.1")).verdict == "run"
+        assert (await ruling(room, {"amount": 1}, call="c2.1")).kind == "run"
 
 
 async def test_an_edit_that_a_rule_denies_is_settled(store: Store) -> None:
     """Deny stands above people, whoever wrote the arguments."""
     tool = pay_tool(LEDGER, ApprovalPolicy(deny_if="args.amount == 6.0", edit="approve"))
     denied = await edited(room_of(store, tool), {"amount": 6})
-    assert (denied.verdict, denied.request) == ("settled", None)
+    assert (denied.kind, denied.request) == ("settled", None)
     assert denied.outcome is not None
     assert denied.outcome.code == "denied"
 
@@ -181,7 +181,7 @@ async def test_a_doubt_is_asked_whatever_the_policy_says_now(policy: Any, store:
     await begun(store, ticket_key(digest, 3))
     found = await ruling(room_of(store, tool), doubt=3, doubt_of=digest)
     request = request_of(found.request)
-    assert (found.verdict, found.action) == ("ask", "")
+    assert (found.kind, found.action) == ("ask", "")
     assert (request.kind, request.digest, request.doubt_of) == ("in_doubt", doubt_digest(digest, 3), 3)
     assert (request.approvers, request.edit, request.allow_remember) == (("role:approvers",), "off", False)
     assert [row.name for row in request.card.rows] == list(ARGS)
@@ -219,7 +219,7 @@ async def test_what_people_denied_is_not_asked_again(store: Store) -> None:
     )  # fmt: skip
     await answer(store, no)
     again = await ruling(room)
-    assert (again.verdict, again.request) == ("settled", None)
+    assert (again.kind, again.request) == ("settled", None)
     assert again.outcome is not None
     assert again.outcome.denied is not None
     assert (again.outcome.denied.decided_by, again.outcome.denied.reason) == ("ana", "never")
@@ -261,7 +261,7 @@ async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(
         }
     )
     told = reference_from_request(changed, CallPart(call="c1.1", tool="pay", args=changed.args))
-    expected = GateDecision(call="c1.1", verdict="ask", digest=digest, rule="in_doubt", request=changed, question=told)
+    expected = GateDecision(call="c1.1", kind="ask", digest=digest, rule="in_doubt", request=changed, question=told)
     assert found == expected
 
 
@@ -274,7 +274,7 @@ async def test_what_was_done_is_told_and_not_asked_again(store: Store) -> None:
     done = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid"))
     await store.record(digest, done)
     found = await ruling(room)
-    assert (found.verdict, found.request, found.outcome) == ("settled", None, done)
+    assert (found.kind, found.request, found.outcome) == ("settled", None, done)
     other = request_of((await ruling(room, {"amount": 21})).request)
     assert other.note == "under this call something else ran already: pay"
     assert request_of((await ruling(room, {"amount": 21})).request).revision == other.revision
@@ -311,7 +311,7 @@ async def test_calls_of_a_requester_for_whom_nobody_vouches_are_refused(
     assert reply.rulings == tuple(
         GateDecision(
             call=call,
-            verdict="settled",
+            kind="settled",
             outcome=CallOutcome(call=call, tool=tool, code="refused", gate="approval", value=Content(inline=text)),
         )
         for call, tool in (("c1.1", "pay"), ("c1.2", "look"))
@@ -346,7 +346,7 @@ async def test_a_doubt_is_asked_of_nothing_but_what_was_begun(store: Store) -> N
     tries = [{"doubt": number, "doubt_of": digest} for number in (-1, 1, 2, 3, 4)]
     for each in (*tries, {"doubt": 1, "doubt_of": other}):
         settled = await ruling(room, **each)
-        assert (settled.verdict, settled.outcome and settled.outcome.code) == ("settled", "refused")
+        assert (settled.kind, settled.outcome and settled.outcome.code) == ("settled", "refused")
 
 
 async def test_a_tool_that_still_runs_is_not_doubted(store: Store) -> None:
@@ -393,11 +393,11 @@ async def test_nobody_is_asked_for_a_turn_that_has_rested(store: Store) -> None:
         task = GateTask(ctx=pinned(user=user, turn=turn), calls=(part,))
         return (await environment("signoff.gate", is_local=True).run(GateActivity(room).gate, task)).rulings[0]
 
-    assert (await asks(6, "rests")).verdict == "ask"
+    assert (await asks(6, "rests")).kind == "ask"
     old = await asks(8, "gone")
-    assert (old.verdict, old.outcome and old.outcome.code) == ("settled", "refused")
+    assert (old.kind, old.outcome and old.outcome.code) == ("settled", "refused")
     await begun(store, "0" * 64, workflow="turn/main/s/works", call="c0.1")
-    assert (await asks(8, "works")).verdict == "ask"
+    assert (await asks(8, "works")).kind == "ask"
 
 
 async def test_a_doubt_that_nobody_could_answer_is_left_as_it_is(store: Store) -> None:
@@ -405,7 +405,7 @@ async def test_a_doubt_that_nobody_could_answer_is_left_as_it_is(store: Store) -
     room = room_of(store, pay_tool(LEDGER, False), default_approvers=())
     for tool in ("gone", "pay"):
         settled = await ruling(room, tool=tool, doubt=1, doubt_of="d" * 64)
-        assert (settled.verdict, settled.request) == ("settled", None)
+        assert (settled.kind, settled.request) == ("settled", None)
         assert settled.outcome == CallOutcome(
             call="c1.1", tool=tool, code="in_doubt", gate="execute", value=Content(inline=IN_DOUBT_TEXT)
         )

@@ -114,7 +114,7 @@ async def test_the_gate_asks_the_handler(store: Store, function: str, said: str,
     SAYS.append(said)
     (ruling,) = await gate(store, handled(function=function))
     (call, context) = SEEN[0]
-    assert ruling.verdict == verdict
+    assert ruling.kind == verdict
     assert (call.tool.name, call.args) == ("pay", ARGS)
     assert (context["user"]["id"], context["tenant"], context["turn"]) == ("guest", "main", "t")
     if verdict == "settled":
@@ -128,7 +128,7 @@ async def test_the_gate_asks_the_handler(store: Store, function: str, said: str,
 
 async def test_an_object_that_can_be_called_is_a_handler(store: Store) -> None:
     """As long as calling it is what answers."""
-    assert (await gate(store, handled(function="rules")))[0].verdict == "run"
+    assert (await gate(store, handled(function="rules")))[0].kind == "run"
 
 
 async def test_the_card_says_what_the_handler_said(store: Store) -> None:
@@ -160,14 +160,14 @@ async def test_whatever_is_no_answer_asks_a_person(store: Store, function: str, 
     SAYS.append(said)
     (ruling,) = await gate(store, handled(function=function, auto_approve_if="true"))
     assert ruling.request is not None
-    assert (ruling.verdict, ruling.rule) == ("ask", f"handler:test_hearing:{function} (failed)")
+    assert (ruling.kind, ruling.rule) == ("ask", f"handler:test_hearing:{function} (failed)")
     assert ruling.request.rule_text == f"ask: `handler` {why}, so a person is asked"
 
 
 async def test_a_handler_that_cancels_itself_asks_a_person(store: Store) -> None:
     """And cancels nothing else."""
     (ruling,) = await gate(store, handled(function="gone"))
-    assert (ruling.verdict, ruling.rule) == ("ask", "handler:test_hearing:gone (failed)")
+    assert (ruling.kind, ruling.rule) == ("ask", "handler:test_hearing:gone (failed)")
 
 
 @pytest.mark.parametrize("function", ["deaf", "stuck"])
@@ -196,7 +196,7 @@ async def test_the_handlers_of_a_batch_are_asked_at_once(store: Store) -> None:
 
     SAYS.append(meet)
     rulings = await gate(store, handled(), {"amount": 1}, {"amount": 2}, {"amount": 3})
-    assert sorted(ruling.verdict for ruling in rulings) == ["ask", "run", "settled"]
+    assert sorted(ruling.kind for ruling in rulings) == ["ask", "run", "settled"]
     assert [ruling.call for ruling in rulings] == ["c1.1", "c1.2", "c1.3"]
 
 
@@ -254,7 +254,7 @@ async def test_global_rules_stand_above_the_handler(store: Store, effect: Any, v
     """What they ask, deny or hide no handler lets pass."""
     SAYS.append("auto")
     (ruling,) = await gate(store, handled(), policies=[GlobalRule(name="all", rule="true", effect=effect)])
-    assert (ruling.verdict, len(SEEN)) == (verdict, asked)
+    assert (ruling.kind, len(SEEN)) == (verdict, asked)
     assert ruling.rule == ("all" if effect == "require_approval" else "")
 
 
@@ -263,7 +263,7 @@ async def test_a_handler_denies_what_a_global_rule_asks(store: Store) -> None:
     SAYS.append("deny")
     rule = GlobalRule(name="all", rule="true", effect="require_approval")
     (ruling,) = await gate(store, handled(), policies=[rule])
-    assert ruling.verdict == "settled"
+    assert ruling.kind == "settled"
 
 
 async def test_what_rules_deny_is_not_shown_to_the_handler(store: Store) -> None:

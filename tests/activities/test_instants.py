@@ -122,8 +122,8 @@ async def test_a_global_rule_reads_the_instant_too(store: Store) -> None:
     room = room_for(store, tool, policies=[rule])
     # One catalog and one context: what a rule said of one moment is not kept for the next.
     found = await ruled(room)
-    assert (found.verdict, found.options.local) == ("run", False)
-    assert (await ruled(dataclasses.replace(room, clock=lambda: datetime.now(UTC) + LATER))).verdict == "ask"
+    assert (found.kind, found.options.local) == ("run", False)
+    assert (await ruled(dataclasses.replace(room, clock=lambda: datetime.now(UTC) + LATER))).kind == "ask"
     assert (await ruled(room_for(store, tool), turn="plain")).options.local
 
 

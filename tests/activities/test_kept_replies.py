@@ -67,7 +67,7 @@ def question_in(reply: ModelReply) -> ApprovalRequest:
     """What people are asked about the only call of a reply."""
     assert reply.gates is not None
     (ruling,) = reply.gates.rulings
-    assert ruling.verdict == "ask"
+    assert ruling.kind == "ask"
     return request_of(ruling.request)
 
 
@@ -88,7 +88,7 @@ async def test_a_second_attempt_asks_nobody_and_returns_the_same(store: Store) -
     assert model.asked == 1
     assert again == first
     assert first.gates is not None
-    assert [each.verdict for each in first.gates.rulings] == ["ask"]
+    assert [each.kind for each in first.gates.rulings] == ["ask"]
     assert await amounts(store) == [10]
 
 
@@ -137,9 +137,9 @@ async def test_no_time_that_a_caller_names_opens_a_way_past_a_denial(store: Stor
         return found.rulings[0]
 
     await answer(store, about(request_of((await judged(denied)).request), verdict="denied"))
-    assert (await judged(bait)).verdict == "ask"
+    assert (await judged(bait)).kind == "ask"
     ruling = await judged(again)
-    assert (ruling.verdict, ruling.outcome and ruling.outcome.code) == ("settled", "denied")
+    assert (ruling.kind, ruling.outcome and ruling.outcome.code) == ("settled", "denied")
 
 
 async def test_what_was_remembered_meanwhile_does_not_overtake_the_question(store: Store) -> None:

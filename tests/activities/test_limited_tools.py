@@ -141,7 +141,7 @@ async def test_hours_are_looked_at_where_a_call_is_judged_and_where_it_runs(stor
     room = room_of(store, paid)
     open_room = dataclasses.replace(room, clock=lambda: MONDAY_NOON)
     closed_room = dataclasses.replace(room, clock=lambda: SUNDAY)
-    assert (await ruled(open_room)).verdict == "run"
+    assert (await ruled(open_room)).kind == "run"
     away = ("available", "not_available", "Tool pay is not currently available")
     assert said((await ruled(closed_room)).outcome) == away
     assert said((await run(closed_room, paid, task_for(paid))).outcome) == away
@@ -155,7 +155,7 @@ async def test_the_limit_is_looked_at_before_and_taken_with_the_ticket(store: St
     ledger = Ledger()
     paid = tool(ledger, usage_limit=ONCE)
     room = room_of(store, paid)
-    assert (await ruled(room)).verdict == "run"
+    assert (await ruled(room)).kind == "run"
     assert said((await run(room, paid, task_for(paid))).outcome)[1] == "ok"
     gate, code, words = said((await ruled(room, turn="t2")).outcome)
     assert (gate, code) == ("usage", "not_available")
@@ -172,7 +172,7 @@ async def test_the_call_that_took_the_last_use_is_not_stopped_by_it(store: Store
     paid = tool(ledger, usage_limit=ONCE)
     room = room_of(store, paid)
     for _ in range(3):
-        assert (await ruled(room)).verdict == "run"
+        assert (await ruled(room)).kind == "run"
         assert said((await run(room, paid, task_for(paid))).outcome)[1] == "ok"
     assert len(ledger.rows) == 1
 

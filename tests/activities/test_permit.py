@@ -30,7 +30,8 @@ from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person
 from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.policy.approval_policy import ApprovalPolicy
-from signoff.registry.gates.pipeline import Judgement, judge
+from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.pipeline import judge
 from signoff.registry.tool import Tool
 from signoff.store.questions import ApprovalRows, Questions
 from signoff.store.store import Store
@@ -309,5 +310,5 @@ async def test_a_doubted_requester_is_asked_about(store: Store) -> None:
     routed = pay_tool(LEDGER, ApprovalPolicy(auto_approve_if="true", route_to="['role:finance']"))
     found = judge_doubt(judge(room_of(store, routed).catalog, pinned(), call, ARGS, Tally()), "it is too long ago")
     assert (found.kind, found.verdict.terms.approvers) == ("ask", ("role:finance",))
-    bare = Judgement("c1.1", "run", "approval")
+    bare = LocalGateDecision(call="c1.1", kind="run")
     assert judge_doubt(bare, "it is too long ago") is bare

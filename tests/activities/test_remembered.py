@@ -48,7 +48,8 @@ from signoff.people.login import id_from_login
 from signoff.people.vouched_directory import vouch
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.policy.grant_predicate import compile_where
-from signoff.registry.gates.pipeline import Judgement, judge
+from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.pipeline import judge
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
 from signoff.store.grants import Grants
@@ -140,7 +141,7 @@ async def given(room: WorkerDeps, tool: Tool, turn: str, wish: GrantRequest, **s
     return grant_id(request.id, 1, said.get("verdict", "approved"))
 
 
-def judged(room: WorkerDeps) -> Judgement:
+def judged(room: WorkerDeps) -> LocalGateDecision:
     """What the rules alone say of the one call, proposed once more."""
     return judge(room.catalog, pinned(turn="next"), CALL, ARGS, Tally())
 
@@ -237,7 +238,7 @@ async def test_a_denial_without_a_wish_is_not_remembered(store: Store) -> None:
     """It ends its own call only."""
     room = room_with(store, asking(Ledger()))
     assert (await denied(room, await question(room))).allowed
-    assert (await kept(store), (await ruled(room)).verdict) == ([], "ask")
+    assert (await kept(store), (await ruled(room)).kind) == ([], "ask")
 
 
 @pytest.mark.parametrize("reason", ["too expensive", ""])
@@ -266,16 +267,16 @@ async def test_a_remembered_denial_ends_the_next_call_and_names_the_first(store:
     )
     for _ in range(2):
         ruling = await ruled(room)
-        assert (ruling.verdict, ruling.request, ruling.outcome) == ("settled", None, outcome)
+        assert (ruling.kind, ruling.request, ruling.outcome) == ("settled", None, outcome)
     assert [each.uses_left for each in await kept(store)] == [2]
-    assert (await ruled(room, {**ARGS, "amount": 21})).verdict == "ask"
+    assert (await ruled(room, {**ARGS, "amount": 21})).kind == "ask"
     for turn in ("third", "fourth"):
-        assert (await ruled(room, turn=turn)).verdict == "settled"
-    assert (await ruled(room, turn="fifth")).verdict == "ask"
+        assert (await ruled(room, turn=turn)).kind == "settled"
+    assert (await ruled(room, turn="fifth")).kind == "ask"
 
 
 async def test_what_becomes_of_a_call_by_a_remembered_denial(store: Store) -> None:
-    """The rest of the judgement stands; the outcome made of it is plain JSON."""
+    """The rest of the decision stands; the outcome made of it is plain JSON."""
     room = room_with(store, asking(Ledger()))
     await denied(room, await question(room), remember=WISHES[0])
     (grant,) = await kept(store)
@@ -283,12 +284,12 @@ async def test_what_becomes_of_a_call_by_a_remembered_denial(store: Store) -> No
     second = await given(room, asking(Ledger()), "other", WISHES[0], verdict="denied", subject="ana", reason="no")
     found = judged(room)
     ended = await GrantUse(room).consulted(pinned(turn="next"), CALL, ARGS, found)
-    assert ended.denied is not None
-    assert (ended.denied.approval_id, ended.denied.decided_by) == ("main.s.other.c1.1", "ana")
-    assert ended == dataclasses.replace(
-        found, kind="settled", code="denied", message="no", denied=ended.denied, grant=second
-    )
-    assert settled_outcome(ended, CALL).value.inline == json.loads(ended.denied.model_dump_json())
+    assert ended.outcome is not None
+    assert ended.outcome.denied is not None
+    assert (ended.outcome.denied.approval_id, ended.outcome.denied.decided_by) == ("main.s.other.c1.1", "ana")
+    assert ended == found.deny(ended.outcome.denied).change(grant=second)
+    assert (ended.kind, ended.gate, ended.code, ended.message) == ("settled", "approval", "denied", "no")
+    assert settled_outcome(ended).value.inline == json.loads(ended.outcome.denied.model_dump_json())
 
 
 def test_what_becomes_of_a_call_by_a_remembered_approval(store: Store) -> None:
@@ -306,8 +307,8 @@ def test_what_becomes_of_a_call_by_a_remembered_approval(store: Store) -> None:
         rule_text=SMALL.where,
         why="ana, bo approved calls like this in advance, until 2026-03-01 12:05 UTC",
     )
-    assert by_grant(found, grant) == dataclasses.replace(found, kind="run", verdict=verdict, grant=grant.id)
-    unknown = dataclasses.replace(found, verdict=None)
+    assert by_grant(found, grant) == found.change(kind="run", verdict=verdict, grant=grant.id)
+    unknown = found.change(verdict=None)
     assert by_grant(unknown, grant) == unknown
 
 
@@ -317,7 +318,8 @@ def test_what_becomes_of_a_call_in_a_frozen_tenant(store: Store) -> None:
     reason = "frozen: drill"
     ended = frozen_decision(found, "drill", CALL)
     told_so = ToolDenied(source="policy", tool="pay", call_id="c1.1", reason=reason)
-    assert ended == dataclasses.replace(found, kind="settled", code="denied", message=reason, denied=told_so)
+    assert ended == found.deny(told_so)
+    assert (ended.kind, ended.gate, ended.code, ended.message) == ("settled", "approval", "denied", reason)
     assert frozen_decision(ended, "again", CALL) is ended
 
 
@@ -341,7 +343,7 @@ async def test_an_approval_holds_while_a_login_vouches_for_who_gave_it(store: St
     tool = asking(Ledger())
     room = room_with(store, tool)
     grant = await given(room, tool, "other", SMALL, subject=cy.id)
-    assert (await ruled(room, {"amount": 1})).verdict == "ask"
+    assert (await ruled(room, {"amount": 1})).kind == "ask"
     await store.run(vouched_writer(vouch(SIGNER, cy, names=(), now=NOW, lifetime=HOUR)))
     assert (await ruled(room, {"amount": 1}, turn="another")).grant == grant
 
@@ -353,9 +355,9 @@ async def test_the_next_call_like_it_runs_by_the_grant(store: Store) -> None:
     await approved(room, tool, decision(remember=SMALL))
     (grant,) = await kept(store)
     ruling = await ruled(room, {"amount": 50}, session="other")
-    assert (ruling.verdict, ruling.grant, ruling.rule) == ("run", grant.id, f"grant:{grant.id}")
-    assert (await ruled(room, {"amount": 51})).verdict == "ask"
-    assert (await ruled(room, {"amount": 50}, tenant="other")).verdict == "ask"
+    assert (ruling.kind, ruling.grant, ruling.rule) == ("run", grant.id, f"grant:{grant.id}")
+    assert (await ruled(room, {"amount": 51})).kind == "ask"
+    assert (await ruled(room, {"amount": 50}, tenant="other")).kind == "ask"
 
 
 async def test_all_predicates_of_a_call_share_their_steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,12 +367,12 @@ async def test_all_predicates_of_a_call_share_their_steps(store: Store, monkeypa
     for number in range(3):
         await given(room, tool, f"t{number}", GrantRequest(scope="tenant", where=f"args.amount <= {20 + number}.0"))
     assert len(await kept(store)) == 3
-    assert (await ruled(room, {"amount": 22})).verdict == "run"
+    assert (await ruled(room, {"amount": 22})).kind == "run"
     steps = compile_where("args.amount <= 20.0", room.catalog.policy("pay")).steps({"amount": 22})
     monkeypatch.setattr(grant_use, "PREDICATES_STEPS", 3 * steps)
-    assert (await ruled(room, {"amount": 22})).verdict == "run"
+    assert (await ruled(room, {"amount": 22})).kind == "run"
     monkeypatch.setattr(grant_use, "PREDICATES_STEPS", 3 * steps - 1)
-    assert (await ruled(room, {"amount": 22})).verdict == "ask"
+    assert (await ruled(room, {"amount": 22})).kind == "ask"
 
 
 async def test_exact_arguments_in_one_session(store: Store) -> None:
@@ -378,10 +380,10 @@ async def test_exact_arguments_in_one_session(store: Store) -> None:
     tool = asking(Ledger())
     room = room_with(store, tool)
     await approved(room, tool, decision(remember=GrantRequest()))
-    assert (await ruled(room)).verdict == "run"
-    assert (await ruled(room, {**ARGS, "amount": 20.0})).verdict == "run"
-    assert (await ruled(room, {**ARGS, "to": "Bo"})).verdict == "ask"
-    assert (await ruled(room, session="other")).verdict == "ask"
+    assert (await ruled(room)).kind == "run"
+    assert (await ruled(room, {**ARGS, "amount": 20.0})).kind == "run"
+    assert (await ruled(room, {**ARGS, "to": "Bo"})).kind == "ask"
+    assert (await ruled(room, session="other")).kind == "ask"
 
 
 @pytest.mark.parametrize(
@@ -403,7 +405,7 @@ async def test_another_question_is_asked_anew(store: Store, change: dict[str, An
     more = {name: change[name] for name in ("people", "policies") if name in change}
     fields = {name: value for name, value in change.items() if name not in more}
     later = room_with(store, asking(Ledger(), **fields), **more)
-    assert (await ruled(later)).verdict != "run"
+    assert (await ruled(later)).kind != "run"
 
 
 @pytest.mark.parametrize(
@@ -429,8 +431,8 @@ async def test_an_answer_holds_for_calls_on_no_stricter_terms(store: Store, term
     tool = asking(Ledger(), policy)
     room = room_with(store, tool, people=(*APPROVERS, Person(id="cfo")))
     await approved(room, tool, decision(remember=SMALL))
-    assert (await ruled(room, {"amount": 30})).verdict == "run"
-    assert (await ruled(room, {"amount": 50}, turn="another")).verdict == verdict
+    assert (await ruled(room, {"amount": 30})).kind == "run"
+    assert (await ruled(room, {"amount": 50}, turn="another")).kind == verdict
 
 
 async def test_nobody_approves_their_own_calls_in_advance(store: Store) -> None:
@@ -439,8 +441,8 @@ async def test_nobody_approves_their_own_calls_in_advance(store: Store) -> None:
     room = room_with(store, tool, people=APPROVERS)
     await approved(room, tool, decision(remember=SMALL))
     mine = Principal(user="approver", roles=("approvers",))
-    assert (await ruled(room, user=mine)).verdict == "ask"
-    assert (await ruled(room, user=GUEST, turn="another")).verdict == "run"
+    assert (await ruled(room, user=mine)).kind == "ask"
+    assert (await ruled(room, user=GUEST, turn="another")).kind == "run"
 
 
 async def test_who_is_asked_by_escalation_alone_approves_nothing_in_advance(store: Store) -> None:
@@ -454,9 +456,9 @@ async def test_who_is_asked_by_escalation_alone_approves_nothing_in_advance(stor
     await asyncio.sleep(0.05)
     await answer(store, about(request, subject="mal", remember=SMALL))
     assert [grant.people for grant in await kept(store)] == [("mal",)]
-    assert (await ruled(room)).verdict == "ask"
+    assert (await ruled(room)).kind == "ask"
     await given(room, tool, "another", SMALL)
-    assert (await ruled(room, turn="third")).verdict == "run"
+    assert (await ruled(room, turn="third")).kind == "run"
 
 
 async def test_another_entry_of_who_approved_uses_nothing_of_theirs(store: Store) -> None:
@@ -465,8 +467,8 @@ async def test_another_entry_of_who_approved_uses_nothing_of_theirs(store: Store
     second = Person(id="second", person_id="approver")
     room = room_with(store, tool, people=[*APPROVERS, second])
     await approved(room, tool, decision(remember=SMALL))
-    assert (await ruled(room, user=Principal(user="second"))).verdict == "ask"
-    assert (await ruled(room, user=GUEST, turn="another")).verdict == "run"
+    assert (await ruled(room, user=Principal(user="second"))).kind == "ask"
+    assert (await ruled(room, user=GUEST, turn="another")).kind == "run"
 
 
 async def test_a_requester_who_is_not_who_the_directory_says_is_asked_about(store: Store) -> None:
@@ -474,7 +476,7 @@ async def test_a_requester_who_is_not_who_the_directory_says_is_asked_about(stor
     tool = asking(Ledger())
     room = room_with(store, tool)
     await approved(room, tool, decision(remember=SMALL))
-    assert (await ruled(room, user=Principal(user="guest", tier="gold"))).verdict == "ask"
+    assert (await ruled(room, user=Principal(user="guest", tier="gold"))).kind == "ask"
 
 
 @pytest.mark.parametrize(
@@ -531,7 +533,7 @@ async def test_a_grant_for_a_session_serves_whose_it_is(store: Store) -> None:
     people = [*APPROVERS, Person(id="guest"), Person(id="second", person_id="guest"), Person(id="max")]
     room = room_with(store, tool, people=people)
     await approved(room, tool, decision(remember=SMALL.model_copy(update={"scope": "session"})))
-    verdicts = [(await ruled(room, user=Principal(user=name))).verdict for name in ("guest", "second", "max")]
+    verdicts = [(await ruled(room, user=Principal(user=name))).kind for name in ("guest", "second", "max")]
     assert verdicts == ["run", "run", "ask"]
 
 
@@ -555,9 +557,9 @@ async def test_a_grant_that_no_answer_bears_out_does_nothing(store: Store, name:
     room = room_with(store, tool, people=[*APPROVERS, Person(id="guest"), Person(id="max")])
     await approved(room, tool, decision(remember=SMALL.model_copy(update={"scope": "session"})))
     user = Principal(user="guest")
-    assert (await ruled(room, user=user)).verdict == "run"
+    assert (await ruled(room, user=user)).kind == "run"
     await store.run(lambda connection: connection.execute(update(GRANTS).values(**INVENTED[name])))
-    assert (await ruled(room, user=user)).verdict == "ask"
+    assert (await ruled(room, user=user)).kind == "ask"
 
 
 async def test_an_answer_that_the_gateway_did_not_sign_bears_out_nothing(store: Store) -> None:
@@ -567,7 +569,7 @@ async def test_an_answer_that_the_gateway_did_not_sign_bears_out_nothing(store: 
     request = await asked(room, tool)
     signed = SIGNER.sign_decision(about(request, remember=SMALL.model_copy(update={"uses": 1}), received_at=ASKED))
     await answer(store, signed.model_copy(update={"remember": SMALL}))
-    assert (len(await kept(store)), (await ruled(room)).verdict) == (1, "ask")
+    assert (len(await kept(store)), (await ruled(room)).kind) == (1, "ask")
 
 
 async def test_a_tool_that_only_reads_spends_its_grant_once(store: Store) -> None:

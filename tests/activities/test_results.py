@@ -316,7 +316,7 @@ async def test_every_call_of_a_batch_counts_in_its_split(names: list[str]) -> No
                 assert [each.call for each in reply.rulings] == [call.call for call in batch]
                 for call, ruling in zip(batch, reply.rulings, strict=True):
                     expected = min(share, 7) if call.tool == "small" else share
-                    if ruling.verdict == "settled":
+                    if ruling.kind == "settled":
                         assert ruling.outcome is not None
                         assert ruling.outcome.call == call.call
                     else:

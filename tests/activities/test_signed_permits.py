@@ -317,9 +317,9 @@ async def test_the_gates_refuse_a_forged_requester(store: Store) -> None:
             [ruling] = (await gated(room, user)).rulings
             assert ruling.request is None
             assert ruling.outcome is not None
-            assert (ruling.verdict, ruling.outcome.code) == ("settled", "refused")
+            assert (ruling.kind, ruling.outcome.code) == ("settled", "refused")
         [good] = (await gated(room, asks())).rulings
-        assert good.verdict == ("ask" if policy else "run")
+        assert good.kind == ("ask" if policy else "run")
         assert (good.request is None) == (not policy)
 
 

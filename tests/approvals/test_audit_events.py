@@ -264,7 +264,7 @@ DENIED = CallOutcome(
 )
 INVALID = CallOutcome(call=CALL, tool="pay", code="input_invalid", gate="input")
 RULED = GateDecision(
-    call=CALL, verdict="settled", digest=DIGEST, rule="large", policy_hash="p1", engines="cel", grant="g1"
+    call=CALL, kind="settled", digest=DIGEST, rule="large", policy_hash="p1", engines="cel", grant="g1"
 )
 RESULT = CallOutcome(
     call=CALL,
@@ -299,7 +299,7 @@ RIGHT = {"digest": DIGEST, "rule": "large", "policy_hash": "p1"}
             id="a rule denied it",
         ),
         pytest.param(
-            lambda: audit_events.settled_entry(CTX, "pay", GateDecision(call=CALL, verdict="settled"), DENIED, AT),
+            lambda: audit_events.settled_entry(CTX, "pay", GateDecision(call=CALL, kind="settled"), DENIED, AT),
             entry(
                 "verdict", f"verdict/{CALL}/denied/",
                 **OF_CALL, code="denied", gate="policy", source="policy", rule="never",
@@ -307,7 +307,7 @@ RIGHT = {"digest": DIGEST, "rule": "large", "policy_hash": "p1"}
             id="the rule is the outcome's where the ruling names none",
         ),
         pytest.param(
-            lambda: audit_events.settled_entry(CTX, "pay", GateDecision(call=CALL, verdict="settled"), INVALID, AT),
+            lambda: audit_events.settled_entry(CTX, "pay", GateDecision(call=CALL, kind="settled"), INVALID, AT),
             entry("verdict", f"verdict/{CALL}/input_invalid/", **OF_CALL, code="input_invalid", gate="input"),
             id="its arguments were wrong: that was nobody's denial",
         ),

@@ -46,7 +46,7 @@ def asked(**fields: Any) -> ApprovalRequest:
 
 def kept(request: ApprovalRequest) -> ApprovalRequest:
     """What the turn makes of it."""
-    ruling = GateDecision(call="c1.1", verdict="ask", digest=request.digest, rule=request.rule)
+    ruling = GateDecision(call="c1.1", kind="ask", digest=request.digest, rule=request.rule)
     return request_from_reference(reference_from_request(request, CALL), ruling, CALL, CTX)
 
 

@@ -34,7 +34,7 @@ async def test_a_denied_call_runs_by_no_remembered_answer(call: str, site: Attac
     ctx = await impostor.ctx(key)
     forged = await impostor.stand(key)
     ruling = await forged.gate(ctx, "gift", args, call=call)
-    assert (ruling.verdict, ruling.outcome and ruling.outcome.code) == ("settled", "denied")
+    assert (ruling.kind, ruling.outcome and ruling.outcome.code) == ("settled", "denied")
     digest = impostor.digest(ctx, "gift", args, call)
     reply = await forged.run("gift", args, Permit(kind="auto", call=call, digest=digest, ctx=ctx, grant=grant))
     assert site.amounts(to) == [6]

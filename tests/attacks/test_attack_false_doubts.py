@@ -116,7 +116,7 @@ async def test_nobody_is_asked_what_became_of_what_never_began(
     ctx, view = await impostor.ctx(key), await impostor.view(key)
     forged = await impostor.take_over(key, **{"state": view})
     ruling = await forged.gate(ctx, "pay", args, doubt=doubt, doubt_of=impostor.digest(ctx, "pay", args))
-    assert (ruling.verdict, ruling.question) == ("settled", None)
+    assert (ruling.kind, ruling.question) == ("settled", None)
     now = (await ana.see(approval_id(key))).view
     assert (now["kind"], now["revision"]) == ("approval", shown.view["revision"])
 
@@ -138,7 +138,7 @@ async def test_what_somebody_says_happened_is_not_asked_again(site: AttackSite, 
     if shown.view["state"] == "pending":
         await bo.decide(shown)
     await again(forged, permit, "haul", args)
-    assert (ruling.verdict, site.amounts(to)) == ("settled", [])
+    assert (ruling.kind, site.amounts(to)) == ("settled", [])
 
 
 async def test_answers_to_several_doubts_do_not_add_up(site: AttackSite, impostor: Impostor) -> None:
@@ -161,7 +161,7 @@ async def test_answers_to_several_doubts_do_not_add_up(site: AttackSite, imposto
         receipt(await bo.decide(await bo.waiting(approval_id(key)), "denied", reason="leave it"))["state"] == "denied"
     )
     ruling = await forged.gate(ctx, "haul_by_two", args, doubt=1, doubt_of=permit.digest, agent_says="And once more.")
-    assert ruling.verdict == "settled"
+    assert ruling.kind == "settled"
     await again(forged, permit, "haul_by_two", args)
     assert site.amounts(to) == []
 

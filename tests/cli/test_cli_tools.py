@@ -7,7 +7,7 @@ import pytest
 from cli_kit import Cli, assert_one_sentence
 from served_desk import DESK, MANIFEST
 
-from signoff.registry.gates.pipeline import GateName
+from signoff.registry.gates.local_decision import GateName
 
 PAY = '{"amount": %d, "to": "Ana", "pin": "4711-very-secret"}'
 

@@ -14,7 +14,8 @@ from signoff.contracts.call import CallContext
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
 from signoff.people.directory import principal_of
-from signoff.registry.gates.pipeline import Judgement, judge
+from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.pipeline import judge
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.results.reducers import reduce_result
 from signoff.registry.results.tool_result import ReducerInput, ToolResult
@@ -45,7 +46,7 @@ def pinned(style: str, person: str, **where: Any) -> CallContext:
     return CallContext(actor="desk", session="s", turn="t", tenant="main", user=user, **where)
 
 
-def judged(style: str, person: str, tool: str, args: dict[str, Any]) -> Judgement:
+def judged(style: str, person: str, tool: str, args: dict[str, Any]) -> LocalGateDecision:
     """What the gates of one style say of a call."""
     ctx = pinned(style, person, extra={"data": {"destination": "Lisbon"}}, **place(style, tool))
     return judge(CATALOGS[style], ctx, CallPart(call="c1.1", tool=tool, args=Content(inline=args)), args, Tally())

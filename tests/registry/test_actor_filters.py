@@ -13,7 +13,8 @@ from signoff.registry.actor import Surface
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.function import tool
 from signoff.registry.gates.actor_filters import mcp_parts
-from signoff.registry.gates.pipeline import Judgement, judge
+from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.pipeline import judge
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 
@@ -55,8 +56,8 @@ def seen(found: Catalog, **ctx: Any) -> list[str]:
     return advertised
 
 
-def ruled(found: Catalog, name: str, **ctx: Any) -> Judgement:
-    """The judgement of one call."""
+def ruled(found: Catalog, name: str, **ctx: Any) -> LocalGateDecision:
+    """The decision on one call."""
     return judge(found, pinned(**ctx), a_call(name), GOOD, Tally())
 
 

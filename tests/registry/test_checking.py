@@ -12,7 +12,8 @@ from signoff.formats.json_schema import SchemaProblem
 from signoff.registry.catalog import build_catalog
 from signoff.registry.function import tool
 from signoff.registry.gates.argument_check import final_arguments
-from signoff.registry.gates.pipeline import Judgement, judge
+from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.pipeline import judge
 from signoff.registry.hooks import Correction
 from signoff.registry.tool import Tool
 
@@ -21,8 +22,8 @@ OPEN: dict[str, Any] = {"type": "object"}
 MISFIT = "The arguments do not fit the schema: `totalCost` must be of type number."
 
 
-def ruled(tool: Tool, args: Any = GOOD) -> Judgement:
-    """The judgement of one call by an actor that has the tool."""
+def ruled(tool: Tool, args: Any = GOOD) -> LocalGateDecision:
+    """The decision on one call by an actor that has the tool."""
     return judge(build_catalog(tools=(tool,), actors=(an_actor(),)), pinned(), a_call(), args, Tally())
 
 

@@ -16,7 +16,8 @@ from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Surface
 from signoff.registry.capabilities import KINDS, Capabilities
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.gates.pipeline import GateFacts, GateName, Judgement, by_verdict, judge
+from signoff.registry.gates.local_decision import GateName, LocalGateDecision, denied_decision, settled_decision
+from signoff.registry.gates.pipeline import GateFacts, by_verdict, judge
 from signoff.registry.hooks import PERMISSION_RULE, Correction, HookContext, Permission, hook_context
 from signoff.registry.scopes.position import Resolution
 from signoff.registry.scopes.route import Route, Step
@@ -31,15 +32,15 @@ async def asked(*told: Any) -> Any:
     raise AssertionError("nothing pure asks")
 
 
-def ruled(tool: Tool, args: Any = GOOD, *policies: GlobalRule, **fields: Any) -> Judgement:
-    """The judgement of one call of `tool` in the hands of an actor that has it."""
+def ruled(tool: Tool, args: Any = GOOD, *policies: GlobalRule, **fields: Any) -> LocalGateDecision:
+    """The decision on one call of `tool` in the hands of an actor that has it."""
     approvers = fields.pop("approvers", ("role:approvers",))
     catalog = build_catalog(tools=(tool,), actors=(an_actor(),), policies=policies, default_approvers=approvers)
     dry_run = fields.pop("dry_run", False)
     return judge(catalog, pinned(), a_call(tool.name), args, Tally(), dry_run=dry_run, known=GateFacts(**fields))
 
 
-def facts(found: Judgement) -> tuple[str, str, str]:
+def facts(found: LocalGateDecision) -> tuple[str, str, str]:
     """What decided."""
     return found.kind, found.gate, found.code
 
@@ -86,11 +87,11 @@ def test_a_permission_that_nobody_asked_for_lets_nothing_run(policy: Any) -> Non
     """The pure gates stop with a question; a denial without override is final, an allowance approves nothing."""
     tool = a_tool(check_permissions=asked, requires_approval=policy)
     question = ruled(tool)
-    assert facts(question) == ("question", "permission", "refused")
+    assert (facts(question), question.awaits_permission) == (("settled", "permission", "refused"), True)
     assert question.verdict is None
     denied = ruled(tool, permission=Permission.deny("not yours"))
     assert facts(denied) == ("settled", "permission", "denied")
-    assert denied.denied_reason == "Permission denied: not yours"
+    assert denied.message == "Permission denied: not yours"
     allowed = ruled(tool, permission=Permission.allow())
     assert allowed.kind == ("ask" if policy is True else "run")
 
@@ -106,7 +107,7 @@ def test_a_denial_that_may_be_overridden_asks_a_person(policy: Any) -> None:
     """Whatever the policy says short of deny: no rule waives what the tool itself objects to."""
     tool = a_tool(check_permissions=asked, requires_approval=policy)
     found = ruled(tool, permission=Permission.deny("not yours", can_override=True))
-    assert (found.kind, found.gate, found.override) == ("ask", "approval", "not yours")
+    assert (found.kind, found.gate, found.objection) == ("ask", "approval", "not yours")
     assert found.verdict is not None
     assert (found.verdict.verdict, found.verdict.rule) == ("ask", PERMISSION_RULE)
     assert found.verdict.why.startswith("not yours")
@@ -141,7 +142,7 @@ def test_without_anybody_to_ask_a_denial_is_final() -> None:
     override = Permission.deny(can_override=True)
     found = ruled(a_tool(check_permissions=asked), permission=override, approvers=())
     assert facts(found) == ("settled", "permission", "denied")
-    assert found.denied_reason == "Permission denied: this call is not permitted"
+    assert found.message == "Permission denied: this call is not permitted"
 
 
 @pytest.mark.row("E16")
@@ -349,9 +350,9 @@ def test_an_occasion_is_what_is_pinned() -> None:
         told.tenant = "other"  # type: ignore[misc]
 
 
-def told(code: CallCode, gate: GateName, message: str, tool: Tool, **fields: Any) -> Judgement:
+def told(code: CallCode, gate: GateName, message: str, tool: Tool | None = None) -> LocalGateDecision:
     """A call that a gate settled, with the tool it was about."""
-    return Judgement("c1.1", "settled", gate, code, message, tool, **fields)
+    return settled_decision(a_call(), gate, code, message, tool)
 
 
 def test_what_is_missing_is_told_with_the_tool_it_is_missing_for() -> None:
@@ -369,11 +370,10 @@ def test_a_permission_is_asked_for_and_refused_in_words() -> None:
     """Gate 10: the question names the tool whose check is to be asked; a denial says why and what to do instead."""
     tool = a_tool(check_permissions=asked)
     message = "nobody has asked whether `book_flight` is permitted"
-    assert ruled(tool) == Judgement("c1.1", "question", "permission", "refused", message, tool)
+    assert ruled(tool) == told("refused", "permission", message, tool).change(awaits_permission=True)
     why = "Permission denied: not yours"
-    message = f"{why}. Do not try it again; tell the user or find another way"
     denied = ruled(tool, permission=Permission.deny("not yours"))
-    assert denied == told("denied", "permission", message, tool, denied_reason=why)
+    assert denied == denied_decision(a_call(), "permission", why, tool)
 
 
 @pytest.mark.parametrize("policy", [False, True, ApprovalPolicy(require_approval_if="args.totalCost > 1.0")])
@@ -407,7 +407,7 @@ def test_a_verdict_that_is_known_already_becomes_a_call_by_itself() -> None:
     catalog = build_catalog(tools=(tool,), actors=(an_actor(),))
     verdict = catalog.policy(tool.activity).judge(GOOD, {})
     found = by_verdict(catalog.tool_view(pinned()), a_call(), tool, verdict)
-    assert found == Judgement("c1.1", "run", "approval", tool=tool, verdict=verdict)
+    assert found == LocalGateDecision(call="c1.1", kind="run", tool=tool, verdict=verdict)
 
 
 def test_a_tool_that_waits_where_the_actor_stands_does_not_run() -> None:
@@ -419,7 +419,7 @@ def test_a_tool_that_waits_where_the_actor_stands_does_not_run() -> None:
     waits, there = pinned(route="trip", step="pay"), pinned(route="trip", step="pay", extra={"quote": 1})
     message = "there is no tool `book_flight` for you; use one of the tools you were given"
     found = judge(catalog, waits, a_call(), GOOD, Tally())
-    assert found == Judgement("c1.1", "settled", "layer", "not_available", message)
+    assert found == told("not_available", "layer", message)
     assert judge(catalog, there, a_call(), GOOD, Tally()).kind == "run"
 
 

@@ -19,7 +19,8 @@ from signoff.formats.json_schema import SchemaProblem
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.argument_check import PROBLEMS_TOLD
-from signoff.registry.gates.pipeline import DOUBTED_RULE, GateName, Judgement, judge, next_tally
+from signoff.registry.gates.local_decision import GateName, LocalGateDecision, denied_decision, settled_decision
+from signoff.registry.gates.pipeline import DOUBTED_RULE, judge, next_tally
 from signoff.registry.hooks import PERMISSION_RULE
 from signoff.registry.tool import Tool
 
@@ -38,15 +39,17 @@ def proposed(tool: str = "book_flight", **fields: Any) -> CallPart:
     return CallPart(call="c7.3", tool=tool, args=Content(inline={}), **fields)
 
 
-def judged(found: Catalog, args: Any = GOOD, tally: Tally | None = None, **fields: Any) -> Judgement:
-    """The judgement of one call of the desk's."""
+def judged(found: Catalog, args: Any = GOOD, tally: Tally | None = None, **fields: Any) -> LocalGateDecision:
+    """The decision on one call of the desk's."""
     call = fields.pop("call", proposed())
     return judge(found, fields.pop("ctx", pinned()), call, args, tally or Tally(), **fields)
 
 
-def settled(gate: GateName, code: CallCode, message: str, **fields: Any) -> Judgement:
+def settled(
+    gate: GateName, code: CallCode, message: str, tool: Tool | None = None, call: CallPart | None = None
+) -> LocalGateDecision:
     """A call that a gate settled."""
-    return Judgement("c7.3", "settled", gate, code, message, **fields)
+    return settled_decision(call or proposed(), gate, code, message, tool)
 
 
 def action(args: Any, tool: str = "book_flight") -> str:
@@ -147,9 +150,10 @@ def test_identical_calls(identical: int, mark: str, runs: bool) -> None:
 def test_a_name_no_tool_has() -> None:
     """Gate 3: the nearest visible name is offered, or what was given."""
     near = "there is no tool `book_fligth` for you; did you mean `book_flight`?"
-    assert judged(catalog(), call=proposed("book_fligth")) == settled("resolve", "not_available", near)
+    close, distant = proposed("book_fligth"), proposed("zzz")
+    assert judged(catalog(), call=close) == settled("resolve", "not_available", near, call=close)
     far = "there is no tool `zzz` for you; use one of the tools you were given"
-    assert judged(catalog(), call=proposed("zzz")) == settled("resolve", "not_available", far)
+    assert judged(catalog(), call=distant) == settled("resolve", "not_available", far, call=distant)
 
 
 def test_a_tool_of_others() -> None:
@@ -167,10 +171,7 @@ def test_a_rule_that_denies(reason: str, told: str) -> None:
     """Gate 5: its reason, or else which rule it was."""
     rule = GlobalRule(name="no-money", rule="tool.name == 'book_flight'", effect="deny", reason=reason)
     tool = a_tool()
-    message = f"denied by policy: {told}. Do not try it again; tell the user or find another way"
-    assert judged(catalog(tool, policies=[rule])) == settled(
-        "tag_policy", "denied", message, tool=tool, denied_reason=told
-    )
+    assert judged(catalog(tool, policies=[rule])) == denied_decision(proposed(), "tag_policy", told, tool)
 
 
 def test_a_policy_that_denies() -> None:
@@ -178,9 +179,7 @@ def test_a_policy_that_denies() -> None:
     tool = a_tool(requires_approval=ApprovalPolicy(deny_if="args.totalCost > 100.0"))
     ruling = judged(catalog(tool))
     why = ruling.verdict.why
-    message = f"denied by policy: {why}. Do not try it again; tell the user or find another way"
-    expected = settled("approval", "denied", message, tool=tool, verdict=ruling.verdict, denied_reason=why)
-    assert ruling == expected
+    assert ruling == denied_decision(proposed(), "approval", why, tool).change(verdict=ruling.verdict)
     assert ruling.verdict.verdict == "deny"
 
 
@@ -237,12 +236,12 @@ def test_a_dry_run() -> None:
 
 
 def test_what_runs_and_what_is_asked() -> None:
-    """The judgement of a call that nothing objects to holds its tool and verdict, and no words."""
+    """The decision on a call that nothing objects to holds its tool and verdict, and no words."""
     free, gated = a_tool(), a_tool("gated", requires_approval=True)
     found = catalog(free, gated)
     run, ask = judged(found), judged(found, call=proposed("gated"))
-    assert run == Judgement("c7.3", "run", "approval", tool=free, verdict=run.verdict)
-    assert ask == Judgement("c7.3", "ask", "approval", tool=gated, verdict=ask.verdict)
+    assert run == LocalGateDecision(call="c7.3", kind="run", tool=free, verdict=run.verdict)
+    assert ask == LocalGateDecision(call="c7.3", kind="ask", tool=gated, verdict=ask.verdict)
     assert (run.verdict.verdict, ask.verdict.verdict) == ("auto", "ask")
 
 
@@ -310,8 +309,8 @@ def test_a_handler_that_has_not_been_asked_asks_people() -> None:
     rule = "handler:test_gate_words:never_called"
     why = f"{ruling.unheard.why}; `handler` has not been asked"
     asks = dataclasses.replace(ruling.unheard, verdict="ask", rule=rule, rule_text="", why=why)
-    assert ruling == Judgement(
-        "c7.3", "ask", "approval", tool=found.registry.resolve("book_flight"), verdict=asks, unheard=ruling.unheard
+    assert ruling == LocalGateDecision(
+        call="c7.3", kind="ask", tool=found.registry.resolve("book_flight"), verdict=asks, unheard=ruling.unheard
     )
 
 
@@ -333,7 +332,7 @@ def test_a_denying_rule_gives_its_reason_or_says_what_it_found(reason: str, told
     rule = GlobalRule(name="r", rule="'money' in tool.tags", effect="deny", reason=reason)
     ruling = judged(catalog(a_tool(tags=("money",)), policies=[rule]))
     assert (ruling.gate, ruling.code) == ("tag_policy", "denied")
-    assert told in ruling.denied_reason
+    assert told in ruling.outcome.denied.reason
 
 
 def test_rules_over_an_actors_tags_know_them() -> None:
@@ -359,3 +358,11 @@ def test_no_global_rule_is_named_like_what_people_are_asked_about_one_by_one(nam
     rule = GlobalRule(name=name, rule="true", effect="require_approval")
     with pytest.raises(ConfigError, match=f"`{name}` has a name by which the gates tell why they ask"):
         catalog(policies=[rule])
+
+
+def test_a_decision_is_changed_by_its_own_fields_only() -> None:
+    """A field that was renamed is not silently added beside the one that was meant."""
+    decision = settled("shape", "input_invalid", "no")
+    assert decision.change(grant="g1").grant == "g1"
+    with pytest.raises(TypeError, match="no field verdikt"):
+        decision.change(verdikt="run")

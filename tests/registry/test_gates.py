@@ -13,7 +13,8 @@ from signoff.contracts.limits import MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICA
 from signoff.formats.json_schema import SchemaProblem
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.gates.pipeline import Judgement, judge, next_tally
+from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.pipeline import judge, next_tally
 from signoff.registry.tool import Tool
 
 GOOD = {"flight": "TP 531", "totalCost": 420}
@@ -28,13 +29,13 @@ def catalog(*tools: Tool, **fields: Any) -> Catalog:
     return build_catalog(tools=tools or (a_tool(),), actors=(an_actor(),), **fields)
 
 
-def ruled(found: Catalog, name: str = "book_flight", args: Any = GOOD, **fields: Any) -> Judgement:
-    """The judgement of one call."""
+def ruled(found: Catalog, name: str = "book_flight", args: Any = GOOD, **fields: Any) -> LocalGateDecision:
+    """The decision on one call."""
     tally = fields.pop("tally", Tally())
     return judge(found, fields.pop("ctx", pinned()), a_call(name, fields.pop("malformed", "")), args, tally, **fields)
 
 
-def facts(found: Judgement) -> tuple[str, str, str]:
+def facts(found: LocalGateDecision) -> tuple[str, str, str]:
     """What decided."""
     return found.kind, found.gate, found.code
 
@@ -151,8 +152,7 @@ def test_denied_by_rule_is_a_denial_with_its_reason() -> None:
     """Gate 5: a deny rule settles the call as denied, before its arguments matter."""
     found = ruled(catalog(a_tool(tags=("money",)), policies=[DENY]), args={})
     assert facts(found) == ("settled", "tag_policy", "denied")
-    assert found.denied_reason == "money is frozen"
-    assert "money is frozen" in found.message
+    assert found.message == "money is frozen"
 
 
 @pytest.mark.row("V01")
@@ -233,7 +233,7 @@ def test_policy_denial_is_settled_with_its_verdict() -> None:
     found = ruled(catalog(a_tool(requires_approval=ApprovalPolicy(deny_if="args.totalCost > 100.0"))))
     assert facts(found) == ("settled", "approval", "denied")
     assert found.verdict.verdict == "deny"
-    assert found.denied_reason
+    assert found.message
 
 
 @pytest.mark.row("V01")

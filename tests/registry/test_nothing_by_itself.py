@@ -93,7 +93,7 @@ def test_access_depends_on_the_context_and_a_tool_has_a_version() -> None:
         return Permission.allow()
 
     catalog = build_catalog(tools=[a_tool(check_permissions=check)], actors=[an_actor()])
-    assert kind(catalog, "desk") == "question"
+    assert judge(catalog, pinned("desk"), a_call(), ARGS, Tally()).awaits_permission
     assert a_tool(version="2").definition != a_tool(version="1").definition
     assert a_tool(version="2", description="Else.").definition == a_tool(version="2").definition
 

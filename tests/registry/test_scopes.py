@@ -14,7 +14,8 @@ from signoff.policy.approval_policy import GlobalRule
 from signoff.registry.actor import Actor, Surface
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.cel_context import context_fields
-from signoff.registry.gates.pipeline import Judgement, judge
+from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.pipeline import judge
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.scopes.route import Route, Step, ToolUse
 from signoff.registry.scopes.scope_builder import _Build
@@ -40,7 +41,7 @@ def told(catalog: Catalog, route: str = "", step: str = "", **fields: Any) -> li
     return [each.name for each in catalog.offered_tools("desk", pinned(route=route, step=step, **fields))[:-1]]
 
 
-def ruled(catalog: Catalog, name: str, route: str = "", step: str = "", **fields: Any) -> Judgement:
+def ruled(catalog: Catalog, name: str, route: str = "", step: str = "", **fields: Any) -> LocalGateDecision:
     """What the gates say of a call."""
     return judge(catalog, pinned(route=route, step=step, **fields), a_call(name), GOOD, Tally())
 

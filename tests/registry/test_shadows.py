@@ -15,7 +15,8 @@ from signoff.contracts.usage import UsageLimit
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, ShownArguments
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.inventory import inventory
-from signoff.registry.gates.pipeline import Judgement, judge
+from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.pipeline import judge
 from signoff.registry.hooks import HookContext, Permission
 from signoff.registry.scopes.route import Route, Step, ToolUse
 from signoff.registry.tool import Tool
@@ -31,7 +32,7 @@ def over(near: Tool | ToolUse, far: Tool, shadowing: str = "allow", **fields: An
     return build_catalog(tools=[far], actors=[actor], **fields)
 
 
-def ruled(catalog: Catalog, cost: float = 20.0, route: str = "r", step: str = "", **fields: Any) -> Judgement:
+def ruled(catalog: Catalog, cost: float = 20.0, route: str = "r", step: str = "", **fields: Any) -> LocalGateDecision:
     """What the gates say of a call there."""
     ctx = pinned(route=route, step=step, **fields)
     return judge(catalog, ctx, a_call(), {"flight": "TP 9", "totalCost": cost}, Tally())
@@ -237,7 +238,7 @@ LAYERS = st.lists(st.none() | POLICIES, min_size=4, max_size=4)
 ORDER = ("run", "ask", "denied")
 
 
-def _verdict(found: Judgement) -> int:
+def _verdict(found: LocalGateDecision) -> int:
     return ORDER.index("denied" if found.code == "denied" else found.kind)
 
 

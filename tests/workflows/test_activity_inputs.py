@@ -15,7 +15,7 @@ from signoff.workflows.activity_inputs import permit
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CTX = CallContext(actor="desk", session="s", turn="t", tenant="main", user=Principal(user="guest"))
 CALL = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 20}))
-RULING = GateDecision(call="c1.1", verdict="ask", digest="d" * 64, grant="g", override="o")
+RULING = GateDecision(call="c1.1", kind="ask", digest="d" * 64, grant="g", override="o")
 
 
 def said(subject: str, **fields: str) -> Decision:

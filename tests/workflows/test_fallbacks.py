@@ -276,7 +276,7 @@ async def test_nobody_is_waited_for_who_was_never_asked() -> None:
     loop = CallLoop(state, ApprovalFlow(state, lambda: None), ToolRunner(state), lambda: None)
     state.stopped = True
     call = CallPart(call="c1.1001", tool="older", args=Content(inline=ARGS))
-    outcome = await loop._settle(call, GateDecision(call=call.call, verdict="ask"))
+    outcome = await loop._settle(call, GateDecision(call=call.call, kind="ask"))
     assert (outcome.call, outcome.code) == ("c1.1001", "skipped")
 
 

@@ -28,7 +28,8 @@ from signoff.keys.signatures import Verifier
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, RequiresApproval
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
-from signoff.registry.gates.pipeline import Judgement, judge
+from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.pipeline import judge
 from signoff.registry.registry import definition_hash
 from signoff.store.questions import ApprovalRows
 from signoff.store.store import Store
@@ -121,12 +122,12 @@ def permit_of(catalog: Catalog, tool: str, args: Any, votes: list[Decision], kin
     )
 
 
-def gates(catalog: Catalog, tool: str, args: Any) -> Judgement:
+def gates(catalog: Catalog, tool: str, args: Any) -> LocalGateDecision:
     """What the gates of `catalog` say of call `c1.1`."""
     return judge(catalog, CTX, CallPart(call="c1.1", tool=tool, args=Content(inline=args)), args, Tally())
 
 
-def rows_of(catalog: Catalog, tool: str, args: Any, found: Judgement) -> ApprovalRows | None:
+def rows_of(catalog: Catalog, tool: str, args: Any, found: LocalGateDecision) -> ApprovalRows | None:
     """What the store has once the gates of `catalog` have asked, if they do; a forger writes no such row."""
     present = catalog.registry.resolve(tool)
     if found.kind != "ask" or present is None:

@@ -4,17 +4,17 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from signoff.registry.gates.pipeline import Judgement
+from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.hooks import PERMISSION_RULE
 from signoff.texts.catalogue import has_text
 from signoff.texts.reasons import rule_words
 
-KINDS = get_args(get_type_hints(Judgement)["kind"])
+KINDS = (*get_args(get_type_hints(LocalGateDecision)["kind"]), "question")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_judgement_has_words(kind: str) -> None:
-    """Also the question to a permission check, which no page asks."""
+def test_every_kind_of_decision_has_words(kind: str) -> None:
+    """Also the question to a permission check (`awaits_permission`), which no page asks."""
     assert set(KINDS) == {"run", "ask", "settled", "question"}
     assert has_text(f"try.{kind}")
 
