@@ -510,7 +510,7 @@ async def test_an_answer_that_was_decided_and_not_written_down_counts_once(
         raise StoreUnavailable("away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(InboundQueue, "done", away)
+        patch.setattr(InboundQueue, "finish", away)
         await room.hear(text="yes")
     await (await room.hurried()).processor.step()
     receipts = [reply.receipt for _, reply in room.channel.replies]
