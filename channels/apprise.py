@@ -78,8 +78,8 @@ class Apprise(Channel):
         """See `Channel`."""
         formatter = self.formatter(notice.person)
         place = self._place(notice.address)
-        room = max(min(place.body_maxlen - _BETWEEN, _MOST_CHARS), LEAST_CHARS)
-        words = card_words(notice, formatter, how="link", limits=CardLimits(whole=room))
+        max_chars = max(min(place.body_maxlen - _BETWEEN, _MOST_CHARS), LEAST_CHARS)
+        words = card_words(notice, formatter, how="link", limits=CardLimits(whole=max_chars))
         # The first paragraph is the title, as it stands.
         title, _, body = words.text.partition("\n\n")
         await self._send(place, title, body)

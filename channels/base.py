@@ -85,7 +85,7 @@ class Channel(ABC):
     """Whether an answer can come back by it; else it only notifies."""
     per_second: ClassVar[float] = 10.0
     """How many cards a second the vendor takes."""
-    room: int = 3 * MIB
+    max_bytes: int = 3 * MIB
     """Bytes of the largest message that is taken in; more is refused before it is looked at."""
 
     def __init__(self, means: ChannelContext) -> None:

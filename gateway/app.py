@@ -182,7 +182,7 @@ def _body_bytes(app: FastAPI, routes: RouteTable) -> Callable[[Scope], int | Non
         access = routes.access(scope)
         if isinstance(access, VendorAccess):
             receiver: InboundReceiver | None = app.state.receiver
-            return None if receiver is None else receiver.room(scope["path"].removeprefix(CHANNELS))
+            return None if receiver is None else receiver.max_bytes(scope["path"].removeprefix(CHANNELS))
         if access is None:
             # Another method would be answered there, which is said without a body.
             return 0 if routes.has_path(scope) else None

@@ -412,7 +412,7 @@ class ChannelSuite:
         self._answers(rig)
         await rig.ask()
         for filling in (b"On ", b"> ", b"[", b" \t", b"<b>", b"{"):
-            body = (filling * (rig.channel.room // len(filling) + 1))[: rig.channel.room]
+            body = (filling * (rig.channel.max_bytes // len(filling) + 1))[: rig.channel.max_bytes]
             await rig.hear(rig.vendor.sign(body))
         assert rig.desk.heard == []
 

@@ -53,10 +53,10 @@ class InboundReceiver:
         self._readers = {name: ThreadPoolExecutor(READERS, f"signoff-{name}") for name in channels}
         self._forged = {name: RecordRateLimit() for name in channels}
 
-    def room(self, name: str) -> int | None:
+    def max_bytes(self, name: str) -> int | None:
         """Returns bytes of the largest message of a channel; None for no channel of ours."""
         channel = self._channels.get(name)
-        return None if channel is None else channel.room
+        return None if channel is None else channel.max_bytes
 
     async def take(self, name: str, raw: InboundRequest) -> InboundBatch:
         """Verifies, reads and keeps one message; when this returns it is heard, once, whatever happens.

@@ -49,7 +49,7 @@ class Email(Channel):
     kind: ClassVar[str] = "email"
     identity: ClassVar[str] = "email"
     options: ClassVar[type[ChannelOptions]] = EmailOptions
-    room: int = MAX_MAIL * 4 // 3 + MIB
+    max_bytes: int = MAX_MAIL * 4 // 3 + MIB
     """The longest mail that is read, as Base64 in somebody's JSON."""
 
     def __init__(self, means: ChannelContext, txt: TxtLookup = lookup_txt) -> None:
@@ -75,7 +75,7 @@ class Email(Channel):
         self._shape: MailFormat | None = None if webhook is None else mail_shape(webhook)
         if webhook is not None and webhook.shape == "ses":
             # What SNS signs is inside the JSON, so that a stranger's is parsed as well: no more than SNS ever brings.
-            self.room = NOTICE_BYTES
+            self.max_bytes = NOTICE_BYTES
         self._answered: OrderedDict[tuple[str, ...], None] = OrderedDict()
 
     async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:

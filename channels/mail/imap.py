@@ -39,8 +39,8 @@ _Hand = Callable[[bytes], "Future[None]"]
 _UID: Final = re.compile(rb"\bUID (\d+)")
 
 
-async def fetch(options: ImapOptions, room: int, take: Take, first: Callable[[str], bool]) -> None:
-    """Takes mail of at most `room` bytes until cancelled. Refused mail is not offered again; what cannot be kept is.
+async def fetch(options: ImapOptions, max_bytes: int, take: Take, first: Callable[[str], bool]) -> None:
+    """Takes mail of at most `max_bytes` until cancelled. Refused mail is not offered again; what cannot be kept is.
 
     Mails of several senders' domains are taken at the same time, those of one in their order, and domains that are
     `first` before others. Raises `Unavailable` when the mailbox cannot be reached.
@@ -53,7 +53,7 @@ async def fetch(options: ImapOptions, room: int, take: Take, first: Callable[[st
 
     # A thread of its own: it waits for the mailbox as long as the process runs.
     thread = ThreadPoolExecutor(1, "signoff-imap")
-    working = loop.run_in_executor(thread, _work, options, room, hand, first, over)
+    working = loop.run_in_executor(thread, _work, options, max_bytes, hand, first, over)
     try:
         # A thread goes on when its future is cancelled: it is told by `over`, and then waited for.
         await asyncio.shield(working)
@@ -80,12 +80,14 @@ async def _taken(take: Take, raw: bytes) -> None:
         await take(raw)
 
 
-def _work(options: ImapOptions, room: int, hand: _Hand, first: Callable[[str], bool], over: threading.Event) -> None:
+def _work(
+    options: ImapOptions, max_bytes: int, hand: _Hand, first: Callable[[str], bool], over: threading.Event
+) -> None:
     late: set[str] = set()
     try:
         with _opened(options) as box:
             while not over.is_set():
-                look = _Look(box, room, hand, over, late)
+                look = _Look(box, max_bytes, hand, over, late)
                 # Another look after so many: what has come meanwhile of domains that are first waits for no flood.
                 if not look.take(_sorted(box, box.uids("UNSEEN")[:MAIL_SORTED], first)):
                     _wait(box, over)
@@ -113,7 +115,7 @@ class _Look:
     """Looks into the mailbox once: mails that are taken at the same time, one of a sender's domain."""
 
     box: BaseMailBox
-    room: int
+    max_bytes: int
     hand: _Hand
     over: threading.Event
     late: set[str]
@@ -136,11 +138,11 @@ class _Look:
     def _begin(self, uid: str, domain: str) -> None:
         # The size is asked for first, so that a mail without bounds is never loaded.
         size = _size(self.box, uid)
-        raw = _mail(self.box, uid) if size is not None and size <= self.room else None
-        if size is None or (raw is None and size <= self.room):
+        raw = _mail(self.box, uid) if size is not None and size <= self.max_bytes else None
+        if size is None or (raw is None and size <= self.max_bytes):
             return  # Somebody has taken it away meanwhile.
         if raw is None:
-            _log.warning("a mail of more than %d bytes is left in the mailbox", self.room)
+            _log.warning("a mail of more than %d bytes is left in the mailbox", self.max_bytes)
             self.box.flag(uid, [MailMessageFlags.SEEN], True)
         else:
             self.busy[self.hand(raw)] = (uid, domain, time.monotonic() + _HAND_SECONDS)

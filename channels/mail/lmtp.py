@@ -20,14 +20,16 @@ _MAX_RECIPIENTS: Final = 100
 _log = logging.getLogger(__name__)
 
 
-async def serve(options: LmtpOptions, room: int, ours: Callable[[str], bool], take: Take) -> None:
-    """Takes mail for addresses that are `ours`, of at most `room` bytes, until cancelled. Raises `Unavailable`."""
+async def serve(options: LmtpOptions, max_bytes: int, ours: Callable[[str], bool], take: Take) -> None:
+    """Takes mail for addresses that are `ours`, of at most `max_bytes`, until cancelled. Raises `Unavailable`."""
     loop = asyncio.get_running_loop()
     spoken: type[SMTP] = LMTP if options.protocol == "lmtp" else SMTP
 
     def speak() -> SMTP:
-        desk = _Desk(ours, take, each=options.protocol == "lmtp")
-        return spoken(desk, data_size_limit=room, hostname="signoff", ident="Signoff", timeout=_IDLE_SECONDS, loop=loop)
+        handler = _MailHandler(ours, take, each=options.protocol == "lmtp")
+        return spoken(
+            handler, data_size_limit=max_bytes, hostname="signoff", ident="Signoff", timeout=_IDLE_SECONDS, loop=loop
+        )
 
     try:
         server = await loop.create_server(speak, options.host, options.port)
@@ -37,7 +39,7 @@ async def serve(options: LmtpOptions, room: int, ours: Callable[[str], bool], ta
         await server.serve_forever()
 
 
-class _Desk:
+class _MailHandler:
     """What a conversation asks for. Names are aiosmtpd's."""
 
     def __init__(self, ours: Callable[[str], bool], take: Take, *, each: bool) -> None:

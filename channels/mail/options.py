@@ -132,7 +132,7 @@ class EmailOptions(ChannelOptions):
         return address
 
     @model_validator(mode="after")
-    def _room_for_a_token(self) -> Self:
+    def _check_addresses(self) -> Self:
         local = self.answered_at.partition("@")[0]
         # `ReplyAddresses.is_ours` cuts an address at its first `+`: it would not know a name with one of its own.
         if self.inbound is not None and (len(local) > LOCAL_CHARS or "+" in local):

@@ -226,13 +226,13 @@ def _marked(lines: list[str]) -> list[str]:
 def _cut(lines: list[str]) -> tuple[str, ...]:
     """Without two blank lines in a row, and cut visibly where no reason is that long."""
     kept: list[str] = []
-    room = _MAX_TEXT
+    left = _MAX_TEXT
     for at, line in enumerate(lines):
         if not line and not lines[at - 1]:
             continue
-        if len(line) + 1 > room:
-            kept.append(line[: room - 1] + "…")
+        if len(line) + 1 > left:
+            kept.append(line[: left - 1] + "…")
             break
         kept.append(line)
-        room -= len(line) + 1
+        left -= len(line) + 1
     return tuple(kept)

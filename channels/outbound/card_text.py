@@ -167,7 +167,7 @@ class _Writer:
         for kept in range(rows, -1, -1):
             yield replace(self.words(least, 0, kept), rule="")
 
-    def least(self, room: int) -> CardWords:
+    def least(self, max_chars: int) -> CardWords:
         """Writes what is left where even no argument fits: what it is, and that there is more to read."""
         short = text("card.incomplete_short", self.formatter.language)
         told = short if self.how == "link" else text("card.incomplete", self.formatter.language, link=self.notice.link)
@@ -178,8 +178,8 @@ class _Writer:
         bare = replace(bare, whole=False, approves=False, incomplete=told, how=said, open="")
         # An address that is cut leads nowhere.
         fitting = (bare, replace(bare, due=""), replace(bare, due="", incomplete=short, how="", open=""))
-        words = next((each for each in fitting if len(each.text) + _LEAST_EFFECT <= room), fitting[-1])
-        return replace(words, effect=shown_again(self.request.card.effect, room - len(words.text)))
+        words = next((each for each in fitting if len(each.text) + _LEAST_EFFECT <= max_chars), fitting[-1])
+        return replace(words, effect=shown_again(self.request.card.effect, max_chars - len(words.text)))
 
     def words(self, value: int, says: int, rows: int) -> CardWords:
         """Writes the card with `rows` arguments of `value` characters each, and `says` characters of the agent's

@@ -89,7 +89,7 @@ class Twilio(Channel):
     identity: ClassVar[str] = "twilio"
     options: ClassVar[type[ChannelOptions]] = TwilioOptions
     # Twilio signs each field, so that a stranger's form is parsed as well; one with a message is of a few KiB.
-    room: int = 64 * KIB
+    max_bytes: int = 64 * KIB
 
     def __init__(self, means: ChannelContext) -> None:
         super().__init__(means)

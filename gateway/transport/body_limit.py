@@ -99,15 +99,15 @@ class BodyLimit:
 
     async def _read(self, scope: Scope, receive: Receive, held: "_Held") -> bytes | None:
         """Returns the body; None where the client broke off. Raises `BodyRefused`."""
-        room = self._allowed(scope)
-        if room is None:
+        max_bytes = self._allowed(scope)
+        if max_bytes is None:
             raise BodyRefused(404, "unknown", "there is nothing at this address")
         declared = Headers(scope=scope).get("content-length", "0")
-        if declared.isdecimal() and int(declared) > room:
-            raise too_large(room)
+        if declared.isdecimal() and int(declared) > max_bytes:
+            raise too_large(max_bytes)
         self._quota.begin(held.sender)
         try:
-            return await _whole(receive, room, held)
+            return await _whole(receive, max_bytes, held)
         finally:
             self._quota.end(held.sender)
 
@@ -145,9 +145,9 @@ class _Replay:
         return {"type": "http.request", "body": body, "more_body": False}
 
 
-def too_large(room: int) -> BodyRefused:
-    """Returns the refusal of a body of more than `room` bytes."""
-    return BodyRefused(413, "too_large", f"a request is at most {room} bytes")
+def too_large(max_bytes: int) -> BodyRefused:
+    """Returns the refusal of a body of more than `max_bytes`."""
+    return BodyRefused(413, "too_large", f"a request is at most {max_bytes} bytes")
 
 
 async def refuse(send: Send, status: int, code: str, message: str) -> None:
@@ -164,7 +164,7 @@ async def refuse(send: Send, status: int, code: str, message: str) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-async def _whole(receive: Receive, room: int, held: _Held) -> bytes | None:
+async def _whole(receive: Receive, max_bytes: int, held: _Held) -> bytes | None:
     body = bytearray()
     begun = asyncio.get_running_loop().time()
     while True:
@@ -183,8 +183,8 @@ async def _whole(receive: Receive, room: int, held: _Held) -> bytes | None:
             return None
         piece = message.get("body", b"")
         # Counted as it comes: what a client says of its length beforehand is only what it says.
-        if len(body) + len(piece) > room:
-            raise too_large(room)
+        if len(body) + len(piece) > max_bytes:
+            raise too_large(max_bytes)
         held.add(len(piece))
         body += piece
         if not message.get("more_body", False):

@@ -53,7 +53,7 @@ async def take_message(name: str, request: Request, deps: Deps, receiver: Receiv
 @router.head("/channels/{name}", dependencies=[VENDOR])
 async def look_for_channel(name: str, receiver: Receiver) -> Response:
     """Says whether there is such a channel; scanners ask so, and change nothing."""
-    return Response(status_code=404 if receiver.room(name) is None else 200)
+    return Response(status_code=404 if receiver.max_bytes(name) is None else 200)
 
 
 async def _raw(request: Request, deps: GatewayDeps) -> InboundRequest:

@@ -44,8 +44,8 @@ class MailQueue:
         Raises `Unavailable` where too much waits already.
         """
         # Twice as much of those that have proved something: a stranger's flood leaves them as much room again.
-        room = MAIL_WAITING_BYTES * (2 if domain in self._proved else 1)
-        if self._bytes[domain] + size > MAIL_DOMAIN_BYTES or self._bytes.total() + size > room:
+        allowed = MAIL_WAITING_BYTES * (2 if domain in self._proved else 1)
+        if self._bytes[domain] + size > MAIL_DOMAIN_BYTES or self._bytes.total() + size > allowed:
             raise Unavailable("too much mail waits for its sender to be proved")
         waiting = _Waiting(domain, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)

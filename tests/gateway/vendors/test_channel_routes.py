@@ -285,8 +285,8 @@ async def test_what_is_forged_unreadable_too_large_or_nowhere_is_refused_without
     nowhere = await spoken.http.post("/channels/nowhere", content=raw.body, headers=raw.headers)
     assert [(each.status_code, each.content) for each in (forged, unreadable)] == [(401, b""), (400, b"")]
     assert (nowhere.status_code, nowhere.json()["message"]) == (404, "there is nothing at this address")
-    large = await spoken.sent(InboundRequest(b"x" * (spoken.channel.room + 1), headers=raw.headers))
-    just = await spoken.sent(InboundRequest(b"x" * spoken.channel.room, headers=raw.headers))
+    large = await spoken.sent(InboundRequest(b"x" * (spoken.channel.max_bytes + 1), headers=raw.headers))
+    just = await spoken.sent(InboundRequest(b"x" * spoken.channel.max_bytes, headers=raw.headers))
     assert (large.status_code, just.status_code) == (413, 401)
     assert (await spoken.http.head("/channels/nowhere")).status_code == 404
     assert (await spoken.http.put("/channels/chat", content=b"")).status_code == 405
@@ -432,9 +432,9 @@ async def test_a_burst_is_acknowledged_without_a_worker_and_each_decision_counts
         def work() -> Any:
             return bench(client, store, queue, catalog, ScriptedModel(react), verifier=SIGNER.verifier())
 
-        async with work() as room:
-            keys = await asyncio.gather(*(room.start("pay") for _ in CROWD))
-            views = await asyncio.gather(*map(room.waiting, keys))
+        async with work() as max_bytes:
+            keys = await asyncio.gather(*(max_bytes.start("pay") for _ in CROWD))
+            views = await asyncio.gather(*map(max_bytes.waiting, keys))
         requests = [next(call.approval for call in view.calls if call.approval is not None) for view in views]
         async with run_channels(deps, {"chat": channel}, RoutingRules()) as receiver:
             cards = [await told(store, request) for request in requests]
