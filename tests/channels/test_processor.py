@@ -44,7 +44,7 @@ FAR = Person(id="far", roles=("approvers",), tenant="other", identities={"record
 _NUMBERS = itertools.count(100, 10)
 
 
-class Room:
+class Rig:
     """A channel, a desk, and what lies between them; `ahead` moves the clock that is asked for the time."""
 
     def __init__(self, store: Store, *people: Person) -> None:
@@ -127,21 +127,21 @@ class Room:
 
 
 @pytest.fixture
-def room(store: Store) -> Room:
+def rig(store: Store) -> Rig:
     """Bo, Cy and Ana, and one channel."""
-    return Room(store)
+    return Rig(store)
 
 
-async def test_a_button_decides_the_request_of_its_card(room: Room) -> None:
+async def test_a_button_decides_the_request_of_its_card(rig: Rig) -> None:
     """In the revision and with the hash of what the card showed; the receipt is the answer in the channel."""
-    request = await room.ask()
-    token = (await room.cards.of_request(request.id))[0].token
-    reply = await room.hear(token=token, verdict="approved", reason="fine", where={"to": "bo-1"})
+    request = await rig.ask()
+    token = (await rig.cards.of_request(request.id))[0].token
+    reply = await rig.hear(token=token, verdict="approved", reason="fine", where={"to": "bo-1"})
     assert reply is not None
     assert reply.receipt is not None
     assert (reply.receipt.status, reply.receipt.state) == ("accepted", "approved")
     assert reply.text.startswith(show_code(request.code))
-    draft, author = room.desk.heard[0]
+    draft, author = rig.desk.heard[0]
     assert (draft.revision, draft.question_hash) == (1, "d1")
     assert (author.person.id, author.channel, author.assurance, draft.reason) == (
         "bo",
@@ -149,320 +149,320 @@ async def test_a_button_decides_the_request_of_its_card(room: Room) -> None:
         "channel",
         "fine",
     )
-    assert room.channel.replies[0][0] == {"to": "bo-1"}
+    assert rig.channel.replies[0][0] == {"to": "bo-1"}
     told = {"what": "decided", "person": "bo", "approval": request.id, "status": "accepted", "answered": True}
-    assert await room.result() == {"state": "done", **told}
+    assert await rig.result() == {"state": "done", **told}
 
 
-async def test_the_second_answer_is_told_who_decided_and_changes_nothing(room: Room) -> None:
+async def test_the_second_answer_is_told_who_decided_and_changes_nothing(rig: Rig) -> None:
     """By name, in the second person's language."""
-    request = await room.ask(1, BO, CY)
-    tokens = {row.person: row.token for row in await room.cards.of_request(request.id)}
-    await room.hear(token=tokens["bo"], verdict="denied")
-    reply = await room.hear("cy-1", token=tokens["cy"], verdict="approved")
+    request = await rig.ask(1, BO, CY)
+    tokens = {row.person: row.token for row in await rig.cards.of_request(request.id)}
+    await rig.hear(token=tokens["bo"], verdict="denied")
+    reply = await rig.hear("cy-1", token=tokens["cy"], verdict="approved")
     assert reply is not None
     assert reply.receipt is not None
     assert (reply.receipt.code, reply.receipt.decided_by) == ("already_decided", "bo")
     assert "Bo" in reply.text
     assert "entschieden" in reply.text
-    assert room.desk.request(request.id).state == "denied"
+    assert rig.desk.request(request.id).state == "denied"
 
 
-async def test_one_word_decides_the_only_request_that_waits(room: Room) -> None:
+async def test_one_word_decides_the_only_request_that_waits(rig: Rig) -> None:
     """What follows the first line is the reason."""
-    request = await room.ask()
-    reply = await room.hear(text="No\n\ntoo expensive")
+    request = await rig.ask()
+    reply = await rig.hear(text="No\n\ntoo expensive")
     assert reply is not None
     assert reply.receipt is not None
-    settled = room.desk.request(request.id)
+    settled = rig.desk.request(request.id)
     assert (settled.state, settled.reason, settled.decided_by) == ("denied", "too expensive", "bo")
 
 
-async def test_a_bare_word_with_two_requests_open_asks_which(room: Room) -> None:
+async def test_a_bare_word_with_two_requests_open_asks_which(rig: Rig) -> None:
     """Nothing is decided; the codes are the choices, and one of them decides."""
-    first, second = await room.ask(1), await room.ask(2)
-    reply = await room.hear(text="yes")
+    first, second = await rig.ask(1), await rig.ask(2)
+    reply = await rig.hear(text="yes")
     assert reply is not None
     assert reply.receipt is None
     assert set(reply.choices) == {show_code(first.code), show_code(second.code)}
     assert all(choice in reply.text for choice in reply.choices)
-    assert room.desk.heard == []
-    assert (await room.result())["what"] == "asked"
-    await room.hear(text=f"yes {show_code(second.code).lower()}")
-    assert [room.desk.request(each.id).state for each in (first, second)] == ["pending", "approved"]
+    assert rig.desk.heard == []
+    assert (await rig.result())["what"] == "asked"
+    await rig.hear(text=f"yes {show_code(second.code).lower()}")
+    assert [rig.desk.request(each.id).state for each in (first, second)] == ["pending", "approved"]
 
 
-async def test_what_replies_to_a_card_is_about_that_card(room: Room) -> None:
+async def test_what_replies_to_a_card_is_about_that_card(rig: Rig) -> None:
     """However many others wait; by the vendor's name of the message as well as by ours."""
-    first, second = await room.ask(1), await room.ask(2)
-    token = (await room.cards.of_request(second.id))[0].token
-    await room.hear(text="yes", vendor_ids=[f"v-{token}"])
-    assert [room.desk.request(each.id).state for each in (first, second)] == ["pending", "approved"]
+    first, second = await rig.ask(1), await rig.ask(2)
+    token = (await rig.cards.of_request(second.id))[0].token
+    await rig.hear(text="yes", vendor_ids=[f"v-{token}"])
+    assert [rig.desk.request(each.id).state for each in (first, second)] == ["pending", "approved"]
 
 
 @pytest.mark.parametrize("about", [{"vendor_ids": ["of something else"]}, {"token": "a" * 26}])
-async def test_what_replies_to_something_unknown_decides_nothing(room: Room, about: dict[str, Any]) -> None:
+async def test_what_replies_to_something_unknown_decides_nothing(rig: Rig, about: dict[str, Any]) -> None:
     """Not even with one request open: it may be about anything."""
-    request = await room.ask()
-    reply = await room.hear(text="yes", **about)
+    request = await rig.ask()
+    reply = await rig.hear(text="yes", **about)
     assert reply is not None
     assert reply.receipt is None
-    assert room.desk.heard == []
+    assert rig.desk.heard == []
     # A card that is gone is not taken for another one.
     assert list(reply.choices) == ([] if "token" in about else [show_code(request.code)])
 
 
-async def test_a_code_that_contradicts_the_card_decides_nothing(room: Room) -> None:
+async def test_a_code_that_contradicts_the_card_decides_nothing(rig: Rig) -> None:
     """It is asked which of both is meant; a code that is none at all asks again as well."""
-    first, second = await room.ask(1), await room.ask(2)
-    token = (await room.cards.of_request(first.id))[0].token
-    reply = await room.hear(text=f"approve {second.code}", token=token)
+    first, second = await rig.ask(1), await rig.ask(2)
+    token = (await rig.cards.of_request(first.id))[0].token
+    reply = await rig.hear(text=f"approve {second.code}", token=token)
     assert reply is not None
     assert set(reply.choices) == {show_code(first.code), show_code(second.code)}
-    await room.hear(text="yes A1A-2BB", token=token)
-    assert room.desk.heard == []
+    await rig.hear(text="yes A1A-2BB", token=token)
+    assert rig.desk.heard == []
 
 
-async def test_a_list_of_requests_is_answered_by_code_alone(room: Room) -> None:
+async def test_a_list_of_requests_is_answered_by_code_alone(rig: Rig) -> None:
     """One message told of several: a bare yes to it asks which, and what is over is not offered."""
-    requests = [room.opened(number) for number in (1, 2, 3)]
-    tokens = [await room.tell(each, BO, vendor="list", kind="digest") for each in requests]
-    await room.hear(text=f"deny {requests[0].code} no", token=tokens[0])
-    over = room.desk.request(requests[0].id)
+    requests = [rig.opened(number) for number in (1, 2, 3)]
+    tokens = [await rig.tell(each, BO, vendor="list", kind="digest") for each in requests]
+    await rig.hear(text=f"deny {requests[0].code} no", token=tokens[0])
+    over = rig.desk.request(requests[0].id)
     assert over.state == "denied"
-    await room.cards.end(over.id, 1, over)
-    reply = await room.hear(text="yes", token=tokens[0])
+    await rig.cards.end(over.id, 1, over)
+    reply = await rig.hear(text="yes", token=tokens[0])
     assert reply is not None
     assert set(reply.choices) == {show_code(each.code) for each in requests[1:]}
-    late = await room.hear(text=f"approve {requests[0].code}", token=tokens[0])
+    late = await rig.hear(text=f"approve {requests[0].code}", token=tokens[0])
     assert late is not None
     assert late.receipt is not None
     assert late.receipt.code == "already_decided"
-    assert len(room.desk.heard) == 2
+    assert len(rig.desk.heard) == 2
 
 
-async def test_an_answer_to_an_older_revision_is_stale(room: Room) -> None:
+async def test_an_answer_to_an_older_revision_is_stale(rig: Rig) -> None:
     """The card showed something else than what is asked now."""
-    request = await room.ask()
-    token = (await room.cards.of_request(request.id))[0].token
-    room.desk.open(request.model_copy(update={"revision": 2, "question_hash": "changed", "state": "pending"}))
-    reply = await room.hear(token=token, verdict="approved")
+    request = await rig.ask()
+    token = (await rig.cards.of_request(request.id))[0].token
+    rig.desk.open(request.model_copy(update={"revision": 2, "question_hash": "changed", "state": "pending"}))
+    reply = await rig.hear(token=token, verdict="approved")
     assert reply is not None
     assert reply.receipt is not None
     assert reply.receipt.code == "stale"
-    assert room.desk.request(request.id).state == "pending"
+    assert rig.desk.request(request.id).state == "pending"
 
 
-async def test_a_bare_word_between_two_revisions_decides_nothing(room: Room) -> None:
+async def test_a_bare_word_between_two_revisions_decides_nothing(rig: Rig) -> None:
     """Nobody can say which one was read; by its code it is the newest that was shown."""
-    request = await room.ask()
-    again = room.desk.open(request.model_copy(update={"revision": 2, "question_hash": "changed"}))
-    await room.tell(again, BO)
-    reply = await room.hear(text="yes")
+    request = await rig.ask()
+    again = rig.desk.open(request.model_copy(update={"revision": 2, "question_hash": "changed"}))
+    await rig.tell(again, BO)
+    reply = await rig.hear(text="yes")
     assert reply is not None
     assert reply.choices == (show_code(request.code),)
-    assert room.desk.heard == []
-    await room.hear(text=f"yes {request.code}")
-    assert room.desk.heard[0][0].revision == 2
-    assert room.desk.request(request.id).state == "approved"
+    assert rig.desk.heard == []
+    await rig.hear(text=f"yes {request.code}")
+    assert rig.desk.heard[0][0].revision == 2
+    assert rig.desk.request(request.id).state == "approved"
 
 
-async def test_a_code_of_what_no_card_told_means_the_first_revision(room: Room) -> None:
+async def test_a_code_of_what_no_card_told_means_the_first_revision(rig: Rig) -> None:
     """What was asked again since is stale: who names no revision has not seen it."""
-    first = room.desk.open(a_request(approvers=("role:approvers",)))
-    reply = await room.hear(text=f"approve {first.code}")
+    first = rig.desk.open(a_request(approvers=("role:approvers",)))
+    reply = await rig.hear(text=f"approve {first.code}")
     assert reply is not None
     assert reply.receipt is not None
     assert reply.receipt.status == "accepted"
     second = a_request(id="main.s.t.c2.1", code="A1B2C3", approvers=("role:approvers",), revision=2, question_hash="e")
-    room.desk.open(second)
-    stale = await room.hear(text="approve A1B-2C3")
+    rig.desk.open(second)
+    stale = await rig.hear(text="approve A1B-2C3")
     assert stale is not None
     assert stale.receipt is not None
     assert stale.receipt.code == "stale"
 
 
 @pytest.mark.parametrize("text", ["yes, but cheaper", "yes?", "hm", "y", "👍", "yes no"])
-async def test_what_is_no_decision_is_asked_again(room: Room, text: str) -> None:
+async def test_what_is_no_decision_is_asked_again(rig: Rig, text: str) -> None:
     """In words, with how to answer; nothing is decided."""
-    request = await room.ask()
-    reply = await room.hear(text=text)
+    request = await rig.ask()
+    reply = await rig.hear(text=text)
     assert reply is not None
     assert reply.receipt is None
     assert show_code(request.code) in reply.text
-    assert room.desk.heard == []
+    assert rig.desk.heard == []
 
 
-async def test_nothing_waits_for_whom_nothing_waits(room: Room) -> None:
+async def test_nothing_waits_for_whom_nothing_waits(rig: Rig) -> None:
     """Nothing is said of requests that are others'."""
-    request = await room.ask(1, CY)
-    reply = await room.hear(text="yes")
+    request = await rig.ask(1, CY)
+    reply = await rig.hear(text="yes")
     assert reply is not None
     assert reply.choices == ()
     assert request.code not in reply.text.replace("-", "")
-    unknown = await room.hear(text="approve Z9Z-9ZZ")
+    unknown = await rig.hear(text="approve Z9Z-9ZZ")
     assert unknown is not None
-    assert room.desk.heard == []
+    assert rig.desk.heard == []
 
 
-async def test_the_requester_cannot_decide_by_a_card_of_another(room: Room) -> None:
+async def test_the_requester_cannot_decide_by_a_card_of_another(rig: Rig) -> None:
     """Whose card it was does not matter, but who answers."""
-    request = await room.ask(1, BO)
-    token = (await room.cards.of_request(request.id))[0].token
-    reply = await room.hear("ana-1", token=token, verdict="approved")
+    request = await rig.ask(1, BO)
+    token = (await rig.cards.of_request(request.id))[0].token
+    reply = await rig.hear("ana-1", token=token, verdict="approved")
     assert reply is not None
     assert reply.receipt is not None
     assert reply.receipt.code == "self_approval"
-    assert room.desk.request(request.id).state == "pending"
+    assert rig.desk.request(request.id).state == "pending"
 
 
-async def test_a_forwarded_card_counts_for_whoever_answers_it(room: Room) -> None:
+async def test_a_forwarded_card_counts_for_whoever_answers_it(rig: Rig) -> None:
     """Who may decide may do so by somebody else's card, in their own name; in words with its code."""
     for number, said in enumerate(({"verdict": "approved"}, {"text": "ja {code}"})):
-        request = await room.ask(number, BO)
-        token = (await room.cards.of_request(request.id))[0].token
+        request = await rig.ask(number, BO)
+        token = (await rig.cards.of_request(request.id))[0].token
         words = {name: text.format(code=request.code) for name, text in said.items()}
-        await room.hear("cy-1", token=token, **words)
-        assert room.desk.request(request.id).decided_by == "cy", said
+        await rig.hear("cy-1", token=token, **words)
+        assert rig.desk.request(request.id).decided_by == "cy", said
 
 
-async def test_a_bare_word_is_not_lent_to_the_card_of_another(room: Room) -> None:
+async def test_a_bare_word_is_not_lent_to_the_card_of_another(rig: Rig) -> None:
     """Bo may have given its address as that for the answer to a question of his own: it is asked for the code."""
-    request = await room.ask(1, BO)
-    card = (await room.cards.of_request(request.id))[0]
+    request = await rig.ask(1, BO)
+    card = (await rig.cards.of_request(request.id))[0]
     for named in ({"token": card.token}, {"vendor_ids": (card.vendor_id,)}):
-        reply = await room.hear("cy-1", text="ja", **named)
+        reply = await rig.hear("cy-1", text="ja", **named)
         assert reply is not None
         assert reply.choices == (show_code(request.code),)
-    assert room.desk.heard == []
+    assert rig.desk.heard == []
 
 
 @pytest.mark.parametrize("identity", ["nobody", "gone-1", "", "far-1"])
-async def test_a_stranger_is_told_so_once_a_day_and_nothing_else(room: Room, identity: str) -> None:
+async def test_a_stranger_is_told_so_once_a_day_and_nothing_else(rig: Rig, identity: str) -> None:
     """Somebody who is not active any more is a stranger, too; the record says who it was, once."""
-    request = await room.ask()
-    token = (await room.cards.of_request(request.id))[0].token
-    first = await room.hear(identity, token=token, verdict="approved")
+    request = await rig.ask()
+    token = (await rig.cards.of_request(request.id))[0].token
+    first = await rig.hear(identity, token=token, verdict="approved")
     assert first is not None
     assert request.code not in first.text.replace("-", "")
     assert (first.receipt, first.choices) == (None, ())
-    assert await room.hear(identity, text="yes") is None
-    assert room.desk.heard == []
-    assert [facts.get("identity", "") for facts in await room.recorded("stranger")] == [identity]
-    room.ahead = timedelta(days=1)
-    assert await room.hear(identity, text="yes") is not None
+    assert await rig.hear(identity, text="yes") is None
+    assert rig.desk.heard == []
+    assert [facts.get("identity", "") for facts in await rig.recorded("stranger")] == [identity]
+    rig.ahead = timedelta(days=1)
+    assert await rig.hear(identity, text="yes") is not None
 
 
 async def test_who_is_somebody_in_two_tenants_is_known_by_the_card_alone(store: Store) -> None:
     """Without one it is not known for whom they speak."""
-    room = Room(store, BO, FAR)
-    request = await room.ask()
-    assert (await room.hear("bo-1", text="yes")) is not None
-    assert room.desk.heard == []
-    assert await room.recorded("stranger")
-    token = (await room.cards.of_request(request.id))[0].token
-    await room.hear("bo-1", text="yes", token=token)
-    assert room.desk.request(request.id).decided_by == "bo"
+    rig = Rig(store, BO, FAR)
+    request = await rig.ask()
+    assert (await rig.hear("bo-1", text="yes")) is not None
+    assert rig.desk.heard == []
+    assert await rig.recorded("stranger")
+    token = (await rig.cards.of_request(request.id))[0].token
+    await rig.hear("bo-1", text="yes", token=token)
+    assert rig.desk.request(request.id).decided_by == "bo"
 
 
-async def test_a_second_identity_of_the_same_person_answers_as_well(room: Room) -> None:
+async def test_a_second_identity_of_the_same_person_answers_as_well(rig: Rig) -> None:
     """The card went to the first one."""
-    request = await room.ask()
-    await room.hear("bo-2", text="yes")
-    assert room.desk.request(request.id).state == "approved"
+    request = await rig.ask()
+    await rig.hear("bo-2", text="yes")
+    assert rig.desk.request(request.id).state == "approved"
 
 
-async def test_forged_and_unreadable_messages_change_nothing(room: Room) -> None:
+async def test_forged_and_unreadable_messages_change_nothing(rig: Rig) -> None:
     """Forgeries are recorded, some a minute; what is no channel, or breaks it, is refused."""
-    raw = room.channel.raw(key="k", identity="bo-1", text="yes")
-    await room.ask()
+    raw = rig.channel.raw(key="k", identity="bo-1", text="yes")
+    await rig.ask()
     for _ in range(REFUSALS_A_MINUTE + 5):
         with pytest.raises(Forged):
-            await room.receiver.take("chat", dataclasses.replace(raw, headers={"x-recording": "é"}))
-    assert len(await room.recorded("forged message")) == REFUSALS_A_MINUTE
+            await rig.receiver.take("chat", dataclasses.replace(raw, headers={"x-recording": "é"}))
+    assert len(await rig.recorded("forged message")) == REFUSALS_A_MINUTE
     with pytest.raises(Malformed):
-        await room.receiver.take("chat", room.channel.raw(key="k"))
+        await rig.receiver.take("chat", rig.channel.raw(key="k"))
     with pytest.raises(NotFound):
-        await room.receiver.take("nothing", raw)
-    assert await room.processor.step() == 0
+        await rig.receiver.take("nothing", raw)
+    assert await rig.processor.step() == 0
 
 
-async def test_only_a_post_says_something(room: Room) -> None:
+async def test_only_a_post_says_something(rig: Rig) -> None:
     """A page that is looked at, by whomever, decides nothing."""
-    await room.ask()
-    raw = room.channel.raw(key="k", identity="bo-1", text="yes")
-    received = await room.receiver.take("chat", dataclasses.replace(raw, method="GET"))
+    await rig.ask()
+    raw = rig.channel.raw(key="k", identity="bo-1", text="yes")
+    received = await rig.receiver.take("chat", dataclasses.replace(raw, method="GET"))
     assert received.heard
-    assert await room.processor.step() == 0
+    assert await rig.processor.step() == 0
 
 
-async def test_what_is_said_twice_is_heard_once(room: Room) -> None:
+async def test_what_is_said_twice_is_heard_once(rig: Rig) -> None:
     """Whether the vendor repeats it before or after it was heard."""
-    request = await room.ask()
-    token = (await room.cards.of_request(request.id))[0].token
-    await room.receiver.take("chat", room.channel.raw(key="same", identity="bo-1", token=token, verdict="approved"))
-    await room.hear(key="same", token=token, verdict="approved")
-    assert await room.hear(key="same", token=token, verdict="denied") is None
-    assert len(room.desk.heard) == 1
-    assert room.desk.request(request.id).state == "approved"
+    request = await rig.ask()
+    token = (await rig.cards.of_request(request.id))[0].token
+    await rig.receiver.take("chat", rig.channel.raw(key="same", identity="bo-1", token=token, verdict="approved"))
+    await rig.hear(key="same", token=token, verdict="approved")
+    assert await rig.hear(key="same", token=token, verdict="denied") is None
+    assert len(rig.desk.heard) == 1
+    assert rig.desk.request(request.id).state == "approved"
 
 
 @pytest.mark.parametrize("fields", [{"confirm": "type"}, {"kind": "in_doubt"}])
-async def test_what_wants_more_than_a_word_leads_to_the_inbox(room: Room, fields: dict[str, Any]) -> None:
+async def test_what_wants_more_than_a_word_leads_to_the_inbox(rig: Rig, fields: dict[str, Any]) -> None:
     """A value typed again, or what became of a call: no channel decides it."""
-    request = await room.ask(**fields)
-    reply = await room.hear(text="yes")
+    request = await rig.ask(**fields)
+    reply = await rig.hear(text="yes")
     assert reply is not None
     assert f"/requests/{request.id}" in reply.text
-    assert room.desk.heard == []
+    assert rig.desk.heard == []
 
 
-async def test_an_answer_that_is_too_weak_leads_to_the_inbox(room: Room) -> None:
+async def test_an_answer_that_is_too_weak_leads_to_the_inbox(rig: Rig) -> None:
     """With the receipt that says so."""
-    request = await room.ask(min_assurance="session")
-    reply = await room.hear(text="yes")
+    request = await rig.ask(min_assurance="session")
+    reply = await rig.hear(text="yes")
     assert reply is not None
     assert reply.receipt is not None
     assert reply.receipt.code == "assurance"
     assert f"/requests/{request.id}" in reply.text
-    assert room.desk.request(request.id).state == "pending"
+    assert rig.desk.request(request.id).state == "pending"
 
 
-async def test_an_answer_waits_for_a_worker_and_counts_once(room: Room) -> None:
+async def test_an_answer_waits_for_a_worker_and_counts_once(rig: Rig) -> None:
     """It is told that it is kept, then what came of it; meanwhile it is asked about ever more rarely."""
-    request = await room.ask()
-    room.desk.worker = False
-    kept = await room.hear(text="yes")
+    request = await rig.ask()
+    rig.desk.worker = False
+    kept = await rig.hear(text="yes")
     assert kept is not None
     assert kept.receipt is not None
     assert kept.receipt.status == "pending"
-    await (await room.hurried()).processor.step()
-    assert len(room.channel.replies) == 1
-    assert await room.result() == {}
-    room.desk.worker = True
-    await (await room.hurried()).processor.step()
-    assert room.desk.request(request.id).state == "approved"
-    assert [reply.receipt.status for _, reply in room.channel.replies if reply.receipt] == ["pending", "accepted"]
-    assert room.desk.again == [True]
-    assert (await room.result())["status"] == "accepted"
+    await (await rig.hurried()).processor.step()
+    assert len(rig.channel.replies) == 1
+    assert await rig.result() == {}
+    rig.desk.worker = True
+    await (await rig.hurried()).processor.step()
+    assert rig.desk.request(request.id).state == "approved"
+    assert [reply.receipt.status for _, reply in rig.channel.replies if reply.receipt] == ["pending", "accepted"]
+    assert rig.desk.again == [True]
+    assert (await rig.result())["status"] == "accepted"
 
 
-async def test_an_answer_outlives_a_server_that_is_away(room: Room) -> None:
+async def test_an_answer_outlives_a_server_that_is_away(rig: Rig) -> None:
     """Nobody is bothered; it is heard when the server is back, as of when it came in."""
-    request = await room.ask()
-    room.desk.server = False
-    assert await room.hear(text="yes") is None
-    room.desk.server = True
-    await (await room.hurried()).processor.step()
-    assert room.desk.request(request.id).state == "approved"
-    arrival = await room.arrivals.read("chat", "heard", "k1")
+    request = await rig.ask()
+    rig.desk.server = False
+    assert await rig.hear(text="yes") is None
+    rig.desk.server = True
+    await (await rig.hurried()).processor.step()
+    assert rig.desk.request(request.id).state == "approved"
+    arrival = await rig.arrivals.read("chat", "heard", "k1")
     assert arrival is not None
-    assert room.desk.heard[0][1].received_at == arrival.received_at
+    assert rig.desk.heard[0][1].received_at == arrival.received_at
 
 
-async def test_a_reply_that_does_not_get_out_undoes_nothing(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reply_that_does_not_get_out_undoes_nothing(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is tried three times, and no more."""
-    request = await room.ask()
+    request = await rig.ask()
     tries = 0
 
     async def away(where: Any, reply: ChannelReply) -> None:
@@ -471,73 +471,73 @@ async def test_a_reply_that_does_not_get_out_undoes_nothing(room: Room, monkeypa
         raise NotDelivered("away", code="503", again=True)
 
     monkeypatch.setattr("signoff.channels.inbound.reply_sender._PAUSES", (0.0, 0.0))
-    monkeypatch.setattr(room.channel, "answer", away)
-    await room.hear(text="yes")
+    monkeypatch.setattr(rig.channel, "answer", away)
+    await rig.hear(text="yes")
     assert tries == 3
-    assert room.desk.request(request.id).state == "approved"
-    assert (await room.result())["answered"] is False
+    assert rig.desk.request(request.id).state == "approved"
+    assert (await rig.result())["answered"] is False
 
 
-async def test_two_hearings_share_the_work(room: Room) -> None:
+async def test_two_processors_share_the_work(rig: Rig) -> None:
     """Nothing is heard twice, and what a killed one had claimed another hears."""
-    requests = [await room.ask(number) for number in range(1, 9)]
+    requests = [await rig.ask(number) for number in range(1, 9)]
     for number, request in enumerate(requests):
-        raw = room.channel.raw(key=f"k{number}", identity="bo-1", text=f"yes {request.code}")
-        await room.receiver.take("chat", raw)
-    await asyncio.gather(room.processor.step(), room.another().step())
-    assert len(room.desk.heard) == len(requests)
-    assert {room.desk.request(each.id).state for each in requests} == {"approved"}
+        raw = rig.channel.raw(key=f"k{number}", identity="bo-1", text=f"yes {request.code}")
+        await rig.receiver.take("chat", raw)
+    await asyncio.gather(rig.processor.step(), rig.another().step())
+    assert len(rig.desk.heard) == len(requests)
+    assert {rig.desk.request(each.id).state for each in requests} == {"approved"}
 
 
-async def test_what_a_killed_one_had_claimed_is_heard_once_its_claim_is_over(room: Room) -> None:
+async def test_what_a_killed_one_had_claimed_is_heard_once_its_claim_is_over(rig: Rig) -> None:
     """Nobody else hears it before."""
-    request = await room.ask()
-    await room.receiver.take("chat", room.channel.raw(key="k1", identity="bo-1", text="yes"))
-    assert len(await room.arrivals.claim(10)) == 1
-    assert await room.another().step() == 0
-    await (await room.hurried()).another().step()
-    assert room.desk.request(request.id).state == "approved"
-    assert len(room.channel.replies) == 1
+    request = await rig.ask()
+    await rig.receiver.take("chat", rig.channel.raw(key="k1", identity="bo-1", text="yes"))
+    assert len(await rig.arrivals.claim(10)) == 1
+    assert await rig.another().step() == 0
+    await (await rig.hurried()).another().step()
+    assert rig.desk.request(request.id).state == "approved"
+    assert len(rig.channel.replies) == 1
 
 
 async def test_an_answer_that_was_decided_and_not_written_down_counts_once(
-    room: Room, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store failed in between: heard again, it is the same answer, and its receipt says so."""
-    request = await room.ask(1, BO, quorum=2)
+    request = await rig.ask(1, BO, quorum=2)
 
     async def away(*args: Any, **more: Any) -> None:
         raise StoreUnavailable("away")
 
     with monkeypatch.context() as patch:
         patch.setattr(InboundQueue, "finish", away)
-        await room.hear(text="yes")
-    await (await room.hurried()).processor.step()
-    receipts = [reply.receipt for _, reply in room.channel.replies]
+        await rig.hear(text="yes")
+    await (await rig.hurried()).processor.step()
+    receipts = [reply.receipt for _, reply in rig.channel.replies]
     assert [(each.status, each.code, each.votes) for each in receipts if each] == [
         ("counted", "", 1),
         ("counted", "duplicate", 1),
     ]
-    assert len(room.desk.request(request.id).votes) == 1
-    assert (await room.result())["code"] == "duplicate"
+    assert len(rig.desk.request(request.id).votes) == 1
+    assert (await rig.result())["code"] == "duplicate"
 
 
 @given(data=st.data())
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-async def test_whatever_is_said_decides_at_most_the_one_request_that_it_names(room: Room, data: st.DataObject) -> None:
+async def test_whatever_is_said_decides_at_most_the_one_request_that_it_names(rig: Rig, data: st.DataObject) -> None:
     """By its card, by its code, or because it is the only one; in the revision that was shown; and all are answered."""
     first = next(_NUMBERS)
     numbers = range(first, first + data.draw(st.integers(1, 3)))
-    requests = [await room.ask(number, BO, approvers=("user:bo",)) for number in numbers]
-    rows = [(await room.cards.of_request(request.id))[0] for request in requests]
+    requests = [await rig.ask(number, BO, approvers=("user:bo",)) for number in numbers]
+    rows = [(await rig.cards.of_request(request.id))[0] for request in requests]
     codes = [show_code(request.code) for request in requests]
     pieces = st.sampled_from(["yes", "no", "approve", "deny", "but", "?", "\n", "K7Q-2FM", *codes])
     text = " ".join(data.draw(st.lists(pieces, max_size=4)))
     about = data.draw(st.sampled_from([{}, *({"token": row.token} for row in rows)]))
-    before = len(room.desk.heard)
-    reply = await room.hear(key=f"{numbers}", text=text, **about)
+    before = len(rig.desk.heard)
+    reply = await rig.hear(key=f"{numbers}", text=text, **about)
     assert reply is not None
-    decided = room.desk.heard[before:]
+    decided = rig.desk.heard[before:]
     assert len(decided) <= 1
     event(f"decided {len(decided)}")
     hashes = {request.id: request.question_hash for request in requests}
@@ -553,90 +553,90 @@ async def test_whatever_is_said_decides_at_most_the_one_request_that_it_names(ro
         assert [draft.approval_id] == (named or coded or only)
         assert not (named and said.code) or named == coded
     for request in requests:
-        await room.cards.end(request.id, 1, room.desk.request(request.id))
+        await rig.cards.end(request.id, 1, rig.desk.request(request.id))
 
 
-async def test_one_person_is_heard_in_the_order_of_their_words(room: Room) -> None:
+async def test_one_person_is_heard_in_the_order_of_their_words(rig: Rig) -> None:
     """The first word stands, whatever is claimed together."""
-    request = await room.ask(1, BO, quorum=2)
+    request = await rig.ask(1, BO, quorum=2)
     for number, word in enumerate(("yes", "no")):
-        await room.receiver.take("chat", room.channel.raw(key=f"k{number}", identity="bo-1", text=word))
+        await rig.receiver.take("chat", rig.channel.raw(key=f"k{number}", identity="bo-1", text=word))
         await asyncio.sleep(0.005)
-    await room.processor.step()
-    assert [draft.verdict for draft, _ in room.desk.heard] == ["approved", "denied"]
-    assert room.desk.request(request.id).state == "denied"
+    await rig.processor.step()
+    assert [draft.verdict for draft, _ in rig.desk.heard] == ["approved", "denied"]
+    assert rig.desk.request(request.id).state == "denied"
 
 
-async def test_what_is_under_way_at_the_end_is_heard_by_the_next(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_under_way_at_the_end_is_heard_by_the_next(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """At once, not when its claim has run out."""
-    request = await room.ask()
+    request = await rig.ask()
     asked = asyncio.Event()
-    real = room.desk.decide
+    real = rig.desk.decide
 
     async def slow(*args: Any, again: bool) -> Any:
         asked.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(room.desk, "decide", slow)
-    await room.receiver.take("chat", room.channel.raw(key="k", identity="bo-1", text="yes"))
-    running = asyncio.create_task(room.processor.run())
+    monkeypatch.setattr(rig.desk, "decide", slow)
+    await rig.receiver.take("chat", rig.channel.raw(key="k", identity="bo-1", text="yes"))
+    running = asyncio.create_task(rig.processor.run())
     await asked.wait()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    monkeypatch.setattr(room.desk, "decide", real)
-    assert await room.another().step() == 1
-    assert room.desk.request(request.id).state == "approved"
+    monkeypatch.setattr(rig.desk, "decide", real)
+    assert await rig.another().step() == 1
+    assert rig.desk.request(request.id).state == "approved"
 
 
-async def test_a_running_hearing_wakes_at_once(room: Room) -> None:
+async def test_a_running_processor_wakes_at_once(rig: Rig) -> None:
     """What comes in is heard without being waited for."""
-    request = await room.ask()
-    running = asyncio.create_task(room.processor.run())
-    await room.receiver.take("chat", room.channel.raw(key="k", identity="bo-1", text="yes"))
+    request = await rig.ask()
+    running = asyncio.create_task(rig.processor.run())
+    await rig.receiver.take("chat", rig.channel.raw(key="k", identity="bo-1", text="yes"))
     async with asyncio.timeout(10):
-        while room.desk.request(request.id).state == "pending":
+        while rig.desk.request(request.id).state == "pending":
             await asyncio.sleep(0.01)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    assert (room.desk.request(request.id).state, len(room.desk.heard)) == ("approved", 1)
+    assert (rig.desk.request(request.id).state, len(rig.desk.heard)) == ("approved", 1)
 
 
 async def test_what_fails_without_reason_is_left_at_last(
-    room: Room, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One that breaks us holds up nobody, and is not tried for ever; the log says where, and quotes no error."""
-    await room.ask()
-    healthy = await room.ask(2, CY)
+    await rig.ask()
+    healthy = await rig.ask(2, CY)
 
     async def broken(*args: Any, again: bool) -> Any:
         if args[1].person.id == "bo":
             raise RuntimeError("a bug")
-        return await RecordingDecisions.decide(room.desk, *args)
+        return await RecordingDecisions.decide(rig.desk, *args)
 
-    monkeypatch.setattr(room.desk, "decide", broken)
-    await room.receiver.take("chat", room.channel.raw(key="k1", identity="bo-1", text="yes"))
-    await room.receiver.take("chat", room.channel.raw(key="k2", identity="cy-1", text="ja"))
+    monkeypatch.setattr(rig.desk, "decide", broken)
+    await rig.receiver.take("chat", rig.channel.raw(key="k1", identity="bo-1", text="yes"))
+    await rig.receiver.take("chat", rig.channel.raw(key="k2", identity="cy-1", text="ja"))
     for _ in range(12):
-        await (await room.hurried()).processor.step()
-    assert room.desk.request(healthy.id).state == "approved"
-    assert await room.result() == {"state": "dropped", "what": "failed", "why": "RuntimeError"}
+        await (await rig.hurried()).processor.step()
+    assert rig.desk.request(healthy.id).state == "approved"
+    assert await rig.result() == {"state": "dropped", "what": "failed", "why": "RuntimeError"}
     assert "could not be heard: RuntimeError" in caplog.text
     assert "RuntimeError: a bug" not in caplog.text
 
 
-async def test_what_a_vendor_says_of_a_card_is_kept_with_it(room: Room) -> None:
+async def test_what_a_vendor_says_of_a_card_is_kept_with_it(rig: Rig) -> None:
     """What it does not explain is recorded as unknown; of a card nobody knows it is left after a while."""
-    request = await room.ask()
-    token = (await room.cards.of_request(request.id))[0].token
+    request = await rig.ask()
+    token = (await rig.cards.of_request(request.id))[0].token
     states = [("s1", "read", ""), ("s2", "delivered", ""), ("s3", "unknown", "teleported")]
     told = [{"key": key, "vendor_id": f"v-{token}", "state": state, "code": code} for key, state, code in states]
     told.append({"key": "s4", "vendor_id": "no card of ours", "state": "read", "code": ""})
-    await room.receiver.take("chat", room.channel.raw(statuses=told))
+    await rig.receiver.take("chat", rig.channel.raw(statuses=told))
     for _ in range(6):
-        await (await room.hurried()).processor.step()
-    card = (await room.cards.of_request(request.id))[0]
+        await (await rig.hurried()).processor.step()
+    card = (await rig.cards.of_request(request.id))[0]
     assert (card.state, card.code) == ("read", "teleported")
-    rows = [await room.arrivals.read("chat", "status", key) for key in ("s1", "s2", "s3", "s4")]
+    rows = [await rig.arrivals.read("chat", "status", key) for key in ("s1", "s2", "s3", "s4")]
     assert [row.state for row in rows if row] == ["done"] * 4
 
 
@@ -646,82 +646,82 @@ async def test_the_pauses_between_tries_grow_to_five_minutes() -> None:
     assert backoff(10_000) == 300.0
 
 
-async def test_a_message_whose_words_no_store_takes_is_refused(room: Room) -> None:
+async def test_a_message_whose_words_no_store_takes_is_refused(rig: Rig) -> None:
     """Half of a character is no text."""
-    raw = room.channel.raw(key="k", identity="bo-1", text="yes", where={"half": "\ud800"})
+    raw = rig.channel.raw(key="k", identity="bo-1", text="yes", where={"half": "\ud800"})
     with pytest.raises(Malformed):
-        await room.receiver.take("chat", InboundRequest(raw.body, headers=raw.headers))
+        await rig.receiver.take("chat", InboundRequest(raw.body, headers=raw.headers))
 
 
-async def test_an_answer_stays_with_the_request_that_it_was_about(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_stays_with_the_request_that_it_was_about(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was decided, and nobody could say so yet: what is shown since is none of its business."""
-    first = await room.ask(1)
-    real = room.desk.decide
+    first = await rig.ask(1)
+    real = rig.desk.decide
 
     async def slow(*args: Any, again: bool) -> Receipt:
         await real(*args, again=again)
         return Receipt(status="pending", approval_id=first.id)
 
     with monkeypatch.context() as patch:
-        patch.setattr(room.desk, "decide", slow)
-        await room.hear(text="yes")
-    await room.cards.end(first.id, 1, room.desk.request(first.id))
-    second = await room.ask(2)
-    await (await room.hurried()).processor.step()
-    assert [room.desk.request(each.id).state for each in (first, second)] == ["approved", "pending"]
-    assert [(draft.approval_id, draft.revision, draft.question_hash) for draft, _ in room.desk.heard] == [
+        patch.setattr(rig.desk, "decide", slow)
+        await rig.hear(text="yes")
+    await rig.cards.end(first.id, 1, rig.desk.request(first.id))
+    second = await rig.ask(2)
+    await (await rig.hurried()).processor.step()
+    assert [rig.desk.request(each.id).state for each in (first, second)] == ["approved", "pending"]
+    assert [(draft.approval_id, draft.revision, draft.question_hash) for draft, _ in rig.desk.heard] == [
         (first.id, 1, "d1")
     ] * 2
-    assert (await room.result())["approval"] == first.id
+    assert (await rig.result())["approval"] == first.id
 
 
 @pytest.mark.parametrize("words", ["yes", "approve {code}"])
-async def test_an_answer_is_about_what_was_shown_when_it_came(room: Room, words: str) -> None:
+async def test_an_answer_is_about_what_was_shown_when_it_came(rig: Rig, words: str) -> None:
     """However late it is heard: neither another request nor a newer revision is decided by it."""
-    request = await room.ask()
+    request = await rig.ask()
     text = words.format(code=show_code(request.code))
-    await room.receiver.take("chat", room.channel.raw(key="k1", identity="bo-1", text=text))
+    await rig.receiver.take("chat", rig.channel.raw(key="k1", identity="bo-1", text=text))
     await asyncio.sleep(0.01)
-    await room.cards.end(request.id, 1, request)
-    again = room.desk.open(request.model_copy(update={"revision": 2, "question_hash": "changed"}))
-    await room.tell(again, BO)
-    await room.processor.step()
-    assert [(draft.revision, draft.question_hash) for draft, _ in room.desk.heard] == [(1, "d1")]
-    assert room.channel.replies[-1][1].receipt is not None
-    assert room.channel.replies[-1][1].receipt.code == "stale"
-    assert room.desk.request(request.id).state == "pending"
+    await rig.cards.end(request.id, 1, request)
+    again = rig.desk.open(request.model_copy(update={"revision": 2, "question_hash": "changed"}))
+    await rig.tell(again, BO)
+    await rig.processor.step()
+    assert [(draft.revision, draft.question_hash) for draft, _ in rig.desk.heard] == [(1, "d1")]
+    assert rig.channel.replies[-1][1].receipt is not None
+    assert rig.channel.replies[-1][1].receipt.code == "stale"
+    assert rig.desk.request(request.id).state == "pending"
 
 
-async def test_what_was_shown_since_is_not_decided_by_an_older_word(room: Room) -> None:
+async def test_what_was_shown_since_is_not_decided_by_an_older_word(rig: Rig) -> None:
     """The word came when nothing was shown; whoever is asked next has not answered yet."""
-    await room.receiver.take("chat", room.channel.raw(key="k1", identity="bo-1", text="yes"))
+    await rig.receiver.take("chat", rig.channel.raw(key="k1", identity="bo-1", text="yes"))
     await asyncio.sleep(0.01)
-    request = await room.ask()
-    await room.processor.step()
-    assert room.desk.request(request.id).state == "pending"
-    assert await room.result() == {"state": "done", "what": "asked", "person": "bo", "answered": True}
+    request = await rig.ask()
+    await rig.processor.step()
+    assert rig.desk.request(request.id).state == "pending"
+    assert await rig.result() == {"state": "done", "what": "asked", "person": "bo", "answered": True}
 
 
-async def test_a_bare_word_decides_nothing_that_was_told_by_a_list_alone(room: Room) -> None:
+async def test_a_bare_word_decides_nothing_that_was_told_by_a_list_alone(rig: Rig) -> None:
     """Though it is the last of them that waits: it was only counted there."""
-    first, last = room.opened(1), room.opened(2)
+    first, last = rig.opened(1), rig.opened(2)
     for each in (first, last):
-        await room.tell(each, BO, vendor="list", kind="digest")
-    await room.cards.end(first.id, 1, first)
-    reply = await room.hear(text="yes")
+        await rig.tell(each, BO, vendor="list", kind="digest")
+    await rig.cards.end(first.id, 1, first)
+    reply = await rig.hear(text="yes")
     assert reply is not None
     assert reply.choices == (show_code(last.code),)
-    assert room.desk.heard == []
-    await room.hear(text=f"yes {show_code(last.code)}")
-    assert room.desk.request(last.id).state == "approved"
+    assert rig.desk.heard == []
+    await rig.hear(text=f"yes {show_code(last.code)}")
+    assert rig.desk.request(last.id).state == "approved"
 
 
-async def test_a_slow_reply_keeps_nobody_else_from_being_heard(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_reply_keeps_nobody_else_from_being_heard(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """More people than are heard at once, on the one channel whose replies do not get out."""
     people = [
         Person(id=f"p{n}", roles=("approvers",), identities={"recording": (f"p{n}",)}) for n in range(AT_ONCE + 1)
     ]
-    crowd = Room(room.store, *people)
+    crowd = Rig(rig.store, *people)
     request = await crowd.ask(1, people[-1], approvers=("user:p16",))
 
     async def hangs(where: Any, reply: ChannelReply) -> None:
@@ -741,53 +741,53 @@ async def test_a_slow_reply_keeps_nobody_else_from_being_heard(room: Room, monke
     assert (crowd.desk.request(request.id).decided_by, crowd.channel.replies) == (people[-1].id, [])
 
 
-async def test_what_cannot_be_decided_is_told_once_and_given_up(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_cannot_be_decided_is_told_once_and_given_up(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kept while the request may be open, a day longer, and then with a last word."""
-    request = await room.ask(timeout=3600.0, expires_at=room.now() + timedelta(hours=1))
+    request = await rig.ask(timeout=3600.0, expires_at=rig.now() + timedelta(hours=1))
 
     async def unavailable(*args: Any, again: bool) -> Receipt:
         return Receipt(status="refused", code="unavailable", approval_id=request.id)
 
-    monkeypatch.setattr(room.desk, "decide", unavailable)
-    told = await room.hear(text="yes")
+    monkeypatch.setattr(rig.desk, "decide", unavailable)
+    told = await rig.hear(text="yes")
     assert told is not None
     assert told.receipt is not None
     assert told.receipt.status == "pending"
     for ahead in (timedelta(), timedelta(hours=1), timedelta(hours=25)):
-        room.ahead = ahead
-        await (await room.hurried()).processor.step()
-        assert await room.result() == {}
-    assert len(room.channel.replies) == 1
-    room.ahead = timedelta(hours=27)
-    await (await room.hurried()).processor.step()
-    assert [reply.receipt.code for _, reply in room.channel.replies if reply.receipt] == ["", "unavailable"]
+        rig.ahead = ahead
+        await (await rig.hurried()).processor.step()
+        assert await rig.result() == {}
+    assert len(rig.channel.replies) == 1
+    rig.ahead = timedelta(hours=27)
+    await (await rig.hurried()).processor.step()
+    assert [reply.receipt.code for _, reply in rig.channel.replies if reply.receipt] == ["", "unavailable"]
     given_up = {"what": "given up", "person": "bo", "approval": request.id, "code": "unavailable", "answered": True}
-    assert await room.result() == {"state": "dropped", **given_up}
+    assert await rig.result() == {"state": "dropped", **given_up}
 
 
-async def test_a_card_that_the_vendor_could_not_deliver_hastens_the_next_channel(room: Room) -> None:
+async def test_a_card_that_the_vendor_could_not_deliver_hastens_the_next_channel(rig: Rig) -> None:
     """And the record says so; a failure of what is over changes nothing more."""
-    request, over = await room.ask(1), await room.ask(2)
-    later = room.now() + timedelta(hours=1)
+    request, over = await rig.ask(1), await rig.ask(2)
+    later = rig.now() + timedelta(hours=1)
     for each in (request, over):
         waits = NewDelivery(request=each, person="bo", channel="mail", address="bo@example.com", due_at=later)
-        await room.cards.plan([waits])
+        await rig.cards.plan([waits])
     tokens = [
-        next(row.token for row in await room.cards.of_request(each.id) if row.channel == "chat")
+        next(row.token for row in await rig.cards.of_request(each.id) if row.channel == "chat")
         for each in (request, over)
     ]
-    await room.cards.end(over.id, 1, over)
+    await rig.cards.end(over.id, 1, over)
     told = [
         {"key": token, "vendor_id": f"v-{token}", "state": "failed", "code": "131026", "told": "nobody"}
         for token in tokens
     ]
-    await room.receiver.take("chat", room.channel.raw(statuses=told))
-    await room.processor.step()
-    mail = next(row for row in await room.cards.of_request(request.id) if row.channel == "mail")
-    assert mail.due_at < room.now() + timedelta(minutes=1)
+    await rig.receiver.take("chat", rig.channel.raw(statuses=told))
+    await rig.processor.step()
+    mail = next(row for row in await rig.cards.of_request(request.id) if row.channel == "mail")
+    assert mail.due_at < rig.now() + timedelta(minutes=1)
     lines = [
         line.facts
-        for line in await AuditLog(room.store).stream(delivery_entry(request, "", "", later, {}).stream)
+        for line in await AuditLog(rig.store).stream(delivery_entry(request, "", "", later, {}).stream)
         if line.facts.get("event")
     ]
     assert [(each["event"], each["person"], each["channel"], each["code"]) for each in lines] == [
@@ -796,10 +796,10 @@ async def test_a_card_that_the_vendor_could_not_deliver_hastens_the_next_channel
 
 
 @pytest.mark.parametrize("fields", [{}, {"confirm": "type"}])
-async def test_who_may_not_decide_learns_nothing_by_naming_a_card(room: Room, fields: dict[str, Any]) -> None:
+async def test_who_may_not_decide_learns_nothing_by_naming_a_card(rig: Rig, fields: dict[str, Any]) -> None:
     """Neither what is asked, nor by which code, nor where to read it."""
     no = Person(id="no", identities={"recording": ("no-1",)})
-    place = Room(room.store, BO, no)
+    place = Rig(rig.store, BO, no)
     request = await place.ask(1, BO, **fields)
     other = await place.ask(2, BO)
     tokens = {row.approval: row.token for each in (request, other) for row in await place.cards.of_request(each.id)}
@@ -820,41 +820,41 @@ async def test_who_may_not_decide_learns_nothing_by_naming_a_card(room: Room, fi
     assert place.channel.replies[-1][0] == {"trigger_id": "1.2"}
 
 
-async def test_no_window_is_opened_for_a_stranger(room: Room) -> None:
+async def test_no_window_is_opened_for_a_stranger(rig: Rig) -> None:
     """They are told in words that they are not known."""
-    request = await room.ask()
-    token = (await room.cards.of_request(request.id))[0].token
-    await room.hear("nobody", token=token, where={"to": "nobody", "trigger_id": "1.2"})
-    assert room.channel.replies[-1][0] == {"to": "nobody"}
+    request = await rig.ask()
+    token = (await rig.cards.of_request(request.id))[0].token
+    await rig.hear("nobody", token=token, where={"to": "nobody", "trigger_id": "1.2"})
+    assert rig.channel.replies[-1][0] == {"to": "nobody"}
 
 
-async def test_strangers_fill_no_store(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_strangers_fill_no_store(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """So many of an hour are kept, the rest is counted; those kept are forgotten after a month."""
     monkeypatch.setattr("signoff.channels.inbound.unknown_senders.AN_HOUR", 2)
-    replies = [await room.hear(f"nobody-{number}", text="yes") for number in range(5)]
+    replies = [await rig.hear(f"nobody-{number}", text="yes") for number in range(5)]
     assert [reply is not None for reply in replies] == [True, True, False, False, False]
-    kept = [await room.arrivals.read("chat", "heard", f"k{number}") for number in range(1, 6)]
+    kept = [await rig.arrivals.read("chat", "heard", f"k{number}") for number in range(1, 6)]
     assert [row is not None for row in kept] == [True, True, False, False, False]
-    room.ahead = timedelta(hours=1)
-    assert await room.hear("nobody-5", text="yes") is not None
-    recorded = await room.recorded("stranger")
+    rig.ahead = timedelta(hours=1)
+    assert await rig.hear("nobody-5", text="yes") is not None
+    recorded = await rig.recorded("stranger")
     assert [(each["identity"], each.get("more_before")) for each in recorded] == [
         ("nobody-0", None), ("nobody-1", None), ("nobody-5", 3)
     ]  # fmt: skip
 
 
-async def test_a_bare_word_decides_nothing_while_another_card_may_be_out(room: Room) -> None:
+async def test_a_bare_word_decides_nothing_while_another_card_may_be_out(rig: Rig) -> None:
     """It is being sent, or the vendor's answer got lost: the word may be about that one, or nobody has read it."""
-    first, second = await room.ask(1), room.opened(2)
-    await room.cards.plan([NewDelivery(request=second, person="bo", channel="chat", address="bo-1")])
-    (sending,) = await room.cards.claim_due(9, ["chat"])
-    reply = await room.hear(text="yes")
+    first, second = await rig.ask(1), rig.opened(2)
+    await rig.cards.plan([NewDelivery(request=second, person="bo", channel="chat", address="bo-1")])
+    (sending,) = await rig.cards.claim_due(9, ["chat"])
+    reply = await rig.hear(text="yes")
     assert reply is not None
     assert set(reply.choices) == {show_code(first.code), show_code(second.code)}
-    await room.hear(text=f"yes {first.code}")
-    await room.cards.end(first.id, 1, room.desk.request(first.id))
-    assert await room.hear(text="yes") is not None
-    assert [room.desk.request(each.id).state for each in (first, second)] == ["approved", "pending"]
-    await room.cards.record_sent(sending.token, "v-2", {})
-    await room.hear(text="yes")
-    assert room.desk.request(second.id).state == "approved"
+    await rig.hear(text=f"yes {first.code}")
+    await rig.cards.end(first.id, 1, rig.desk.request(first.id))
+    assert await rig.hear(text="yes") is not None
+    assert [rig.desk.request(each.id).state for each in (first, second)] == ["approved", "pending"]
+    await rig.cards.record_sent(sending.token, "v-2", {})
+    await rig.hear(text="yes")
+    assert rig.desk.request(second.id).state == "approved"
