@@ -189,7 +189,7 @@ class ChannelSuite:
         another = "another" + notice.token[7:]
         sent = await rig.channel.deliver(notice.model_copy(update={"person": german, "token": another}), None)
         assert text("rule.requires_approval", "de") in rig.card(rig.bo).text
-        await rig.desk_decides(request)
+        await rig.decide_in_inbox(request)
         closed = ClosedCard(request=rig.request(request.id), person=german, token=another, link=notice.link)
         await rig.channel.close(sent, closed)
         assert "Genehmigt von Ana" in rig.read_by(rig.bo)
@@ -368,7 +368,7 @@ class ChannelSuite:
         forged = rig.vendor.forgeries(true)
         assert forged, "a channel that takes everything has no place here"
         await rig.hear(*forged)
-        assert rig.desk.heard == []
+        assert rig.decisions.heard == []
         await rig.hear(true)
         assert rig.request(request.id).state == "approved"
 
@@ -394,7 +394,7 @@ class ChannelSuite:
                 odd = dataclasses.replace(raw, headers={**raw.headers, "content-type": kind})
                 _received(rig.channel, odd)
                 await rig.hear(odd)
-        assert rig.desk.heard == []
+        assert rig.decisions.heard == []
 
     @play_scenario
     async def test_an_answer_under_another_content_type_decides_nothing_or_the_same(self, rig: ChannelRig) -> None:
@@ -414,7 +414,7 @@ class ChannelSuite:
         for filling in (b"On ", b"> ", b"[", b" \t", b"<b>", b"{"):
             body = (filling * (rig.channel.max_bytes // len(filling) + 1))[: rig.channel.max_bytes]
             await rig.hear(rig.vendor.sign(body))
-        assert rig.desk.heard == []
+        assert rig.decisions.heard == []
 
     @play_scenario
     async def test_what_is_repeated_counts_once(self, rig: ChannelRig) -> None:
@@ -425,7 +425,7 @@ class ChannelSuite:
         await rig.hear(raw, raw, raw)
         before = len(rig.vendor.reads(rig.bo))
         await rig.hear(raw)
-        assert len(rig.desk.heard) == 1
+        assert len(rig.decisions.heard) == 1
         assert len(rig.request(request.id).votes) == 1
         assert len(rig.vendor.reads(rig.bo)) == before
 
@@ -436,7 +436,7 @@ class ChannelSuite:
         await rig.ask()
         true = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
         await rig.hear(*(dataclasses.replace(true, method=method) for method in ("GET", "HEAD", "OPTIONS")))
-        assert rig.desk.heard == []
+        assert rig.decisions.heard == []
 
     @play_scenario
     async def test_a_stranger_decides_nothing_and_learns_nothing(self, rig: ChannelRig) -> None:
@@ -444,7 +444,7 @@ class ChannelSuite:
         self._answers(rig)
         request = await rig.ask()
         await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.stranger, "approved"))
-        assert rig.desk.heard == []
+        assert rig.decisions.heard == []
         told = rig.read_by(rig.stranger)
         assert not any(part in told for part in (request.card.effect, show_code(request.code), "Payee"))
 
@@ -520,7 +520,7 @@ class ChannelSuite:
         self._writes(rig)
         first, second = await rig.ask(1), await rig.ask(2)
         await rig.hear(rig.vendor.write(rig.bo, "yes"))
-        assert rig.desk.heard == []
+        assert rig.decisions.heard == []
         told = rig.read_by(rig.bo)
         assert text("reply.which", "en") in told
         assert all(show_code(each.code) in told for each in (first, second))
@@ -541,7 +541,7 @@ class ChannelSuite:
             if raw is None:
                 pytest.skip("nobody can write below a card there")
             await rig.hear(raw)
-            assert rig.desk.heard == [], words
+            assert rig.decisions.heard == [], words
         assert rig.request(request.id).state == "pending"
         assert text("reply.not_understood", "en") in rig.read_by(rig.bo)
 
@@ -552,7 +552,7 @@ class ChannelSuite:
         request = await rig.ask()
         refusals = await rig.hear(*rig.vendor.unknown())
         assert Forged not in refusals
-        assert rig.desk.heard == []
+        assert rig.decisions.heard == []
         assert (await rig.delivery(request, "bo")).state == "sent"
 
     @play_scenario
@@ -560,18 +560,18 @@ class ChannelSuite:
         """It counts once, when one is back."""
         self._answers(rig)
         request = await rig.ask()
-        rig.desk.server = False
+        rig.decisions.server = False
         raw = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
         assert await rig.hear(raw, raw) == [None, None]
         assert rig.request(request.id).state == "pending"
-        rig.desk.server = True
+        rig.decisions.server = True
         for _ in range(100):
             await rig.listen()
-            if rig.desk.heard:
+            if rig.decisions.heard:
                 break
             await asyncio.sleep(0.1)
         assert rig.request(request.id).state == "approved"
-        assert len(rig.desk.heard) == 1
+        assert len(rig.decisions.heard) == 1
 
     @play_scenario
     async def test_a_decision_stands_though_its_answer_does_not_get_out(self, rig: ChannelRig) -> None:

@@ -1,4 +1,4 @@
-"""A desk without a server: requests decided by the real rules, in memory, for tests of what comes in by channels."""
+"""Decides requests without a server, by the real rules, in memory, for tests of what comes in by channels."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime

@@ -49,7 +49,7 @@ class MovableClock:
 
 
 class ChannelRig:
-    """A channel between a fake vendor and a desk of real rules. Ana and Bo may approve, Cy may not, Guest asks."""
+    """A channel between a fake vendor and the real rules. Ana and Bo may approve, Cy may not, Guest asks."""
 
     def __init__(self, store: Store, channel: Channel, vendor: Vendor, time: MovableClock, locale: str = "en") -> None:
         self.store = store
@@ -72,7 +72,7 @@ class ChannelRig:
                 ("cy", (), self.cy),
             )
         )
-        self.desk = RecordingDecisions(self.people, time.now)
+        self.decisions = RecordingDecisions(self.people, time.now)
         self.cards = DeliveryQueue(store)
         self.events = ScriptedEvents()
         self.recorded: list[AuditEntry] = []
@@ -86,7 +86,7 @@ class ChannelRig:
         )
         channels = {channel.name: channel}
         self.dispatcher = Dispatcher(self.events, channels, RoutingRules(), supplies)
-        self.processor = InboundProcessor(store, channels, self.people, self.desk, self._records, time.now)
+        self.processor = InboundProcessor(store, channels, self.people, self.decisions, self._records, time.now)
         self.receiver = InboundReceiver(store, channels, self._records, time.now)
 
     async def ask(self, number: int = 1, *, told: bool = True, **fields: Any) -> ApprovalRequest:
@@ -113,7 +113,7 @@ class ChannelRig:
             # What the channel may decide at all.
             "min_assurance": "link" if self.channel.assurance == "link" else "channel",
         }
-        request = self.desk.open(ApprovalRequest(**given | fields))
+        request = self.decisions.open(ApprovalRequest(**given | fields))
         await self.tell("opened", request)
         if told:
             await self.carry()
@@ -125,7 +125,7 @@ class ChannelRig:
         args = {"to": "Somebody else", "amount": 7}
         card = render_card(effect="Pay 7 to {to}", title="", tool="pay", args=args, schema={}, note="it was changed")
         changes = {"revision": request.revision + 1, "question_hash": "f" * 64, "card": card}
-        revised = self.desk.open(request.model_copy(update=changes))
+        revised = self.decisions.open(request.model_copy(update=changes))
         await self.tell("opened", revised)
         await self.carry()
         return revised
@@ -162,17 +162,18 @@ class ChannelRig:
         for _ in range(_PATIENCE):
             if not await self.processor.step():
                 break
-        for request in {draft.approval_id: self.request(draft.approval_id) for draft, _ in self.desk.heard}.values():
+        answered = {draft.approval_id: self.request(draft.approval_id) for draft, _ in self.decisions.heard}
+        for request in answered.values():
             if request.state != "pending":
                 await self.tell("closed", request)
         await self.carry()
 
     async def decide_elsewhere(self, request: ApprovalRequest, verdict: Verdict = "approved", reason: str = "") -> None:
         """Decides a request as Ana, in the inbox."""
-        await self.desk_decides(request, verdict, reason)
+        await self.decide_in_inbox(request, verdict, reason)
         await self.listen()
 
-    async def desk_decides(self, request: ApprovalRequest, verdict: Verdict = "approved", reason: str = "") -> None:
+    async def decide_in_inbox(self, request: ApprovalRequest, verdict: Verdict = "approved", reason: str = "") -> None:
         """Decides a request as Ana in the inbox, and reports nothing of it."""
         ana = self.people.find("ana", TENANT)
         assert ana is not None
@@ -186,11 +187,11 @@ class ChannelRig:
                 "delivery_id": "elsewhere",
             }
         )
-        await self.desk.decide(draft, DecisionAuthor(ana, "inbox", "session", self.time.now()))
+        await self.decisions.decide(draft, DecisionAuthor(ana, "inbox", "session", self.time.now()))
 
     def request(self, approval: str) -> ApprovalRequest:
         """Returns a request as it stands."""
-        return self.desk.request(approval)
+        return self.decisions.request(approval)
 
     def card(self, identity: str, revision_of: str = "") -> VendorCard:
         """Returns the newest card that somebody was sent, of the request whose code they read in it if that is

@@ -94,7 +94,7 @@ class _Made:
 
 
 class DecisionPort(CodeLookup, Protocol):
-    """Where requests are decided: the gateway's, or a test's."""
+    """Decides requests: the gateway, or a test in its place."""
 
     async def decide(self, draft: DecisionDraft, author: DecisionAuthor, *, again: bool = False) -> Receipt:
         """Decides what somebody was asked, in the revision that they were shown. Raises `Unavailable`.
@@ -117,7 +117,7 @@ class InboundProcessor:
         store: Store,
         channels: Mapping[str, Channel],
         directory: Directory,
-        desk: DecisionPort,
+        decisions: DecisionPort,
         record: Record,
         clock: Clock,
     ) -> None:
@@ -126,7 +126,7 @@ class InboundProcessor:
         self._footers = Footers(store)
         self._channels = channels
         self._directory = directory
-        self._desk = desk
+        self._decisions = decisions
         self._record = record
         self._clock = clock
         self._woken = asyncio.Event()
@@ -313,7 +313,7 @@ class InboundProcessor:
         if row.about is not None and said.verdict is not None:
             # It may be decided already, and what is open now is not what was open then.
             return await self._decided(channel, heard, person, said, read_note(row.about), row)
-        about = await find_target(self._deliveries, self._desk, channel, person, heard, said.code, row.received_at)
+        about = await find_target(self._deliveries, self._decisions, channel, person, heard, said.code, row.received_at)
         if about.lent and any(self._seated(person, asked.request) for asked in about.asked):
             about = replace(about, certain=False)
         if said.effects and not {asked.request.code for asked in about.asked} <= said.effects:
@@ -328,7 +328,7 @@ class InboundProcessor:
         unseen = said.verdict == "approved" and not asked.whole
         if request.state == "pending" and (typed or unseen) and self._seated(person, request):
             language = formatter_for(person, self._clock()).language
-            link = await self._desk.link(request, person, channel.kind)
+            link = await self._decisions.link(request, person, channel.kind)
             why = text("reply.link_only" if typed else "reply.unseen", language)
             words = f"{why} {text('reply.see', language, link=link)}"
             told = ChannelReply(text=words, language=language)
@@ -348,10 +348,10 @@ class InboundProcessor:
     ) -> _Made:
         """Decides an answer that names one request."""
         assert said.verdict is not None
-        link = await self._desk.link(asked.request, person, channel.kind)
+        link = await self._decisions.link(asked.request, person, channel.kind)
         author = DecisionAuthor(person, channel.kind, channel.assurance, row.received_at, by_card=True)
         draft = _draft(asked, said.verdict, said.comment, row)
-        receipt = await self._desk.decide(draft, author, again=row.attempts > 1)
+        receipt = await self._decisions.decide(draft, author, again=row.attempts > 1)
         formatter = formatter_for(person, self._clock())
         words = receipt_words(receipt, formatter, link, code=asked.request.code)
         reply = ChannelReply(text=words, receipt=receipt, language=formatter.language)
@@ -401,7 +401,7 @@ class InboundProcessor:
             told = "receipt.unknown" if said.code or heard.token else "reply.none"
             reply = ChannelReply(text=text(told, formatter.language))
         elif about.certain or (said.verdict is None and len(requests) == 1):
-            link = await self._desk.link(requests[0], person, channel.kind)
+            link = await self._decisions.link(requests[0], person, channel.kind)
             # With the code they say that they mean this request, and that the rest says nothing.
             coded = bool(said.unread) or not (heard.token or heard.vendor_ids)
             how: How = "text" if coded else "reply"

@@ -38,7 +38,7 @@ async def test_no_condition_is_passed_over(kind: Kind, tmp_path: Path) -> None:
     async with answer_rig(kind, tmp_path) as rig:
         for number, words in enumerate((*CONDITIONS, *SIGNED), 1):
             assert await answered(rig, words, number) == "pending", words
-        assert rig.desk.heard == []
+        assert rig.decisions.heard == []
         assert await answered(rig, "yes, thanks\nBo", 99) == "approved"
 
 

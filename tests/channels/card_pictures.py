@@ -70,9 +70,9 @@ class Story:
     def __init__(self, stack: AsyncExitStack) -> None:
         self.stack = stack
         self.catalog = load_manifest(_MANIFEST)
-        self.desk = RecordingDecisions(self.catalog.people, lambda: NOW)
+        self.decisions = RecordingDecisions(self.catalog.people, lambda: NOW)
         self.ana, self.clerk = self._person("ana"), self._person("clerk")
-        self.request = self.desk.open(self._proposed())
+        self.request = self.decisions.open(self._proposed())
         self.cards: list[tuple[Channel, OutboundCard, SentCard]] = []
 
     async def told(self, vendor: FakeSlack | FakeMail | FakeWhatsApp, kind: str, address: str) -> Channel:
@@ -107,11 +107,11 @@ class Story:
                 "delivery_id": "1",
             }
         )
-        return await self.desk.decide(draft, DecisionAuthor(self.ana, channel, "channel", NOW))
+        return await self.decisions.decide(draft, DecisionAuthor(self.ana, channel, "channel", NOW))
 
     async def over(self) -> None:
         """Every card says how it ended."""
-        request = self.desk.request(self.request.id)
+        request = self.decisions.request(self.request.id)
         for channel, notice, sent in self.cards:
             closed = ClosedCard(request=request, person=self.ana, token=notice.token, link=notice.link)
             await channel.close(sent, closed)

@@ -57,7 +57,7 @@ class TestApprise(ChannelSuite):
         await rig.ask()
         raw = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
         assert await rig.hear(raw, InboundRequest(b"{}")) == [Forged, Forged]
-        assert rig.desk.heard == []
+        assert rig.decisions.heard == []
         with pytest.raises(Malformed):
             rig.channel.parse(raw)
         with pytest.raises(NotDelivered) as caught:

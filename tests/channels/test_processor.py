@@ -45,13 +45,13 @@ _NUMBERS = itertools.count(100, 10)
 
 
 class Rig:
-    """A channel, a desk, and what lies between them; `ahead` moves the clock that is asked for the time."""
+    """A channel, a decisions, and what lies between them; `ahead` moves the clock that is asked for the time."""
 
     def __init__(self, store: Store, *people: Person) -> None:
         self.ahead = timedelta()
         self.store = store
         self.directory = FixedDirectory(people or (BO, CY, ANA, GONE))
-        self.desk = RecordingDecisions(self.directory, self.now)
+        self.decisions = RecordingDecisions(self.directory, self.now)
         self.channel: RecordingChannel = recording_channel("chat")
         self.cards = DeliveryQueue(store)
         self.arrivals = InboundQueue(store)
@@ -66,7 +66,7 @@ class Rig:
     def another(self) -> InboundProcessor:
         """One more who hears, as in another process."""
         log = AuditLog(self.store)
-        return InboundProcessor(self.store, self._channels(), self.directory, self.desk, log.append, self.now)
+        return InboundProcessor(self.store, self._channels(), self.directory, self.decisions, log.append, self.now)
 
     def _channels(self) -> dict[str, RecordingChannel]:
         return {"chat": self.channel}
@@ -77,7 +77,7 @@ class Rig:
         # Such as the store gives out, the same for the same number.
         code = new_code(random.Random(number).randrange)
         given = {"id": name, "call": f"c{number}.1", "code": code, "question_hash": f"d{number}"}
-        return self.desk.open(
+        return self.decisions.open(
             a_request(**given | {"approvers": ("role:approvers",), "requester": Principal(user="ana")} | fields)
         )
 
@@ -141,7 +141,7 @@ async def test_a_button_decides_the_request_of_its_card(rig: Rig) -> None:
     assert reply.receipt is not None
     assert (reply.receipt.status, reply.receipt.state) == ("accepted", "approved")
     assert reply.text.startswith(show_code(request.code))
-    draft, author = rig.desk.heard[0]
+    draft, author = rig.decisions.heard[0]
     assert (draft.revision, draft.question_hash) == (1, "d1")
     assert (author.person.id, author.channel, author.assurance, draft.reason) == (
         "bo",
@@ -165,7 +165,7 @@ async def test_the_second_answer_is_told_who_decided_and_changes_nothing(rig: Ri
     assert (reply.receipt.code, reply.receipt.decided_by) == ("already_decided", "bo")
     assert "Bo" in reply.text
     assert "entschieden" in reply.text
-    assert rig.desk.request(request.id).state == "denied"
+    assert rig.decisions.request(request.id).state == "denied"
 
 
 async def test_one_word_decides_the_only_request_that_waits(rig: Rig) -> None:
@@ -174,7 +174,7 @@ async def test_one_word_decides_the_only_request_that_waits(rig: Rig) -> None:
     reply = await rig.hear(text="No\n\ntoo expensive")
     assert reply is not None
     assert reply.receipt is not None
-    settled = rig.desk.request(request.id)
+    settled = rig.decisions.request(request.id)
     assert (settled.state, settled.reason, settled.decided_by) == ("denied", "too expensive", "bo")
 
 
@@ -186,10 +186,10 @@ async def test_a_bare_word_with_two_requests_open_asks_which(rig: Rig) -> None:
     assert reply.receipt is None
     assert set(reply.choices) == {show_code(first.code), show_code(second.code)}
     assert all(choice in reply.text for choice in reply.choices)
-    assert rig.desk.heard == []
+    assert rig.decisions.heard == []
     assert (await rig.result())["what"] == "asked"
     await rig.hear(text=f"yes {show_code(second.code).lower()}")
-    assert [rig.desk.request(each.id).state for each in (first, second)] == ["pending", "approved"]
+    assert [rig.decisions.request(each.id).state for each in (first, second)] == ["pending", "approved"]
 
 
 async def test_what_replies_to_a_card_is_about_that_card(rig: Rig) -> None:
@@ -197,7 +197,7 @@ async def test_what_replies_to_a_card_is_about_that_card(rig: Rig) -> None:
     first, second = await rig.ask(1), await rig.ask(2)
     token = (await rig.cards.of_request(second.id))[0].token
     await rig.hear(text="yes", vendor_ids=[f"v-{token}"])
-    assert [rig.desk.request(each.id).state for each in (first, second)] == ["pending", "approved"]
+    assert [rig.decisions.request(each.id).state for each in (first, second)] == ["pending", "approved"]
 
 
 @pytest.mark.parametrize("about", [{"vendor_ids": ["of something else"]}, {"token": "a" * 26}])
@@ -207,7 +207,7 @@ async def test_what_replies_to_something_unknown_decides_nothing(rig: Rig, about
     reply = await rig.hear(text="yes", **about)
     assert reply is not None
     assert reply.receipt is None
-    assert rig.desk.heard == []
+    assert rig.decisions.heard == []
     # A card that is gone is not taken for another one.
     assert list(reply.choices) == ([] if "token" in about else [show_code(request.code)])
 
@@ -220,7 +220,7 @@ async def test_a_code_that_contradicts_the_card_decides_nothing(rig: Rig) -> Non
     assert reply is not None
     assert set(reply.choices) == {show_code(first.code), show_code(second.code)}
     await rig.hear(text="yes A1A-2BB", token=token)
-    assert rig.desk.heard == []
+    assert rig.decisions.heard == []
 
 
 async def test_a_list_of_requests_is_answered_by_code_alone(rig: Rig) -> None:
@@ -228,7 +228,7 @@ async def test_a_list_of_requests_is_answered_by_code_alone(rig: Rig) -> None:
     requests = [rig.opened(number) for number in (1, 2, 3)]
     tokens = [await rig.tell(each, BO, vendor="list", kind="digest") for each in requests]
     await rig.hear(text=f"deny {requests[0].code} no", token=tokens[0])
-    over = rig.desk.request(requests[0].id)
+    over = rig.decisions.request(requests[0].id)
     assert over.state == "denied"
     await rig.cards.end(over.id, 1, over)
     reply = await rig.hear(text="yes", token=tokens[0])
@@ -238,44 +238,44 @@ async def test_a_list_of_requests_is_answered_by_code_alone(rig: Rig) -> None:
     assert late is not None
     assert late.receipt is not None
     assert late.receipt.code == "already_decided"
-    assert len(rig.desk.heard) == 2
+    assert len(rig.decisions.heard) == 2
 
 
 async def test_an_answer_to_an_older_revision_is_stale(rig: Rig) -> None:
     """The card showed something else than what is asked now."""
     request = await rig.ask()
     token = (await rig.cards.of_request(request.id))[0].token
-    rig.desk.open(request.model_copy(update={"revision": 2, "question_hash": "changed", "state": "pending"}))
+    rig.decisions.open(request.model_copy(update={"revision": 2, "question_hash": "changed", "state": "pending"}))
     reply = await rig.hear(token=token, verdict="approved")
     assert reply is not None
     assert reply.receipt is not None
     assert reply.receipt.code == "stale"
-    assert rig.desk.request(request.id).state == "pending"
+    assert rig.decisions.request(request.id).state == "pending"
 
 
 async def test_a_bare_word_between_two_revisions_decides_nothing(rig: Rig) -> None:
     """Nobody can say which one was read; by its code it is the newest that was shown."""
     request = await rig.ask()
-    again = rig.desk.open(request.model_copy(update={"revision": 2, "question_hash": "changed"}))
+    again = rig.decisions.open(request.model_copy(update={"revision": 2, "question_hash": "changed"}))
     await rig.tell(again, BO)
     reply = await rig.hear(text="yes")
     assert reply is not None
     assert reply.choices == (show_code(request.code),)
-    assert rig.desk.heard == []
+    assert rig.decisions.heard == []
     await rig.hear(text=f"yes {request.code}")
-    assert rig.desk.heard[0][0].revision == 2
-    assert rig.desk.request(request.id).state == "approved"
+    assert rig.decisions.heard[0][0].revision == 2
+    assert rig.decisions.request(request.id).state == "approved"
 
 
 async def test_a_code_of_what_no_card_told_means_the_first_revision(rig: Rig) -> None:
     """What was asked again since is stale: who names no revision has not seen it."""
-    first = rig.desk.open(a_request(approvers=("role:approvers",)))
+    first = rig.decisions.open(a_request(approvers=("role:approvers",)))
     reply = await rig.hear(text=f"approve {first.code}")
     assert reply is not None
     assert reply.receipt is not None
     assert reply.receipt.status == "accepted"
     second = a_request(id="main.s.t.c2.1", code="A1B2C3", approvers=("role:approvers",), revision=2, question_hash="e")
-    rig.desk.open(second)
+    rig.decisions.open(second)
     stale = await rig.hear(text="approve A1B-2C3")
     assert stale is not None
     assert stale.receipt is not None
@@ -290,7 +290,7 @@ async def test_what_is_no_decision_is_asked_again(rig: Rig, text: str) -> None:
     assert reply is not None
     assert reply.receipt is None
     assert show_code(request.code) in reply.text
-    assert rig.desk.heard == []
+    assert rig.decisions.heard == []
 
 
 async def test_nothing_waits_for_whom_nothing_waits(rig: Rig) -> None:
@@ -302,7 +302,7 @@ async def test_nothing_waits_for_whom_nothing_waits(rig: Rig) -> None:
     assert request.code not in reply.text.replace("-", "")
     unknown = await rig.hear(text="approve Z9Z-9ZZ")
     assert unknown is not None
-    assert rig.desk.heard == []
+    assert rig.decisions.heard == []
 
 
 async def test_the_requester_cannot_decide_by_a_card_of_another(rig: Rig) -> None:
@@ -313,7 +313,7 @@ async def test_the_requester_cannot_decide_by_a_card_of_another(rig: Rig) -> Non
     assert reply is not None
     assert reply.receipt is not None
     assert reply.receipt.code == "self_approval"
-    assert rig.desk.request(request.id).state == "pending"
+    assert rig.decisions.request(request.id).state == "pending"
 
 
 async def test_a_forwarded_card_counts_for_whoever_answers_it(rig: Rig) -> None:
@@ -323,7 +323,7 @@ async def test_a_forwarded_card_counts_for_whoever_answers_it(rig: Rig) -> None:
         token = (await rig.cards.of_request(request.id))[0].token
         words = {name: text.format(code=request.code) for name, text in said.items()}
         await rig.hear("cy-1", token=token, **words)
-        assert rig.desk.request(request.id).decided_by == "cy", said
+        assert rig.decisions.request(request.id).decided_by == "cy", said
 
 
 async def test_a_bare_word_is_not_lent_to_the_card_of_another(rig: Rig) -> None:
@@ -334,7 +334,7 @@ async def test_a_bare_word_is_not_lent_to_the_card_of_another(rig: Rig) -> None:
         reply = await rig.hear("cy-1", text="ja", **named)
         assert reply is not None
         assert reply.choices == (show_code(request.code),)
-    assert rig.desk.heard == []
+    assert rig.decisions.heard == []
 
 
 @pytest.mark.parametrize("identity", ["nobody", "gone-1", "", "far-1"])
@@ -347,7 +347,7 @@ async def test_a_stranger_is_told_so_once_a_day_and_nothing_else(rig: Rig, ident
     assert request.code not in first.text.replace("-", "")
     assert (first.receipt, first.choices) == (None, ())
     assert await rig.hear(identity, text="yes") is None
-    assert rig.desk.heard == []
+    assert rig.decisions.heard == []
     assert [facts.get("identity", "") for facts in await rig.recorded("stranger")] == [identity]
     rig.ahead = timedelta(days=1)
     assert await rig.hear(identity, text="yes") is not None
@@ -358,18 +358,18 @@ async def test_who_is_somebody_in_two_tenants_is_known_by_the_card_alone(store: 
     rig = Rig(store, BO, FAR)
     request = await rig.ask()
     assert (await rig.hear("bo-1", text="yes")) is not None
-    assert rig.desk.heard == []
+    assert rig.decisions.heard == []
     assert await rig.recorded("stranger")
     token = (await rig.cards.of_request(request.id))[0].token
     await rig.hear("bo-1", text="yes", token=token)
-    assert rig.desk.request(request.id).decided_by == "bo"
+    assert rig.decisions.request(request.id).decided_by == "bo"
 
 
 async def test_a_second_identity_of_the_same_person_answers_as_well(rig: Rig) -> None:
     """The card went to the first one."""
     request = await rig.ask()
     await rig.hear("bo-2", text="yes")
-    assert rig.desk.request(request.id).state == "approved"
+    assert rig.decisions.request(request.id).state == "approved"
 
 
 async def test_forged_and_unreadable_messages_change_nothing(rig: Rig) -> None:
@@ -403,8 +403,8 @@ async def test_what_is_said_twice_is_heard_once(rig: Rig) -> None:
     await rig.receiver.take("chat", rig.channel.raw(key="same", identity="bo-1", token=token, verdict="approved"))
     await rig.hear(key="same", token=token, verdict="approved")
     assert await rig.hear(key="same", token=token, verdict="denied") is None
-    assert len(rig.desk.heard) == 1
-    assert rig.desk.request(request.id).state == "approved"
+    assert len(rig.decisions.heard) == 1
+    assert rig.decisions.request(request.id).state == "approved"
 
 
 @pytest.mark.parametrize("fields", [{"confirm": "type"}, {"kind": "in_doubt"}])
@@ -414,7 +414,7 @@ async def test_what_wants_more_than_a_word_leads_to_the_inbox(rig: Rig, fields: 
     reply = await rig.hear(text="yes")
     assert reply is not None
     assert f"/requests/{request.id}" in reply.text
-    assert rig.desk.heard == []
+    assert rig.decisions.heard == []
 
 
 async def test_an_answer_that_is_too_weak_leads_to_the_inbox(rig: Rig) -> None:
@@ -425,13 +425,13 @@ async def test_an_answer_that_is_too_weak_leads_to_the_inbox(rig: Rig) -> None:
     assert reply.receipt is not None
     assert reply.receipt.code == "assurance"
     assert f"/requests/{request.id}" in reply.text
-    assert rig.desk.request(request.id).state == "pending"
+    assert rig.decisions.request(request.id).state == "pending"
 
 
 async def test_an_answer_waits_for_a_worker_and_counts_once(rig: Rig) -> None:
     """It is told that it is kept, then what came of it; meanwhile it is asked about ever more rarely."""
     request = await rig.ask()
-    rig.desk.worker = False
+    rig.decisions.worker = False
     kept = await rig.hear(text="yes")
     assert kept is not None
     assert kept.receipt is not None
@@ -439,25 +439,25 @@ async def test_an_answer_waits_for_a_worker_and_counts_once(rig: Rig) -> None:
     await (await rig.hurried()).processor.step()
     assert len(rig.channel.replies) == 1
     assert await rig.result() == {}
-    rig.desk.worker = True
+    rig.decisions.worker = True
     await (await rig.hurried()).processor.step()
-    assert rig.desk.request(request.id).state == "approved"
+    assert rig.decisions.request(request.id).state == "approved"
     assert [reply.receipt.status for _, reply in rig.channel.replies if reply.receipt] == ["pending", "accepted"]
-    assert rig.desk.again == [True]
+    assert rig.decisions.again == [True]
     assert (await rig.result())["status"] == "accepted"
 
 
 async def test_an_answer_outlives_a_server_that_is_away(rig: Rig) -> None:
     """Nobody is bothered; it is heard when the server is back, as of when it came in."""
     request = await rig.ask()
-    rig.desk.server = False
+    rig.decisions.server = False
     assert await rig.hear(text="yes") is None
-    rig.desk.server = True
+    rig.decisions.server = True
     await (await rig.hurried()).processor.step()
-    assert rig.desk.request(request.id).state == "approved"
+    assert rig.decisions.request(request.id).state == "approved"
     arrival = await rig.arrivals.read("chat", "heard", "k1")
     assert arrival is not None
-    assert rig.desk.heard[0][1].received_at == arrival.received_at
+    assert rig.decisions.heard[0][1].received_at == arrival.received_at
 
 
 async def test_a_reply_that_does_not_get_out_undoes_nothing(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -474,7 +474,7 @@ async def test_a_reply_that_does_not_get_out_undoes_nothing(rig: Rig, monkeypatc
     monkeypatch.setattr(rig.channel, "answer", away)
     await rig.hear(text="yes")
     assert tries == 3
-    assert rig.desk.request(request.id).state == "approved"
+    assert rig.decisions.request(request.id).state == "approved"
     assert (await rig.result())["answered"] is False
 
 
@@ -485,8 +485,8 @@ async def test_two_processors_share_the_work(rig: Rig) -> None:
         raw = rig.channel.raw(key=f"k{number}", identity="bo-1", text=f"yes {request.code}")
         await rig.receiver.take("chat", raw)
     await asyncio.gather(rig.processor.step(), rig.another().step())
-    assert len(rig.desk.heard) == len(requests)
-    assert {rig.desk.request(each.id).state for each in requests} == {"approved"}
+    assert len(rig.decisions.heard) == len(requests)
+    assert {rig.decisions.request(each.id).state for each in requests} == {"approved"}
 
 
 async def test_what_a_killed_one_had_claimed_is_heard_once_its_claim_is_over(rig: Rig) -> None:
@@ -496,7 +496,7 @@ async def test_what_a_killed_one_had_claimed_is_heard_once_its_claim_is_over(rig
     assert len(await rig.arrivals.claim(10)) == 1
     assert await rig.another().step() == 0
     await (await rig.hurried()).another().step()
-    assert rig.desk.request(request.id).state == "approved"
+    assert rig.decisions.request(request.id).state == "approved"
     assert len(rig.channel.replies) == 1
 
 
@@ -518,7 +518,7 @@ async def test_an_answer_that_was_decided_and_not_written_down_counts_once(
         ("counted", "", 1),
         ("counted", "duplicate", 1),
     ]
-    assert len(rig.desk.request(request.id).votes) == 1
+    assert len(rig.decisions.request(request.id).votes) == 1
     assert (await rig.result())["code"] == "duplicate"
 
 
@@ -534,10 +534,10 @@ async def test_whatever_is_said_decides_at_most_the_one_request_that_it_names(ri
     pieces = st.sampled_from(["yes", "no", "approve", "deny", "but", "?", "\n", "K7Q-2FM", *codes])
     text = " ".join(data.draw(st.lists(pieces, max_size=4)))
     about = data.draw(st.sampled_from([{}, *({"token": row.token} for row in rows)]))
-    before = len(rig.desk.heard)
+    before = len(rig.decisions.heard)
     reply = await rig.hear(key=f"{numbers}", text=text, **about)
     assert reply is not None
-    decided = rig.desk.heard[before:]
+    decided = rig.decisions.heard[before:]
     assert len(decided) <= 1
     event(f"decided {len(decided)}")
     hashes = {request.id: request.question_hash for request in requests}
@@ -553,7 +553,7 @@ async def test_whatever_is_said_decides_at_most_the_one_request_that_it_names(ri
         assert [draft.approval_id] == (named or coded or only)
         assert not (named and said.code) or named == coded
     for request in requests:
-        await rig.cards.end(request.id, 1, rig.desk.request(request.id))
+        await rig.cards.end(request.id, 1, rig.decisions.request(request.id))
 
 
 async def test_one_person_is_heard_in_the_order_of_their_words(rig: Rig) -> None:
@@ -563,29 +563,29 @@ async def test_one_person_is_heard_in_the_order_of_their_words(rig: Rig) -> None
         await rig.receiver.take("chat", rig.channel.raw(key=f"k{number}", identity="bo-1", text=word))
         await asyncio.sleep(0.005)
     await rig.processor.step()
-    assert [draft.verdict for draft, _ in rig.desk.heard] == ["approved", "denied"]
-    assert rig.desk.request(request.id).state == "denied"
+    assert [draft.verdict for draft, _ in rig.decisions.heard] == ["approved", "denied"]
+    assert rig.decisions.request(request.id).state == "denied"
 
 
 async def test_what_is_under_way_at_the_end_is_heard_by_the_next(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """At once, not when its claim has run out."""
     request = await rig.ask()
     asked = asyncio.Event()
-    real = rig.desk.decide
+    real = rig.decisions.decide
 
     async def slow(*args: Any, again: bool) -> Any:
         asked.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(rig.desk, "decide", slow)
+    monkeypatch.setattr(rig.decisions, "decide", slow)
     await rig.receiver.take("chat", rig.channel.raw(key="k", identity="bo-1", text="yes"))
     running = asyncio.create_task(rig.processor.run())
     await asked.wait()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    monkeypatch.setattr(rig.desk, "decide", real)
+    monkeypatch.setattr(rig.decisions, "decide", real)
     assert await rig.another().step() == 1
-    assert rig.desk.request(request.id).state == "approved"
+    assert rig.decisions.request(request.id).state == "approved"
 
 
 async def test_a_running_processor_wakes_at_once(rig: Rig) -> None:
@@ -594,11 +594,11 @@ async def test_a_running_processor_wakes_at_once(rig: Rig) -> None:
     running = asyncio.create_task(rig.processor.run())
     await rig.receiver.take("chat", rig.channel.raw(key="k", identity="bo-1", text="yes"))
     async with asyncio.timeout(10):
-        while rig.desk.request(request.id).state == "pending":
+        while rig.decisions.request(request.id).state == "pending":
             await asyncio.sleep(0.01)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    assert (rig.desk.request(request.id).state, len(rig.desk.heard)) == ("approved", 1)
+    assert (rig.decisions.request(request.id).state, len(rig.decisions.heard)) == ("approved", 1)
 
 
 async def test_what_fails_without_reason_is_left_at_last(
@@ -611,14 +611,14 @@ async def test_what_fails_without_reason_is_left_at_last(
     async def broken(*args: Any, again: bool) -> Any:
         if args[1].person.id == "bo":
             raise RuntimeError("a bug")
-        return await RecordingDecisions.decide(rig.desk, *args)
+        return await RecordingDecisions.decide(rig.decisions, *args)
 
-    monkeypatch.setattr(rig.desk, "decide", broken)
+    monkeypatch.setattr(rig.decisions, "decide", broken)
     await rig.receiver.take("chat", rig.channel.raw(key="k1", identity="bo-1", text="yes"))
     await rig.receiver.take("chat", rig.channel.raw(key="k2", identity="cy-1", text="ja"))
     for _ in range(12):
         await (await rig.hurried()).processor.step()
-    assert rig.desk.request(healthy.id).state == "approved"
+    assert rig.decisions.request(healthy.id).state == "approved"
     assert await rig.result() == {"state": "dropped", "what": "failed", "why": "RuntimeError"}
     assert "could not be heard: RuntimeError" in caplog.text
     assert "RuntimeError: a bug" not in caplog.text
@@ -656,20 +656,20 @@ async def test_a_message_whose_words_no_store_takes_is_refused(rig: Rig) -> None
 async def test_an_answer_stays_with_the_request_that_it_was_about(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was decided, and nobody could say so yet: what is shown since is none of its business."""
     first = await rig.ask(1)
-    real = rig.desk.decide
+    real = rig.decisions.decide
 
     async def slow(*args: Any, again: bool) -> Receipt:
         await real(*args, again=again)
         return Receipt(status="pending", approval_id=first.id)
 
     with monkeypatch.context() as patch:
-        patch.setattr(rig.desk, "decide", slow)
+        patch.setattr(rig.decisions, "decide", slow)
         await rig.hear(text="yes")
-    await rig.cards.end(first.id, 1, rig.desk.request(first.id))
+    await rig.cards.end(first.id, 1, rig.decisions.request(first.id))
     second = await rig.ask(2)
     await (await rig.hurried()).processor.step()
-    assert [rig.desk.request(each.id).state for each in (first, second)] == ["approved", "pending"]
-    assert [(draft.approval_id, draft.revision, draft.question_hash) for draft, _ in rig.desk.heard] == [
+    assert [rig.decisions.request(each.id).state for each in (first, second)] == ["approved", "pending"]
+    assert [(draft.approval_id, draft.revision, draft.question_hash) for draft, _ in rig.decisions.heard] == [
         (first.id, 1, "d1")
     ] * 2
     assert (await rig.result())["approval"] == first.id
@@ -683,13 +683,13 @@ async def test_an_answer_is_about_what_was_shown_when_it_came(rig: Rig, words: s
     await rig.receiver.take("chat", rig.channel.raw(key="k1", identity="bo-1", text=text))
     await asyncio.sleep(0.01)
     await rig.cards.end(request.id, 1, request)
-    again = rig.desk.open(request.model_copy(update={"revision": 2, "question_hash": "changed"}))
+    again = rig.decisions.open(request.model_copy(update={"revision": 2, "question_hash": "changed"}))
     await rig.tell(again, BO)
     await rig.processor.step()
-    assert [(draft.revision, draft.question_hash) for draft, _ in rig.desk.heard] == [(1, "d1")]
+    assert [(draft.revision, draft.question_hash) for draft, _ in rig.decisions.heard] == [(1, "d1")]
     assert rig.channel.replies[-1][1].receipt is not None
     assert rig.channel.replies[-1][1].receipt.code == "stale"
-    assert rig.desk.request(request.id).state == "pending"
+    assert rig.decisions.request(request.id).state == "pending"
 
 
 async def test_what_was_shown_since_is_not_decided_by_an_older_word(rig: Rig) -> None:
@@ -698,7 +698,7 @@ async def test_what_was_shown_since_is_not_decided_by_an_older_word(rig: Rig) ->
     await asyncio.sleep(0.01)
     request = await rig.ask()
     await rig.processor.step()
-    assert rig.desk.request(request.id).state == "pending"
+    assert rig.decisions.request(request.id).state == "pending"
     assert await rig.result() == {"state": "done", "what": "asked", "person": "bo", "answered": True}
 
 
@@ -711,9 +711,9 @@ async def test_a_bare_word_decides_nothing_that_was_told_by_a_list_alone(rig: Ri
     reply = await rig.hear(text="yes")
     assert reply is not None
     assert reply.choices == (show_code(last.code),)
-    assert rig.desk.heard == []
+    assert rig.decisions.heard == []
     await rig.hear(text=f"yes {show_code(last.code)}")
-    assert rig.desk.request(last.id).state == "approved"
+    assert rig.decisions.request(last.id).state == "approved"
 
 
 async def test_a_slow_reply_keeps_nobody_else_from_being_heard(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -734,11 +734,11 @@ async def test_a_slow_reply_keeps_nobody_else_from_being_heard(rig: Rig, monkeyp
     running = asyncio.create_task(crowd.processor.run())
     # Less than the time after which a reply is given up.
     async with asyncio.timeout(reply_sender.TOTAL_SECONDS * 0.8):
-        while crowd.desk.request(request.id).state == "pending":
+        while crowd.decisions.request(request.id).state == "pending":
             await asyncio.sleep(0.02)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    assert (crowd.desk.request(request.id).decided_by, crowd.channel.replies) == (people[-1].id, [])
+    assert (crowd.decisions.request(request.id).decided_by, crowd.channel.replies) == (people[-1].id, [])
 
 
 async def test_what_cannot_be_decided_is_told_once_and_given_up(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -748,7 +748,7 @@ async def test_what_cannot_be_decided_is_told_once_and_given_up(rig: Rig, monkey
     async def unavailable(*args: Any, again: bool) -> Receipt:
         return Receipt(status="refused", code="unavailable", approval_id=request.id)
 
-    monkeypatch.setattr(rig.desk, "decide", unavailable)
+    monkeypatch.setattr(rig.decisions, "decide", unavailable)
     told = await rig.hear(text="yes")
     assert told is not None
     assert told.receipt is not None
@@ -852,9 +852,9 @@ async def test_a_bare_word_decides_nothing_while_another_card_may_be_out(rig: Ri
     assert reply is not None
     assert set(reply.choices) == {show_code(first.code), show_code(second.code)}
     await rig.hear(text=f"yes {first.code}")
-    await rig.cards.end(first.id, 1, rig.desk.request(first.id))
+    await rig.cards.end(first.id, 1, rig.decisions.request(first.id))
     assert await rig.hear(text="yes") is not None
-    assert [rig.desk.request(each.id).state for each in (first, second)] == ["approved", "pending"]
+    assert [rig.decisions.request(each.id).state for each in (first, second)] == ["approved", "pending"]
     await rig.cards.record_sent(sending.token, "v-2", {})
     await rig.hear(text="yes")
-    assert rig.desk.request(second.id).state == "approved"
+    assert rig.decisions.request(second.id).state == "approved"

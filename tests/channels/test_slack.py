@@ -76,7 +76,7 @@ class TestSlack(ChannelSuite):
         request = await rig.ask()
         card = rig.card(rig.bo)
         await rig.hear(vendor.pressed(card, rig.bo, "signoff.deny"))
-        assert rig.desk.heard == []
+        assert rig.decisions.heard == []
         view = vendor.windows[0]
         View(**{name: value for name, value in view.items() if name != "user"}).validate_json()
         assert json.loads(view["private_metadata"])["token"] == card.token

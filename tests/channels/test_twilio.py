@@ -91,7 +91,7 @@ class TestSms(ChannelSuite):
         """A code of what they may not decide is none to them: they learn nothing of it, and decide nothing."""
         request = await rig.ask()
         await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.cy, "approved"))
-        assert (rig.desk.heard, rig.request(request.id).votes) == ([], ())
+        assert (rig.decisions.heard, rig.request(request.id).votes) == ([], ())
         told = rig.read_by(rig.cy)
         assert text("receipt.unknown", "en") in told
         assert not any(part in told for part in (request.card.effect, "Payee"))
@@ -136,7 +136,7 @@ class TestSms(ChannelSuite):
         """START and YES also say that somebody wants to be written to: they are asked again. STOP is not answered."""
         await rig.ask()
         await rig.hear(fake(rig).message(rig.bo, Body="YES", OptOutType="START"))
-        assert rig.desk.heard == []
+        assert rig.decisions.heard == []
         count = len(rig.vendor.reads(rig.bo))
         assert count == 2
         await rig.hear(fake(rig).message(rig.bo, Body="HELP", OptOutType="HELP"))
@@ -201,7 +201,7 @@ class TestWhatsApp(ChannelSuite):
             fake(rig).message(rig.bo, Body="", NumMedia="1", MessageType="audio"),
             fake(rig).message(rig.bo, Body="approve", MessageType="text", Forwarded="true"),
         )
-        assert rig.desk.heard == []
+        assert rig.decisions.heard == []
         assert rig.read_by(rig.bo).count(text("reply.not_understood", "en")) == 4
 
     @play_scenario
@@ -210,7 +210,7 @@ class TestWhatsApp(ChannelSuite):
         request = await rig.ask()
         forged = fake(rig).message(rig.ana.removeprefix("whatsapp:"), Body=f"approve {request.code}")
         await rig.hear(forged, fake(rig).message(rig.ana, Body=f"approve {request.code}", To=OURS))
-        assert rig.desk.heard == []
+        assert rig.decisions.heard == []
 
     @play_scenario
     async def test_the_check_says_that_few_are_reached_without_a_template(self, rig: ChannelRig) -> None:

@@ -160,7 +160,7 @@ class TestWhatsApp(ChannelSuite):
         await rig.ask()
         said = fake(rig).value(rig.bo, {"id": "wamid.x", "type": "text", "text": {"body": "approve"}})
         await rig.hear(fake(rig).brought(said, number="1"), fake(rig).brought(said, name="statuses"))
-        assert rig.desk.heard == []
+        assert rig.decisions.heard == []
 
     @play_scenario
     async def test_what_says_nothing_is_answered_and_what_is_passed_on_is_no_answer(self, rig: ChannelRig) -> None:
@@ -173,7 +173,7 @@ class TestWhatsApp(ChannelSuite):
             fake(rig).message(rig.bo, "image", image={"caption": "approve"}, context={"id": name}),
             fake(rig).message(rig.bo, "text", text={"body": "approve"}, context=context),
         )
-        assert rig.desk.heard == []
+        assert rig.decisions.heard == []
         assert rig.read_by(rig.bo).count(text("reply.not_understood", "en")) == 3
 
     @play_scenario
@@ -181,7 +181,7 @@ class TestWhatsApp(ChannelSuite):
         """What is written there is not written to us."""
         await rig.ask()
         await rig.hear(fake(rig).message(rig.bo, "text", text={"body": "approve"}, group_id="g"))
-        assert rig.desk.heard == []
+        assert rig.decisions.heard == []
 
     @play_scenario
     async def test_the_check_names_the_number_and_the_address(self, rig: ChannelRig) -> None:

@@ -184,7 +184,7 @@ async def test_an_answer_is_heard_as_soon_as_it_lies_there(rig: ChannelRig, watc
     assert post(rig).unread() == 0
     async with listening(rig):
         await watch.again()
-    assert len(rig.desk.heard) == 1
+    assert len(rig.decisions.heard) == 1
 
 
 async def test_what_came_while_nobody_watched_is_heard_and_what_cannot_be_read_is_passed_over(rig: ChannelRig) -> None:
