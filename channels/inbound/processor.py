@@ -131,7 +131,7 @@ class InboundProcessor:
         self._clock = clock
         self._woken = asyncio.Event()
         self._swept: datetime | None = None
-        self._seats: dict[str, asyncio.Semaphore] = {}
+        self._slots: dict[str, asyncio.Semaphore] = {}
         self._strangers = {name: UnknownSenders(name, record, clock) for name in channels}
         self._queues: dict[str, deque[tuple[InboundRow, float]]] = {}
         self._speakers: dict[str, asyncio.Task[None]] = {}
@@ -230,7 +230,7 @@ class InboundProcessor:
     async def _hear(self, row: InboundRow, claimed: float) -> None:
         """Hears one arrival; writes down what came of it, or when it is heard again. Raises only to be ended."""
         try:
-            async with self._seats.setdefault(row.channel, asyncio.Semaphore(AT_ONCE)):
+            async with self._slots.setdefault(row.channel, asyncio.Semaphore(AT_ONCE)):
                 if asyncio.get_running_loop().time() >= claimed + LEASE_SECONDS / 2:
                     # Before somebody else may take it: heard twice at once, it would be answered twice.
                     await self._given_back(row)
@@ -238,7 +238,7 @@ class InboundProcessor:
                 made = await self._made_of(row)
             result = made.result
             if made.reply is not None:
-                # Whoever is told something slowly takes nobody's seat.
+                # Whoever is told something slowly takes nobody's slot.
                 until = claimed + LEASE_SECONDS - _BEFORE_THE_END
                 answered = await send_reply(self._channels[row.channel], made.where, made.reply, until)
                 result = None if result is None else {**result, "answered": answered}
@@ -314,7 +314,7 @@ class InboundProcessor:
             # It may be decided already, and what is open now is not what was open then.
             return await self._decided(channel, heard, person, said, read_note(row.about), row)
         about = await find_target(self._deliveries, self._decisions, channel, person, heard, said.code, row.received_at)
-        if about.lent and any(self._seated(person, asked.request) for asked in about.asked):
+        if about.lent and any(self._may_answer(person, asked.request) for asked in about.asked):
             about = replace(about, certain=False)
         if said.effects and not {asked.request.code for asked in about.asked} <= said.effects:
             # What was repeated is another request's.
@@ -326,7 +326,7 @@ class InboundProcessor:
         # A template has buttons where its card should have none, and words can be written below any card.
         typed = needs_typing(request) or request.kind == "in_doubt"
         unseen = said.verdict == "approved" and not asked.whole
-        if request.state == "pending" and (typed or unseen) and self._seated(person, request):
+        if request.state == "pending" and (typed or unseen) and self._may_answer(person, request):
             language = formatter_for(person, self._clock()).language
             link = await self._decisions.link(request, person, channel.kind)
             why = text("reply.link_only" if typed else "reply.unseen", language)
@@ -393,7 +393,7 @@ class InboundProcessor:
     ) -> _Made:
         """Returns what somebody is asked whose answer decides nothing; only of requests that they may decide."""
         formatter = formatter_for(person, self._clock())
-        found = {asked.request.id: asked.request for asked in about.asked if self._seated(person, asked.request)}
+        found = {asked.request.id: asked.request for asked in about.asked if self._may_answer(person, asked.request)}
         requests = list(found.values())[:CHOICES]
         where = heard.where if requests and about.certain else _in_words(heard.where)
         if not requests:
@@ -437,9 +437,9 @@ class InboundProcessor:
             asked=frozenset((each.digest, each.code) for each in footers),
         )
 
-    def _seated(self, person: Person, request: ApprovalRequest) -> bool:
-        table = approver_spec_of(request)
-        return not resolve_eligibility(person, self._directory, table, self._clock()).code
+    def _may_answer(self, person: Person, request: ApprovalRequest) -> bool:
+        spec = approver_spec_of(request)
+        return not resolve_eligibility(person, self._directory, spec, self._clock()).code
 
 
 def backoff(attempts: int) -> float:

@@ -212,10 +212,10 @@ class ChannelSender:
         """Returns whether the person is to be told now: they may still answer, and have not read it elsewhere."""
         request = row.request
         person = self._supplies.people.find(row.person, row.tenant)
-        table = approver_spec_of(request)
+        spec = approver_spec_of(request)
         # By the directory as it is now: who has left since the card was planned is not told what waits.
-        seated = not resolve_eligibility(person, self._supplies.people, table, self._supplies.clock()).code
-        if not seated or any(vote.subject == row.person for vote in request.votes):
+        may_answer = not resolve_eligibility(person, self._supplies.people, spec, self._supplies.clock()).code
+        if not may_answer or any(vote.subject == row.person for vote in request.votes):
             # One acts on cards that are not out yet alone, the other on reminders of those that are.
             await self._cards.drop(row.token)
             await self._cards.record_reminder(row.token)

@@ -61,9 +61,9 @@ async def _decide(deps: GatewayDeps, draft: DecisionDraft, author: DecisionAutho
     except NotFound:
         return refused_receipt("unknown", draft.approval_id, _NO_REQUEST)
     request, person = loaded.request, author.person
-    seat = seat_at(request, person, deps.people, deps.clock())
-    if seat.code:
-        return _turned_away(request, person, seat.code)
+    eligibility = eligibility_for(request, person, deps.people, deps.clock())
+    if eligibility.code:
+        return _turned_away(request, person, eligibility.code)
     if why := out_of_bounds(draft.edited_args):
         return refusal(request, "malformed", f"`edited_args` holds {why}")
     whole = _unmasked(loaded, draft)
@@ -111,7 +111,7 @@ async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: 
     except NotFound:
         return refused_receipt("unknown", approval_id, _NO_REQUEST)
     concerned = person.id == request.requester.user or OPERATOR in person.roles
-    if not concerned and seat_at(request, person, deps.people, deps.clock()).code:
+    if not concerned and eligibility_for(request, person, deps.people, deps.clock()).code:
         receipt = refusal(request, "not_allowed", why="withdraw")
         stranger = Decision(approval_id=approval_id, verdict="withdrawn", reason=reason, subject=person.id)
         entry = audit_events.attempt_entry(stranger, receipt, deps.clock(), witness="gateway")
@@ -142,13 +142,13 @@ async def _readable(deps: GatewayDeps, approval_id: str, person: Person) -> bool
     return True
 
 
-def seat_at(request: ApprovalRequest, person: Person, people: Directory, now: datetime) -> Eligibility:
+def eligibility_for(request: ApprovalRequest, person: Person, people: Directory, now: datetime) -> Eligibility:
     """Says whose answer the person may give to a request, or why none.
 
     A hint for pages; the workflow asks the directory again at the moment of the decision.
     """
-    table = approver_spec_of(request)
-    return resolve_eligibility(person, people, table, now)
+    spec = approver_spec_of(request)
+    return resolve_eligibility(person, people, spec, now)
 
 
 def can_remember(request: ApprovalRequest, person: Person, people: Directory, now: datetime) -> bool:

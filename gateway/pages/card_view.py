@@ -10,7 +10,7 @@ from signoff.contracts.approval import ApprovalRequest, Vote
 from signoff.contracts.decision import at_least
 from signoff.contracts.ids import show_code
 from signoff.engine.kill_switch import OPERATOR
-from signoff.gateway.approvals.decisions import can_remember, seat_at
+from signoff.gateway.approvals.decisions import can_remember, eligibility_for
 from signoff.gateway.approvals.secret_masks import masked_args
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.pages.call_view import CallLine
@@ -135,8 +135,8 @@ def card_page(
     """
     formatter = visitor.formatter
     language = formatter.language
-    seat = seat_at(request, visitor.person, people, formatter.now)
-    decides = not seat.code and at_least(visitor.assurance, request.min_assurance)
+    eligibility = eligibility_for(request, visitor.person, people, formatter.now)
+    decides = not eligibility.code and at_least(visitor.assurance, request.min_assurance)
     pending = request.state == "pending"
     return CardPage(
         request=request,
@@ -161,9 +161,9 @@ def card_page(
         counted=_counted(request, people, formatter),
         may=who_may(request, people, formatter, answered=True),
         decides=decides,
-        stands_in=display_name(people, seat.on_behalf, request.tenant) if seat.on_behalf else "",
+        stands_in=display_name(people, eligibility.on_behalf, request.tenant) if eligibility.on_behalf else "",
         voted=any(vote.subject == visitor.person.id for vote in request.votes),
-        why_not=_why_not(request, seat, visitor, people) if pending and not decides else "",
+        why_not=_why_not(request, eligibility, visitor, people) if pending and not decides else "",
         edits=pending and decides and request.edit != "off" and not why_no_edit(request, args),
         remembers=pending and decides and can_remember(request, visitor.person, people, formatter.now),
         example=_example(request),
@@ -210,10 +210,10 @@ def word_to_type(request: ApprovalRequest, visitor: Visitor) -> str:
     return visitor.formatter.value(row, ()) if is_money(row) else row.value
 
 
-def _why_not(request: ApprovalRequest, seat: Eligibility, visitor: Visitor, people: Directory) -> str:
-    own = seat.code == "self_approval"
+def _why_not(request: ApprovalRequest, eligibility: Eligibility, visitor: Visitor, people: Directory) -> str:
+    own = eligibility.code == "self_approval"
     language = visitor.formatter.language
-    if not seat.code:
+    if not eligibility.code:
         return text(f"card.needs.{request.min_assurance}", language)
     return text("card.own" if own else "card.not_yours", language, who=who_may(request, people, visitor.formatter))
 

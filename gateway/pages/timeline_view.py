@@ -57,8 +57,8 @@ def who_may(request: ApprovalRequest, people: Directory, formatter: Formatter, *
 
     With `answered` without those who have answered already.
     """
-    seats = {seat for vote in request.votes for seat in (vote.subject, vote.on_behalf)} if answered else set()
-    return _told(request.approvers, request, people, formatter, seats)
+    voters = {voter for vote in request.votes for voter in (vote.subject, vote.on_behalf)} if answered else set()
+    return _told(request.approvers, request, people, formatter, voters)
 
 
 def groups_words(
