@@ -314,7 +314,7 @@ class InboundProcessor:
             # It may be decided already, and what is open now is not what was open then.
             return await self._decided(channel, heard, person, said, read_note(row.about), row)
         about = await find_target(self._deliveries, self._decisions, channel, person, heard, said.code, row.received_at)
-        if about.lent and any(self._may_answer(person, asked.request) for asked in about.asked):
+        if about.from_others_card and any(self._may_answer(person, asked.request) for asked in about.asked):
             about = replace(about, certain=False)
         if said.effects and not {asked.request.code for asked in about.asked} <= said.effects:
             # What was repeated is another request's.

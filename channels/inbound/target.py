@@ -56,7 +56,7 @@ class Target:
     """The candidates."""
     certain: bool
     """Whether the one candidate is surely meant."""
-    lent: bool = False
+    from_others_card: bool = False
     """Whether the answer is in words alone, to somebody else's card, whose address may have been given to them for
     another answer. Whoever could decide by it is asked for the code.
     """
@@ -93,8 +93,8 @@ async def find_target(
         # one request alone.
         return Target(() if heard.token else (await _open(deliveries, channel, person, at)).asked, certain=False)
     if not code:
-        lent = heard.verdict is None and any(row.person != person.id for row in rows)
-        return Target(_shown(rows), certain=len(rows) == 1 and rows[0].kind != "digest", lent=lent)
+        from_others_card = heard.verdict is None and any(row.person != person.id for row in rows)
+        return Target(_shown(rows), certain=len(rows) == 1 and rows[0].kind != "digest", from_others_card=from_others_card)
     agreeing = [row for row in rows if row.request.code == code]
     if agreeing:
         return _one_of(_shown(agreeing))
