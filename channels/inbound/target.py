@@ -93,8 +93,9 @@ async def find_target(
         # one request alone.
         return Target(() if heard.token else (await _open(deliveries, channel, person, at)).asked, certain=False)
     if not code:
+        certain = len(rows) == 1 and rows[0].kind != "digest"
         from_others_card = heard.verdict is None and any(row.person != person.id for row in rows)
-        return Target(_shown(rows), certain=len(rows) == 1 and rows[0].kind != "digest", from_others_card=from_others_card)
+        return Target(_shown(rows), certain=certain, from_others_card=from_others_card)
     agreeing = [row for row in rows if row.request.code == code]
     if agreeing:
         return _one_of(_shown(agreeing))
