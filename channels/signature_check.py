@@ -65,11 +65,17 @@ class HmacSignature:
     """
 
     header: str
+    """The header with the signature, in lower case."""
     secrets: Sequence[bytes] = field(repr=False)
+    """The keys, of which one has to fit; the first one signs."""
     prefix: str = ""
+    """The text before the signature in its header."""
     time_header: str = ""
+    """The header with the time of signing, in lower case; "" for none."""
     before: str = ""
+    """The beginning of the signed content; `{time}` stands for the time."""
     digest: Digest = "sha256"
+    """The hash."""
 
     def sign(self, body: bytes, at: datetime) -> dict[str, str]:
         """Returns the headers of `body` as the vendor sends them, signed by the first secret."""

@@ -90,6 +90,7 @@ class ApproverGroup(FrozenModel):
     of: tuple[str, ...]
     """`role:<role>` and `user:<id>`."""
     quorum: int = 1
+    """How many of them have to approve."""
 
 
 class AppliedTerm(FrozenModel):
@@ -126,32 +127,42 @@ Ending = Literal["cancelled", "lapsed", "superseded", "not_asked", "unsigned"]
 class Question(FrozenModel):
     """One question to people about one call, as its row in the store holds it: inserted once, never changed.
 
-    What `question_hash` covers is everything but `code`, `judged_at`, `opened_at`, `ended_at` and `ended_as`.
-    `approvers` holds `role:<role>` and `user:<id>`; `requester` is who asked for the turn, with the gateway's
-    signature. Spans are in seconds from `opened_at`, which is the store's clock (UTC). With `on_timeout` `escalate` the
-    deadline is put off once, by `timeout`. `grant_ttl` is how long an approval may be used after the answer that
-    completed it. `kind` `in_doubt` asks what became of a call whose outcome is not known.
+    `question_hash` covers everything but `code`, `judged_at`, `opened_at`, `ended_at` and `ended_as`. Spans are in
+    seconds from `opened_at`.
     """
 
     id: str
+    """The approval id, `<tenant>.<session>.<turn>.<call>`."""
     kind: Literal["approval", "in_doubt"] = "approval"
+    """`in_doubt` asks whether a call happened whose outcome is not known."""
     code: str = ""
+    """The short code that people read and type."""
     revision: int = 1
+    """Which time the call is asked about, from 1."""
     tenant: str
+    """The tenant."""
     session: str = ""
+    """The session."""
     turn: str
+    """The turn."""
     actor: str = ""
+    """The actor that made the call."""
     call: str
+    """The call's id."""
     requester: Principal
+    """The person who asked for the turn, with the gateway's signature."""
     channel: str = ""
     """By which the turn was asked for."""
     context: str = ""
     """sha-256 of what was given of its context; with `channel` it is what the requester's signature covers."""
     tool: str
+    """The tool's name."""
     definition: str = ""
     """sha-256 of the tool's declaration, under which the declaration itself lies in the store."""
     args: Content
+    """The arguments that run if it is approved."""
     digest: str
+    """sha-256 that binds the tool and its arguments."""
     doubt_of: int = 0
     """Of `in_doubt`: the number of the ticket in question."""
     edit_of: int = 0
@@ -163,12 +174,15 @@ class Question(FrozenModel):
     show: tuple[str, ...] | None = None
     """Dotted names of the arguments that the card shows; None: all."""
     rule: str = ""
+    """The rule of the policy that asks."""
     rule_text: str = ""
+    """The text of that rule."""
     policy_hash: str = ""
+    """sha-256 of the policy."""
     override: str = ""
     """sha-256 of what the tool objects to and people are asked to let pass."""
     approvers: tuple[str, ...] = ()
-    """Everybody who is asked, those of `groups` among them."""
+    """Everybody who is asked, as `role:<role>` and `user:<id>`; those of `groups` among them."""
     quorum: int = 1
     """How many different people have to approve in all."""
     groups: tuple[ApproverGroup, ...] = ()
@@ -176,29 +190,49 @@ class Question(FrozenModel):
     applied: tuple[AppliedTerm, ...] = ()
     """Why the terms are stricter than the policy's own, if they are."""
     veto: bool = True
+    """Whether one denial ends it."""
     allow_self: bool = False
+    """Whether the requester may decide it."""
     edit: EditMode = "off"
+    """Whether approvers may change the arguments."""
     proposers: tuple[str, ...] = ()
     """Who changed the arguments where that makes them one who asks: they decide it no more than the requester does."""
     allow_remember: bool = False
+    """Whether an answer may be remembered."""
     confirm: str = ""
+    """`type` where approvers type a value of the card again; else ""."""
     min_assurance: Assurance = "channel"
+    """How surely approvers must be identified."""
     accept_unsigned: bool = False
+    """Whether answers without a signature count."""
     level: str = "user"
+    """`user`, or `admin` where administrators are asked."""
     timeout: float = 86_400.0
+    """After how many seconds from `opened_at` its deadline is."""
     grant_ttl: float = 86_400.0
+    """For how many seconds after the answer that completed it an approval may be used."""
     remind_after: float | None = None
+    """After how many seconds people are reminded; None: never."""
     escalate_after: float | None = None
+    """After how many seconds it is escalated; None: never."""
     escalate_to: tuple[str, ...] = ()
+    """The approver entries that an escalation adds."""
     on_timeout: Literal["deny", "escalate"] = "deny"
+    """Whether the deadline denies, or escalates and is put off once, by `timeout`."""
     notify: tuple[str, ...] = ()
+    """Names of the channels that the policy wants; empty: those of the manifest's rules."""
     agent_says: str = ""
+    """The model's own words."""
     note: str = ""
+    """Why it is asked again, or by whom it was changed."""
     judged_at: datetime | None = None
     """The instant at which the gates judged the call, in UTC: `ctx.now` of the rules that ask."""
     opened_at: datetime | None = None
+    """When it was written, by the store's clock (UTC)."""
     ended_at: datetime | None = None
+    """When the turn ended it by its own word, by the store's clock (UTC)."""
     ended_as: Ending | None = None
+    """How the turn ended it, if it did."""
 
     @property
     def judged_apart(self) -> float:
@@ -213,28 +247,43 @@ class Question(FrozenModel):
 
 
 class ApprovalRequest(Question):
-    """A question with everything that follows from it: its card, and what answers and time have made of it.
-
-    `edited_by` changed the arguments of the revision before; `before` are the rows its card showed.
-    """
+    """A question with everything that follows from it: its card, and what answers and time have made of it."""
 
     question_hash: str = ""
+    """sha-256 of the question, which an answer names."""
     seen: str = ""
     """Only in the one view that gives every value: what a yes has to send back where the card is not whole."""
     card: Card
+    """The card that people see."""
     edited_by: str = ""
+    """The id of the person who changed the arguments of the revision before, or ""."""
     edited_name: str = ""
+    """The name of that person."""
     before: tuple[CardRow, ...] = ()
+    """The rows of the card before that change."""
     reminded: int = 0
+    """How many reminders there were."""
     escalated: bool = False
+    """Whether it was escalated."""
     extended: bool = False
+    """Whether its deadline was put off."""
     expires_at: datetime | None = None
+    """Its deadline, in UTC."""
     remind_at: tuple[datetime, ...] = ()
+    """When reminders are due, in UTC."""
     escalate_at: datetime | None = None
+    """When it is escalated, in UTC; None: never, or done."""
     state: ApprovalState = "pending"
+    """The present state."""
     votes: tuple[Vote, ...] = ()
+    """The counted answers."""
     decided_by: str = ""
+    """The id of the person whose answer decided it, or ""."""
     decided_name: str = ""
+    """The name of that person."""
     decided_at: datetime | None = None
+    """When it was decided, in UTC."""
     decided_channel: str = ""
+    """The channel of the deciding answer."""
     reason: str = ""
+    """The reason that was given."""

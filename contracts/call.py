@@ -63,6 +63,7 @@ class ToolDenied(FrozenModel):
     """A denial in the form in which the model gets it: as the call's result, never as an exception."""
 
     code: Literal["denied"] = "denied"
+    """Always `denied`."""
     source: DenialSource
     """Who or what denied."""
     approval_id: str = ""

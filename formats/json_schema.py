@@ -37,10 +37,12 @@ _LIMITS: Final = {
 
 
 class SchemaProblem(NamedTuple):
-    """One thing wrong with the data: `path` such as `items[0].price` (empty for the whole), and what is expected."""
+    """One problem of the data."""
 
     path: str
+    """The place, such as `items[0].price`; "" for the whole."""
     message: str
+    """What is expected there."""
 
 
 @dataclass(frozen=True)

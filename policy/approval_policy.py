@@ -141,10 +141,12 @@ class _PolicyData(BaseModel):
 
 
 class ShownArguments(_PolicyData):
-    """Selects what the card shows: `only` these arguments (None: all); `secret` ones are masked, still digested."""
+    """Selects the arguments that the card shows."""
 
     only: tuple[Name, ...] | None = None
+    """Names of the arguments that are shown; None: all."""
     secret: tuple[Name, ...] = ()
+    """Names of the arguments that are masked; the digest still covers them."""
 
 
 class Term(_PolicyData):
@@ -389,9 +391,13 @@ class GlobalRule(_PolicyData):
     """One rule over all tools: CEL over `tool`, `actor` and `ctx`. `reason` is for people to read."""
 
     name: Name
+    """The rule's name."""
     rule: Cel
+    """CEL over `tool`, `actor` and `ctx`."""
     effect: Literal["hide", "deny", "require_approval"]
+    """What happens to the tools, or calls, that it matches."""
     reason: str = ""
+    """The reason for people."""
 
 
 RequiresApproval: TypeAlias = bool | ApprovalPolicy

@@ -27,17 +27,18 @@ class HandlerCall:
 
 @dataclass(frozen=True)
 class HandlerVerdict:
-    """What a handler says. `level` `admin` asks those with the role `admin` in place of the policy's approvers.
-
-    `reason` is for people and, of a denial, for the model. `failed`: it gave no answer, so that a person is asked.
-    `stricter` are terms that are added to those of the policy, also where something else asks.
-    """
+    """The verdict of a policy's handler on one call."""
 
     verdict: Literal["auto", "ask", "deny"]
+    """Whether the call runs, is asked about, or is denied."""
     level: Literal["user", "admin"] = "user"
+    """`admin` asks those with the role `admin` in place of the policy's approvers."""
     reason: str = ""
+    """The reason for people and, of a denial, for the model."""
     failed: bool = False
+    """Whether the handler gave no answer, so that a person is asked."""
     stricter: Term | None = None
+    """Terms to add to those of the policy, also where something else asks."""
 
 
 PolicyHandler: TypeAlias = Callable[[HandlerCall, dict[str, Any]], object]

@@ -23,11 +23,14 @@ HTTP_TROUBLES: Final[Sequence[Trouble]] = ("limited", "fault", "garbage", "cut")
 
 @dataclass(frozen=True)
 class VendorCard:
-    """One card as the vendor holds it: to whom, of which delivery, and all that they can read of it."""
+    """One card as the vendor holds it."""
 
     to: str
+    """The identity that it was sent to."""
     token: str
+    """The token of its delivery."""
     text: str
+    """Everything that can be read of it."""
 
 
 class Vendor(ABC):

@@ -1,13 +1,17 @@
 """The language of the package: one word for one thing, nouns for classes and modules, none without an explanation."""
 
 import ast
+import dataclasses
+import inspect
 import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src/signoff"
@@ -22,6 +26,8 @@ LARGER: dict[str, int] = {
 ORDINARY_NOUNS = {"string", "docstring", "routing", "pricing", "token", "screen"}
 """Words that end like a gerund or a participle and are neither."""
 
+PUBLIC = ("signoff", "signoff.channels", "signoff.people", "signoff.testing", "signoff.tools")
+"""The modules of the public face."""
 NOT_YET = {"activities", "channels", "gateway"}
 """Folders whose docstrings are not written by the rule of first sentences yet."""
 IMPERATIVE = {("cli/local/tool_metrics.py", "metrics")}
@@ -187,3 +193,54 @@ def test_a_docstring_says_first_what_the_thing_does() -> None:
             if docstring and (name, node.name) not in IMPERATIVE and _riddle(docstring, is_property=is_property):
                 riddles.append(f"{name}:{node.lineno} {node.name}: {docstring.splitlines()[0]}")
     assert riddles == []
+
+
+def _public_models() -> Iterator[type]:
+    """Every record of the public face, and those of ours that it is made from."""
+    found: set[type] = set()
+    for module in map(import_module, PUBLIC):
+        named = (getattr(module, name) for name in module.__all__)
+        found |= {base for each in named if isinstance(each, type) for base in each.__mro__}
+    for each in found:
+        is_record = issubclass(each, BaseModel) or dataclasses.is_dataclass(each) or hasattr(each, "_fields")
+        if is_record and each.__module__.startswith("signoff."):
+            yield each
+
+
+def _fields(source: str, name: str) -> dict[str, bool]:
+    """The fields that a class declares, and whether each has a `description` or a string below."""
+    (body,) = (
+        node.body for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef) and node.name == name
+    )
+    found: dict[str, bool] = {}
+    for field, below in zip(body, [*body[1:], None], strict=True):
+        if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
+            continue
+        has_string = (
+            isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str)
+        )
+        described = any(isinstance(each, ast.keyword) and each.arg == "description" for each in ast.walk(field))
+        found[field.target.id] = has_string or described or field.target.id.startswith("_")
+    return found
+
+
+def test_an_undocumented_field_is_noticed() -> None:
+    """A string below or a description is a documentation of a field, and a comment or another's string is none."""
+    source = (
+        'class A:\n    a: int\n    """One."""\n    b: int  # two\n    c: int = Field(description="three")\n    _d: int'
+    )
+    assert _fields(source, "A") == {"a": True, "b": False, "c": True, "_d": True}
+
+
+def test_every_field_of_a_public_model_is_documented() -> None:
+    """Fields of public records are documented one by one, not in a paragraph that names some of them."""
+    models = sorted(_public_models(), key=lambda each: each.__qualname__)
+    assert {"ApprovalRequest", "Question", "Decision", "Tool"} <= {each.__name__ for each in models}
+    undocumented: list[str] = []
+    for model in models:
+        # A field that a class declares again may be documented where it was declared first.
+        bases = [each for each in reversed(model.__mro__) if each.__module__.startswith("signoff.")]
+        declared = [_fields(Path(str(inspect.getsourcefile(each))).read_text(), each.__name__) for each in bases]
+        documented = {name for fields in declared for name, is_documented in fields.items() if is_documented}
+        undocumented += [f"{model.__name__}.{name}" for name in sorted(declared[-1].keys() - documented)]
+    assert undocumented == []

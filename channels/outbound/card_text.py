@@ -41,9 +41,13 @@ class CardLimits:
     """
 
     whole: int = 20_000
+    """Characters of a whole card as text."""
     value: int = 500
+    """Characters of one value."""
     says: int = 1_000
+    """Characters of the model's own words."""
     rows: int = 60
+    """Rows of the card."""
 
     def __post_init__(self) -> None:
         if self.whole < LEAST_CHARS:
@@ -78,27 +82,49 @@ class CardWords:
     """
 
     heading: str
+    """What is asked, in a few words."""
     subject: str
+    """One line that names it in a list."""
     code: str
+    """The short code."""
     effect: str
+    """The sentence that says what the call does."""
     rows: tuple[CardLine, ...]
+    """The arguments."""
     note: str
+    """Why it is asked again, or by whom it was changed."""
     asked: str
+    """Who asks."""
     rule: str
+    """Why people are asked."""
     says_lead: str
+    """The words before `says`."""
     says: str
+    """The model's own words."""
     counted: str
+    """How many have approved, and who is lacking."""
     due: str
+    """When it ends."""
     more: str
+    """How many other requests wait."""
     incomplete: str
+    """That something is not shown, with the link; "" where `whole`."""
     how: str
+    """How to answer here, or by the link."""
     open: str
+    """The sentence with the link; "" where another has it."""
     link: str
+    """The link to the inbox."""
     whole: bool
+    """Whether every value is shown."""
     decides: bool
+    """Whether it can be answered here at all."""
     approves: bool
+    """Whether it can be approved here: only where all of it is shown."""
     approve: str
+    """The word that approves."""
     deny: str
+    """The word that denies."""
 
     @property
     def text(self) -> str:
