@@ -158,14 +158,17 @@ async def installed_worker(
 
 
 @asynccontextmanager
-async def create_worker(settings: Settings | None = None, *, temporal: Client | None = None) -> AsyncIterator[Worker]:
+async def create_worker(
+    settings: Settings | None = None, *, people: Directory | None = None, temporal: Client | None = None
+) -> AsyncIterator[Worker]:
     """Makes a worker of an installation over its own store, which is open until the block ends.
 
     `async with create_worker() as worker: await worker.run()`. `settings` are those of the environment and
-    `signoff.toml` if left out; `temporal` is a client of the server, with Signoff's data converter, else one as
-    `TEMPORAL_*` says. Raises `ConfigError`, `ServerUnavailable`, `StoreUnavailable`.
+    `signoff.toml` if left out; `people` is a directory in place of the one that they name; `temporal` is a client
+    of the server, with Signoff's data converter, else one as `TEMPORAL_*` says. Raises `ConfigError`,
+    `ServerUnavailable`, `StoreUnavailable`.
     """
-    installation = load_installation(settings or load_settings())
+    installation = load_installation(settings or load_settings(), people)
     client, queue = temporal or await connect(), installation.settings.task_queue
     async with (
         working_store(installation.settings) as store,
@@ -179,14 +182,14 @@ class SignoffPlugin(SimplePlugin):
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, settings: Settings | None = None) -> AsyncIterator[Self]:
+    async def open(cls, settings: Settings | None = None, *, people: Directory | None = None) -> AsyncIterator[Self]:
         """Makes the plugin of an installation over its own store, which is open until the block ends.
 
         Give it to `Client.connect(plugins=[...])`: every worker of that client then runs turns, beside whatever else it
         runs. Turns come to the task queue of the settings, which are found as those of `create_worker`. Raises
         `ConfigError`, `StoreUnavailable`.
         """
-        installation = load_installation(settings or load_settings())
+        installation = load_installation(settings or load_settings(), people)
         where = f"worker {installation.settings.task_queue}"
         async with working_store(installation.settings) as store:
             deps = await prepared_deps(installation, store, where)

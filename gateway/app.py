@@ -47,6 +47,7 @@ from signoff.gateway.runtime import gateway_signer, gateway_tasks
 from signoff.gateway.transport.body_limit import BodyLimit
 from signoff.gateway.transport.middleware import ErrorMiddleware, RequestGuard
 from signoff.gateway.vendors import routes as vendor_routes
+from signoff.people.directory import Directory
 from signoff.registry.installation import load_installation
 from signoff.settings import Settings, load_settings, login_roles, require_ready
 from signoff.store.refusal_counts import RefusalKind
@@ -87,10 +88,13 @@ _DESCRIPTION: Final = (
 )
 
 
-def create_app(settings: Settings | None = None, *, temporal: Client | None = None) -> FastAPI:
+def create_app(
+    settings: Settings | None = None, *, people: Directory | None = None, temporal: Client | None = None
+) -> FastAPI:
     """Makes the gateway of an installation as an application for any ASGI server.
 
-    `settings` are those of the environment and `signoff.toml` if left out; `temporal` is a client of the server, with
+    `settings` are those of the environment and `signoff.toml` if left out; `people` is a directory in place of the one
+    that they name, the same that workers have; `temporal` is a client of the server, with
     Signoff's data converter, else one as `TEMPORAL_*` says. Manifest, store, keys and channels are opened as the
     application starts, which raises `ConfigError`, `ServerUnavailable` or `StoreUnavailable`, and closed as it ends.
 
@@ -101,15 +105,15 @@ def create_app(settings: Settings | None = None, *, temporal: Client | None = No
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        found = load_installation(settings)
-        catalog, people, secrets = found.catalog, found.people, found.secrets
+        found = load_installation(settings, people)
+        catalog, directory, secrets = found.catalog, found.people, found.secrets
         turns = TurnClient(temporal or await connect(), task_queue=settings.task_queue)
         async with working_store(settings) as store:
-            signer = await gateway_signer(settings, people, store)
+            signer = await gateway_signer(settings, directory, store)
             deps = with_provider_people(
-                GatewayDeps(turns, catalog, people, store, settings, signer=signer, secrets=secrets)
+                GatewayDeps(turns, catalog, directory, store, settings, signer=signer, secrets=secrets)
             )
-            async with gateway_tasks(deps, people) as receiver:
+            async with gateway_tasks(deps, directory) as receiver:
                 _hold(app, deps, receiver)
                 try:
                     yield

@@ -29,8 +29,8 @@ class Installation:
         return any(person.active for person in self.people.all()) or bool(login_roles(self.settings))
 
 
-def load_installation(settings: Settings) -> Installation:
-    """Reads the installation of these settings. Raises `ConfigError`."""
+def load_installation(settings: Settings, people: Directory | None = None) -> Installation:
+    """Reads the installation of these settings, with `people` in place of theirs if given. Raises `ConfigError`."""
     policypool.install()
     if not settings.manifest.exists():
         named = "manifest" in settings.model_fields_set
@@ -38,7 +38,7 @@ def load_installation(settings: Settings) -> Installation:
         raise ConfigError(f"there is no manifest `{settings.manifest}` here: {remedy}", field="manifest")
     catalog = load_manifest(settings.manifest)
     # After the manifest, which says where modules are.
-    return Installation(settings, catalog, people_of(settings, catalog), provider_of_secrets(settings))
+    return Installation(settings, catalog, people or people_of(settings, catalog), provider_of_secrets(settings))
 
 
 def provider_of_secrets(settings: Settings) -> SecretProvider:

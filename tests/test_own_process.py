@@ -7,6 +7,7 @@ from served_desk import MANIFEST
 from temporalio.client import Client as Temporal
 
 import signoff
+from signoff.people import FixedDirectory, Person
 from signoff.settings import Settings
 from signoff.testing import serve_vendor
 
@@ -29,6 +30,27 @@ async def test_a_program_runs_worker_gateway_and_client(
             assert (await people.approve(request, by="ana")).status == "accepted"
         assert (await turn.result()).text == "ok paid 420 to Ana"
     assert (tmp_path / "state" / "signoff.db").exists()
+
+
+async def test_a_program_brings_a_directory_of_its_own(
+    clean_env: pytest.MonkeyPatch, client: Temporal, task_queue: str, tmp_path: Path
+) -> None:
+    """In place of the manifest's people: who is declared there alone is nobody, and who is in this one decides."""
+    settings = Settings(manifest=MANIFEST, task_queue=task_queue, state_dir=tmp_path / "state")
+    people = FixedDirectory([Person(id="rui"), Person(id="eve", roles=("approvers",))])
+    app = signoff.create_app(settings, people=people, temporal=client)
+    async with (
+        signoff.create_worker(settings, people=people, temporal=client) as worker,
+        worker,
+        app.router.lifespan_context(app),
+        serve_vendor(app) as url,
+        await signoff.Client.connect(url) as gateway,
+    ):
+        turn = await gateway.start("pay 420", user="rui")
+        async for request in turn.pending():
+            assert (await gateway.deny(request, by="ana", reason="no")).status == "refused"
+            assert (await gateway.approve(request, by="eve")).status == "accepted"
+        assert (await turn.result()).text == "ok paid 420 to Ana"
 
 
 async def test_what_is_wrong_is_told_before_anything_runs(

@@ -115,7 +115,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "turns.hour": "Letzte Stunde",
     "turns.day": "Letzte 24 Stunden",
     "turns.week": "Letzte 7 Tage",
-    "turns.any": "Gesamter Zeitraum",
+    "turns.any": "Jederzeit",
     "turns.none": "Hier ist noch kein Gespräch",
     "turns.none_why": "Jedes Gespräch mit einem Agenten steht hier, ob es läuft oder beendet ist.",
     "turns.none_filtered": "Kein Gespräch passt zu diesen Filtern",
