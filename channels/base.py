@@ -110,7 +110,7 @@ class Channel(ABC):
         return card_words(notice, self.formatter(notice.person), how="text").whole
 
     def formatter(self, person: Person) -> Formatter:
-        """Returns what writes texts, times and numbers for a person, as of now."""
+        """Returns the formatter of texts, times and numbers for a person, as of now."""
         return formatter_for(person, self.means.clock())
 
     @abstractmethod
@@ -133,7 +133,7 @@ class Channel(ABC):
 
     @abstractmethod
     def parse(self, raw: InboundRequest) -> InboundBatch:
-        """Returns what a verified message holds. Raises `Malformed`; what is new to us is left out, never an error."""
+        """Parses a verified message. Raises `Malformed`; what is new to us is left out, never an error."""
 
     async def listen(self, take: Receive) -> None:  # noqa: B027 (most channels are brought what is said)
         """Fetches messages that no vendor brings, until cancelled. Returns at once where there is nothing to fetch."""

@@ -68,7 +68,7 @@ class VendorErrors:
     """Finds the seconds for which it wants to be left alone, where it says them in another way than `Retry-After`."""
 
     def refusal(self, answer: VendorAnswer) -> NotDelivered | None:
-        """Returns what an answer refuses, None where it refuses nothing.
+        """Returns the error that an answer refuses with, None where it refuses nothing.
 
         A success that is no JSON object is no answer of the vendor's, but of something in between: it is tried again.
         """

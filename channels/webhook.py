@@ -271,7 +271,7 @@ def _asked(notice: OutboundCard, voice_now: datetime) -> dict[str, Any]:
 
 
 def _received(key: str, kind: Any, data: Any) -> InboundBatch:
-    """Returns what a message holds; one of a type that is new to us holds nothing."""
+    """Reads a message; one of a type that is new to us holds nothing."""
     if kind == "decision":
         decision = _Decision.model_validate(data)
         if not decision.token and not decision.in_reply_to:

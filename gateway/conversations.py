@@ -263,5 +263,5 @@ class Conversations:
 
 
 def _unknown(key: TurnKey | SessionKey) -> NotFound:
-    """Returns what the client says of a turn or a session that is not there."""
+    """Makes the error of a turn or a session that is not there, in the client's words."""
     return NotFound(f"there is no {key.workflow_id.partition('/')[0]} `{key.workflow_id}`")

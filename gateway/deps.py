@@ -90,7 +90,7 @@ class GatewayDeps:
         return self.settings.profile == "development"
 
     def verifier(self) -> Verifier:
-        """Returns what checks the gateway's own signatures."""
+        """Returns the verifier of the gateway's own signatures."""
         return Verifier() if self.signer is None else self.signer.verifier()
 
     def rights(self, person: Person) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ def seal(key: bytes, what: str, values: list[Any]) -> str:
 
 
 def unseal(key: bytes, what: str, text: str) -> list[Any] | None:
-    """Returns what was sealed, or None for anything that this key did not seal as this."""
+    """Opens a sealed text; None for anything that this key did not seal as this."""
     written, _, seal = text.partition(".")
     try:
         # Before anything is decoded: whoever sends this has proved nothing yet.

@@ -272,7 +272,7 @@ class InboundProcessor:
             _log.warning("the store does not take what is to become of %r", row.key)
 
     async def _made_of(self, row: InboundRow) -> _Made:
-        """Returns what came of an arrival, whoever is still to be told of it."""
+        """Processes an arrival; its sender has yet to be answered."""
         channel = self._channels.get(row.channel)
         if channel is None:
             # It may be back after the next start; until then this is looked at ever more rarely.
@@ -295,8 +295,8 @@ class InboundProcessor:
         return {"what": status.state, "token": card.token, "state": card.state}
 
     async def _failed(self, channel: Channel, status: DeliveryStatus) -> None:
-        """Returns what the vendor took and could not deliver: the person's next channel takes over, and the record says
-        so.
+        """Handles a card that the vendor took and could not deliver: the person's next channel takes over, and the
+        record says so.
         """
         # A list is one message for several cards. What was read, or is over, has not failed.
         for card in await self._deliveries.by_vendor(channel.name, [status.vendor_id]):
@@ -391,7 +391,7 @@ class InboundProcessor:
     async def _question(
         self, channel: Channel, heard: InboundAction, person: Person, said: ParsedAnswer, about: Target
     ) -> _Made:
-        """Returns what somebody is asked whose answer decides nothing; only of requests that they may decide."""
+        """Asks back where an answer decides nothing; only about requests that its author may decide."""
         formatter = formatter_for(person, self._clock())
         found = {asked.request.id: asked.request for asked in about.asked if self._may_answer(person, asked.request)}
         requests = list(found.values())[:CHOICES]
@@ -419,7 +419,7 @@ class InboundProcessor:
         return _Made(_given({"what": "asked", "person": person.id, "why": said.why}), reply, where)
 
     async def _sender(self, channel: Channel, heard: InboundAction, person: Person, row: InboundRow) -> AnswerSender:
-        """Returns who wrote an answer, with all that reading it depends on."""
+        """Describes the author of an answer, with all that reading it depends on."""
         if heard.verdict is not None:
             return AnswerSender(person.locale)
         requests = await open_requests(self._deliveries, channel, person, row.received_at)
@@ -458,7 +458,7 @@ def _speaker(row: InboundRow) -> str:
 
 
 def _read(heard: InboundAction, sender: AnswerSender) -> ParsedAnswer:
-    """Returns what was said: by a button, else in words."""
+    """Reads an answer: of a button, else of words."""
     if heard.verdict is not None:
         return ParsedAnswer(heard.verdict, "", heard.reason or heard.text.strip())
     if heard.unclear:

@@ -32,7 +32,7 @@ class AskedRevision:
 
 
 def note_of(asked: AskedRevision) -> dict[str, Any]:
-    """Returns what is written down of `asked`, as JSON, before it is decided."""
+    """Returns the note of `asked`, as JSON, that is stored before it is decided."""
     return {
         "request": asked.request.model_dump(mode="json"),
         "revision": asked.revision,
@@ -42,7 +42,7 @@ def note_of(asked: AskedRevision) -> dict[str, Any]:
 
 
 def read_note(note: Mapping[str, Any]) -> AskedRevision:
-    """Returns what `note_of` wrote down."""
+    """Reads a note that `note_of` made."""
     return AskedRevision(
         ApprovalRequest.model_validate(note["request"]), note["revision"], note["question_hash"], note["whole"]
     )
@@ -79,7 +79,8 @@ async def find_target(
     code: str,
     at: datetime,
 ) -> Target:
-    """Returns what `heard`, said by `person` with the short code `code` or none, is about. Raises `Unavailable`.
+    """Finds the requests that `heard`, said by `person` with the short code `code` or none, is about. Raises
+    `Unavailable`.
 
     `at` is when it came in, by the store's clock: however late it is heard, it is about what was shown by then.
     """
@@ -132,7 +133,7 @@ async def _named(
 
 
 async def _open(deliveries: DeliveryQueue, channel: Channel, person: Person, at: datetime) -> Target:
-    """Returns what waited for a person on this channel.
+    """Finds the requests that waited for a person on this channel.
 
     Who was told of it by a list alone has not read what it asks; nor perhaps has anybody read what is being sent.
     """
@@ -179,8 +180,8 @@ def _shown(rows: Iterable[DeliveryRow]) -> tuple[AskedRevision, ...]:
 
 
 def _as_shown(row: DeliveryRow) -> AskedRevision:
-    """Returns what a card showed. A request that was over when it was asked again keeps its number, and nothing else of
-    it.
+    """Returns the revision that a card showed. A request that was over when it was asked again keeps its number, and
+    nothing else of it.
     """
     shown = row.request.question_hash if row.request.revision == row.revision else UNKNOWN
     return AskedRevision(row.request, row.revision, shown, row.request.card.whole and PARTIAL not in row.handle)

@@ -171,7 +171,9 @@ def _key(mail: UnprovedMail, proof: Authenticity) -> str:
 
 
 def _unproved(key: str, mail: UnprovedMail) -> InboundAction:
-    """Nobody's: its identity is none that a person can have. Who has a card of ours is told so, others nothing."""
+    """Makes an action of nobody: its identity is none that a person can have. Who has a card of ours is told so, others
+    nothing.
+    """
     said = mail.said
     where: dict[str, Any] = {"unproved": True}
     # Else whoever is named as the sender of a forged mail would be sent one by us.

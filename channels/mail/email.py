@@ -108,7 +108,7 @@ class Email(Channel):
             self._answered.popitem(last=False)
 
     def _about(self, where: Mapping[str, Any], reply: ChannelReply) -> tuple[str, ...]:
-        """Returns what an answer is, among those that nobody is given twice; nothing for what decided something.
+        """Returns the key of a reply that nobody is sent twice; none for one that decided something.
 
         Of what is about no card, one a day.
         """

@@ -12,7 +12,7 @@ from signoff.channels.inbound.answer_tokens import fold
 
 
 def _words(text: str) -> frozenset[str]:
-    """Words as they are compared: without case and accents, and without the marks at their ends."""
+    """Splits a text into words as they are compared: without case and accents, and without the marks at their ends."""
     return frozenset(fold(word.strip(".,:()") or word) for word in text.split())
 
 

@@ -116,7 +116,7 @@ def unknown_line(lines: Sequence[str], sender: AnswerSender) -> str:
 
 
 def _denied(said: ParsedAnswer, cut: _Cut, below: Sequence[str], sender: AnswerSender) -> ParsedAnswer:
-    """A no stands whatever is below it, but for a yes."""
+    """Keeps a no whatever is below it, but for a yes."""
     yes = {phrase for phrase, verdict in decision_words(sender.locale).items() if verdict == "approved"}
     unread = unknown_line([*cut.footer, "", *below], sender)
     if unread and any(fold(line.strip(_TIGHT)) in yes for line in (*cut.footer, *below) if len(line) <= LINE_CHARS):
@@ -236,7 +236,9 @@ def _begins_device(line: str) -> bool:
 
 
 def _is_device(line: str) -> bool:
-    """The line of a telephone or a mail program: its beginning, and behind it nothing but names of such things."""
+    """Recognises the line of a telephone or a mail program: its beginning, and behind it nothing but names of such
+    things.
+    """
     if len(line) > LINE_CHARS:
         return False
     folded = line.lstrip("*_[( ").casefold()
@@ -257,7 +259,7 @@ def _names_device(word: str) -> bool:
 
 
 def _is_contact(line: str, sender: AnswerSender) -> bool:
-    """A line of name, title, company, numbers or addresses, each word of it known to be part of one."""
+    """Recognises a line of name, title, company, numbers or addresses, each word of it known to be part of one."""
     if not MONEY_SIGNS.isdisjoint(line.replace("<", "").replace(">", "")):
         return False
     bare = _URL.sub(_kept_word, _MAIL.sub(" ", line))
@@ -281,7 +283,7 @@ def _is_contact(line: str, sender: AnswerSender) -> bool:
 
 
 def _kept_word(found: re.Match[str]) -> str:
-    """An address is taken out; `No.5` and `GmbH.Co` are none."""
+    """Returns a blank for an address, and any other word as it is; `No.5` and `GmbH.Co` are none."""
     text = found[0].lower()
     known = text.startswith(("http", "www.", "<http", "<www")) or text.rsplit(".", 1)[-1].partition("/")[0] in _DOMAINS
     return " " if known else found[0]
@@ -296,7 +298,7 @@ _DOMAINS: Final = frozenset(
 
 
 def _is_numbers(pieces: Sequence[str], words: Sequence[str], own: frozenset[str], *, addressed: bool) -> bool:
-    """`Tel. +49 30 1234 - 0`: labels, and digits enough for a number that somebody calls."""
+    """Recognises `Tel. +49 30 1234 - 0`: labels, and digits enough for a number that somebody calls."""
     digits = sum(char.isdigit() for piece in pieces for char in piece)
     if not digits and not addressed:
         return False
@@ -312,7 +314,7 @@ def _is_numbers(pieces: Sequence[str], words: Sequence[str], own: frozenset[str]
 
 
 def _is_title(pieces: Sequence[str], words: Sequence[str], own: frozenset[str]) -> bool:
-    """`StreamHead of Finance`, also `CEO at Example`: titles and departments, and behind them a company's name."""
+    """Recognises `Head of Finance`, also `CEO at Example`: titles and departments, and behind them a company's name."""
     at = next((at for at, word in enumerate(words) if word in ("at", "@") and at), len(words))
     named = [piece for piece in pieces[at + 1 :] if piece.strip(_TIGHT + "!")]
     if len(named) > _COMPANY_WORDS or not all(_is_capital(piece) for piece in named):
@@ -324,14 +326,16 @@ def _is_title(pieces: Sequence[str], words: Sequence[str], own: frozenset[str]) 
 
 
 def _is_company(pieces: Sequence[str], words: Sequence[str]) -> bool:
-    """`Example Trading GmbH & Co. KG`: a short name of capital letters, with what only companies have at its end."""
+    """Recognises `Example Trading GmbH & Co. KG`: a short name of capital letters, with what only companies have at its
+    end.
+    """
     if len(words) > 8 or not any(word in COMPANIES for word in words):
         return False
     return all(_is_capital(piece) or word in COMPANIES for piece, word in zip(pieces, words, strict=True))
 
 
 def _is_place(pieces: Sequence[str]) -> bool:
-    """`Musterstraße 5, 10115 Berlin`: names, numbers, and something that only an address has."""
+    """Recognises `Musterstraße 5, 10115 Berlin`: names, numbers, and something that only an address has."""
     if len(pieces) > 12 or not all(_is_capital(piece) or any(map(str.isdigit, piece)) for piece in pieces):
         return False
     words = [fold(piece.strip(_TIGHT)) for piece in pieces]

@@ -210,7 +210,7 @@ def _quoted(value: str, at: int, around: list[str]) -> int:
 
 
 def _bare(bare: list[str], addresses: list[str], around: list[str]) -> None:
-    """What stood outside quotes, comments and `<>`, up to a comma: an address, unless one in `<>` came before."""
+    """Adds the text outside quotes, comments and `<>`, up to a comma, as an address, unless one in `<>` came before."""
     text = "".join(bare)
     if text.startswith("\0"):
         around.append(text[1:])

@@ -50,7 +50,7 @@ class _MailHandler:
     async def handle_RCPT(  # noqa: N802
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: Sequence[Any]
     ) -> str:
-        """Only for us: we pass nothing on."""
+        """Takes recipients of ours alone: we pass nothing on."""
         if not self._ours(address):
             return "550 5.1.1 there is no such address here"
         if len(envelope.rcpt_tos) >= _MAX_RECIPIENTS:
@@ -59,7 +59,7 @@ class _MailHandler:
         return "250 2.1.5 OK"
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
-        """Kept, refused for good, or to be brought again. LMTP answers for each recipient (RFC 2033)."""
+        """Takes a mail, refuses it for good, or has it brought again. LMTP answers for each recipient (RFC 2033)."""
         # `content` may be decoded text; a DKIM signature is over the bytes as they came.
         answer = await self._answer(bytes(envelope.original_content or b""), tuple(envelope.rcpt_tos))
         return "\r\n".join([answer] * (len(envelope.rcpt_tos) if self._each else 1))

@@ -53,7 +53,7 @@ class _Found:
 
 
 def find_new_text(lines: Sequence[str], *, flowed: bool = False) -> WrittenText:
-    """Returns what of `lines` is not quoted. The lines of a signature that a client marks follow a line `--`."""
+    """Finds those of `lines` that are not quoted. The lines of a signature that a client marks follow a line `--`."""
     few = lines[:_MAX_LINES]
     found = _scan([_clean(line) for line in (_unflowed(few) if flowed else few)])
     above, under = _marked(_trimmed(found.above)), _marked(_trimmed(found.under))
@@ -104,7 +104,7 @@ def _scan(lines: list[str]) -> _Found:
 
 
 def _attribution(lines: list[str], at: int) -> int:
-    """Over how many lines from `at` it is said whose words follow; 0 where it is not."""
+    """Counts the lines from `at` that say whose words follow; 0 for none."""
     # Gmail breaks the line right before the last bracket, which then looks like a mark of a quote.
     if lines[at + 1 : at + 2] == [">:"] and len(lines[at]) < LONGEST and _says_who(f"{lines[at]}>:"):
         return 2
@@ -194,7 +194,7 @@ def _unflowed(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _clean(line: str) -> str:
-    """`line` without what is not seen, blanks as one space."""
+    """Removes invisible characters from `line`, and writes blanks as one space."""
     if line == CUT:
         return line
     if line.startswith(SIGNED):
@@ -207,7 +207,7 @@ def _clean(line: str) -> str:
 
 
 def _trimmed(lines: list[str]) -> list[str]:
-    """Without blank lines at either end, and without rules at the end."""
+    """Removes blank lines at either end, and rules at the end."""
     start, end = 0, len(lines)
     while start < end and not lines[start]:
         start += 1
@@ -217,14 +217,14 @@ def _trimmed(lines: list[str]) -> list[str]:
 
 
 def _marked(lines: list[str]) -> list[str]:
-    """With a line `--` above the first one that a client marks as part of a signature."""
+    """Adds a line `--` above the first one that a client marks as part of a signature."""
     first = next((at for at, line in enumerate(lines) if line.startswith(SIGNED)), len(lines))
     head = [*lines[:first], *([_DASHES] if first < len(lines) else [])]
     return [*head, *(line.removeprefix(SIGNED) for line in lines[first:])]
 
 
 def _cut(lines: list[str]) -> tuple[str, ...]:
-    """Without two blank lines in a row, and cut visibly where no reason is that long."""
+    """Removes the second of two blank lines in a row, and cuts visibly where no reason is that long."""
     kept: list[str] = []
     left = _MAX_TEXT
     for at, line in enumerate(lines):

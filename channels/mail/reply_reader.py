@@ -94,6 +94,6 @@ def _addresses(header: MailHeader, *names: str) -> tuple[str, ...]:
 
 
 def _references(header: MailHeader) -> tuple[str, ...]:
-    """Long threads lose their middle, so what counts stands at the end."""
+    """Returns the ids that a mail refers to: long threads lose their middle, so those that count stand at the end."""
     found = [*message_ids(header.first("in-reply-to")), *reversed(message_ids(header.first("references")))]
     return tuple(dict.fromkeys(found))

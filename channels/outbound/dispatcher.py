@@ -34,7 +34,7 @@ class EventSource(Protocol):
     """Reports what happens to requests: `RequestEvents`, or a test's."""
 
     async def poll(self) -> Sequence[RequestEvent]:
-        """Returns what has happened since the last look."""
+        """Returns the events since the last look."""
         ...
 
     async def ending(self, request: ApprovalRequest) -> ApprovalRequest | None:

@@ -27,7 +27,7 @@ class RequestEvents:
         self._open: dict[str, ApprovalRequest] = {}
 
     async def poll(self) -> list[RequestEvent]:
-        """Returns what has happened since the last look; at the first, that everything that waits was opened.
+        """Returns the events since the last look; at the first, that each waiting request was opened.
 
         Raises `StoreUnavailable`.
         """

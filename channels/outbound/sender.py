@@ -95,7 +95,7 @@ class ChannelSender:
         return done
 
     def _messages(self, rows: Sequence[DeliveryRow]) -> Iterator[list[DeliveryRow]]:
-        """Returns what goes out together: each by itself, but for too many new ones for one person."""
+        """Groups cards into messages: each by itself, but for too many new ones for one person."""
         for _, same in groupby(sorted(rows, key=_to_whom), key=_to_whom):
             group = list(same)
             asks = [row for row in group if row.kind == "ask" and row.state == "planned"]
@@ -168,8 +168,8 @@ class ChannelSender:
         return 1
 
     async def _tried(self, row: DeliveryRow, send: Callable[[], Awaitable[SentCard]]) -> SentCard | None:
-        """Returns what the vendor said, or None where it did not take the card: to be tried again, or the next
-        channel's.
+        """Tries to send a card; returns the sent one, or None where the vendor did not take it: to be tried again, or
+        the next channel's.
         """
         try:
             return await self._within(send())

@@ -195,7 +195,7 @@ class Slack(Channel):
         return True
 
     async def _call(self, method: str, body: Mapping[str, Any], *, token: str = "") -> Mapping[str, Any]:
-        """Slack's answer. Raises `NotDelivered` with Slack's own code."""
+        """Calls a method of Slack and returns its answer. Raises `NotDelivered` with Slack's own code."""
         headers = {"authorization": f"Bearer {token or self._options.token}"}
         return await self._http.call("POST", f"{self._options.api_url}/{method}", body=body, headers=headers)
 
@@ -208,7 +208,7 @@ class Slack(Channel):
 
 
 def _enveloped(body: bytes) -> InboundBatch:
-    """Returns what an envelope of Socket Mode holds, which is what Slack would have sent over HTTP."""
+    """Opens an envelope of Socket Mode, which holds the body that Slack would have sent over HTTP."""
     envelope = json.loads(body)
     payload = envelope.get("payload")
     if not isinstance(payload, dict):

@@ -51,7 +51,7 @@ def unescape(text: str) -> str:
 
 
 def written_text(message: Mapping[str, Any]) -> str:
-    """Returns what somebody wrote, from the event of a message.
+    """Returns the text of a message, from its event.
 
     A client may send what is struck out or quoted as such in `blocks` alone: it is then marked here.
     """

@@ -47,7 +47,7 @@ def vendor_id(chat: int, message: int) -> str:
 
 
 def _press(query: Mapping[str, Any]) -> InboundBatch:
-    """A press counts as of who pressed, wherever the message stands and whatever chat it says."""
+    """Reads the press of a button, which counts as of who did, whatever chat or message it names."""
     data, name = query.get("data"), query.get("id")
     found = read_button(data) if isinstance(data, str) else None
     if found is None:
@@ -62,7 +62,7 @@ def _press(query: Mapping[str, Any]) -> InboundBatch:
 
 
 def _written(message: Mapping[str, Any]) -> InboundBatch:
-    """Words to the bot alone: what is said in a group, or passed on, is said to others."""
+    """Reads words to the bot alone: what is said in a group, or passed on, is said to others."""
     words = message.get("text")
     passed_on = "forward_origin" in message or "forward_date" in message
     private = _map(message, "chat").get("type") == "private"
@@ -93,9 +93,7 @@ def _about(message: Mapping[str, Any], chat: int) -> tuple[str, ...]:
 
 
 def _marked(words: str, entities: Any) -> str:
-    """Returns what somebody wrote, with marks where it is struck out, quoted or hidden: Telegram tells these beside
-    it.
-    """
+    """Marks a text where it is struck out, quoted or hidden: Telegram tells these beside it."""
     # Offsets count units of UTF-16.
     units = words.encode("utf-16-le", "surrogatepass")
     found = [each for each in entities if isinstance(each, dict)] if isinstance(entities, list) else []

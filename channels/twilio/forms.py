@@ -82,7 +82,7 @@ def read_form(raw: InboundRequest, sender: str, via: Via) -> InboundBatch:
 
 
 def _message(form: Mapping[str, str], key: str, sender: str, via: Via) -> InboundAction | DeliveryStatus | None:
-    """Something said, or something that is only written down; None for what was said to another number."""
+    """Reads a message, said or only to be written down; None for one to another number."""
     identity = form.get("From", "")
     if not sender.startswith("MG") and form.get("To", "") != PREFIX[via] + sender:
         return None

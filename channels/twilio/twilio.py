@@ -224,7 +224,7 @@ class Twilio(Channel):
         return f"{self._options.api_url}/2010-04-01/Accounts/{self._options.account_sid}{path}"
 
     async def _call(self, method: str, url: str, form: Fields | None = None, **query: str) -> Mapping[str, Any]:
-        """Twilio's answer. Raises `NotDelivered` with Twilio's own code."""
+        """Calls an address of Twilio and returns its answer. Raises `NotDelivered` with Twilio's own code."""
         return await self._http.call(method, url, form=form, query=query)
 
 

@@ -38,7 +38,8 @@ _MANY_SPACES: Final = re.compile(r" {4,}")
 
 
 def recipient(address: str) -> Message | None:
-    """To whom: a business-scoped id has a field of its own, else Meta takes it for a number and loses the message.
+    """Writes the field of a recipient: a business-scoped id has a field of its own, else Meta takes it for a number and
+    loses the message.
 
     None for what is neither such an id nor a number.
     """
@@ -84,7 +85,7 @@ def template_message(
 
 
 def template_words(notice: OutboundCard, formatter: Formatter, assurance: Assurance) -> CardWords:
-    """Returns what a card says that is sent as a template."""
+    """Writes the words of a card that is sent as a template."""
     return _fitting(notice, formatter, assurance, BODY_UNITS - _FIXED_UNITS, lambda words: "".join(_values(words)))
 
 
@@ -95,12 +96,12 @@ def draws_whole(notice: OutboundCard, formatter: Formatter, assurance: Assurance
 
 
 def closed_message(closed: ClosedCard, formatter: Formatter) -> Message:
-    """That a card is over, as a text of its own."""
+    """Writes that a card is over, as a text of its own."""
     return text_message(closing_text(closed, formatter))
 
 
 def text_message(words: str) -> Message:
-    """Words, cut where they are longer than a message may be."""
+    """Makes a message of words, cut where they are longer than it may be."""
     shown = plain(words)
     while units(shown) > TEXT_UNITS:
         over = units(shown) - TEXT_UNITS
@@ -109,7 +110,7 @@ def text_message(words: str) -> Message:
 
 
 def read_button(payload: str) -> tuple[Verdict, str] | None:
-    """Returns what a button of ours says, and of which delivery; None for anybody else's."""
+    """Reads the verdict and the delivery of a button of ours; None for anybody else's."""
     for prefix, verdict in _VERDICTS.items():
         token = payload.removeprefix(prefix)
         if token != payload and _TOKEN.match(token):
@@ -118,8 +119,9 @@ def read_button(payload: str) -> tuple[Verdict, str] | None:
 
 
 def plain(words: str) -> str:
-    """Words in which WhatsApp finds no mark to make bold, struck out or code: such a mark becomes one that looks like
-    it. Addresses stay as they are."""
+    """Replaces the marks by which WhatsApp makes words bold, struck out or code with some that look like them.
+    Addresses stay as they are.
+    """
     return _MARKUP.sub(lambda found: found.group(1) or found.group().translate(_LOOK_ALIKE), words)
 
 

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 def read_payload(raw: InboundRequest, number: str, window: ServiceWindow) -> InboundBatch:
-    """Returns what a verified message holds for the number with the id `number`; who wrote is remembered in `window`.
+    """Reads a verified message for the number with the id `number`; who wrote is remembered in `window`.
 
     Raises `Malformed`; what is new to us becomes an unknown status, and no more.
     """
@@ -120,7 +120,7 @@ def _said(message: Mapping[str, Any], kind: str) -> tuple[Verdict | None, str, s
 
 
 def _unknown_code(message: Mapping[str, Any], kind: str) -> str:
-    """Returns what is written down of a message that is new to us, such as `system user_id_update` or `reaction`."""
+    """Returns the code to be recorded of a message new to us, such as `system user_id_update` or `reaction`."""
     more = _text(_map(message, "system"), "type")
     return one_line(f"{kind or 'message'} {more}".strip(), _CODE_CHARS).text
 

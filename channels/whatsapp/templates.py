@@ -16,7 +16,7 @@ _SHOWN: Final = 60
 
 
 def template_language(languages: Mapping[str, str], locale: str) -> str:
-    """Meta's code of the language for a locale: of the locale itself, else of its language, else the first one."""
+    """Returns Meta's code of the language for a locale: of the locale itself, else of its language, else the first."""
     wanted = locale.replace("_", "-").lower()
     known = {name.replace("_", "-").lower(): code for name, code in languages.items()}
     return known.get(wanted) or known.get(wanted.partition("-")[0]) or next(iter(languages.values()))

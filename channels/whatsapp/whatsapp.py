@@ -198,7 +198,7 @@ class WhatsApp(Channel):
     async def _call(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, **query: str
     ) -> Mapping[str, Any]:
-        """Meta's answer. Raises `NotDelivered` with Meta's own code."""
+        """Calls Meta and returns its answer. Raises `NotDelivered` with Meta's own code."""
         url = f"{self._options.graph_url}/{self._options.version}/{path}"
         return await self._http.call(method, url, body=body, query=query)
 

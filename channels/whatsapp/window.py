@@ -17,7 +17,9 @@ class ServiceWindow:
         self._last: OrderedDict[str, float] = OrderedDict()
 
     def heard(self, name: str, at: float) -> None:
-        """Somebody wrote; what is told again later, or out of order, opens nothing anew."""
+        """Opens the window of somebody who wrote; a message that is brought again later, or out of order, opens nothing
+        anew.
+        """
         # Taken out and put in again: the first in it, which goes when it is full, was heard longest ago.
         self._last[name] = max(at, self._last.pop(name, 0.0))
         while len(self._last) > _KEPT:
@@ -28,5 +30,5 @@ class ServiceWindow:
         return now - self._last.get(name, 0.0) < WINDOW_SECONDS - _MARGIN_SECONDS
 
     def shut(self, name: str) -> None:
-        """Meta says that it is not open, whatever we thought."""
+        """Closes a window that Meta says is not open, whatever we thought."""
         self._last.pop(name, None)

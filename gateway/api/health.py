@@ -52,7 +52,7 @@ class Readiness:
         return "ok"
 
     async def _store(self) -> tuple[str, str]:
-        """Returns what is wrong with the store, and with its clock."""
+        """Checks the store, and its clock."""
         try:
             return "ok", clock_problem("the store", await store_ahead(self._deps.store, clock=self._deps.clock))
         except SignoffError as error:

@@ -58,9 +58,7 @@ def _as_written(typed: ParsedArguments, body: PreviewBody, secrets: Collection[s
 
 
 def _typed(loaded: LoadedRequest, body: PreviewBody, catalog: Catalog) -> ParsedArguments:
-    """Returns what somebody made of the arguments. Raises `NotFound` for an argument that is not there,
-    `BadRequest`.
-    """
+    """Parses the arguments as changed. Raises `NotFound` for an argument that is not there, `BadRequest`."""
     request = loaded.request
     tool = catalog.find_definition(request.tool, request.definition)
     schema = tool.schema if tool is not None else None

@@ -158,9 +158,7 @@ def _what(field: ArgumentField) -> str:
 
 
 def _first(field: ArgumentField) -> Any:
-    """Returns what stood in a field at first, as a value; of JSON with its masks, which is all that its reader has of
-    it.
-    """
+    """Returns the first value of a field; of JSON with its masks, which is all that its reader has of it."""
     return json.loads(field.shown) if field.kind == "json" and field.shown else field.original
 
 
@@ -219,7 +217,7 @@ def _value(field: ArgumentField, sent: str) -> Any:
 
 
 def _emptied(field: ArgumentField, rest: Any) -> Any:
-    """Returns what an emptied field stands for: nothing given where it may be left out, null where that is allowed."""
+    """Returns the value of an emptied field: an absent one where it may be left out, null where that is allowed."""
     if not field.needed:
         return ABSENT
     return None if field.nullable else rest

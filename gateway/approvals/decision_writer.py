@@ -148,7 +148,8 @@ class DecisionWriter:
         return taken.receipt
 
     async def _given(self, decision: Decision) -> Receipt | None:
-        """Returns what the turn says of an answer that is in the store; None where it does not have it.
+        """Gives the turn an answer that is in the store, and returns the turn's receipt; None where it does not have
+        it.
 
         A yes that it refuses counts for nothing from now on, whatever its reason: else it might run a call later of
         which people were told that it was refused. One whose call has begun it has taken.
@@ -170,9 +171,7 @@ class DecisionWriter:
         return told
 
     async def _receipt(self, decision: Decision, told: Receipt) -> Receipt:
-        """Returns what became of a change of arguments, or of a yes that its turn refused. Of `told` only why
-        counts.
-        """
+        """Returns the receipt of a changed call, or of a yes that its turn refused. Of `told` only why counts."""
         rows = await self._rows.read(decision.approval_id)
         if rows is None:
             return _refused("unknown", decision.approval_id, "there is no such request")

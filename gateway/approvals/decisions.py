@@ -234,7 +234,7 @@ def edited_request(request: ApprovalRequest, args: Mapping[str, Any], catalog: C
 
 
 def _on_card(request: ApprovalRequest) -> tuple[str, ...] | None:
-    """Returns what the card of `request` shows; None where that is everything, as it says of nothing that it is left
+    """Returns the names of the arguments on the card of `request`; None for all, as it says of nothing that it is left
     out.
     """
     rows = request.card.rows

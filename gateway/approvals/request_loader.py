@@ -43,7 +43,7 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> Op
 
 
 async def _line(deps: GatewayDeps, key: ApprovalKey, language: str) -> CallLine | None:
-    """Returns what became of the call of a request, as its turn says; None while nobody can say."""
+    """Returns the outcome of the call of a request, as its turn says; None while nobody can say."""
     try:
         view = await deps.view(key.turn)
         asked = {call.call for call in view.calls if call.approval is not None}
@@ -62,7 +62,9 @@ async def open_card(deps: GatewayDeps, approval: str, visitor: Visitor) -> CardP
 
 
 def own_approval(visitor: Visitor, approval: str) -> ApprovalKey:
-    """Returns what the address of a card names. Raises `NotFound` for no request's, and for another tenant's."""
+    """Parses the id of the approval in the address of a card. Raises `NotFound` for no request's, and for another
+    tenant's.
+    """
     key = parse_approval_id(approval)
     if key is None:
         raise NotFound(f"`{approval[:80]}` is no approval id")

@@ -32,7 +32,7 @@ class Authenticator:
         self._refusals = FailedSignIns(deps, "api")
 
     async def identify(self, request: Request, credential: Credential) -> AuthenticatedCaller | None:
-        """Returns who sends `request`, None for nobody in particular, and keeps it for `caller_of`.
+        """Identifies the caller of `request`, None for nobody in particular, and keeps them for `caller_of`.
 
         Raises `SignInNeeded` for a token that counts for nobody, `StoreUnavailable`.
         """

@@ -47,7 +47,7 @@ def channel_of(request: Request) -> str:
 
 
 def caller_of(request: Request) -> AuthenticatedCaller | None:
-    """Returns who sent a request that was let in; None for nobody in particular."""
+    """Returns the caller of a request that was let in; None for nobody in particular."""
     caller: AuthenticatedCaller | None = request.scope.get(CALLER)
     return caller
 

@@ -38,7 +38,7 @@ class Access:
     """Whether whoever shows nothing at all is answered, too."""
 
     async def __call__(self, request: Request) -> AuthenticatedCaller | None:
-        """Returns who sends `request`, None for nobody in particular. Raises as `admit`."""
+        """Returns the caller of `request`, None for nobody in particular. Raises as `admit`."""
         await self.admit(request)
         return caller_of(request)
 
@@ -71,7 +71,7 @@ class TokenAccess(Access):
     async def __call__(
         self, request: Request, described: Annotated[object, Security(_BEARER)] = None
     ) -> AuthenticatedCaller | None:
-        """As `Access`."""
+        """See `Access`."""
         await self.admit(request)
         return caller_of(request)
 

@@ -34,5 +34,5 @@ class SignIn:
 
     @property
     def provider_name(self) -> str:
-        """What the provider is called; "" without one."""
+        """The provider's name; "" without one."""
         return "" if self._provider is None else self._provider.name

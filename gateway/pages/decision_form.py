@@ -32,7 +32,7 @@ WHERE_CHARS: Final = 2_000
 
 
 def verbs_of(request: ApprovalRequest) -> tuple[Verdict, ...]:
-    """Returns what may be answered to a request."""
+    """Returns the answers that a request allows."""
     return DOUBT_VERDICTS if request.kind == "in_doubt" else VERDICTS
 
 
@@ -76,7 +76,7 @@ def author_of(visitor: Visitor, channel: str = "inbox") -> DecisionAuthor:
 
 
 def remember_in(form: Mapping[str, str], language: str) -> GrantRequest | None:
-    """Returns what is to be remembered; None where nothing is. Raises `BadRequest`."""
+    """Reads the scope in which an answer is to be remembered; None where it is not. Raises `BadRequest`."""
     if form.get("remember") != "on":
         return None
     uses = form.get("uses", "").strip()

@@ -44,7 +44,7 @@ class OpenedLink:
 
     @property
     def purpose(self) -> str:
-        """What a form of its page is for: this link, hence this request, revision, recipient and verb."""
+        """The purpose of a form of its page: this link, hence this request, revision, recipient and verb."""
         return f"link {delivery_of(self.written)}"
 
 

@@ -234,7 +234,7 @@ async def _versions(site: Site, key: SessionKey) -> AsyncGenerator[str, None]:
 
 
 def _facts(view: SessionView, turns: dict[str, TurnView]) -> dict[str, Any]:
-    """Returns what a page's reader would see change."""
+    """Returns the facts that a page's reader would see change."""
     calls = {
         call.approval.id: f"{call.approval.revision}-{call.approval.state}-{len(call.approval.votes)}-{call.state}"
         for turn in turns.values()

@@ -101,7 +101,7 @@ def timed_words(request: ApprovalRequest, people: Directory, formatter: Formatte
 
 
 def diff_of(request: ApprovalRequest, visitor: Visitor) -> EditDiff | None:
-    """Returns what the last edit of a request changed; None for one nobody changed."""
+    """Returns the changes of a request's last edit; None where nobody edited it."""
     if not request.edited_by:
         return None
     who = request.edited_name or request.edited_by

@@ -59,8 +59,8 @@ async def talk_of(deps: GatewayDeps, view: TurnView, language: str) -> Transcrip
 async def said_in(
     deps: GatewayDeps, view: TurnView, language: str, *, after: int = 0, prefix: str = ""
 ) -> list[TranscriptEntry]:
-    """Returns what was said in a turn, leaving out the first `after` messages; `prefix` makes keys differ between
-    turns.
+    """Returns the lines of a turn's conversation, leaving out the first `after` messages; `prefix` makes keys differ
+    between turns.
 
     Raises `StoreUnavailable`.
     """

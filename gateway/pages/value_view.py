@@ -107,7 +107,7 @@ def _is_code(row: CardRow) -> bool:
 
 
 async def open_values(deps: GatewayDeps, loaded: LoadedRequest, visitor: Visitor, request: Request) -> dict[str, Any]:
-    """Returns what `values.html` shows on the page that `request` names, the first where it names none.
+    """Builds the context of `values.html` for the page that `request` names, the first where it names none.
 
     That this visitor opened it is written down. Raises `StoreUnavailable`.
     """

@@ -23,7 +23,7 @@ router = APIRouter(include_in_schema=False)
 
 
 def receiver_from_request(request: Request) -> InboundReceiver:
-    """Returns what takes in what vendors bring. Raises `NotFound` where there is no channel."""
+    """Returns the receiver of what vendors bring. Raises `NotFound` where there is no channel."""
     receiver: InboundReceiver | None = request.app.state.receiver
     if receiver is None:
         raise NotFound("there is no channel here")

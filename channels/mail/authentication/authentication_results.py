@@ -118,7 +118,9 @@ def _result(part: list[str]) -> MethodResult | None:
 
 
 def _parts(value: str) -> list[list[str]]:
-    """Words and `=` between semicolons, without comments; quoted strings are one word. None if it does not balance."""
+    """Splits a field into words and `=` between semicolons, without comments; quoted strings are one word. None if it
+    does not balance.
+    """
     parts: list[list[str]] = [[]]
     word: list[str] = []
     depth, at = 0, 0

@@ -151,8 +151,9 @@ def _envelope(spf: list[MethodResult]) -> str:
 
 
 def _passed(header: MailHeader, sender: str, by: _By, *, envelope: str) -> Authenticity:
-    """DMARC passed. By SPF for `envelope`, the sender's own server brought the mail; else only what a signature covers
-    is theirs."""
+    """Returns the authenticity of a mail whose DMARC passed. By SPF for `envelope`, the sender's own server brought the
+    mail; else only what a signature covers is theirs.
+    """
     domain = sender.partition("@")[2]
     # A domain above may be anybody's, such as `co.uk`, and who has an old mail of the sender's could bring it again.
     if dns_name(envelope.strip("<> ").rpartition("@")[2]) == domain:

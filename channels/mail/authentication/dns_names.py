@@ -45,7 +45,7 @@ def reaches(domain: str, other: str) -> bool:
 
 
 async def lookup_txt(name: str) -> list[str]:
-    """TXT records by this machine's resolver. Raises `OSError` where nobody knows."""
+    """Looks up TXT records by this machine's resolver. Raises `OSError` where nobody knows."""
     try:
         answer = await dns.asyncresolver.resolve(name, "TXT", lifetime=MAIL_LOOKUP_SECONDS)
     except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
