@@ -14,8 +14,8 @@ from temporalio.exceptions import ApplicationError
 from signoff.activities.call_journal import hand_over
 from signoff.activities.gate_activity import GateActivity
 from signoff.activities.heartbeat import send_heartbeats
+from signoff.activities.hooks.tool_hooks import withheld_tools
 from signoff.activities.models.model_settings import model_settings
-from signoff.activities.tool_hooks import withheld_tools
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.redaction import redact_secrets, redact_value
 from signoff.contracts import names

@@ -24,6 +24,9 @@ from signoff.activities.gate_activity import digest_of, is_of, settled_outcome
 from signoff.activities.grant_use import GrantUse, frozen_decision
 from signoff.activities.handler_runner import HandlerEnded, run_handler, tool_context_of
 from signoff.activities.heartbeat import send_heartbeats
+from signoff.activities.hooks.policy_handlers import terms_at
+from signoff.activities.hooks.probes import ProbeRunner, recorded_reply
+from signoff.activities.hooks.tool_hooks import judge_call
 from signoff.activities.permit_check import (
     approval_of,
     caller_problem,
@@ -32,13 +35,10 @@ from signoff.activities.permit_check import (
     judge_doubt,
     undone_by,
 )
-from signoff.activities.policy_handlers import terms_at
-from signoff.activities.probes import ProbeRunner, recorded_reply
-from signoff.activities.read_rest_tool import bind_to_store
-from signoff.activities.result_processor import STORE_PAUSE, ProcessedResult, ResultProcessor, plain_outcome
+from signoff.activities.results.read_rest_tool import bind_to_store
+from signoff.activities.results.result_processor import STORE_PAUSE, ProcessedResult, ResultProcessor, plain_outcome
 from signoff.activities.run_state import check_ended, report_running
 from signoff.activities.stored_permit import prove_permit, undone
-from signoff.activities.tool_hooks import judge_call
 from signoff.activities.usage_check import use_of
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.earlier_questions import denial_of, is_barred

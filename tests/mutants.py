@@ -53,18 +53,21 @@ ROOMS = {
             f"activities/{each}.py"
             for each in (
                 *("tool_activity", "permit_check", "gate_activity", "identify_activity", "outcome_activity"),
-                *("policy_handlers", "call_journal", "probes", "grant_use", "result_processor", "tool_hooks"),
-                *("capability_backends", "record_distribution", "usage_check"),
+                *("call_journal", "grant_use", "capability_backends", "usage_check"),
+                *("hooks/policy_handlers", "hooks/probes", "hooks/tool_hooks"),
+                *("results/result_processor", "results/record_distribution"),
             )
         ),
         tuple(
-            f"activities/test_{each}.py"
+            f"activities/{each}.py"
             for each in (
-                *("permit", "seated", "signed_permits", "identify", "identify_signed", "identify_vouched"),
-                *("gate_activity", "gate_questions", "tool_activity", "handler", "outcome_activity"),
-                *("hearing", "journal", "probing", "remembered", "frozen"),
-                *("asking", "selected_tools", "capabilities", "distribution", "results", "rest", "tool_metrics"),
-                "limited_tools",
+                *("test_permit_check", "test_seated", "test_signed_permits", "test_identify", "test_identify_signed"),
+                *("test_identify_vouched", "test_gate_activity", "test_gate_questions", "test_tool_activity"),
+                *("test_handler_runner", "test_outcome_activity", "test_call_journal", "test_grant_use"),
+                *("test_frozen", "test_capability_backends", "test_tool_metrics", "test_usage_check"),
+                *("hooks/test_policy_handlers", "hooks/test_probes", "hooks/test_tool_hooks"),
+                *("hooks/test_selected_tools", "results/test_record_distribution"),
+                *("results/test_result_processor", "results/test_read_rest_tool"),
             )
         ),
     ),

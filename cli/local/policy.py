@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from signoff import policypool
-from signoff.activities.policy_handlers import verdict_of
+from signoff.activities.hooks.policy_handlers import verdict_of
 from signoff.approvals.redaction import hide
 from signoff.audit.call_history import past_calls
 from signoff.audit.log import AuditLog

@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from signoff.activities.tool_hooks import judge_call
+from signoff.activities.hooks.tool_hooks import judge_call
 from signoff.approvals.argument_rows import plural
 from signoff.cli.local.installation import LocalInstallation, find_workplace
 from signoff.cli.local.tool_metrics import metrics

@@ -9,8 +9,8 @@ from activity_kit import TURN, about, asked, permit_for, pinned, room_of, run, t
 from desk_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
+from signoff.activities.hooks.tool_hooks import judge_call
 from signoff.activities.permit_check import approval_of
-from signoff.activities.tool_hooks import judge_call
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.activity_messages import GateDecision, GateTask, ToolReply
 from signoff.contracts.content import Content

@@ -10,8 +10,8 @@ import pytest
 from activity_kit import pinned
 from desk_fixtures import Ledger, pay_tool
 
-from signoff.activities import tool_hooks
-from signoff.activities.tool_hooks import withheld_tools
+from signoff.activities.hooks import tool_hooks
+from signoff.activities.hooks.tool_hooks import withheld_tools
 from signoff.contracts.errors import ConfigError
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog, build_catalog

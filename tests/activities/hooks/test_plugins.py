@@ -7,7 +7,7 @@ import pytest
 from activity_kit import ARGS, pinned
 from desk_fixtures import Ledger, pay_tool
 
-from signoff.activities.tool_hooks import judge_call, withheld_tools
+from signoff.activities.hooks.tool_hooks import judge_call, withheld_tools
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal

@@ -13,7 +13,7 @@ from signoff.store.store import Store
 from signoff.testing.questions import answer
 from signoff.testing.scripted_model import calls, respond
 
-RULE = "handler:test_policy_handlers:limit"
+RULE = "handler:test_turns_with_handlers:limit"
 SAYS: dict[str, Any] = {}
 
 
@@ -38,7 +38,7 @@ def script(*payees: str) -> list[Any]:
 
 def handled(ledger: Ledger, **fields: Any) -> Any:
     """A catalog of one tool under the handler."""
-    return catalog_of([pay_tool(ledger, ApprovalPolicy(handler="test_policy_handlers:limit", **fields))])
+    return catalog_of([pay_tool(ledger, ApprovalPolicy(handler="test_turns_with_handlers:limit", **fields))])
 
 
 @pytest.mark.row("B71")

@@ -13,7 +13,7 @@ from activity_kit import ARGS, asked, environment, permit_for, pinned, room_of, 
 from desk_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
-from signoff.activities.policy_handlers import verdict_of
+from signoff.activities.hooks.policy_handlers import verdict_of
 from signoff.audit.log import AuditLog
 from signoff.contracts.activity_messages import GateDecision, GateTask
 from signoff.contracts.content import Content
@@ -25,7 +25,7 @@ from signoff.policy.handler_verdict import HandlerCall, HandlerVerdict
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
 
-RULE = "handler:test_hearing:answer"
+RULE = "handler:test_policy_handlers:answer"
 SEEN: list[tuple[HandlerCall, dict[str, Any]]] = []
 SAYS: list[Any] = []
 STILL = threading.Event()
@@ -93,7 +93,7 @@ def _fresh() -> Iterator[None]:
 def handled(ledger: Ledger | None = None, function: str = "answer", **fields: Any) -> Tool:
     """A tool whose policy has a handler."""
     of_tool = {name: fields.pop(name) for name in ("secrets", "effect") if name in fields}
-    return pay_tool(ledger or Ledger(), ApprovalPolicy(handler=f"test_hearing:{function}", **fields), **of_tool)
+    return pay_tool(ledger or Ledger(), ApprovalPolicy(handler=f"test_policy_handlers:{function}", **fields), **of_tool)
 
 
 async def gate(store: Store, tool: Tool, *args: Any, **fields: Any) -> tuple[GateDecision, ...]:
@@ -120,10 +120,10 @@ async def test_the_gate_asks_the_handler(store: Store, function: str, said: str,
     if verdict == "settled":
         assert ruling.outcome is not None
         assert ruling.outcome.denied is not None
-        assert (ruling.outcome.code, ruling.outcome.rule) == ("denied", f"handler:test_hearing:{function}")
+        assert (ruling.outcome.code, ruling.outcome.rule) == ("denied", f"handler:test_policy_handlers:{function}")
         assert (ruling.outcome.denied.source, ruling.outcome.denied.reason) == ("policy", "`handler` says deny")
     else:
-        assert ruling.rule == f"handler:test_hearing:{function}"
+        assert ruling.rule == f"handler:test_policy_handlers:{function}"
 
 
 async def test_an_object_that_can_be_called_is_a_handler(store: Store) -> None:
@@ -160,14 +160,14 @@ async def test_whatever_is_no_answer_asks_a_person(store: Store, function: str, 
     SAYS.append(said)
     (ruling,) = await gate(store, handled(function=function, auto_approve_if="true"))
     assert ruling.request is not None
-    assert (ruling.kind, ruling.rule) == ("ask", f"handler:test_hearing:{function} (failed)")
+    assert (ruling.kind, ruling.rule) == ("ask", f"handler:test_policy_handlers:{function} (failed)")
     assert ruling.request.rule_text == f"ask: `handler` {why}, so a person is asked"
 
 
 async def test_a_handler_that_cancels_itself_asks_a_person(store: Store) -> None:
     """And cancels nothing else."""
     (ruling,) = await gate(store, handled(function="gone"))
-    assert (ruling.kind, ruling.rule) == ("ask", "handler:test_hearing:gone (failed)")
+    assert (ruling.kind, ruling.rule) == ("ask", "handler:test_policy_handlers:gone (failed)")
 
 
 @pytest.mark.parametrize("function", ["deaf", "stuck"])
@@ -227,7 +227,7 @@ async def test_a_handler_is_shown_copies_all_the_way_down(store: Store) -> None:
 
     SAYS.append(grow)
     schema = {"type": "object", "properties": {"lines": {"type": "array", "items": {"type": "number"}}}}
-    tool = pay_tool(Ledger(), ApprovalPolicy(handler="test_hearing:answer"), input_schema=schema, effect="Pay")
+    tool = pay_tool(Ledger(), ApprovalPolicy(handler="test_policy_handlers:answer"), input_schema=schema, effect="Pay")
     args: dict[str, Any] = {"lines": [20]}
     ctx: dict[str, Any] = {"user": {"roles": ["guests"]}}
     catalog = room_of(store, tool).catalog
@@ -243,7 +243,7 @@ async def test_the_log_says_which_handler_failed_and_how(store: Store, caplog: p
     tool = handled()
     for _ in range(2):
         await gate(store, tool)
-    said = "handler:test_hearing:answer of tool pay: `handler` failed (ValueError), so a person is asked"
+    said = "handler:test_policy_handlers:answer of tool pay: `handler` failed (ValueError), so a person is asked"
     assert [record.getMessage() for record in caplog.records if record.name == "signoff.activities"] == [said]
 
 

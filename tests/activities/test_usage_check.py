@@ -15,8 +15,8 @@ from temporalio.activity import ActivityCancellationDetails
 from temporalio.testing import ActivityEnvironment
 
 from signoff.activities.gate_activity import GateActivity
+from signoff.activities.hooks.tool_hooks import unavailable_tools, withheld_tools
 from signoff.activities.outcome_activity import OutcomeActivity
-from signoff.activities.tool_hooks import unavailable_tools, withheld_tools
 from signoff.activities.usage_check import use_of
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.audit.log import AuditLog

@@ -22,9 +22,9 @@ from activity_kit import (
 from desk_fixtures import Ledger
 from temporalio.exceptions import ApplicationError
 
+from signoff.activities.hooks.probes import ProbeRunner
 from signoff.activities.outcome_activity import OutcomeActivity
-from signoff.activities.probes import ProbeRunner
-from signoff.activities.result_processor import ResultProcessor
+from signoff.activities.results.result_processor import ResultProcessor
 from signoff.audit.log import AuditLog
 from signoff.contracts.activity_messages import OutcomeTask, ToolReply
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome

@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from temporalio import activity
 
-from signoff.activities.read_rest_tool import how_to_read_on
-from signoff.activities.record_distribution import GATE, RecordDistributor, RecordViews
+from signoff.activities.results.read_rest_tool import how_to_read_on
+from signoff.activities.results.record_distribution import GATE, RecordDistributor, RecordViews
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.redaction import redact_secrets, redact_value, secret_values
 from signoff.contracts.call import CallCode, CallOutcome, Permit

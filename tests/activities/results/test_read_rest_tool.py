@@ -6,7 +6,7 @@ import pytest
 from activity_kit import TURN, room_of
 from desk_fixtures import GUEST, Ledger, pay_tool
 
-from signoff.activities.read_rest_tool import bind_to_store, how_to_read_on, read_rest
+from signoff.activities.results.read_rest_tool import bind_to_store, how_to_read_on, read_rest
 from signoff.registry.actor import Actor
 from signoff.registry.built_in_tools import READ_REST_TOOL
 from signoff.registry.results.tool_result import ToolFailure

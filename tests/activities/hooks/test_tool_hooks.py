@@ -23,8 +23,8 @@ from activity_kit import (
 from desk_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
+from signoff.activities.hooks.tool_hooks import permission_of, unavailable_tools, withheld_tools
 from signoff.activities.model_activity import ModelActivity
-from signoff.activities.tool_hooks import permission_of, unavailable_tools, withheld_tools
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.activity_messages import GateReply, GateTask, ModelReply, ModelTask
 from signoff.contracts.completion import CompletionRequest

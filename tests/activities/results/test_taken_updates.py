@@ -6,7 +6,7 @@ import pytest
 from activity_kit import ARGS, environment, permit_for, pinned, room_of
 from desk_fixtures import Ledger, pay_tool
 
-from signoff.activities.result_processor import ProcessedResult, ResultProcessor
+from signoff.activities.results.result_processor import ProcessedResult, ResultProcessor
 from signoff.contracts.content import Content
 from signoff.contracts.updates import Updates
 from signoff.registry.actor import Actor

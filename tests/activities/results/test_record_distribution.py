@@ -8,7 +8,7 @@ import pytest
 from activity_kit import ARGS, TURN, begun, environment, free, permit_for, room_of, run, task_for, told
 from desk_fixtures import Ledger
 
-from signoff.activities import record_distribution
+from signoff.activities.results import record_distribution
 from signoff.approvals.redaction import HIDDEN
 from signoff.audit.log import AuditLog
 from signoff.contracts.call import CallOutcome

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from signoff.activities.gate_activity import GateActivity
-from signoff.activities.result_processor import ResultProcessor
+from signoff.activities.results.result_processor import ResultProcessor
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.audit_events import fingerprint
 from signoff.audit.log import AuditLog
