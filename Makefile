@@ -37,7 +37,7 @@ bench: $(TESTS)
 
 mutants: $(TESTS)
 	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[mutants]'
-	$(PY) tests/mutants.py $(ROOMS)
+	$(PY) tests/mutants.py $(AREAS)
 
 clean:
 	rm -rf .venv build dist mutants .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

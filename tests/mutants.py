@@ -1,12 +1,12 @@
-"""`make mutants`: break the deciding rooms in every small way and see that some test, or the type checker, notices.
+"""`make mutants`: break the deciding areas in every small way and see that some test, or the type checker, notices.
 
-Each room is copied to a folder of its own under `build/mutants/`, where its links have become real folders (mutmut
+Each area is copied to a folder of its own under `build/mutants/`, where its links have become real folders (mutmut
 names a mutant by its path, so path and import name have to agree). A mutant that mypy rejects never gets past
 `make lint`; it counts neither as killed nor as survived. The score is killed / (killed + survived), where a mutant
 that runs into the time limit (an endless loop) counts as killed.
 
-    python tests/mutants.py                  all rooms, one after the other; exits 1 below 90 %
-    python tests/mutants.py approvals gates  these rooms only
+    python tests/mutants.py                  all areas, one after the other; exits 1 below 90 %
+    python tests/mutants.py approvals gates  these areas only
     python tests/mutants.py --report ...     the numbers of the last run, without running anything
 """
 
@@ -38,7 +38,7 @@ class Room:
     tests: tuple[str, ...]
 
 
-ROOMS = {
+AREAS = {
     "approvals": Room(("approvals/*.py",), ("approvals",)),
     "gates": Room(
         ("registry/gates/*.py",),
@@ -120,8 +120,8 @@ track_dependencies = false
 
 
 def furnish(name: str) -> Path:
-    """A fresh copy of the project in which mutmut can work on one room."""
-    room, place = ROOMS[name], BUILD / name
+    """A fresh copy of the project in which mutmut can work on one area."""
+    area, place = AREAS[name], BUILD / name
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
@@ -129,12 +129,12 @@ def furnish(name: str) -> Path:
         shutil.copytree(ROOT / folder, place / folder, ignore=unwanted)
     with (place / "tests" / "conftest.py").open("a") as conftest:
         conftest.write(_PROFILE)
-    only = [f"src/signoff/{source}" for source in room.sources]
+    only = [f"src/signoff/{source}" for source in area.sources]
     types = [sys.executable, str(Path(__file__).resolve()), "--types", "mypy", *only]
     text = _CONFIG.format(
         only=json.dumps(only),
         args=json.dumps(["-p", "no:cacheprovider", "-W", "ignore::pytest.PytestUnraisableExceptionWarning"]),
-        tests=json.dumps([f"tests/{each}" for each in room.tests]),
+        tests=json.dumps([f"tests/{each}" for each in area.tests]),
         types=json.dumps(types),
     )
     (place / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text() + text)
@@ -178,7 +178,7 @@ def _mutant_lines(path: str) -> set[int]:
 
 @dataclass(frozen=True)
 class Tally:
-    """What became of one room's mutants; `survivors` are (file, name of the mutant)."""
+    """What became of one area's mutants; `survivors` are (file, name of the mutant)."""
 
     counts: Counter[str]
     survivors: tuple[tuple[str, str], ...]
@@ -227,18 +227,18 @@ def describe(place: Path, survivors: tuple[tuple[str, str], ...]) -> Iterator[st
 
 
 def main() -> int:
-    """Run what was asked for; 0 when every room reached the score."""
+    """Run what was asked for; 0 when every area reached the score."""
     if sys.argv[1:2] == ["--types"]:
         return types()
-    parser = argparse.ArgumentParser(description="mutation tests of the rooms that decide")
-    parser.add_argument("rooms", nargs="*", help=f"any of {', '.join(ROOMS)}; all by default")
+    parser = argparse.ArgumentParser(description="mutation tests of the areas that decide")
+    parser.add_argument("areas", nargs="*", help=f"any of {', '.join(AREAS)}; all by default")
     parser.add_argument("--report", action="store_true", help="show the last run only")
     parser.add_argument("--children", default=str(os.cpu_count() or 1), help="mutants tried at a time")
     given = parser.parse_args()
-    unknown = [name for name in given.rooms if name not in ROOMS]
+    unknown = [name for name in given.areas if name not in AREAS]
     if unknown:
-        parser.error(f"there is no room {', '.join(unknown)}; there are {', '.join(ROOMS)}")
-    chosen = given.rooms or list(ROOMS)
+        parser.error(f"there is no area {', '.join(unknown)}; there are {', '.join(AREAS)}")
+    chosen = given.areas or list(AREAS)
     for name in chosen if not given.report else ():
         place = furnish(name)
         subprocess.run(
@@ -263,7 +263,7 @@ def report(chosen: list[str]) -> int:
             f"{tally.counts['typed']}" + (f", not tried {untried}" if untried else "")
         )
         print(f"{'':<11} survivors: {(place / 'survivors.txt').relative_to(ROOT)}")
-    print(f"needed: {NEEDED:.0f} % in each room")
+    print(f"needed: {NEEDED:.0f} % in each area")
     return 1 if low else 0
 
 

@@ -18,7 +18,7 @@ from signoff.contracts import errors
 from signoff.contracts.errors import SignoffError
 from signoff.temporal.embedded_server import ServerHandle
 
-ROOMS = ("signoff", "signoff.channels", "signoff.people", "signoff.testing", "signoff.tools")
+FACES = ("signoff", "signoff.channels", "signoff.people", "signoff.testing", "signoff.tools")
 FACE = {
     "Actor",
     "ApprovalPolicy",
@@ -47,10 +47,10 @@ def test_the_face_is_these_names_and_every_error() -> None:
     assert set(signoff.__all__) == {"__version__", *FACE, *every}
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_every_name_of_a_room_is_there_and_known_to_type_checkers(room: str) -> None:
+@pytest.mark.parametrize("face", FACES)
+def test_every_name_of_a_face_is_there_and_known_to_type_checkers(face: str) -> None:
     """What is imported when it is asked for is what a type checker is told; every other name is none."""
-    module = import_module(room)
+    module = import_module(face)
     told = {
         alias.name: imported.module
         for branch in ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body
@@ -65,10 +65,10 @@ def test_every_name_of_a_room_is_there_and_known_to_type_checkers(room: str) -> 
         getattr(module, "nothing")  # noqa: B009  (a type checker knows that it is not there)
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_importing_a_room_loads_none_of_its_names(room: str) -> None:
+@pytest.mark.parametrize("face", FACES)
+def test_importing_a_face_loads_none_of_its_names(face: str) -> None:
     """Each is imported when it is asked for."""
-    code = f"import json, sys; import {room} as room; print(json.dumps([[*sys.modules], [*room._MODULES.values()]]))"
+    code = f"import json, sys; import {face} as face; print(json.dumps([[*sys.modules], [*face._MODULES.values()]]))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     loaded, modules = json.loads(shown)
     assert set(loaded).isdisjoint({*modules, "pydantic", "temporalio"})
@@ -93,13 +93,13 @@ def imported(text: str) -> Iterator[str]:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.relative_to(ROOT / "examples").as_posix())
 def test_examples_import_the_face_alone(path: Path) -> None:
     """Whatever lies deeper may change at any time. The demo, which looks behind the scenes, is no example."""
-    assert set(imported(path.read_text(encoding="utf-8"))) <= set(ROOMS)
+    assert set(imported(path.read_text(encoding="utf-8"))) <= set(FACES)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_documents_import_the_face_alone(page: Path) -> None:
     """In every block of Python."""
-    assert {name for block in blocks(page, "python") for name in imported(block.text)} <= set(ROOMS)
+    assert {name for block in blocks(page, "python") for name in imported(block.text)} <= set(FACES)
 
 
 def test_a_module_that_is_imported_deeper_is_noticed() -> None:

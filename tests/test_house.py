@@ -59,12 +59,12 @@ def test_the_map_names_every_room(room: str) -> None:
     assert f"](../{room})" in (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", sorted(mutants.ROOMS))
+@pytest.mark.parametrize("name", sorted(mutants.AREAS))
 def test_what_is_mutated_and_what_has_to_notice_is_there(name: str) -> None:
     """Every path that `tests/mutants.py` names leads to something: what has moved would be passed over."""
-    room = mutants.ROOMS[name]
-    assert [each for each in room.sources if not list(PLATE.glob(each))] == []
-    assert [each for each in room.tests if not (ROOT / "tests" / each).exists()] == []
+    area = mutants.AREAS[name]
+    assert [each for each in area.sources if not list(PLATE.glob(each))] == []
+    assert [each for each in area.tests if not (ROOT / "tests" / each).exists()] == []
 
 
 def test_import_face_is_light() -> None:

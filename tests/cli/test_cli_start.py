@@ -14,7 +14,7 @@ from signoff.cli.main import COMMANDS, invoke, loading
 
 ENGINE = ("sqlalchemy", "celpy", "cel_expr_python", "lark", "temporalio", "fastapi", "starlette")
 """What works with a server, a store, a manifest or a gateway's own pages: a person's command needs none of it."""
-ROOMS = {"approvals", "cli", "client", "contracts", "formats", "texts"}
+FOLDERS = {"approvals", "cli", "client", "contracts", "formats", "texts"}
 """All of Signoff that a person's command loads."""
 
 PERSONS = (
@@ -68,7 +68,7 @@ def test_a_person_s_command_loads_nothing_of_the_engine() -> None:
         assert code == 1, arguments
         assert {"httpx", "pydantic", "signoff.client"} <= loaded
         assert loaded.isdisjoint({*ENGINE, "pydantic_settings"}), (arguments, loaded & set(ENGINE))
-        assert {name.removeprefix("signoff.") for name in loaded if name.startswith("signoff.")} <= ROOMS
+        assert {name.removeprefix("signoff.") for name in loaded if name.startswith("signoff.")} <= FOLDERS
 
 
 def test_what_runs_no_command_loads_typer_alone() -> None:
