@@ -179,8 +179,8 @@ def built_in_backends(storage: Path | None = None) -> dict[str, Backend]:
 def grant_capabilities(
     backends: Mapping[str, Backend], secrets: SecretProvider, tool: Tool, tenant: str
 ) -> GrantedCapabilities:
-    """Returns the capabilities for the handler of `tool`: those it declares, as far as there are backends (gate 12
-    checks first).
+    """Returns the capabilities for the handler of `tool`: those it declares, as far as there are backends (the gate
+    `capabilities` checks first).
 
     Never raises: a capability that a backend does not give fails where the handler uses it.
     """

@@ -54,8 +54,8 @@ class ToolView:
         return self.actor.facts if self.actor is not None else actor_facts(self.actor_name)
 
     def resolution(self, name: str) -> Resolution:
-        """Resolves a name where the actor stands, by gates 3 and 7: its tool, whether it is seen there, and the
-        trace.
+        """Resolves a name where the actor stands, as the gates `resolve` and `layer` do: its tool, whether it is seen
+        there, and the trace.
         """
         if self.position is None:
             # A deploy can take away the step at which a turn waits: nothing is seen from there, rather than everything.
@@ -124,18 +124,18 @@ class ToolView:
         return found
 
     def excludes(self, tool: Tool) -> bool:
-        """Returns whether the tool does not exist on the surface by which the turn came (gate 4)."""
+        """Returns whether the tool does not exist on the surface by which the turn came (gate `surface`)."""
         return self.actor is not None and is_excluded(self.actor, tool, self.ctx["channel"])
 
     def hides(self, tool: Tool) -> bool:
-        """Returns whether a global rule hides this tool: it must read as if it did not exist (gate 5)."""
+        """Returns whether a global rule hides this tool: it must read as if it did not exist (gate `tag_policy`)."""
         return self.rules_verdict(tool).effect == "hide"
 
     def permits(self, tool: Tool) -> bool:
-        """Returns whether the actor's own list and filters let the tool through (gate 6); no list means every tool.
+        """Returns whether the actor's own list and filters let the tool through (gate `allowlist`).
 
-        And whether it exists for the tenant of the turn, by its own word and that of the tools which it shadows
-        (V07).
+        No list means every tool. And whether it exists for the tenant of the turn, by its own word and that of the
+        tools which it shadows (V07).
         """
         tools = (tool, *self.over.get(tool.activity, ()))
         tenant = self.ctx.get("tenant")
@@ -150,7 +150,7 @@ class ToolView:
         return self.permits(tool) and not self.excludes(tool) and not self.hides(tool)
 
     def is_available(self, tool: Tool) -> bool:
-        """Returns whether the tool is not known to be away (gate 8)."""
+        """Returns whether the tool is not known to be away (gate `available`)."""
         return tool.name not in self.unavailable
 
     def visible(self) -> tuple[Tool, ...]:

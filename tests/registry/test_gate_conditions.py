@@ -97,7 +97,7 @@ def test_a_permission_that_nobody_asked_for_lets_nothing_run(policy: Any) -> Non
 
 
 def test_invalid_arguments_are_never_shown_to_a_permission_check() -> None:
-    """Gate 9 stands before gate 10."""
+    """`schema` stands before `permission`."""
     assert facts(ruled(a_tool(check_permissions=asked), {"flight": 1})) == ("settled", "schema", "input_invalid")
 
 
