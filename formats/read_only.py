@@ -51,3 +51,10 @@ def read_only(value: Any) -> Any:
     if isinstance(value, Mapping):
         return ReadOnlyDict({key: read_only(each) for key, each in value.items()})
     return ReadOnlyList([read_only(each) for each in value]) if isinstance(value, list) else value
+
+
+def writable_copy(value: Any) -> Any:
+    """Returns a deep copy of plain data that can be changed, for code that is not ours and changes what it gets."""
+    if isinstance(value, Mapping):
+        return {key: writable_copy(each) for key, each in value.items()}
+    return [writable_copy(each) for each in value] if isinstance(value, list) else value

@@ -42,6 +42,7 @@ from signoff.contracts.message import CallPart, Message, ResultPart
 from signoff.contracts.message import TextPart as Words
 from signoff.contracts.turn import TokenUsage
 from signoff.formats.nearest_name import did_you_mean
+from signoff.formats.read_only import writable_copy
 from signoff.registry.extras import EXTRAS
 
 LIBRARY: Final = "pydantic-ai"
@@ -230,7 +231,9 @@ def _unpack(body: bytes) -> ModelResponse | None:
 
 
 def _definition(tool: ModelTool) -> ToolDefinition:
-    return ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=tool.parameters)
+    # The library changes a deep copy of the schema for its vendor, and a deep copy of a read-only one is read-only.
+    parameters = writable_copy(tool.parameters)
+    return ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=parameters)
 
 
 def _cost(response: ModelResponse) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from signoff.contracts.canonical_json import canonical_json
-from signoff.formats.read_only import read_only
+from signoff.formats.read_only import read_only, writable_copy
 
 PLAIN: dict[str, Any] = {"b": [1, {"c": "d"}], "a": {"e": [None, True, 1.5]}}
 
@@ -62,3 +62,13 @@ def test_it_reads_like_the_data_it_was_made_of() -> None:
     PLAIN["b"].append(2)
     assert value["b"] == [1, {"c": "d"}]
     PLAIN["b"].pop()
+
+
+def test_a_writable_copy_is_changed_at_every_depth_and_leaves_the_other_as_it_was() -> None:
+    """Libraries that rewrite a schema get one that they may rewrite."""
+    kept = read_only({"a": {"b": [{"c": 1}]}})
+    copied = writable_copy(kept)
+    copied["a"]["b"][0]["c"] = 2
+    copied["a"]["b"].append(3)
+    assert copied == {"a": {"b": [{"c": 2}, 3]}}
+    assert kept == {"a": {"b": [{"c": 1}]}}
