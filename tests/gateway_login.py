@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 from fastapi.routing import APIRoute
-from gateway_desk import BASE, PEOPLE, GatewayDesk
+from gateway_rig import BASE, PEOPLE, GatewayRig
 
 from signoff.contracts.person import Person
 from signoff.gateway.app import build_app
@@ -23,12 +23,12 @@ _FIELD = re.compile(r'type="hidden" name="(\w+)" value="([^"]*)"')
 
 
 def locked_desk(
-    gateway: GatewayDesk,
+    gateway: GatewayRig,
     *,
     clock: Callable[[], datetime] | None = None,
     people: Sequence[Person] = (*PEOPLE, STRANGER),
     **settings: Any,
-) -> GatewayDesk:
+) -> GatewayRig:
     """The same desk behind a gateway of the production profile; `http` has no token."""
     deps = dataclasses.replace(
         gateway.deps,
@@ -41,7 +41,7 @@ def locked_desk(
     return dataclasses.replace(gateway, http=http, app=app, deps=deps)
 
 
-async def token_of(desk: GatewayDesk, person: str, *scopes: Scope, tenant: str = "main", days: float = 1) -> str:
+async def token_of(desk: GatewayRig, person: str, *scopes: Scope, tenant: str = "main", days: float = 1) -> str:
     """A personal token's secret; with every scope if none is named."""
     secret, _ = await Tokens(desk.deps.store).create(
         tenant, person, scopes or SCOPES, lifetime=timedelta(days=days), now=desk.deps.clock()
@@ -54,7 +54,7 @@ def bearer(secret: str) -> dict[str, str]:
     return {"authorization": f"Bearer {secret}"}
 
 
-def browser(desk: GatewayDesk) -> httpx.AsyncClient:
+def browser(desk: GatewayRig) -> httpx.AsyncClient:
     """A browser of its own: cookies, and what a browser says of a form it posts."""
     return httpx.AsyncClient(
         transport=httpx.ASGITransport(app=desk.app),
@@ -81,7 +81,7 @@ def words(page: str) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
-def all_routes(desk: GatewayDesk) -> list[tuple[str, str]]:
+def all_routes(desk: GatewayRig) -> list[tuple[str, str]]:
     """Every method and path that the gateway's rooms serve, the places in paths filled."""
     included = [route.original_router for route in desk.app.routes if hasattr(route, "original_router")]
     routes = [route for router in included for route in router.routes if isinstance(route, APIRoute)]

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from gateway_desk import PEOPLE, SIGNER, GatewayDesk, gateway_desk
 from gateway_login import bearer, browser, hidden, locked_desk, token_of, words
+from gateway_rig import PEOPLE, SIGNER, GatewayRig, gateway_rig
 from oidc_provider import CLIENT, SECRET, Provider, running_provider
 from temporalio.client import Client
 
@@ -46,19 +46,19 @@ async def provider(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Provider]:
 
 
 @pytest.fixture
-async def desk(client: Client, tmp_path: Path, provider: Provider) -> AsyncIterator[GatewayDesk]:
+async def desk(client: Client, tmp_path: Path, provider: Provider) -> AsyncIterator[GatewayRig]:
     """Worker and gateway, to whom Bo is declared by his address alone."""
     async with desk_of(client, tmp_path, provider, *DECLARED) as open_desk:
         yield open_desk
 
 
 @contextlib.asynccontextmanager
-async def desk_of(client: Client, folder: Path, provider: Provider, *people: Person) -> AsyncIterator[GatewayDesk]:
+async def desk_of(client: Client, folder: Path, provider: Provider, *people: Person) -> AsyncIterator[GatewayRig]:
     """Worker and gateway in the production profile; the group `money` gives the role `finance`, which `both` asks."""
     queue = f"attack7-{uuid.uuid4().hex[:12]}"
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,
-        gateway_desk(client, store, queue, profile="production", people=FixedDirectory(people)) as open_desk,
+        gateway_rig(client, store, queue, profile="production", people=FixedDirectory(people)) as open_desk,
     ):
         yield locked_desk(
             open_desk,
@@ -79,7 +79,7 @@ async def sign_in(page: httpx.AsyncClient) -> httpx.Response:
     return await page.get(f"{address.path}?{address.query}")
 
 
-async def asked(desk: GatewayDesk, text: str = "both") -> str:
+async def asked(desk: GatewayRig, text: str = "both") -> str:
     """A request of guest's that waits for two of `finance`."""
     headers = bearer(await token_of(desk, "guest"))
     answer = await desk.http.post("/v1/turns", json={"text": text, "actor": "desk"}, headers=headers)
@@ -89,7 +89,7 @@ async def asked(desk: GatewayDesk, text: str = "both") -> str:
     return next(call.approval.id for call in view.calls if call.approval is not None)
 
 
-async def approve_by_token(desk: GatewayDesk, approval: str, person: str) -> httpx.Response:
+async def approve_by_token(desk: GatewayRig, approval: str, person: str) -> httpx.Response:
     """Approve over the API."""
     headers = bearer(await token_of(desk, person))
     shown = (await desk.deps.requests.load(approval)).request
@@ -119,7 +119,7 @@ async def approve_in_browser(page: httpx.AsyncClient, approval: str) -> httpx.Re
     ],
 )
 async def test_one_human_is_no_second_approver(
-    desk: GatewayDesk, provider: Provider, caplog: pytest.LogCaptureFixture, claims: dict[str, Any]
+    desk: GatewayRig, provider: Provider, caplog: pytest.LogCaptureFixture, claims: dict[str, Any]
 ) -> None:
     """However the login spells the address of somebody declared, it is refused, and the quorum of two is not met.
 
@@ -148,7 +148,7 @@ async def test_one_human_is_no_second_approver(
 
 
 async def test_the_start_names_approvers_who_could_come_in_as_somebody_else(
-    desk: GatewayDesk, provider: Provider, caplog: pytest.LogCaptureFixture
+    desk: GatewayRig, provider: Provider, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where groups give roles: everybody whom a tool asks and whose login is not written down, with the remedy.
 
@@ -168,7 +168,7 @@ async def test_the_start_names_approvers_who_could_come_in_as_somebody_else(
         )
 
 
-async def test_a_login_from_before_the_declaration_approves_nothing(desk: GatewayDesk, provider: Provider) -> None:
+async def test_a_login_from_before_the_declaration_approves_nothing(desk: GatewayRig, provider: Provider) -> None:
     """What was signed of it names the address, so the gateway that reads it finds who is declared since, and refuses.
 
     Without the names in `_doubt` the login was known, and its answer was taken for a second one of Bo's.

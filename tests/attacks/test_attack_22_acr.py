@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from desk_fixtures import Ledger, catalog_of, pay_tool
-from gateway_desk import PEOPLE, GatewayDesk, gateway_desk
 from gateway_login import bearer, browser, hidden, locked_desk, token_of
+from gateway_rig import PEOPLE, GatewayRig, gateway_rig
 from oidc_provider import CLIENT, SECRET, Provider, running_provider
 from temporalio.client import Client
 
@@ -49,7 +49,7 @@ _MONEY: dict[str, Any] = {
 
 
 @pytest.fixture
-async def desk(client: Client, tmp_path: Path, provider: Provider) -> AsyncIterator[GatewayDesk]:
+async def desk(client: Client, tmp_path: Path, provider: Provider) -> AsyncIterator[GatewayRig]:
     """Worker and gateway in the production profile; `ana` is declared by her login."""
     login = f"{provider.issuer}#ana-at-work"
     people = [
@@ -58,7 +58,7 @@ async def desk(client: Client, tmp_path: Path, provider: Provider) -> AsyncItera
     queue = f"attack22-{uuid.uuid4().hex[:12]}"
     async with (
         open_store(f"sqlite:///{tmp_path}/signoff.db") as store,
-        gateway_desk(
+        gateway_rig(
             client,
             store,
             queue,
@@ -77,7 +77,7 @@ async def desk(client: Client, tmp_path: Path, provider: Provider) -> AsyncItera
         )
 
 
-async def approved_by(desk: GatewayDesk, approval: str) -> str:
+async def approved_by(desk: GatewayRig, approval: str) -> str:
     """The state of the request once ana, signed in as the provider says, has tried to approve it."""
     async with browser(desk) as page:
         sent = await page.get("/login/oidc?next=%2Ftools")
@@ -92,7 +92,7 @@ async def approved_by(desk: GatewayDesk, approval: str) -> str:
     return (await desk.desk.signoff.request(approval)).state
 
 
-async def test_only_the_values_of_the_settings_are_a_second_factor(desk: GatewayDesk, provider: Provider) -> None:
+async def test_only_the_values_of_the_settings_are_a_second_factor(desk: GatewayRig, provider: Provider) -> None:
     """Whatever else stands in `acr` is a sign-in like any other; the value in the settings approves.
 
     With `mfa` looked for anywhere in `acr`, in place of the comparison in `assurance_of`, `urn:example:mfa:none`

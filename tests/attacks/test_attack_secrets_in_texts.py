@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import pytest
 from desk_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool
-from gateway_desk import GatewayDesk, gateway_desk
+from gateway_rig import GatewayRig, gateway_rig
 from temporalio.client import Client
 
 from signoff.audit.log import AuditLog
@@ -95,12 +95,12 @@ def vault_catalog(ledger: Ledger) -> Catalog:
 
 
 @pytest.fixture
-async def desk(client: Client, tmp_path: Path) -> AsyncIterator[GatewayDesk]:
+async def desk(client: Client, tmp_path: Path) -> AsyncIterator[GatewayRig]:
     """A worker with the vault in place of the environment, and a gateway."""
     queue = f"secrets-{uuid.uuid4().hex[:12]}"
     async with (
         open_store(f"sqlite:///{tmp_path}/signoff.db") as store,
-        gateway_desk(
+        gateway_rig(
             client,
             store,
             queue,
@@ -117,7 +117,7 @@ def spoken(text: str) -> list[str]:
     return [each for each in SPELT if each in text]
 
 
-async def test_no_text_of_a_turn_repeats_a_secret(desk: GatewayDesk) -> None:
+async def test_no_text_of_a_turn_repeats_a_secret(desk: GatewayRig) -> None:
     """Card, page, API, memo, conversation, result and record; the tool itself gets what was proposed.
 
     Without `arguments_without` in `approvals/card.py` the card repeated the password, without that in `masked_args` the
@@ -152,7 +152,7 @@ async def test_no_text_of_a_turn_repeats_a_secret(desk: GatewayDesk) -> None:
     assert spoken("".join(each.data for each in records)) == []
 
 
-async def test_what_was_said_before_the_call_is_hidden_where_the_turn_is_read(desk: GatewayDesk) -> None:
+async def test_what_was_said_before_the_call_is_hidden_where_the_turn_is_read(desk: GatewayRig) -> None:
     """The requester wrote the password before anybody knew that it is one; the conversation does not show it.
 
     Without the secrets of the turn in `masked_view` the conversation showed it.
@@ -165,7 +165,7 @@ async def test_what_was_said_before_the_call_is_hidden_where_the_turn_is_read(de
     assert "log in with [hidden]" in (await desk.http.get(f"/v1/turns/{turn}")).text
 
 
-async def test_no_error_repeats_a_secret(desk: GatewayDesk) -> None:
+async def test_no_error_repeats_a_secret(desk: GatewayRig) -> None:
     """What a handler throws, of its arguments and of any provider, in Python's and in JSON's spelling.
 
     Without the hiding of a failure's words in `ResultProcessor.of` the outcome repeated the password, and without
@@ -181,7 +181,7 @@ async def test_no_error_repeats_a_secret(desk: GatewayDesk) -> None:
     assert len(desk.ledger.rows) == 1
 
 
-async def read(desk: GatewayDesk, *paths: str) -> None:
+async def read(desk: GatewayRig, *paths: str) -> None:
     """Look at each address: nothing there repeats a secret."""
     for path in paths:
         answer = await desk.http.get(path)
@@ -189,7 +189,7 @@ async def read(desk: GatewayDesk, *paths: str) -> None:
         assert answer.status_code == 200, path
 
 
-async def test_an_edit_that_leaves_what_is_hidden_changes_nothing_of_it(desk: GatewayDesk) -> None:
+async def test_an_edit_that_leaves_what_is_hidden_changes_nothing_of_it(desk: GatewayRig) -> None:
     """What stands as `[hidden]` in an argument comes back as it was; written around it is refused.
 
     Without the refusal in `_Unmasked._repeated` the address of somebody else was taken.

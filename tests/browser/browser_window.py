@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
 from axe_playwright_python.async_playwright import Axe
-from gateway_desk import GatewayDesk
+from gateway_rig import GatewayRig
 from playwright.async_api import Page, expect
 
 ARGUMENTS = [
@@ -29,7 +29,7 @@ Open = Callable[..., Awaitable[Page]]
 class Served:
     """A gateway that listens: `base` is its address, `desk` what lies behind it."""
 
-    def __init__(self, base: str, desk: GatewayDesk) -> None:
+    def __init__(self, base: str, desk: GatewayRig) -> None:
         self.base = base
         self.desk = desk
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from browser_window import ARGUMENTS, SOON, WIDE, Open, Served
-from gateway_desk import gateway_desk
+from gateway_rig import gateway_rig
 from playwright.async_api import Browser, Page, async_playwright, expect
 from temporalio.client import Client
 
@@ -24,7 +24,7 @@ async def served(client: Client, tmp_path_factory: pytest.TempPathFactory) -> As
     folder = tmp_path_factory.mktemp("browser")
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,
-        gateway_desk(client, store, f"browser-{uuid.uuid4().hex[:12]}") as desk,
+        gateway_rig(client, store, f"browser-{uuid.uuid4().hex[:12]}") as desk,
     ):
         port, stop, ready = free_port(), asyncio.Event(), asyncio.Event()
         running = asyncio.create_task(serve(desk.app, "127.0.0.1", port, stop=stop, ready=ready.set))

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from browser_window import PHONE, WIDE, Open, Served, axe_findings, until
-from gateway_desk import FLIGHT, LINES
+from gateway_rig import FLIGHT, LINES
 from playwright.async_api import Page, expect
 
 from signoff.store.freezes import Freezes

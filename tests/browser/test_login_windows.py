@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 from browser_window import PHONE, WIDE, Open, Served, axe_findings
-from gateway_desk import PEOPLE
 from gateway_login import STRANGER, locked_desk, token_of
+from gateway_rig import PEOPLE
 from oidc_provider import CLIENT, SECRET, Provider, running_provider
 from playwright.async_api import expect
 

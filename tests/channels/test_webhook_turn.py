@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 from desk_fixtures import Ledger
-from gateway_desk import BASE, PEOPLE, GatewayDesk, desk_catalog, gateway_desk
+from gateway_rig import BASE, PEOPLE, GatewayRig, gateway_rig, rig_catalog
 from temporalio.client import Client
 from test_webhook import Receiver, receiving
 
@@ -36,7 +36,7 @@ RULES = RoutingRules(default=("hook",))
 class Line:
     """A gateway with one webhook, and whoever is at its other end."""
 
-    desk: GatewayDesk
+    desk: GatewayRig
     http: httpx.AsyncClient
     receiver: Receiver
 
@@ -65,7 +65,7 @@ def hooked(ledger: Ledger) -> Catalog:
     """The desk's catalog, whose people a webhook reaches under their own ids."""
     people = [each.model_copy(update={"identities": {"webhook": (each.id,)}}) for each in PEOPLE]
     channels = Channels({"hook": DeclaredChannel("hook", "webhook")}, RULES)
-    return dataclasses.replace(desk_catalog(ledger), people=development_directory(people), channels=channels)
+    return dataclasses.replace(rig_catalog(ledger), people=development_directory(people), channels=channels)
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ async def line(client: Client, tmp_path: Path) -> AsyncIterator[Line]:
     async with (
         receiving() as receiver,
         open_store(f"sqlite:///{tmp_path}/signoff.db") as store,
-        gateway_desk(client, store, f"hook-{uuid.uuid4().hex[:12]}", catalog_of_ledger=hooked) as desk,
+        gateway_rig(client, store, f"hook-{uuid.uuid4().hex[:12]}", catalog_of_ledger=hooked) as desk,
     ):
         receiver.clock = lambda: datetime.now(UTC)
         declared = [DeclaredChannel("hook", "webhook", receiver.options)]

@@ -4,18 +4,18 @@ import uuid
 from collections.abc import AsyncIterator
 
 import pytest
-from gateway_desk import GatewayDesk, gateway_desk
+from gateway_rig import GatewayRig, gateway_rig
 from temporalio.client import Client
 
 from signoff.store.store import open_store
 
 
 @pytest.fixture(scope="session")
-async def gateway(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayDesk]:
+async def gateway(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
     """A running worker and a gateway over it."""
     folder = tmp_path_factory.mktemp("gateway")
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,
-        gateway_desk(client, store, f"gateway-{uuid.uuid4().hex[:12]}") as desk,
+        gateway_rig(client, store, f"gateway-{uuid.uuid4().hex[:12]}") as desk,
     ):
         yield desk

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 from desk_fixtures import Bench, Ledger, bench, yes
-from gateway_desk import BASE, desk_catalog, react
 from gateway_login import words
+from gateway_rig import BASE, react, rig_catalog
 from temporalio.client import Client
 
 from signoff.contracts.ids import TurnKey
@@ -70,7 +70,7 @@ async def desk(client: Client, store: Store, task_queue: str, tmp_path: Path) ->
     """A desk whose directories look at their file whenever they are asked."""
     file, ledger = tmp_path / "people.yaml", Ledger()
     file.write_text(PLAIN)
-    catalog = desk_catalog(ledger)
+    catalog = rig_catalog(ledger)
 
     def people() -> DevelopmentDirectory:
         seconds = itertools.count()

@@ -4,8 +4,8 @@ import uuid
 from collections.abc import AsyncIterator
 
 import pytest
-from gateway_desk import PEOPLE, GatewayDesk, gateway_desk
 from gateway_login import bearer, browser, hidden, locked_desk, sign_in, token_of, words
+from gateway_rig import PEOPLE, GatewayRig, gateway_rig
 from temporalio.client import Client
 
 from signoff.contracts.person import Person
@@ -17,15 +17,15 @@ AKI = Person(id="aki", name="Aki", roles=("auditor",))
 
 
 @pytest.fixture
-async def locked(client: Client, store: Store) -> AsyncIterator[GatewayDesk]:
+async def locked(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
     """A gateway of the production profile, and a worker, that know an operator and an auditor."""
     people = (*PEOPLE, OLGA, AKI)
     queue = f"operator-{uuid.uuid4().hex[:12]}"
-    async with gateway_desk(client, store, queue, people=FixedDirectory(people)) as desk:
+    async with gateway_rig(client, store, queue, people=FixedDirectory(people)) as desk:
         yield locked_desk(desk, people=people)
 
 
-async def asked(locked: GatewayDesk) -> str:
+async def asked(locked: GatewayRig) -> str:
     """A request of guest's."""
     headers = bearer(await token_of(locked, "guest"))
     said = await locked.http.post("/v1/turns", json={"text": "pay", "actor": "desk"}, headers=headers)
@@ -36,7 +36,7 @@ async def asked(locked: GatewayDesk) -> str:
     return str(shown.json()["calls"][0]["approval"]["id"])
 
 
-async def test_an_operator_withdraws_over_the_api(locked: GatewayDesk) -> None:
+async def test_an_operator_withdraws_over_the_api(locked: GatewayRig) -> None:
     """By name and with the reason; who may only read it is refused."""
     approval = await asked(locked)
     url = f"/v1/approvals/{approval}/withdraw"
@@ -49,7 +49,7 @@ async def test_an_operator_withdraws_over_the_api(locked: GatewayDesk) -> None:
     assert (request.state, request.reason) == ("cancelled", "a drill")
 
 
-async def test_an_operator_withdraws_on_the_card(locked: GatewayDesk) -> None:
+async def test_an_operator_withdraws_on_the_card(locked: GatewayRig) -> None:
     """The button is the operator's, and not who may only read it's."""
     approval = await asked(locked)
     for person, offered in (("aki", False), ("olga", True)):

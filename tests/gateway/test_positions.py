@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from desk_fixtures import Ledger, catalog_of, pay_tool
-from gateway_desk import GatewayDesk, fresh, gateway_desk
+from gateway_rig import GatewayRig, fresh, gateway_rig
 from temporalio.client import Client
 
 from signoff.registry.actor import Actor
@@ -26,17 +26,17 @@ def till_catalog(ledger: Ledger) -> Catalog:
 
 
 @pytest.fixture(scope="module")
-async def till(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayDesk]:
+async def till(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
     """A gateway and a worker for that catalog."""
     queue = f"till-{uuid.uuid4().hex[:12]}"
     async with (
         open_store(f"sqlite:///{tmp_path_factory.mktemp('till')}/signoff.db") as store,
-        gateway_desk(client, store, queue, catalog_of_ledger=till_catalog) as desk,
+        gateway_rig(client, store, queue, catalog_of_ledger=till_catalog) as desk,
     ):
         yield desk
 
 
-async def ended(till: GatewayDesk, name: str) -> dict[str, Any]:
+async def ended(till: GatewayRig, name: str) -> dict[str, Any]:
     """The turn, once it is over."""
     while True:
         view: dict[str, Any] = (await till.http.get(f"/v1/turns/{name}")).json()
@@ -54,7 +54,7 @@ async def ended(till: GatewayDesk, name: str) -> dict[str, Any]:
         ({}, "not_available"),
     ],
 )
-async def test_a_turn_begins_where_it_is_told(till: GatewayDesk, where: dict[str, str], code: str) -> None:
+async def test_a_turn_begins_where_it_is_told(till: GatewayRig, where: dict[str, str], code: str) -> None:
     """What only a step has is called there, and nowhere else."""
     before = len(till.ledger.rows)
     view = await ended(till, ".".join(await till.start("small", **where)))
@@ -62,7 +62,7 @@ async def test_a_turn_begins_where_it_is_told(till: GatewayDesk, where: dict[str
     assert len(till.ledger.rows) - before == (code == "ok")
 
 
-async def test_a_message_of_a_session_is_answered_where_it_is_told(till: GatewayDesk) -> None:
+async def test_a_message_of_a_session_is_answered_where_it_is_told(till: GatewayRig) -> None:
     """Each message by itself: the next one, which names no route, is answered outside of all."""
     path = f"/v1/sessions/{fresh()}/messages"
     codes = []
@@ -76,7 +76,7 @@ async def test_a_message_of_a_session_is_answered_where_it_is_told(till: Gateway
 @pytest.mark.parametrize(
     "where", [{"route": "tlil"}, {"route": "till", "step": "gone"}, {"step": "pay"}, {"route": "gone", "step": "pay"}]
 )
-async def test_a_place_that_the_actor_does_not_have_is_not_found(till: GatewayDesk, where: dict[str, str]) -> None:
+async def test_a_place_that_the_actor_does_not_have_is_not_found(till: GatewayRig, where: dict[str, str]) -> None:
     """404 with those it has, before anything is begun; for turns and for messages."""
     for path in ("/v1/turns", f"/v1/sessions/{fresh()}/messages"):
         answer = await till.http.post(path, json={"text": "small", "actor": "desk", **where})
@@ -85,7 +85,7 @@ async def test_a_place_that_the_actor_does_not_have_is_not_found(till: GatewayDe
         assert "`till/pay`" in answer.json()["message"]
 
 
-async def test_a_session_that_cannot_go_on_there_ends_that_turn_alone(till: GatewayDesk) -> None:
+async def test_a_session_that_cannot_go_on_there_ends_that_turn_alone(till: GatewayRig) -> None:
     """The gateway does not know whom a session talks to: the session says what is wrong, and takes the next message."""
     session = fresh()
     path = f"/v1/sessions/{session}"
@@ -101,14 +101,14 @@ async def test_a_session_that_cannot_go_on_there_ends_that_turn_alone(till: Gate
     assert "has no route and step" in turns[1]["error"]["message"]
 
 
-async def test_an_actor_without_routes_stands_anywhere(till: GatewayDesk) -> None:
+async def test_an_actor_without_routes_stands_anywhere(till: GatewayRig) -> None:
     """There a route is a word for rules."""
     answer = await till.http.post("/v1/turns", json={"text": "hello", "actor": "plain", "route": "vip"})
     assert answer.status_code == 201
     assert (await ended(till, answer.json()["id"]))["state"] == "complete"
 
 
-async def test_the_same_turn_elsewhere_is_another_one(till: GatewayDesk) -> None:
+async def test_the_same_turn_elsewhere_is_another_one(till: GatewayRig) -> None:
     """Where it begins is part of what is asked: the id is taken then."""
     given = {"text": "hello", "actor": "desk", "turn": fresh()}
     assert (await till.http.post("/v1/turns", json=given)).status_code == 201
@@ -117,7 +117,7 @@ async def test_the_same_turn_elsewhere_is_another_one(till: GatewayDesk) -> None
 
 @pytest.mark.row("F34")
 @pytest.mark.parametrize(("brought", "code"), [(["refund"], "ok"), ([], "not_available")])
-async def test_a_turn_brings_a_tool_of_its_own(till: GatewayDesk, brought: list[str], code: str) -> None:
+async def test_a_turn_brings_a_tool_of_its_own(till: GatewayRig, brought: list[str], code: str) -> None:
     """Where the route stands alone a tool of the catalog is there for the turn that was begun with it, and no other."""
     given = {"text": "refund", "actor": "desk", "route": "alone", "transient": brought}
     answer = await till.http.post("/v1/turns", json=given)
@@ -127,7 +127,7 @@ async def test_a_turn_brings_a_tool_of_its_own(till: GatewayDesk, brought: list[
 
 
 @pytest.mark.row("F34")
-async def test_a_message_brings_a_tool_for_its_own_turn(till: GatewayDesk) -> None:
+async def test_a_message_brings_a_tool_for_its_own_turn(till: GatewayRig) -> None:
     """The next message of the session, which names none, is answered without it: the layer is cleared each time."""
     path = f"/v1/sessions/{fresh()}/messages"
     codes = []
@@ -139,7 +139,7 @@ async def test_a_message_brings_a_tool_for_its_own_turn(till: GatewayDesk) -> No
     assert codes == ["ok", "not_available"]
 
 
-async def test_a_tool_that_the_actor_cannot_have_is_not_found(till: GatewayDesk) -> None:
+async def test_a_tool_that_the_actor_cannot_have_is_not_found(till: GatewayRig) -> None:
     """Neither one that is nowhere nor one of another place; for turns and for messages, before anything is begun."""
     for path in ("/v1/turns", f"/v1/sessions/{fresh()}/messages"):
         for name in ("look_down", "small"):

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 from desk_fixtures import yes
-from gateway_desk import FLIGHT, PEOPLE, SIGNER, GatewayDesk, fresh, gateway_desk
 from gateway_login import STRANGER, bearer, locked_desk, token_of
+from gateway_rig import FLIGHT, PEOPLE, SIGNER, GatewayRig, fresh, gateway_rig
 from temporalio.client import Client
 
 from signoff.contracts import names
@@ -33,19 +33,19 @@ FOREIGN = Signer(PrivateKeys(keys=(new_key(NOW),)))
 
 
 @pytest.fixture(scope="module")
-async def desk(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayDesk]:
+async def desk(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
     """A worker of the production profile, which has public keys alone, and a gateway over it."""
     folder = tmp_path_factory.mktemp("production")
     people = FixedDirectory((*PEOPLE, STRANGER))
     queue = f"production-{uuid.uuid4().hex[:12]}"
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,
-        gateway_desk(client, store, queue, profile="production", people=people) as open_desk,
+        gateway_rig(client, store, queue, profile="production", people=people) as open_desk,
     ):
         yield locked_desk(open_desk)
 
 
-async def asked(desk: GatewayDesk, text: str = "pay", **fields: Any) -> str:
+async def asked(desk: GatewayRig, text: str = "pay", **fields: Any) -> str:
     """A request of guest's that waits, started through the gateway with guest's token."""
     headers = bearer(await token_of(desk, "guest"))
     answer = await desk.http.post("/v1/turns", json={"text": text, "actor": "desk", **fields}, headers=headers)
@@ -55,7 +55,7 @@ async def asked(desk: GatewayDesk, text: str = "pay", **fields: Any) -> str:
     return next(call.approval.id for call in view.calls if call.approval is not None)
 
 
-async def answered(desk: GatewayDesk, approval: str, person: str = "ana", **body: Any) -> httpx.Response:
+async def answered(desk: GatewayRig, approval: str, person: str = "ana", **body: Any) -> httpx.Response:
     """A person's answer over the API, with that person's token, to what they were shown."""
     headers = bearer(await token_of(desk, person))
     shown = (await desk.http.get(f"/v1/approvals/{approval}", headers=headers)).json()
@@ -70,13 +70,13 @@ def key_of(approval: str) -> TurnKey:
     return found.turn
 
 
-async def ended(desk: GatewayDesk, approval: str) -> str:
+async def ended(desk: GatewayRig, approval: str) -> str:
     """The code of the turn's one call."""
     result = await asyncio.wait_for(desk.desk.signoff.result(key_of(approval)), 60)
     return result.calls[0].code
 
 
-async def test_a_turn_of_signed_people_runs(desk: GatewayDesk) -> None:
+async def test_a_turn_of_signed_people_runs(desk: GatewayRig) -> None:
     """Guest asks, Ana approves, each with a token; the tool runs once, on signatures it checked itself."""
     approval = await asked(desk)
     receipt = (await answered(desk, approval)).json()
@@ -97,7 +97,7 @@ async def test_a_turn_of_signed_people_runs(desk: GatewayDesk) -> None:
     assert (vote.decision.question_hash, vote.decision.revision) == (call.approval.question_hash, 1)
 
 
-async def test_two_people_make_a_quorum(desk: GatewayDesk) -> None:
+async def test_two_people_make_a_quorum(desk: GatewayRig) -> None:
     """Each with a signature of their own."""
     approval = await asked(desk, "both")
     assert (await answered(desk, approval, "ana")).json()["status"] == "counted"
@@ -107,7 +107,7 @@ async def test_two_people_make_a_quorum(desk: GatewayDesk) -> None:
     assert await ended(desk, approval) == "ok"
 
 
-async def forged_answers(desk: GatewayDesk, approval: str) -> dict[str, Decision]:
+async def forged_answers(desk: GatewayRig, approval: str) -> dict[str, Decision]:
     """Answers that somebody with Temporal's credential can send, and the gateway never wrote; each a delivery."""
     asked_hash = (await desk.desk.signoff.request(approval)).question_hash
     key = key_of(approval)
@@ -131,7 +131,7 @@ async def forged_answers(desk: GatewayDesk, approval: str) -> dict[str, Decision
     }
 
 
-async def test_forged_answers_are_refused_through_both_doors(desk: GatewayDesk) -> None:
+async def test_forged_answers_are_refused_through_both_doors(desk: GatewayRig) -> None:
     """As an update each gets the receipt `assurance`, as a signal nothing; the request waits on, and counts it all."""
     approval = await asked(desk)
     forged = await forged_answers(desk, approval)
@@ -150,7 +150,7 @@ async def test_forged_answers_are_refused_through_both_doors(desk: GatewayDesk) 
 
 
 @pytest.mark.parametrize("signer", [None, FOREIGN])
-async def test_a_turn_that_the_gateway_did_not_start_runs_no_tool(desk: GatewayDesk, signer: Signer | None) -> None:
+async def test_a_turn_that_the_gateway_did_not_start_runs_no_tool(desk: GatewayRig, signer: Signer | None) -> None:
     """Without a signature for who asks, or with a wrong one, nobody is asked and the call is refused."""
     turn = fresh()
     asker = PEOPLE[0]
@@ -161,14 +161,14 @@ async def test_a_turn_that_the_gateway_did_not_start_runs_no_tool(desk: GatewayD
     assert [call.code for call in result.calls] == ["refused", "refused"]
 
 
-async def test_the_same_start_is_the_same_turn_across_a_rotation(desk: GatewayDesk) -> None:
+async def test_the_same_start_is_the_same_turn_across_a_rotation(desk: GatewayRig) -> None:
     """A retry that another key, or the same one later, signs is no conflict."""
     body = TurnBody(text="hello", actor="desk", turn=fresh())
     rotated = dataclasses.replace(desk.deps, signer=FOREIGN, clock=lambda: NOW + timedelta(minutes=1))
     assert await start(desk.deps, body, "api") == await start(rotated, body, "api")
 
 
-async def test_an_answer_that_names_no_question_is_not_signed(desk: GatewayDesk) -> None:
+async def test_an_answer_that_names_no_question_is_not_signed(desk: GatewayRig) -> None:
     """Without its hash `malformed`, with a mark or another's hash `stale`; with it, signed: no worker is asked."""
     approval = await asked(desk)
     request = await desk.request(approval)
@@ -193,7 +193,7 @@ class Blind(TurnClient):
         raise ServerUnavailable("no worker answered in time")
 
 
-async def test_what_json_cannot_carry_is_not_signed(desk: GatewayDesk) -> None:
+async def test_what_json_cannot_carry_is_not_signed(desk: GatewayRig) -> None:
     """A receipt `malformed`, and nothing is sent."""
     approval = await asked(desk, "book")
     shown = (await desk.request(approval)).question_hash
@@ -204,7 +204,7 @@ async def test_what_json_cannot_carry_is_not_signed(desk: GatewayDesk) -> None:
     assert (await desk.desk.signoff.request(approval)).votes == ()
 
 
-async def test_whoever_asked_withdraws_by_name(desk: GatewayDesk) -> None:
+async def test_whoever_asked_withdraws_by_name(desk: GatewayRig) -> None:
     """The gateway signs the wish, so the turn knows whose it was."""
     approval = await asked(desk)
     headers = bearer(await token_of(desk, "guest"))
@@ -214,7 +214,7 @@ async def test_whoever_asked_withdraws_by_name(desk: GatewayDesk) -> None:
     assert request.decided_by == "guest"
 
 
-async def test_no_key_is_in_a_history_or_in_an_answer(desk: GatewayDesk) -> None:
+async def test_no_key_is_in_a_history_or_in_an_answer(desk: GatewayRig) -> None:
     """Neither what workflows are given nor what the gateway says holds a private key."""
     private = new_key(NOW)
     signer = Signer(PrivateKeys(keys=(private,)))
@@ -232,7 +232,7 @@ async def test_no_key_is_in_a_history_or_in_an_answer(desk: GatewayDesk) -> None
     assert private.private not in shown.text
 
 
-async def test_links_lead_to_temporals_ui_only_where_it_is_known(desk: GatewayDesk) -> None:
+async def test_links_lead_to_temporals_ui_only_where_it_is_known(desk: GatewayRig) -> None:
     """In production nobody is led to a port of their own machine; a setting says where the UI is."""
     key = TurnKey("main", "s", "t")
     known = dataclasses.replace(

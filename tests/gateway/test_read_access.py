@@ -6,8 +6,8 @@ import uuid
 
 import httpx
 import pytest
-from gateway_desk import PEOPLE, GatewayDesk
 from gateway_login import STRANGER, bearer, browser, hidden, locked_desk, sign_in, token_of
+from gateway_rig import PEOPLE, GatewayRig
 
 from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
 from signoff.contracts.person import Person
@@ -25,18 +25,18 @@ READ = ("guest", "ana", "ada", "aki")
 
 
 @pytest.fixture
-async def locked(gateway: GatewayDesk) -> GatewayDesk:
+async def locked(gateway: GatewayRig) -> GatewayRig:
     """A gateway of the production profile that knows all of them."""
     return locked_desk(gateway, people=EVERYBODY)
 
 
-async def got(desk: GatewayDesk, person: str, path: str, tenant: str = "main") -> httpx.Response:
+async def got(desk: GatewayRig, person: str, path: str, tenant: str = "main") -> httpx.Response:
     """What the API answers to a person."""
     headers = bearer(await token_of(desk, person, tenant=tenant))
     return await desk.http.get(path, headers=headers)
 
 
-async def opened(desk: GatewayDesk, person: str, path: str) -> httpx.Response:
+async def opened(desk: GatewayRig, person: str, path: str) -> httpx.Response:
     """The page that a person is shown."""
     async with browser(desk) as page:
         await sign_in(page, await token_of(desk, person))
@@ -94,7 +94,7 @@ def test_who_reads_the_record(development: bool) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/turns/{turn}", "/v1/turns/{turn}/events", "/v1/approvals/{approval}"])
-async def test_the_api_shows_a_turn_to_whom_it_concerns(locked: GatewayDesk, gateway: GatewayDesk, path: str) -> None:
+async def test_the_api_shows_a_turn_to_whom_it_concerns(locked: GatewayRig, gateway: GatewayRig, path: str) -> None:
     """To others it is not there, in the very words of what is not there."""
     approval = await gateway.asked("pay")
     turn = turn_of(approval)
@@ -110,7 +110,7 @@ async def test_the_api_shows_a_turn_to_whom_it_concerns(locked: GatewayDesk, gat
         assert (await got(locked, person, wanted)).status_code == 200, person
 
 
-async def test_pages_show_a_turn_to_whom_it_concerns(locked: GatewayDesk, gateway: GatewayDesk) -> None:
+async def test_pages_show_a_turn_to_whom_it_concerns(locked: GatewayRig, gateway: GatewayRig) -> None:
     """The conversation, the card, and what follows them live."""
     approval = await gateway.asked("pay")
     turn = turn_of(approval)
@@ -126,7 +126,7 @@ async def test_pages_show_a_turn_to_whom_it_concerns(locked: GatewayDesk, gatewa
         assert (await opened(locked, person, f"/approvals/{approval}")).status_code == 200
 
 
-async def test_lists_hold_what_one_may_read(locked: GatewayDesk, gateway: GatewayDesk, nothing_waits: None) -> None:
+async def test_lists_hold_what_one_may_read(locked: GatewayRig, gateway: GatewayRig, nothing_waits: None) -> None:
     """Newer turns of others take none of the places of one's own."""
     approval = await gateway.asked("pay")
     own = await gateway.start("hello", user="bo")
@@ -159,7 +159,7 @@ async def test_lists_hold_what_one_may_read(locked: GatewayDesk, gateway: Gatewa
     assert (await got(locked, "eve", "/v1/approvals?as=ana&limit=1000")).status_code == 403
 
 
-async def test_who_may_stop_a_turn(locked: GatewayDesk, gateway: GatewayDesk) -> None:
+async def test_who_may_stop_a_turn(locked: GatewayRig, gateway: GatewayRig) -> None:
     """404 to who may not read it, 403 to who may only read it."""
     approval = await gateway.asked("pay")
     url = f"/v1/turns/{turn_of(approval)}/cancel"
@@ -176,7 +176,7 @@ async def test_who_may_stop_a_turn(locked: GatewayDesk, gateway: GatewayDesk) ->
     assert await stopped("ada") == 202
 
 
-async def test_who_may_stop_a_turn_on_its_page(locked: GatewayDesk, gateway: GatewayDesk) -> None:
+async def test_who_may_stop_a_turn_on_its_page(locked: GatewayRig, gateway: GatewayRig) -> None:
     """The form that an approver could post stops nothing."""
     approval = await gateway.asked("pay")
     turn = turn_of(approval)
@@ -190,7 +190,7 @@ async def test_who_may_stop_a_turn_on_its_page(locked: GatewayDesk, gateway: Gat
         assert (await page.post(f"/turns/{turn}/cancel", data=form)).status_code == 303
 
 
-async def test_sessions_show_themselves_to_whom_they_concern(locked: GatewayDesk, gateway: GatewayDesk) -> None:
+async def test_sessions_show_themselves_to_whom_they_concern(locked: GatewayRig, gateway: GatewayRig) -> None:
     """Its owner, and who reads all; the turns of it as well. Whom one of its turns asks reads that turn alone."""
     named = SessionKey("main", f"s{uuid.uuid4().hex[:10]}")
     session = ".".join(own_session(named, Person(id="guest"), development=False))
@@ -219,14 +219,14 @@ async def test_sessions_show_themselves_to_whom_they_concern(locked: GatewayDesk
 
 
 @pytest.mark.parametrize("path", ["/", "/turns", "/turns?person=ana", "/sessions", "/new", "/tools/pay"])
-async def test_pages_name_nobody_to_a_stranger(locked: GatewayDesk, path: str) -> None:
+async def test_pages_name_nobody_to_a_stranger(locked: GatewayRig, path: str) -> None:
     """Who else is a person is told by no list to choose from. Without this a stranger read all their names and ids."""
     shown = (await opened(locked, "eve", path)).text
     options = re.findall(r'<option value="([^"]+)"', shown)
     assert {person.id for person in EVERYBODY}.intersection(options) <= {"eve"}
 
 
-async def test_in_development_everything_is_visible(gateway: GatewayDesk) -> None:
+async def test_in_development_everything_is_visible(gateway: GatewayRig) -> None:
     """As every page there says."""
     approval = await gateway.asked("pay")
     assert (await gateway.http.get(f"/v1/turns/{turn_of(approval)}")).status_code == 200

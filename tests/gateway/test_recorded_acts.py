@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx
 import pytest
-from gateway_desk import GatewayDesk, gateway_desk
 from gateway_login import bearer, browser, hidden, locked_desk, sign_in, token_of
+from gateway_rig import GatewayRig, gateway_rig
 from temporalio.client import Client
 
 from signoff.audit.log import AuditLog
@@ -20,13 +20,13 @@ from signoff.store.store import Store
 
 
 @pytest.fixture
-async def desk(client: Client, store: Store) -> AsyncIterator[GatewayDesk]:
+async def desk(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
     """A desk whose record begins with the test."""
-    async with gateway_desk(client, store, f"acts-{uuid.uuid4().hex[:12]}") as found:
+    async with gateway_rig(client, store, f"acts-{uuid.uuid4().hex[:12]}") as found:
         yield found
 
 
-async def acts(desk: GatewayDesk, tenant: str = "main") -> list[Record]:
+async def acts(desk: GatewayRig, tenant: str = "main") -> list[Record]:
     """The records that belong to no turn."""
     return await AuditLog(desk.deps.store).stream(f"admin/{tenant}")
 
@@ -36,13 +36,13 @@ def names(records: list[Record]) -> list[tuple[str, str]]:
     return [(record.subject, record.facts["act"]) for record in records]
 
 
-async def taken_back(desk: GatewayDesk, path: str) -> httpx.Response:
+async def taken_back(desk: GatewayRig, path: str) -> httpx.Response:
     """Delete something as the approver."""
     headers = {"content-type": "application/json"}
     return await desk.http.delete(path, params={"as": "approver"}, headers=headers)
 
 
-async def test_signing_in_and_out_is_recorded_without_the_secret(desk: GatewayDesk) -> None:
+async def test_signing_in_and_out_is_recorded_without_the_secret(desk: GatewayRig) -> None:
     """By which token, how strongly; a page that was never signed in is not signed out."""
     locked = locked_desk(desk)
     secret = await token_of(locked, "ana")
@@ -57,7 +57,7 @@ async def test_signing_in_and_out_is_recorded_without_the_secret(desk: GatewayDe
     assert not [record for record in records if secret in record.data or cookie in record.data]
 
 
-async def test_refused_sign_ins_are_recorded_so_many_a_minute(desk: GatewayDesk) -> None:
+async def test_refused_sign_ins_are_recorded_so_many_a_minute(desk: GatewayRig) -> None:
     """On the page and over the API; of a flood, some and a count; never what was sent."""
     now = [datetime(2030, 1, 1, tzinfo=UTC)]
     locked = locked_desk(desk, clock=lambda: now[0])
@@ -76,7 +76,7 @@ async def test_refused_sign_ins_are_recorded_so_many_a_minute(desk: GatewayDesk)
     assert not [record for record in records if "guessed" in record.model_dump_json()]
 
 
-async def test_a_link_that_was_opened_is_recorded_once(desk: GatewayDesk) -> None:
+async def test_a_link_that_was_opened_is_recorded_once(desk: GatewayRig) -> None:
     """Whoever's mail it was, however often they, or a scanner, look."""
     approval = await desk.asked("easy")
     link = ApprovalLink(
@@ -98,7 +98,7 @@ async def test_a_link_that_was_opened_is_recorded_once(desk: GatewayDesk) -> Non
 
 
 @pytest.mark.usefixtures("nothing_waits")
-async def test_the_kill_switch_is_recorded_over_the_api(desk: GatewayDesk) -> None:
+async def test_the_kill_switch_is_recorded_over_the_api(desk: GatewayRig) -> None:
     """A freeze that stands already, and a thaw of nothing, are none."""
     for _ in range(2):
         frozen = await desk.http.post("/v1/freezes?as=approver", json={"reason": "a leak"})
@@ -110,7 +110,7 @@ async def test_the_kill_switch_is_recorded_over_the_api(desk: GatewayDesk) -> No
     assert (records[0].facts["reason"], records[0].facts["channel"]) == ("a leak", "api")
 
 
-async def test_a_remembered_answer_is_recorded_when_it_is_made_and_taken_back(desk: GatewayDesk) -> None:
+async def test_a_remembered_answer_is_recorded_when_it_is_made_and_taken_back(desk: GatewayRig) -> None:
     """Who gave it, how long and how often it counts; what it is about by hash alone."""
     wish: dict[str, Any] = {"scope": "tenant", "where": "args.amount < 500.0", "uses": 3, "seconds": 600}
     approval = await desk.asked("alike")

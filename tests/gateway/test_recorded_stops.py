@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from gateway_desk import GatewayDesk
 from gateway_login import bearer, locked_desk, token_of
+from gateway_rig import GatewayRig
 
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
@@ -13,14 +13,14 @@ from signoff.contracts.ids import parse_approval_id
 
 
 @pytest.fixture
-async def locked(gateway: GatewayDesk) -> AsyncIterator[GatewayDesk]:
+async def locked(gateway: GatewayRig) -> AsyncIterator[GatewayRig]:
     """The desk behind a gateway of the production profile."""
     found = locked_desk(gateway)
     async with found.http:
         yield found
 
 
-async def stops(gateway: GatewayDesk, approval: str) -> list[Record]:
+async def stops(gateway: GatewayRig, approval: str) -> list[Record]:
     """What the record of the turn of `approval` says of stopping it."""
     named = parse_approval_id(approval)
     assert named is not None
@@ -28,7 +28,7 @@ async def stops(gateway: GatewayDesk, approval: str) -> list[Record]:
     return [record for record in stream if "stop" in record.facts]
 
 
-async def test_who_stops_a_turn_is_recorded_and_who_may_not_as_well(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+async def test_who_stops_a_turn_is_recorded_and_who_may_not_as_well(gateway: GatewayRig, locked: GatewayRig) -> None:
     """An approver may read it and not stop it; who asked for it may."""
     approval = await gateway.asked("pay")
     url = f"/v1/turns/{approval.rsplit('.', 2)[0]}/cancel"
@@ -43,7 +43,7 @@ async def test_who_stops_a_turn_is_recorded_and_who_may_not_as_well(gateway: Gat
     assert [each.what for each in timeline(records)] == ["wanted to stop it: refused", "wanted to stop it: asked"]
 
 
-async def test_who_may_not_read_a_turn_leaves_no_mark_in_it(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+async def test_who_may_not_read_a_turn_leaves_no_mark_in_it(gateway: GatewayRig, locked: GatewayRig) -> None:
     """To somebody of another tenant it is not there."""
     approval = await gateway.asked("pay")
     headers = bearer(await token_of(locked, "zoe", tenant="acme")) | {"content-type": "application/json"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from gateway_desk import BASE, PASSWORD, GatewayDesk
+from gateway_rig import BASE, PASSWORD, GatewayRig
 
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
@@ -15,7 +15,7 @@ from signoff.gateway.app import build_app
 from signoff.gateway.refused_attempts import AttemptRecords
 
 
-async def of_turn(gateway: GatewayDesk, approval_id: str) -> list[Record]:
+async def of_turn(gateway: GatewayRig, approval_id: str) -> list[Record]:
     """The records of the turn of a request."""
     key = parse_approval_id(approval_id)
     assert key is not None
@@ -27,7 +27,7 @@ def facts(records: list[Record], kind: str) -> list[dict[str, Any]]:
     return [record.facts for record in records if record.kind == kind]
 
 
-async def until_outcome(gateway: GatewayDesk, approval_id: str) -> list[Record]:
+async def until_outcome(gateway: GatewayRig, approval_id: str) -> list[Record]:
     """The records once the call's outcome is among them."""
     async with asyncio.timeout(60):
         while True:
@@ -37,7 +37,7 @@ async def until_outcome(gateway: GatewayDesk, approval_id: str) -> list[Record]:
             await asyncio.sleep(0.02)
 
 
-async def test_a_decided_call_is_recorded_from_request_to_outcome(gateway: GatewayDesk) -> None:
+async def test_a_decided_call_is_recorded_from_request_to_outcome(gateway: GatewayRig) -> None:
     """A stranger's attempt, the approval, the end of the request, the execution by its right, and what came of it."""
     approval = await gateway.asked("login")
     await gateway.decide(approval, **{"verdict": "approved", "as": "bo"})
@@ -55,7 +55,7 @@ async def test_a_decided_call_is_recorded_from_request_to_outcome(gateway: Gatew
     assert not [record for record in records if PASSWORD in record.model_dump_json()]
 
 
-async def test_an_attempt_after_the_end_is_recorded(gateway: GatewayDesk) -> None:
+async def test_an_attempt_after_the_end_is_recorded(gateway: GatewayRig) -> None:
     """The turn is over and sees nothing any more; the gateway does."""
     approval = await gateway.asked("pay")
     await gateway.decide(approval, **{"verdict": "denied", "reason": "no", "as": "approver"})
@@ -68,7 +68,7 @@ async def test_an_attempt_after_the_end_is_recorded(gateway: GatewayDesk) -> Non
 
 
 @pytest.mark.parametrize("raw", [b"{", b"[]", b'{"verdict":"perhaps"}', b"\xff" * 70_000])
-async def test_what_is_no_decision_is_recorded_by_its_hash(gateway: GatewayDesk, raw: bytes) -> None:
+async def test_what_is_no_decision_is_recorded_by_its_hash(gateway: GatewayRig, raw: bytes) -> None:
     """Malformed bodies are kept as attempts on the request they named; nothing of them is."""
     approval = await gateway.asked("pay")
     # A gateway of its own: the tries of other tests in this minute may have used up what is written down of nobody's.

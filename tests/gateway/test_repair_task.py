@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 from desk_fixtures import bench
-from gateway_desk import SIGNER, GatewayDesk, gateway_desk, react
+from gateway_rig import SIGNER, GatewayRig, gateway_rig, react
 from temporalio.client import Client
 
 from signoff.contracts.decision import Decision
@@ -59,9 +59,9 @@ class Unreadable(TurnClient):
 
 
 @pytest.fixture
-async def desk(client: Client, store: Store) -> AsyncIterator[GatewayDesk]:
+async def desk(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
     """A desk with a store of its own: nothing else is owed in it."""
-    async with gateway_desk(client, store, f"dispatch-{uuid.uuid4().hex[:12]}", dispatches=False) as found:
+    async with gateway_rig(client, store, f"dispatch-{uuid.uuid4().hex[:12]}", dispatches=False) as found:
         yield found
 
 
@@ -83,7 +83,7 @@ async def answered(deps: GatewayDeps, approval: str, person: str) -> Receipt:
     return await decide(deps, draft, DecisionAuthor(found, "api", "session"))
 
 
-async def test_answers_that_a_stopped_server_missed_are_handed_over_in_order_and_once(desk: GatewayDesk) -> None:
+async def test_answers_that_a_stopped_server_missed_are_handed_over_in_order_and_once(desk: GatewayRig) -> None:
     """Each counts when it is given; the turn is given both when the server is back, and never again."""
     approval = await desk.asked("both")
     away = dataclasses.replace(desk.deps, client=Away(desk.desk.client))
@@ -104,7 +104,7 @@ async def test_answers_that_a_stopped_server_missed_are_handed_over_in_order_and
     assert await desk.runs(approval) == 1
 
 
-async def test_a_turn_that_takes_no_answer_keeps_no_others_waiting(desk: GatewayDesk) -> None:
+async def test_a_turn_that_takes_no_answer_keeps_no_others_waiting(desk: GatewayRig) -> None:
     """The oldest answer is one that its turn never takes; those behind it are handed over in the same step.
 
     Without the catch in `DecisionWriter._given` the dispatcher ended there, and began with that answer again.
@@ -125,7 +125,7 @@ async def test_a_turn_that_takes_no_answer_keeps_no_others_waiting(desk: Gateway
 async def test_what_a_stopped_worker_missed_is_handed_over_when_one_is_back(client: Client, store: Store) -> None:
     """A withdrawal, for which nothing waits at the server: it counts at once, and ends the call at last."""
     queue = f"stopped-{uuid.uuid4().hex[:12]}"
-    async with gateway_desk(client, store, queue, dispatches=False) as desk:
+    async with gateway_rig(client, store, queue, dispatches=False) as desk:
         approval = await desk.asked("pay")
     away = dataclasses.replace(desk.deps, client=TurnClient(client, task_queue=queue, patience=timedelta(seconds=0.3)))
     guest = desk.deps.people.find("guest", "main")
@@ -145,7 +145,7 @@ async def test_what_a_stopped_worker_missed_is_handed_over_when_one_is_back(clie
     assert await Questions(store).list_owed(0, 10) == []
 
 
-async def test_the_question_of_a_terminated_turn_is_ended(desk: GatewayDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_question_of_a_terminated_turn_is_ended(desk: GatewayRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its turn could not say so itself; what another turn asks, and what was asked just now, waits on."""
     gone, waits = await desk.asked("pay"), await desk.asked("pay")
     sweep = RequestSweep(desk.deps, None)
@@ -164,7 +164,7 @@ async def test_the_question_of_a_terminated_turn_is_ended(desk: GatewayDesk, mon
     assert await sweep.step() == 0
 
 
-async def test_cards_of_what_is_over_are_closed(desk: GatewayDesk) -> None:
+async def test_cards_of_what_is_over_are_closed(desk: GatewayRig) -> None:
     """However it ended, and by whatever way that was missed: the cards of what waits stay open."""
     cards = DeliveryQueue(desk.deps.store)
     over, again, waits = await desk.asked("pay"), await desk.asked("trip"), await desk.asked("pay")

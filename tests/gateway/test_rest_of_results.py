@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 from desk_fixtures import Ledger, bench, catalog_of, pay_tool
-from gateway_desk import BASE, PEOPLE, SIGNER, GatewayDesk
 from gateway_login import bearer, locked_desk, token_of
+from gateway_rig import BASE, PEOPLE, SIGNER, GatewayRig
 from temporalio.client import Client
 
 from signoff.contracts.ids import TurnKey
@@ -21,7 +21,7 @@ TEXT = "".join(f"{number:06} é" for number in range(20_000))
 
 
 @pytest.fixture
-async def gateway(client: Client, store: Store, task_queue: str) -> AsyncIterator[GatewayDesk]:
+async def gateway(client: Client, store: Store, task_queue: str) -> AsyncIterator[GatewayRig]:
     """A gateway over an actor that reads one long book and one short note."""
     tools = [
         pay_tool(Ledger(), False, name="book", effect="", handler=Ledger().handler("book", TEXT)),
@@ -33,7 +33,7 @@ async def gateway(client: Client, store: Store, task_queue: str) -> AsyncIterato
         deps = GatewayDeps(desk.signoff, catalog, catalog.people, store, Settings(), signer=SIGNER)
         app = build_app(deps)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
-            yield GatewayDesk(http, app, deps, desk)
+            yield GatewayRig(http, app, deps, desk)
 
 
 def _path(key: TurnKey, call: str) -> str:
@@ -41,7 +41,7 @@ def _path(key: TurnKey, call: str) -> str:
 
 
 @pytest.mark.row("V15")
-async def test_a_cut_result_is_read_in_pieces_by_who_may_read_the_turn(gateway: GatewayDesk) -> None:
+async def test_a_cut_result_is_read_in_pieces_by_who_may_read_the_turn(gateway: GatewayRig) -> None:
     """Each piece names the next one; together they are the whole; a stranger to the turn gets none of it."""
     key = await gateway.start("go")
     result = await gateway.desk.signoff.result(key)
@@ -67,7 +67,7 @@ async def test_a_cut_result_is_read_in_pieces_by_who_may_read_the_turn(gateway: 
         assert (await locked.http.get(_path(key, "c1.1"))).status_code == 401
 
 
-async def test_what_was_not_cut_has_no_rest(gateway: GatewayDesk) -> None:
+async def test_what_was_not_cut_has_no_rest(gateway: GatewayRig) -> None:
     """A short result, a call that is not there, a start that is no number, and one behind the end."""
     key = await gateway.start("go")
     await gateway.desk.signoff.result(key)

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from gateway_desk import GatewayDesk, fresh, gateway_desk
 from gateway_login import bearer, browser, locked_desk, sign_in, token_of, words
+from gateway_rig import GatewayRig, fresh, gateway_rig
 from temporalio.client import Client
 
 from signoff.contracts.ids import SessionKey
@@ -18,13 +18,13 @@ from signoff.store.store import Store
 
 
 @pytest.fixture
-async def desk(client: Client, store: Store) -> AsyncIterator[GatewayDesk]:
+async def desk(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
     """A gateway of the test's own."""
-    async with gateway_desk(client, store, f"sessions-{uuid.uuid4().hex[:12]}") as found:
+    async with gateway_rig(client, store, f"sessions-{uuid.uuid4().hex[:12]}") as found:
         yield found
 
 
-async def begun(desk: GatewayDesk, text: str, **fields: Any) -> str:
+async def begun(desk: GatewayRig, text: str, **fields: Any) -> str:
     """A session that began with these words: its id."""
     owner = Person(id=fields.get("user", "guest"))
     session = own_session(SessionKey("main", fresh()), owner, development=False).session
@@ -33,7 +33,7 @@ async def begun(desk: GatewayDesk, text: str, **fields: Any) -> str:
     return session
 
 
-async def rows(desk: GatewayDesk, of: str, until: int, **more: Any) -> list[dict[str, Any]]:
+async def rows(desk: GatewayRig, of: str, until: int, **more: Any) -> list[dict[str, Any]]:
     """The rows of some sessions, once so many are listed."""
     late = time.monotonic() + 60
     while time.monotonic() < late:
@@ -46,7 +46,7 @@ async def rows(desk: GatewayDesk, of: str, until: int, **more: Any) -> list[dict
     raise AssertionError(f"{until} of `{of}` were never listed")
 
 
-async def test_a_list_tells_whose_they_are_and_what_waits(desk: GatewayDesk) -> None:
+async def test_a_list_tells_whose_they_are_and_what_waits(desk: GatewayRig) -> None:
     """Newest first, with what was said first and the codes of what waits, until that is answered."""
     quiet, asks = await begun(desk, "hello  there"), await begun(desk, "pay")
     while not (found := await rows(desk, f"{quiet} {asks}", 2))[0]["codes"]:
@@ -66,7 +66,7 @@ async def test_a_list_tells_whose_they_are_and_what_waits(desk: GatewayDesk) -> 
         await asyncio.sleep(0.05)
 
 
-async def test_only_whom_a_session_concerns_sees_it(desk: GatewayDesk) -> None:
+async def test_only_whom_a_session_concerns_sees_it(desk: GatewayRig) -> None:
     """Whose it is; neither whom it asks, nor anybody else, and nobody of another tenant."""
     own, asks = await begun(desk, "hello", user="bo"), await begun(desk, "pay", user="guest")
     while not (await rows(desk, asks, 1))[0]["codes"]:
@@ -89,7 +89,7 @@ async def test_only_whom_a_session_concerns_sees_it(desk: GatewayDesk) -> None:
     assert (await locked.http.get("/v1/sessions")).status_code == 401
 
 
-async def test_a_session_alone_is_one_of_the_caller_s_tenant(desk: GatewayDesk) -> None:
+async def test_a_session_alone_is_one_of_the_caller_s_tenant(desk: GatewayRig) -> None:
     """Nobody need know what their tenant is called to talk in it."""
     tenant, session = fresh(), fresh()
     locked = locked_desk(desk, people=[Person(id="kim", tenant=tenant)])

@@ -4,13 +4,13 @@ import dataclasses
 
 import httpx
 from desk_fixtures import Ledger, catalog_of, pay_tool
-from gateway_desk import GatewayDesk
+from gateway_rig import GatewayRig
 
 from signoff.gateway.app import build_app
 from signoff.registry.actor import Actor
 
 
-async def test_nobody_learns_of_another_tenants_tools(gateway: GatewayDesk) -> None:
+async def test_nobody_learns_of_another_tenants_tools(gateway: GatewayRig) -> None:
     """Neither the list, nor the form, nor the name that is offered in place of a near one, nor the API."""
     ledger = Ledger()
     tools = [pay_tool(ledger, name="merge", tenants=("acme",)), pay_tool(ledger, name="pay", tenants=("main", "acme"))]

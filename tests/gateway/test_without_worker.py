@@ -7,7 +7,7 @@ from datetime import timedelta
 import httpx
 import pytest
 from desk_fixtures import bench
-from gateway_desk import BASE, SIGNER, GatewayDesk, fresh, gateway_desk, react
+from gateway_rig import BASE, SIGNER, GatewayRig, fresh, gateway_rig, react
 from temporalio.client import Client
 
 from signoff.contracts.ids import parse_approval_id
@@ -18,7 +18,7 @@ from signoff.testing.scripted_model import ScriptedModel
 
 
 @pytest.fixture(scope="module")
-async def nobody(gateway: GatewayDesk) -> AsyncIterator[httpx.AsyncClient]:
+async def nobody(gateway: GatewayRig) -> AsyncIterator[httpx.AsyncClient]:
     """A gateway whose turns no worker takes."""
     desk = TurnClient(gateway.desk.client, task_queue=f"nobody-{fresh()}")
     app = build_app(dataclasses.replace(gateway.deps, client=desk))
@@ -43,7 +43,7 @@ async def test_turns_are_taken_while_no_worker_is_there(nobody: httpx.AsyncClien
 async def test_what_was_asked_is_shown_and_answered_while_no_worker_is_there(client: Client, store: Store) -> None:
     """From the store alone: the card is whole, the answer is taken (202) and counts once a worker is back."""
     queue = f"stopped-{uuid.uuid4().hex[:12]}"
-    async with gateway_desk(client, store, queue) as desk:
+    async with gateway_rig(client, store, queue) as desk:
         approval = await desk.asked("pay")
         key = parse_approval_id(approval)
         assert key is not None

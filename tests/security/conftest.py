@@ -4,8 +4,8 @@ import uuid
 from collections.abc import AsyncIterator
 
 import pytest
-from gateway_desk import PEOPLE, GatewayDesk, gateway_desk
 from gateway_login import STRANGER, locked_desk
+from gateway_rig import PEOPLE, GatewayRig, gateway_rig
 from temporalio.client import Client
 
 from signoff.people.directory import FixedDirectory
@@ -13,12 +13,12 @@ from signoff.store.store import open_store
 
 
 @pytest.fixture(scope="session")
-async def locked(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayDesk]:
+async def locked(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
     """A worker and a gateway over one store; each test starts turns of its own."""
     folder, people = tmp_path_factory.mktemp("locked"), FixedDirectory((*PEOPLE, STRANGER))
     queue = f"locked-{uuid.uuid4().hex[:12]}"
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,
-        gateway_desk(client, store, queue, profile="production", people=people) as found,
+        gateway_rig(client, store, queue, profile="production", people=people) as found,
     ):
         yield locked_desk(found)

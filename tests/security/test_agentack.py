@@ -14,7 +14,7 @@ from agentack.models import EvaluationReport
 from agentack.parser import read_jsonl
 from agentack.policy import Policy
 from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool, yes
-from gateway_desk import FLIGHT, GatewayDesk, gateway_desk
+from gateway_rig import FLIGHT, GatewayRig, gateway_rig
 from temporalio.client import Client
 from temporalio.testing import TimeSkipper
 
@@ -36,11 +36,11 @@ Events = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-async def desk(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayDesk]:
+async def desk(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
     """A worker and a store of this module's own."""
     folder = tmp_path_factory.mktemp("agentack")
     queue = f"agentack-{uuid.uuid4().hex[:12]}"
-    async with open_store(f"sqlite:///{folder}/signoff.db") as store, gateway_desk(client, store, queue) as found:
+    async with open_store(f"sqlite:///{folder}/signoff.db") as store, gateway_rig(client, store, queue) as found:
         yield found
 
 
@@ -51,34 +51,34 @@ async def checked(lines: list[str], folder: Path, needing: tuple[str, ...] = ALW
     return evaluate_events(read_jsonl(file), policy=Policy(require_approval_for=needing, max_approval_age_seconds=1))
 
 
-async def ended(desk: GatewayDesk, key: TurnKey) -> list[Record]:
+async def ended(desk: GatewayRig, key: TurnKey) -> list[Record]:
     """The record of a turn that has come to its end."""
     await asyncio.wait_for(desk.desk.signoff.result(key), 60)
     return await AuditLog(desk.desk.store).stream(key.workflow_id)
 
 
-async def asked(desk: GatewayDesk, text: str) -> TurnKey:
+async def asked(desk: GatewayRig, text: str) -> TurnKey:
     """A turn that waits for people."""
     key = await desk.start(text)
     await desk.desk.waiting(key)
     return key
 
 
-async def approved(desk: GatewayDesk) -> TurnKey:
+async def approved(desk: GatewayRig) -> TurnKey:
     """One yes."""
     key = await asked(desk, "pay")
     await desk.desk.signoff.decide(yes(key))
     return key
 
 
-async def denied(desk: GatewayDesk) -> TurnKey:
+async def denied(desk: GatewayRig) -> TurnKey:
     """One no."""
     key = await asked(desk, "pay")
     await desk.desk.signoff.decide(no(key))
     return key
 
 
-async def some_of_each(desk: GatewayDesk) -> TurnKey:
+async def some_of_each(desk: GatewayRig) -> TurnKey:
     """Two questions at once, one answered yes, one no."""
     key = await asked(desk, "pay book")
     await desk.desk.waiting(key, 2)
@@ -87,7 +87,7 @@ async def some_of_each(desk: GatewayDesk) -> TurnKey:
     return key
 
 
-async def by_two(desk: GatewayDesk) -> TurnKey:
+async def by_two(desk: GatewayRig) -> TurnKey:
     """Two people of a quorum."""
     key = await asked(desk, "both")
     for person in ("ana", "bo"):
@@ -95,7 +95,7 @@ async def by_two(desk: GatewayDesk) -> TurnKey:
     return key
 
 
-async def timed_out(desk: GatewayDesk) -> TurnKey:
+async def timed_out(desk: GatewayRig) -> TurnKey:
     """A day of silence."""
     key = await asked(desk, "pay")
     handle = desk.desk.client.get_workflow_handle(key.workflow_id)
@@ -103,14 +103,14 @@ async def timed_out(desk: GatewayDesk) -> TurnKey:
     return key
 
 
-async def cancelled(desk: GatewayDesk) -> TurnKey:
+async def cancelled(desk: GatewayRig) -> TurnKey:
     """The turn is cancelled while people are asked."""
     key = await asked(desk, "pay")
     await desk.desk.signoff.cancel_turn(key)
     return key
 
 
-async def edited(desk: GatewayDesk) -> TurnKey:
+async def edited(desk: GatewayRig) -> TurnKey:
     """Changed by one of two, then agreed to by the other."""
     key = await asked(desk, "trip")
     await desk.desk.signoff.decide(yes(key, subject="ana", edited_args={**FLIGHT, "cost": 380.0}))
@@ -118,7 +118,7 @@ async def edited(desk: GatewayDesk) -> TurnKey:
     return key
 
 
-async def edited_by_both(desk: GatewayDesk) -> TurnKey:
+async def edited_by_both(desk: GatewayRig) -> TurnKey:
     """Two people change the same question at the same time; one of the changes is agreed to."""
     key = await asked(desk, "trip")
     edits = [yes(key, subject=who, edited_args={**FLIGHT, "seats": n}) for n, who in enumerate(("ana", "bo"), 2)]
@@ -128,7 +128,7 @@ async def edited_by_both(desk: GatewayDesk) -> TurnKey:
     return key
 
 
-async def doubted(desk: GatewayDesk, **answer: Any) -> TurnKey:
+async def doubted(desk: GatewayRig, **answer: Any) -> TurnKey:
     """An approved call whose first try is lost, in a worker of its own; and what somebody says of it."""
     tries: list[str] = []
 
@@ -151,17 +151,17 @@ async def doubted(desk: GatewayDesk, **answer: Any) -> TurnKey:
     return key
 
 
-async def in_doubt(desk: GatewayDesk) -> TurnKey:
+async def in_doubt(desk: GatewayRig) -> TurnKey:
     """Nobody knows what became of it; it did not happen, so it runs again."""
     return await doubted(desk)
 
 
-async def happened(desk: GatewayDesk) -> TurnKey:
+async def happened(desk: GatewayRig) -> TurnKey:
     """Nobody knows what became of it; somebody says that it happened."""
     return await doubted(desk, verdict="happened", result="paid")
 
 
-async def denied_in_the_end(desk: GatewayDesk) -> TurnKey:
+async def denied_in_the_end(desk: GatewayRig) -> TurnKey:
     """Approved, and denied by a rule that is deployed before it runs."""
     client, store, queue = desk.desk.client, desk.desk.store, f"rule-{uuid.uuid4().hex[:12]}"
     script = [calls(("pay", {"amount": 420, "to": "Lisbon"})), respond("done")]
@@ -176,12 +176,12 @@ async def denied_in_the_end(desk: GatewayDesk) -> TurnKey:
     return key
 
 
-async def by_rule(desk: GatewayDesk) -> TurnKey:
+async def by_rule(desk: GatewayRig) -> TurnKey:
     """A rule asks nobody."""
     return await desk.start("small")
 
 
-async def granted(desk: GatewayDesk) -> TurnKey:
+async def granted(desk: GatewayRig) -> TurnKey:
     """A remembered answer asks nobody."""
     first = await asked(desk, "alike")
     # As through the gateway, which alone remembers, and stamps what it takes.
@@ -201,7 +201,7 @@ WAYS = (
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 async def test_the_checker_passes_turns_that_people_decided(
-    way: Callable[[GatewayDesk], Any], desk: GatewayDesk, tmp_path: Path
+    way: Callable[[GatewayRig], Any], desk: GatewayRig, tmp_path: Path
 ) -> None:
     """Each way a call can go, as the record has it: every control that the checker knows holds."""
     lines = trace(await ended(desk, await way(desk)))
@@ -212,7 +212,7 @@ async def test_the_checker_passes_turns_that_people_decided(
     assert not [word for word in ("Lisbon", "TP 531", ":420") if word in "".join(lines)]
 
 
-async def test_what_a_remembered_answer_let_run_was_asked_about_elsewhere(desk: GatewayDesk, tmp_path: Path) -> None:
+async def test_what_a_remembered_answer_let_run_was_asked_about_elsewhere(desk: GatewayRig, tmp_path: Path) -> None:
     """The checker knows one approval an action: told that the tool always needs one, it reports a grant's use."""
     lines = trace(await ended(desk, await granted(desk)))
     assert (await checked(lines, tmp_path, ("alike:*",))).rule_counts == {"ACK001": 1}
@@ -265,7 +265,7 @@ BROKEN = {
 }
 
 
-async def test_the_checker_finds_what_is_broken(desk: GatewayDesk, tmp_path: Path) -> None:
+async def test_the_checker_finds_what_is_broken(desk: GatewayRig, tmp_path: Path) -> None:
     """The pass above means something: the same trace with one thing wrong fails, under the rule of that thing."""
     lines = trace(await ended(desk, await approved(desk)))
     for rule, breaks in BROKEN.items():
@@ -276,7 +276,7 @@ async def test_the_checker_finds_what_is_broken(desk: GatewayDesk, tmp_path: Pat
         assert report.status == ("INCOMPLETE" if set(report.rule_counts) == {"ACK009"} else "FAIL")
 
 
-async def test_an_edit_that_ran_without_a_new_yes_is_routed_around(desk: GatewayDesk, tmp_path: Path) -> None:
+async def test_an_edit_that_ran_without_a_new_yes_is_routed_around(desk: GatewayRig, tmp_path: Path) -> None:
     """Arguments that nobody agreed to, under the answer to those before: the replaced question is a denial."""
     events = [json.loads(line) for line in trace(await ended(desk, await edited(desk)))]
     for event in _of(events, "action_executed"):
@@ -285,7 +285,7 @@ async def test_an_edit_that_ran_without_a_new_yes_is_routed_around(desk: Gateway
     assert {"ACK001", "ACK007"} <= set(report.rule_counts)
 
 
-async def test_a_turn_that_waits_still_is_incomplete(desk: GatewayDesk, tmp_path: Path) -> None:
+async def test_a_turn_that_waits_still_is_incomplete(desk: GatewayRig, tmp_path: Path) -> None:
     """No answer yet is no evidence of one."""
     key = await asked(desk, "pay")
     report = await checked(trace(await AuditLog(desk.desk.store).stream(key.workflow_id)), tmp_path)
@@ -293,7 +293,7 @@ async def test_a_turn_that_waits_still_is_incomplete(desk: GatewayDesk, tmp_path
     await desk.desk.signoff.cancel_turn(key)
 
 
-async def test_a_record_that_is_not_whole_is_no_evidence(desk: GatewayDesk) -> None:
+async def test_a_record_that_is_not_whole_is_no_evidence(desk: GatewayRig) -> None:
     """What was too long to be kept, or was changed, is said, and no trace is made of it."""
     records = await ended(desk, await approved(desk))
     for data, words in (('{"too_long":40000,"sha256":"00"}', "too long"), ("[]", "was changed")):

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from desk_fixtures import yes
-from gateway_desk import PEOPLE, SIGNER, GatewayDesk
 from gateway_login import STRANGER, bearer, browser, hidden, locked_desk, sign_in, token_of
+from gateway_rig import PEOPLE, SIGNER, GatewayRig
 from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
 
 from signoff.audit.log import AuditLog
@@ -31,12 +31,12 @@ Facts = dict[str, Any]
 
 
 @pytest.fixture(name="locked")
-def fresh_gateway(locked: GatewayDesk) -> GatewayDesk:
+def fresh_gateway(locked: GatewayRig) -> GatewayRig:
     """A gateway that has not written down anybody's attempts in this minute."""
     return locked_desk(dataclasses.replace(locked, deps=dataclasses.replace(locked.deps, attempts=AttemptRecords())))
 
 
-async def asked(locked: GatewayDesk, text: str = "both", by: str = "guest") -> ApprovalRequest:
+async def asked(locked: GatewayRig, text: str = "both", by: str = "guest") -> ApprovalRequest:
     """A request of `by` that waits; `both` needs two of the role finance."""
     headers = bearer(await token_of(locked, by))
     answer = await locked.http.post("/v1/turns", json={"text": text, "actor": "desk"}, headers=headers)
@@ -50,7 +50,7 @@ def key_of(request: ApprovalRequest) -> TurnKey:
     return TurnKey(request.tenant, request.session, request.turn)
 
 
-def handle_of(locked: GatewayDesk, request: ApprovalRequest) -> WorkflowHandle[Any, Any]:
+def handle_of(locked: GatewayRig, request: ApprovalRequest) -> WorkflowHandle[Any, Any]:
     """The turn as Temporal's client has it: past the gateway."""
     return locked.desk.client.get_workflow_handle(key_of(request).workflow_id)
 
@@ -66,19 +66,19 @@ def signed(request: ApprovalRequest, **fields: Any) -> Decision:
     return SIGNER.sign_decision(answer(request, **fields))
 
 
-async def given(locked: GatewayDesk, decision: Decision) -> Receipt:
+async def given(locked: GatewayRig, decision: Decision) -> Receipt:
     """Give an answer as the gateway does: it lies in the store before the turn has it."""
     await store_answer(locked.deps.store, decision)
     return await locked.desk.signoff.decide(decision)
 
 
-async def attempts(locked: GatewayDesk, request: ApprovalRequest) -> list[Record]:
+async def attempts(locked: GatewayRig, request: ApprovalRequest) -> list[Record]:
     """What the turn's record has of attempts."""
     records = await AuditLog(locked.deps.store).stream(key_of(request).workflow_id)
     return [record for record in records if record.kind == "attempt"]
 
 
-async def agreed(locked: GatewayDesk, request: ApprovalRequest) -> None:
+async def agreed(locked: GatewayRig, request: ApprovalRequest) -> None:
     """Ana and Bo agree, whatever others tried, and the call runs once."""
     for person in ("ana", "bo"):
         receipt = await given(locked, signed(request, subject=person))
@@ -117,7 +117,7 @@ ATTEMPTS: dict[str, tuple[str, Callable[[ApprovalRequest], Decision]]] = {
 
 
 async def test_each_bad_answer_is_refused_with_its_receipt_and_recorded_through_both_doors(
-    locked: GatewayDesk,
+    locked: GatewayRig,
 ) -> None:
     """As an Update it gets its receipt, as a Signal it is counted; the record has each with its code, no argument.
 
@@ -145,7 +145,7 @@ async def test_each_bad_answer_is_refused_with_its_receipt_and_recorded_through_
     assert not [record for record in records if '"to"' in record.data]
 
 
-async def test_an_answer_given_twice_counts_once_and_is_recorded(locked: GatewayDesk) -> None:
+async def test_an_answer_given_twice_counts_once_and_is_recorded(locked: GatewayRig) -> None:
     """The same delivery again gets the first receipt; another delivery of the same person counts for nothing more."""
     request = await asked(locked)
     first, handle = signed(request), handle_of(locked, request)
@@ -180,7 +180,7 @@ ENVELOPES: dict[str, Any] = {
 NO_OBJECTS: dict[str, Any] = {"null": None, "a text": "approved", "a list": [{"verdict": "approved"}]}
 
 
-async def test_each_malformed_envelope_is_refused_with_the_field_and_recorded(locked: GatewayDesk) -> None:
+async def test_each_malformed_envelope_is_refused_with_the_field_and_recorded(locked: GatewayRig) -> None:
     """Objects that are no decision, as Update and as Signal: `malformed`, and a record with the hash of what came."""
     request = await asked(locked)
     handle = handle_of(locked, request)
@@ -203,7 +203,7 @@ async def test_each_malformed_envelope_is_refused_with_the_field_and_recorded(lo
     assert {record.stream for record in records} == {key_of(request).workflow_id}
 
 
-async def test_a_page_s_answer_is_recorded_though_its_reader_may_not_read_it_any_more(locked: GatewayDesk) -> None:
+async def test_a_page_s_answer_is_recorded_though_its_reader_may_not_read_it_any_more(locked: GatewayRig) -> None:
     """Bo opens a card, leaves the role that decides it, and approves by that page: 404, and the record has it."""
     request = await asked(locked)
     path = f"/approvals/{request.id}"
@@ -236,7 +236,7 @@ BODIES: dict[str, bytes] = {
 }
 
 
-async def test_each_malformed_body_is_422_with_the_field_and_recorded(locked: GatewayDesk) -> None:
+async def test_each_malformed_body_is_422_with_the_field_and_recorded(locked: GatewayRig) -> None:
     """Through the API: a receipt `malformed`, nothing changed; the record has the sender and the hash, not the body."""
     request = await asked(locked)
     headers = {**bearer(await token_of(locked, "ana")), "content-type": "application/json"}
@@ -261,7 +261,7 @@ WRONG: dict[str, tuple[str, Facts, int, str]] = {
 }
 
 
-async def test_each_refusal_of_the_api_is_recorded_under_who_tried(locked: GatewayDesk) -> None:
+async def test_each_refusal_of_the_api_is_recorded_under_who_tried(locked: GatewayRig) -> None:
     """With a good token and a wrong wish: the receipt says what one may know, the record why, by the token's person."""
     request = await asked(locked)
     good = {"verdict": "approved", "question_hash": request.question_hash}
@@ -279,7 +279,7 @@ async def test_each_refusal_of_the_api_is_recorded_under_who_tried(locked: Gatew
     assert {(person, written.get(code, code)) for person, _, _, code in WRONG.values()} <= tried
 
 
-async def test_who_may_approve_what_they_asked_for_still_may_not_and_is_recorded(locked: GatewayDesk) -> None:
+async def test_who_may_approve_what_they_asked_for_still_may_not_and_is_recorded(locked: GatewayRig) -> None:
     """Ana is an approver of what she asks for; by either way it is refused as her own."""
     request = await asked(locked, "pay", "ana")
     headers = bearer(await token_of(locked, "ana"))
@@ -293,7 +293,7 @@ async def test_who_may_approve_what_they_asked_for_still_may_not_and_is_recorded
     assert told == [("ana", "self_approval"), ("ana", "assurance"), ("approver", "")]
 
 
-async def test_another_tenant_s_token_finds_nothing_here_and_is_recorded(locked: GatewayDesk) -> None:
+async def test_another_tenant_s_token_finds_nothing_here_and_is_recorded(locked: GatewayRig) -> None:
     """Neither by the request's id nor by its code; the attempt is in the record."""
     request = await asked(locked)
     headers = bearer(await token_of(locked, STRANGER.id, tenant=STRANGER.tenant))
@@ -306,7 +306,7 @@ async def test_another_tenant_s_token_finds_nothing_here_and_is_recorded(locked:
     assert [record.facts["status"] for record in tried] == ["refused"]
 
 
-async def test_an_answer_to_what_was_never_asked_is_recorded_too(locked: GatewayDesk) -> None:
+async def test_an_answer_to_what_was_never_asked_is_recorded_too(locked: GatewayRig) -> None:
     """A request, a code and words that name nothing: 404 each, in the record of whatever they named."""
     log, headers = AuditLog(locked.deps.store), bearer(await token_of(locked, "ana"))
     before = len(await log.stream("admin/main"))

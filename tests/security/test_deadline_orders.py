@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from desk_fixtures import GUEST, ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool, yes
-from gateway_desk import SIGNER
+from gateway_rig import SIGNER
 from signed_askers import signed_asker
 from temporalio.client import Client
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from desk_fixtures import Bench, Ledger, bench, catalog_of, no, pay_tool, yes
-from gateway_desk import PASSWORD, GatewayDesk
 from gateway_login import bearer, token_of
+from gateway_rig import PASSWORD, GatewayRig
 from temporalio.client import Client
 
 from signoff.audit.log import AuditLog
@@ -118,7 +118,7 @@ async def test_a_secret_argument_is_not_told_back(client: Client, store: Store, 
     assert TO in str(cards)
 
 
-async def test_the_gateway_logs_no_argument_and_no_token(locked: GatewayDesk, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_gateway_logs_no_argument_and_no_token(locked: GatewayRig, caplog: pytest.LogCaptureFixture) -> None:
     """A login to a bank asked for, refused, misspelt and approved over the API: nothing of it is in the log."""
     caplog.set_level(logging.INFO)
     tokens = {person: await token_of(locked, person) for person in ("guest", "bo", "approver")}

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from desk_fixtures import yes
-from gateway_desk import PEOPLE, SIGNER, GatewayDesk, gateway_desk
 from gateway_login import bearer, locked_desk, token_of
+from gateway_rig import PEOPLE, SIGNER, GatewayRig, gateway_rig
 from temporalio.client import Client
 from temporalio.service import RPCError
 
@@ -36,13 +36,13 @@ EVERYBODY = (*PEOPLE, *CROWD)
 
 
 @pytest.fixture
-async def desk(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayDesk]:
+async def desk(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
     """A worker of the production profile and a gateway where everybody has a token."""
     folder = tmp_path_factory.mktemp("race")
     people, queue = FixedDirectory(EVERYBODY), f"race-{uuid.uuid4().hex[:12]}"
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,
-        gateway_desk(client, store, queue, profile="production", people=people) as found,
+        gateway_rig(client, store, queue, profile="production", people=people) as found,
     ):
         yield locked_desk(found, people=EVERYBODY)
 
@@ -50,7 +50,7 @@ async def desk(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Asyn
 class Race:
     """One request, and the doors to it. Each way of deciding gives the receipt that its person has in the end."""
 
-    def __init__(self, desk: GatewayDesk, request: ApprovalRequest, tokens: dict[str, str]) -> None:
+    def __init__(self, desk: GatewayRig, request: ApprovalRequest, tokens: dict[str, str]) -> None:
         self._desk = desk
         self._request = request
         self._tokens = tokens
@@ -112,7 +112,7 @@ class Race:
         return SIGNER.sign_decision(yes(self.turn, subject=person, verdict=verdict, **received))
 
 
-async def begun(desk: GatewayDesk) -> Race:
+async def begun(desk: GatewayRig) -> Race:
     """A request of guest's that waits, and a token for each of the crowd that goes by HTTP."""
     headers = bearer(await token_of(desk, "guest"))
     answer = await desk.http.post("/v1/turns", json={"text": "pay", "actor": "desk"}, headers=headers)
@@ -125,7 +125,7 @@ async def begun(desk: GatewayDesk) -> Race:
 
 
 @pytest.mark.row("E58")
-async def test_fifty_deciders_over_every_door_have_one_winner_and_49_receipts_naming_them(desk: GatewayDesk) -> None:
+async def test_fifty_deciders_over_every_door_have_one_winner_and_49_receipts_naming_them(desk: GatewayRig) -> None:
     """The turn is free to end with the first; whoever comes later by whichever door is told who that was."""
     race = await begun(desk)
     told = await asyncio.gather(*(race.run(number) for number in range(50)))

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from gateway_desk import SIGNER, GatewayDesk, gateway_desk
+from gateway_rig import SIGNER, GatewayRig, gateway_rig
 from temporalio.client import Client
 
 from signoff.audit.checkpoints import Checkpoints
@@ -20,7 +20,7 @@ from signoff.temporal.embedded_server import ServerHandle
 DESK = Path(__file__).parents[1] / "cli" / "cli_desk"
 
 
-async def recorded(desk: GatewayDesk, approval: str, kind: str) -> list[str]:
+async def recorded(desk: GatewayRig, approval: str, kind: str) -> list[str]:
     """What the record of a request's turn says of one kind, as JSON."""
     key = parse_approval_id(approval)
     assert key is not None
@@ -33,7 +33,7 @@ async def test_the_kill_switch_ends_what_waits_refuses_what_comes_and_is_recorde
     client: Client, store: Store, task_queue: str
 ) -> None:
     """One request: all that waits is denied, what is new is denied until the thaw; who, why, and each end on record."""
-    async with gateway_desk(client, store, task_queue) as desk:
+    async with gateway_rig(client, store, task_queue) as desk:
         waiting = [await desk.asked("pay") for _ in range(5)]
         frozen = await desk.http.post("/v1/freezes", json={"reason": "a stolen laptop"})
         assert frozen.status_code == 200, frozen.text

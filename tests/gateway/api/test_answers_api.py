@@ -3,24 +3,24 @@
 from typing import Any
 
 import pytest
-from gateway_desk import FLIGHT, PASSWORD, GatewayDesk
+from gateway_rig import FLIGHT, PASSWORD, GatewayRig
 
 from signoff.contracts.ids import parse_approval_id
 
 
-async def result_of(gateway: GatewayDesk, approval: str) -> Any:
+async def result_of(gateway: GatewayRig, approval: str) -> Any:
     """The outcome of the call behind a request, once its turn has ended."""
     key = parse_approval_id(approval)
     assert key is not None
     return (await gateway.desk.signoff.result(key.turn)).calls[0]
 
 
-def ran_with(gateway: GatewayDesk, tool: str) -> list[dict[str, Any]]:
+def ran_with(gateway: GatewayRig, tool: str) -> list[dict[str, Any]]:
     """The arguments that a tool was run with, oldest first."""
     return [args for name, args, _ in gateway.ledger.rows if name == tool]
 
 
-async def test_an_approval_can_change_the_arguments(gateway: GatewayDesk) -> None:
+async def test_an_approval_can_change_the_arguments(gateway: GatewayRig) -> None:
     """What runs is what the person wrote, types kept, and a mask sent back keeps the value behind it."""
     approval = await gateway.asked("book")
     shown = (await gateway.http.get(f"/v1/approvals/{approval}")).json()["args"]["inline"]
@@ -51,7 +51,7 @@ async def test_an_approval_can_change_the_arguments(gateway: GatewayDesk) -> Non
     ],
 )
 async def test_what_cannot_be_meant_changes_nothing(
-    gateway: GatewayDesk, fields: dict[str, Any], status: int, told: str
+    gateway: GatewayRig, fields: dict[str, Any], status: int, told: str
 ) -> None:
     """A receipt that says what is wrong; the request waits as it was."""
     approval = await gateway.asked("book")
@@ -62,7 +62,7 @@ async def test_what_cannot_be_meant_changes_nothing(
     assert (request.state, request.revision, request.votes) == ("pending", 1, ())
 
 
-async def test_an_edit_voids_earlier_votes(gateway: GatewayDesk) -> None:
+async def test_an_edit_voids_earlier_votes(gateway: GatewayRig) -> None:
     """With a quorum of two the editor's answer is the first vote on the new revision; the old one is stale."""
     approval = await gateway.asked("trip")
     await gateway.decide(approval, verdict="approved", revision=1, **{"as": "bo"})
@@ -77,7 +77,7 @@ async def test_an_edit_voids_earlier_votes(gateway: GatewayDesk) -> None:
     assert ran_with(gateway, "trip")[-1]["cost"] == 300
 
 
-async def test_somebody_says_what_happened(gateway: GatewayDesk) -> None:
+async def test_somebody_says_what_happened(gateway: GatewayRig) -> None:
     """`happened` with its result becomes what the agent reads; nothing runs."""
     approval = await gateway.doubted()
     answer = await gateway.decide(approval, verdict="happened", revision=2, result="paid, no 7")
@@ -87,7 +87,7 @@ async def test_somebody_says_what_happened(gateway: GatewayDesk) -> None:
     assert await gateway.runs(approval) == 0
 
 
-async def test_the_api_describes_every_part_of_an_answer(gateway: GatewayDesk) -> None:
+async def test_the_api_describes_every_part_of_an_answer(gateway: GatewayRig) -> None:
     """OpenAPI lists the fields and verdicts that `decide` takes."""
     described = (await gateway.http.get("/openapi.json")).json()
     operation = described["paths"]["/v1/approvals/{approval}/decide"]["post"]
@@ -109,7 +109,7 @@ async def test_the_api_describes_every_part_of_an_answer(gateway: GatewayDesk) -
     assert schema["properties"]["verdict"]["enum"] == ["approved", "denied", "happened"]
 
 
-async def test_what_is_to_be_typed_again_is_asked_of_programs_too(gateway: GatewayDesk) -> None:
+async def test_what_is_to_be_typed_again_is_asked_of_programs_too(gateway: GatewayRig) -> None:
     """Without a value of the card, of the changed one where it is changed, nothing is approved; denying needs none."""
     first, second, third = [await gateway.asked("typed") for _ in range(3)]
     for fields in (

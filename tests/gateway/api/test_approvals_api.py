@@ -5,13 +5,13 @@ from typing import Any
 
 import httpx
 import pytest
-from gateway_desk import BASE, SIGNER, GatewayDesk
+from gateway_rig import BASE, SIGNER, GatewayRig
 
 from signoff.contracts.ids import parse_approval_id, show_code
 from signoff.gateway.app import build_app
 
 
-async def test_an_approval_runs_the_call(gateway: GatewayDesk) -> None:
+async def test_an_approval_runs_the_call(gateway: GatewayRig) -> None:
     """Accepted, with the receipt as the body; the turn finishes and the tool ran once."""
     approval = await gateway.asked("pay")
     answer = await gateway.decide(approval, verdict="approved", revision=1)
@@ -24,7 +24,7 @@ async def test_an_approval_runs_the_call(gateway: GatewayDesk) -> None:
     assert await gateway.runs(approval) == 1
 
 
-async def test_a_denial_reaches_the_turn_with_its_reason(gateway: GatewayDesk) -> None:
+async def test_a_denial_reaches_the_turn_with_its_reason(gateway: GatewayRig) -> None:
     """Denied by name, nothing ran."""
     approval = await gateway.asked("pay")
     answer = await gateway.decide(approval, verdict="denied", reason="too expensive", **{"as": "ana"})
@@ -33,7 +33,7 @@ async def test_a_denial_reaches_the_turn_with_its_reason(gateway: GatewayDesk) -
 
 
 @pytest.mark.row("E58")
-async def test_the_second_learns_who_was_first(gateway: GatewayDesk) -> None:
+async def test_the_second_learns_who_was_first(gateway: GatewayRig) -> None:
     """409 with the receipt that names the decider."""
     approval = await gateway.asked("pay")
     await gateway.decide(approval, verdict="denied", **{"as": "ana"})
@@ -43,7 +43,7 @@ async def test_the_second_learns_who_was_first(gateway: GatewayDesk) -> None:
     assert await gateway.runs(approval) == 0
 
 
-async def test_the_same_key_gets_the_same_receipt(gateway: GatewayDesk) -> None:
+async def test_the_same_key_gets_the_same_receipt(gateway: GatewayRig) -> None:
     """An `Idempotency-Key` makes a repeated answer a duplicate, for the same person only."""
     approval = await gateway.asked("both")
     headers = {"Idempotency-Key": "k1"}
@@ -79,7 +79,7 @@ async def test_the_same_key_gets_the_same_receipt(gateway: GatewayDesk) -> None:
         b"[" * 50_000,
     ],
 )
-async def test_what_is_no_verdict_decides_nothing(gateway_once: tuple[GatewayDesk, str], body: bytes) -> None:
+async def test_what_is_no_verdict_decides_nothing(gateway_once: tuple[GatewayRig, str], body: bytes) -> None:
     """Empty, null, unknown, misspelt, oversized, garbage: 422 with the receipt `malformed`, and it still waits."""
     gateway, approval = gateway_once
     url = f"/v1/approvals/{approval}/decide"
@@ -89,7 +89,7 @@ async def test_what_is_no_verdict_decides_nothing(gateway_once: tuple[GatewayDes
 
 
 @pytest.fixture
-async def gateway_once(gateway: GatewayDesk) -> tuple[GatewayDesk, str]:
+async def gateway_once(gateway: GatewayRig) -> tuple[GatewayRig, str]:
     """A gateway with one request that waits."""
     return gateway, await gateway.asked("pay")
 
@@ -105,7 +105,7 @@ async def gateway_once(gateway: GatewayDesk) -> tuple[GatewayDesk, str]:
         ({"question_hash": "00000000"}, 409, "stale"),
     ],
 )
-async def test_refusals_are_receipts(gateway: GatewayDesk, fields: dict[str, Any], status: int, code: str) -> None:
+async def test_refusals_are_receipts(gateway: GatewayRig, fields: dict[str, Any], status: int, code: str) -> None:
     """Strangers and stale answers change nothing and are told why."""
     approval = await gateway.asked("pay")
     answer = await gateway.decide(approval, verdict="approved", **fields)
@@ -113,14 +113,14 @@ async def test_refusals_are_receipts(gateway: GatewayDesk, fields: dict[str, Any
     assert (await gateway.desk.signoff.request(approval)).state == "pending"
 
 
-async def test_nobody_approves_what_they_asked_for(gateway: GatewayDesk) -> None:
+async def test_nobody_approves_what_they_asked_for(gateway: GatewayRig) -> None:
     """The requester gets `self_approval`."""
     approval = await gateway.asked("pay", user="ana")
     answer = await gateway.decide(approval, verdict="approved", **{"as": "ana"})
     assert (answer.status_code, answer.json()["code"]) == (403, "self_approval")
 
 
-async def test_the_question_s_hash_binds_and_the_card_s_mark_does_not(gateway: GatewayDesk) -> None:
+async def test_the_question_s_hash_binds_and_the_card_s_mark_does_not(gateway: GatewayRig) -> None:
     """A card with a secret shows no digest; its hash says what was seen, and its mark is for people to compare."""
     approval = await gateway.asked("login")
     shown = (await gateway.http.get(f"/v1/approvals/{approval}")).json()
@@ -131,14 +131,14 @@ async def test_the_question_s_hash_binds_and_the_card_s_mark_does_not(gateway: G
     assert answer.json()["status"] == "accepted"
 
 
-async def test_unknown_requests_are_404_receipts(gateway: GatewayDesk) -> None:
+async def test_unknown_requests_are_404_receipts(gateway: GatewayRig) -> None:
     """No such id, no such code, no such turn."""
     for name in ("main.a.b.c1.1", "K7Q-2FM", "nonsense"):
         answer = await gateway.decide(name, verdict="approved")
         assert (answer.status_code, answer.json()["code"]) == (404, "unknown"), name
 
 
-async def test_a_short_code_finds_its_request(gateway: GatewayDesk) -> None:
+async def test_a_short_code_finds_its_request(gateway: GatewayRig) -> None:
     """By code in any spelling, open and decided."""
     approval = await gateway.asked("pay")
     request = await gateway.desk.signoff.request(approval)
@@ -150,7 +150,7 @@ async def test_a_short_code_finds_its_request(gateway: GatewayDesk) -> None:
     assert answer.json()["state"] == "denied"
 
 
-async def _listed(gateway: GatewayDesk, approval: str, **params: str) -> Any:
+async def _listed(gateway: GatewayRig, approval: str, **params: str) -> Any:
     """Yields once visibility, which is a little late, knows the request."""
     while True:
         found = (await gateway.http.get("/v1/approvals", params=params)).json()["approvals"]
@@ -159,7 +159,7 @@ async def _listed(gateway: GatewayDesk, approval: str, **params: str) -> Any:
         await asyncio.sleep(0.05)
 
 
-async def test_the_list_is_for_a_person_and_soonest_first(gateway: GatewayDesk) -> None:
+async def test_the_list_is_for_a_person_and_soonest_first(gateway: GatewayRig) -> None:
     """Bo sees what finance may decide; deadlines rise."""
     paid, both = await gateway.asked("pay"), await gateway.asked("both")
     async for found in _listed(gateway, both, **{"as": "bo"}):
@@ -172,7 +172,7 @@ async def test_the_list_is_for_a_person_and_soonest_first(gateway: GatewayDesk) 
     assert (await gateway.http.get("/v1/approvals", params={"as": "aprover"})).status_code == 404
 
 
-async def test_received_at_is_the_gateway_s_clock(gateway: GatewayDesk) -> None:
+async def test_received_at_is_the_gateway_s_clock(gateway: GatewayRig) -> None:
     """A decision carries when, where and as whom the gateway received it; the body has no say in that."""
     moment = datetime.now(UTC) - timedelta(seconds=7)
     approval = await gateway.asked("pay")
@@ -185,7 +185,7 @@ async def test_received_at_is_the_gateway_s_clock(gateway: GatewayDesk) -> None:
     assert SIGNER.verifier().check_decision(decision)
 
 
-async def test_only_those_concerned_withdraw(gateway: GatewayDesk) -> None:
+async def test_only_those_concerned_withdraw(gateway: GatewayRig) -> None:
     """Bo, who neither asked nor decides, cannot; guest, who asked, can; then it is cancelled."""
     approval = await gateway.asked("pay")
     url = f"/v1/approvals/{approval}/withdraw"
@@ -198,7 +198,7 @@ async def test_only_those_concerned_withdraw(gateway: GatewayDesk) -> None:
     assert (unknown.status_code, unknown.json()["code"]) == (404, "unknown")
 
 
-async def test_a_stranger_cannot_make_a_turn_longer(gateway: GatewayDesk) -> None:
+async def test_a_stranger_cannot_make_a_turn_longer(gateway: GatewayRig) -> None:
     """An answer of someone who plainly may not decide is refused at the door; the turn's history never sees it."""
     approval = await gateway.asked("pay")
     named = parse_approval_id(approval)
@@ -211,7 +211,7 @@ async def test_a_stranger_cannot_make_a_turn_longer(gateway: GatewayDesk) -> Non
 
 
 @pytest.mark.parametrize(("agent", "channel"), [("signoff-cli/0.1.0", "cli"), ("signoff-cli", "api"), ("", "api")])
-async def test_a_terminal_is_recorded_as_one(gateway: GatewayDesk, agent: str, channel: str) -> None:
+async def test_a_terminal_is_recorded_as_one(gateway: GatewayRig, agent: str, channel: str) -> None:
     """What a program says of itself is a label of the answer and of nothing else."""
     headers = {"user-agent": agent}
     approval = await gateway.asked("pay")

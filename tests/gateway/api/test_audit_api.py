@@ -4,8 +4,8 @@ import uuid
 from collections.abc import AsyncIterator
 
 import pytest
-from gateway_desk import GatewayDesk, gateway_desk
 from gateway_login import bearer, locked_desk, token_of
+from gateway_rig import GatewayRig, gateway_rig
 from sqlalchemy import text
 from temporalio.client import Client
 
@@ -23,13 +23,13 @@ PEOPLE = (
 
 
 @pytest.fixture
-async def desk(client: Client, store: Store) -> AsyncIterator[GatewayDesk]:
+async def desk(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
     """A desk whose record begins with the test."""
-    async with gateway_desk(client, store, f"record-{uuid.uuid4().hex[:12]}") as found:
+    async with gateway_rig(client, store, f"record-{uuid.uuid4().hex[:12]}") as found:
         yield found
 
 
-async def finished(desk: GatewayDesk) -> str:
+async def finished(desk: GatewayRig) -> str:
     """A turn whose call was approved and ran: its name."""
     approval = await desk.asked("pay")
     await desk.decide(approval, verdict="approved", **{"as": "approver"})
@@ -38,7 +38,7 @@ async def finished(desk: GatewayDesk) -> str:
     return turn
 
 
-async def test_a_timeline_by_every_name_of_its_turn(desk: GatewayDesk) -> None:
+async def test_a_timeline_by_every_name_of_its_turn(desk: GatewayRig) -> None:
     """The dotted name, the workflow id, the turn's id: one stream, in order, verified, in words and as records."""
     turn = await finished(desk)
     answers = [
@@ -57,7 +57,7 @@ async def test_a_timeline_by_every_name_of_its_turn(desk: GatewayDesk) -> None:
 
 
 @pytest.mark.usefixtures("nothing_waits")
-async def test_the_record_is_for_auditors_and_operators_of_its_tenant(desk: GatewayDesk) -> None:
+async def test_the_record_is_for_auditors_and_operators_of_its_tenant(desk: GatewayRig) -> None:
     """Not for who decided, not for another tenant's auditor, who is told that there is nothing of that name."""
     turn = await finished(desk)
     await desk.http.post("/v1/freezes?as=approver", json={"reason": "drill"})
@@ -75,7 +75,7 @@ async def test_the_record_is_for_auditors_and_operators_of_its_tenant(desk: Gate
     assert (await locked.http.get(f"/v1/audit/{turn}")).status_code == 401
 
 
-async def test_a_record_that_was_changed_is_named(desk: GatewayDesk) -> None:
+async def test_a_record_that_was_changed_is_named(desk: GatewayRig) -> None:
     """The answer is there, with what is wrong with it."""
     turn = await finished(desk)
     stream = f"turn/{turn.replace('.', '/')}"

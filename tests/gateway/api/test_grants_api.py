@@ -4,8 +4,8 @@ import uuid
 from collections.abc import AsyncIterator
 
 import pytest
-from gateway_desk import GatewayDesk, fresh, gateway_desk
 from gateway_login import browser, hidden, words
+from gateway_rig import GatewayRig, fresh, gateway_rig
 from temporalio.client import Client
 
 from signoff.contracts.ids import TurnKey, parse_approval_id
@@ -15,9 +15,9 @@ from signoff.store.store import Store
 
 
 @pytest.fixture
-async def desk(client: Client, store: Store) -> AsyncIterator[GatewayDesk]:
+async def desk(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
     """A gateway of the test's own: a freeze is for a whole tenant."""
-    async with gateway_desk(client, store, f"grants-{uuid.uuid4().hex[:12]}") as found:
+    async with gateway_rig(client, store, f"grants-{uuid.uuid4().hex[:12]}") as found:
         yield found
 
 
@@ -28,7 +28,7 @@ def key_of(approval: str) -> TurnKey:
     return key.turn
 
 
-async def batch_item(desk: GatewayDesk, approval: str, **fields: object) -> dict[str, object]:
+async def batch_item(desk: GatewayRig, approval: str, **fields: object) -> dict[str, object]:
     """An answer bound to what the request says now."""
     request = await desk.desk.signoff.request(approval)
     given: dict[str, object] = {
@@ -40,7 +40,7 @@ async def batch_item(desk: GatewayDesk, approval: str, **fields: object) -> dict
     return given | fields
 
 
-async def test_a_batch_gives_each_answer_its_own_receipt(desk: GatewayDesk) -> None:
+async def test_a_batch_gives_each_answer_its_own_receipt(desk: GatewayRig) -> None:
     """One is approved, one denied, and what is stale, malformed, unknown or not theirs changes nothing beside them."""
     yes, no, stale, own = [await desk.asked(word) for word in ("pay", "pay", "pay", "both")]
     items = [
@@ -73,7 +73,7 @@ async def test_a_batch_gives_each_answer_its_own_receipt(desk: GatewayDesk) -> N
     assert (await desk.desk.signoff.request(no)).reason == "too much"
 
 
-async def test_a_batch_sent_twice_counts_once(desk: GatewayDesk) -> None:
+async def test_a_batch_sent_twice_counts_once(desk: GatewayRig) -> None:
     """The same key gives the first receipts again."""
     approval = await desk.asked("pay")
     body = {"decisions": [await batch_item(desk, approval)]}
@@ -87,14 +87,14 @@ async def test_a_batch_sent_twice_counts_once(desk: GatewayDesk) -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"decisions": []}, {"decisions": [1] * 101}, {"decisions": 1}])
-async def test_what_is_no_batch_is_refused_whole(desk: GatewayDesk, body: dict[str, object]) -> None:
+async def test_what_is_no_batch_is_refused_whole(desk: GatewayRig, body: dict[str, object]) -> None:
     """None, nothing, too many or no list: 422 with the field."""
     answer = await desk.http.post("/v1/approvals/decide", json=body)
     assert answer.status_code == 422
     assert "decisions" in answer.json()["message"]
 
 
-async def test_an_answer_is_remembered_listed_used_and_taken_back(desk: GatewayDesk) -> None:
+async def test_an_answer_is_remembered_listed_used_and_taken_back(desk: GatewayRig) -> None:
     """Approved with a predicate: the next call like it asks nobody, until somebody takes that back."""
     approval = await desk.asked("alike")
     remember = {"scope": "tenant", "where": "args.amount <= 500.0", "seconds": 600, "uses": 3}
@@ -115,7 +115,7 @@ async def test_an_answer_is_remembered_listed_used_and_taken_back(desk: GatewayD
     assert (missing.status_code, missing.json()["code"]) == (404, "unknown")
 
 
-async def test_the_digest_of_exact_arguments_is_not_shown(desk: GatewayDesk, store: Store) -> None:
+async def test_the_digest_of_exact_arguments_is_not_shown(desk: GatewayRig, store: Store) -> None:
     """It would let arguments that the card masks be guessed."""
     approval = await desk.asked("alike")
     assert (await desk.decide(approval, verdict="approved", remember={"scope": "tenant"})).json()[
@@ -138,7 +138,7 @@ async def test_the_digest_of_exact_arguments_is_not_shown(desk: GatewayDesk, sto
     ],
 )
 async def test_a_wish_that_cannot_be_kept_is_refused_before_it_is_sent(
-    desk: GatewayDesk, remember: dict[str, object], says: str
+    desk: GatewayRig, remember: dict[str, object], says: str
 ) -> None:
     """The receipt says why, and the request waits on."""
     approval = await desk.asked("alike")
@@ -149,7 +149,7 @@ async def test_a_wish_that_cannot_be_kept_is_refused_before_it_is_sent(
 
 
 @pytest.mark.usefixtures("nothing_waits")
-async def test_a_freeze_withdraws_what_waits_and_denies_what_comes(desk: GatewayDesk) -> None:
+async def test_a_freeze_withdraws_what_waits_and_denies_what_comes(desk: GatewayRig) -> None:
     """One request to the API: everything that waits ends, nothing runs, and a thaw lets calls be asked again."""
     waiting = [await desk.asked("pay") for _ in range(3)]
     answer = await desk.http.post("/v1/freezes", json={"reason": "a stolen laptop"})
@@ -174,7 +174,7 @@ async def test_a_freeze_withdraws_what_waits_and_denies_what_comes(desk: Gateway
 
 
 @pytest.mark.usefixtures("nothing_waits")
-async def test_nothing_new_starts_in_a_frozen_tenant(desk: GatewayDesk) -> None:
+async def test_nothing_new_starts_in_a_frozen_tenant(desk: GatewayRig) -> None:
     """A turn, a message or a late result is refused with the reason, and none of them exists afterwards."""
     session = fresh()
     await desk.http.post("/v1/freezes", json={"reason": "a stolen laptop"})
@@ -201,7 +201,7 @@ async def test_nothing_new_starts_in_a_frozen_tenant(desk: GatewayDesk) -> None:
     assert (await desk.http.post("/v1/turns", json={"text": "hello", "actor": "desk"})).status_code == 201
 
 
-async def test_only_an_operator_freezes_and_thaws(desk: GatewayDesk) -> None:
+async def test_only_an_operator_freezes_and_thaws(desk: GatewayRig) -> None:
     """A person without the right is refused, and nothing is frozen."""
     for answer in (
         await desk.http.post("/v1/freezes?as=guest", json={"reason": "r"}),

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 import pytest
-from gateway_desk import BASE, GatewayDesk, fresh
 from gateway_login import bearer, locked_desk, token_of
+from gateway_rig import BASE, GatewayRig, fresh
 
 from signoff.contracts.call import CallContext
 from signoff.contracts.ids import SessionKey, TurnKey, is_id
@@ -18,11 +18,11 @@ from signoff.contracts.session_messages import turn_of
 from signoff.gateway.session_names import is_own, own_session
 
 
-async def _said(gateway: GatewayDesk, session: str, text: str, **fields: Any) -> httpx.Response:
+async def _said(gateway: GatewayRig, session: str, text: str, **fields: Any) -> httpx.Response:
     return await gateway.http.post(f"/v1/sessions/{session}/messages", json={"text": text, **fields})
 
 
-async def _view(gateway: GatewayDesk, session: str, *states: str) -> dict[str, Any]:
+async def _view(gateway: GatewayRig, session: str, *states: str) -> dict[str, Any]:
     """The session once its turns are in these states."""
     while True:
         view: dict[str, Any] = (await gateway.http.get(f"/v1/sessions/{session}")).json()
@@ -31,7 +31,7 @@ async def _view(gateway: GatewayDesk, session: str, *states: str) -> dict[str, A
         await asyncio.sleep(0.05)
 
 
-async def test_a_conversation_over_the_api(gateway: GatewayDesk) -> None:
+async def test_a_conversation_over_the_api(gateway: GatewayRig) -> None:
     """Each message is answered by a turn of its own; one that waits for people holds up nobody."""
     session = fresh()
     first = await _said(gateway, session, "pay", actor="desk", id="a")
@@ -52,7 +52,7 @@ async def test_a_conversation_over_the_api(gateway: GatewayDesk) -> None:
     assert await gateway.runs(approval) == 1
 
 
-async def test_the_same_message_twice_is_one_and_other_words_are_a_conflict(gateway: GatewayDesk) -> None:
+async def test_the_same_message_twice_is_one_and_other_words_are_a_conflict(gateway: GatewayRig) -> None:
     """200 for the second delivery, 409 for something else under the same id."""
     session = fresh()
     assert (await _said(gateway, session, "hello", actor="desk", id="a")).status_code == 201
@@ -63,7 +63,7 @@ async def test_the_same_message_twice_is_one_and_other_words_are_a_conflict(gate
     await _view(gateway, session, "complete")
 
 
-async def test_a_late_result_over_the_api(gateway: GatewayDesk) -> None:
+async def test_a_late_result_over_the_api(gateway: GatewayRig) -> None:
     """It begins the next turn of the same actor at once."""
     session = fresh()
     await _said(gateway, session, "hello", actor="desk", id="a")
@@ -76,7 +76,7 @@ async def test_a_late_result_over_the_api(gateway: GatewayDesk) -> None:
     assert unknown.status_code == 404
 
 
-async def test_what_cannot_be_said_is_refused_with_the_field(gateway: GatewayDesk) -> None:
+async def test_what_cannot_be_said_is_refused_with_the_field(gateway: GatewayRig) -> None:
     """No text, no actor where there are two, an unknown actor or person, a bad id, an unknown session."""
     session = fresh()
     for fields, status, word in (
@@ -96,7 +96,7 @@ async def test_what_cannot_be_said_is_refused_with_the_field(gateway: GatewayDes
     assert (await _said(gateway, "a.b.c", "x")).status_code == 404
 
 
-async def test_every_turn_of_a_message_is_signed_for(gateway: GatewayDesk) -> None:
+async def test_every_turn_of_a_message_is_signed_for(gateway: GatewayRig) -> None:
     """Who asks is vouched for in each turn that the message leads to, and in no other."""
     assert gateway.deps.signer is not None
     verifier = gateway.deps.signer.verifier()
@@ -120,7 +120,7 @@ async def test_every_turn_of_a_message_is_signed_for(gateway: GatewayDesk) -> No
     assert {each.user.store_id for each in asked} == {gateway.deps.store.id}
 
 
-async def test_a_session_is_its_owner_s(gateway: GatewayDesk) -> None:
+async def test_a_session_is_its_owner_s(gateway: GatewayRig) -> None:
     """Nobody says or adds anything in another's name; another tenant finds nothing; each scope opens its own."""
     locked = locked_desk(gateway)
     name, hello = fresh(), {"text": "hello", "actor": "desk"}
@@ -176,7 +176,7 @@ def _fields(page: str, action: str) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def _browser(gateway: GatewayDesk) -> AsyncIterator[httpx.AsyncClient]:
+async def _browser(gateway: GatewayRig) -> AsyncIterator[httpx.AsyncClient]:
     transport = httpx.ASGITransport(app=gateway.app)
     async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=60) as page:
         await page.get("/")
@@ -193,7 +193,7 @@ async def _reads(page: httpx.AsyncClient, path: str, *wanted: str) -> str:
         await asyncio.sleep(0.05)
 
 
-async def test_several_messages_in_one_page(gateway: GatewayDesk) -> None:
+async def test_several_messages_in_one_page(gateway: GatewayRig) -> None:
     """Say something, say more while it waits, approve: one page shows all of it, each answer in its place."""
     async with _browser(gateway) as page:
         form = _fields((await page.get("/new")).text, "/sessions")
@@ -222,7 +222,7 @@ async def test_several_messages_in_one_page(gateway: GatewayDesk) -> None:
         assert '<ol class="said"' in (await page.get(f"{path}?part=thread")).text
 
 
-async def test_a_conversation_is_followed_live_and_can_be_stopped(gateway: GatewayDesk) -> None:
+async def test_a_conversation_is_followed_live_and_can_be_stopped(gateway: GatewayRig) -> None:
     """The page's events tell that something changed; stopping ends what goes on, and the session stays."""
     async with _browser(gateway) as page:
         form = _fields((await page.get("/new")).text, "/sessions")

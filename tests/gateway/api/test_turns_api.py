@@ -4,12 +4,12 @@ import uuid
 from datetime import UTC, datetime
 
 import pytest
-from gateway_desk import PASSWORD, GatewayDesk, fresh
+from gateway_rig import PASSWORD, GatewayRig, fresh
 
 from signoff.contracts.ids import uuid7
 
 
-async def test_a_started_turn_can_be_read_at_its_links(gateway: GatewayDesk) -> None:
+async def test_a_started_turn_can_be_read_at_its_links(gateway: GatewayRig) -> None:
     """201 names the turn, and its links lead to it; the id is a UUIDv7 and the session is the turn's."""
     answer = await gateway.http.post("/v1/turns", json={"text": "hello", "actor": "desk"})
     body = answer.json()
@@ -25,14 +25,14 @@ async def test_a_started_turn_can_be_read_at_its_links(gateway: GatewayDesk) -> 
     assert whole["requester"]["user"] == "guest"
 
 
-async def test_tier_and_roles_come_from_the_directory(gateway: GatewayDesk) -> None:
+async def test_tier_and_roles_come_from_the_directory(gateway: GatewayRig) -> None:
     """A request names a person by id; everything else about that person is the directory's."""
     view = await gateway.desk.signoff.view(await gateway.start("hello", user="ana"))
     assert (view.requester.tier, view.requester.roles) == ("trusted", ("approvers", "finance"))
 
 
 @pytest.mark.parametrize("field", ["tier", "roles", "principal"])
-async def test_identity_in_the_body_is_refused_by_name(gateway: GatewayDesk, field: str) -> None:
+async def test_identity_in_the_body_is_refused_by_name(gateway: GatewayRig, field: str) -> None:
     """Claiming a tier or roles is an error that names the field, not something that is ignored."""
     answer = await gateway.http.post("/v1/turns", json={"text": "x", "actor": "desk", field: "admin"})
     assert answer.status_code == 422
@@ -68,7 +68,7 @@ def _nested(levels: int) -> object:
         ({"messages": [{"text": "\ud800"}], "actor": "desk"}, 422, "`messages.0.text`"),
     ],
 )
-async def test_bad_starts_are_told_in_one_sentence(gateway: GatewayDesk, body: object, status: int, words: str) -> None:
+async def test_bad_starts_are_told_in_one_sentence(gateway: GatewayRig, body: object, status: int, words: str) -> None:
     """Unknown names are 404 with the nearest, unreadable requests 422; both are `{code, message}`."""
     json_header = {"content-type": "application/json"}
     answer = await gateway.http.post("/v1/turns", content=json.dumps(body), headers=json_header)
@@ -77,7 +77,7 @@ async def test_bad_starts_are_told_in_one_sentence(gateway: GatewayDesk, body: o
     assert words in answer.json()["message"]
 
 
-async def test_the_same_id_with_other_input_is_a_conflict(gateway: GatewayDesk) -> None:
+async def test_the_same_id_with_other_input_is_a_conflict(gateway: GatewayRig) -> None:
     """A repeated start is the same turn; with other words it is 409."""
     turn = fresh()
     await gateway.start("hello", turn=turn)
@@ -87,7 +87,7 @@ async def test_the_same_id_with_other_input_is_a_conflict(gateway: GatewayDesk) 
     assert answer.json()["code"] == "conflict"
 
 
-async def test_long_words_go_through_the_store(gateway: GatewayDesk) -> None:
+async def test_long_words_go_through_the_store(gateway: GatewayRig) -> None:
     """Over 8 KiB of text lies in the store and still reaches the actor; over 1 MiB is 413."""
     view = await gateway.desk.signoff.view(key := await gateway.start("wörd " * 20_000))
     stored = view.model_dump()["messages"][0]["parts"][0]["text"]["blob"]
@@ -97,7 +97,7 @@ async def test_long_words_go_through_the_store(gateway: GatewayDesk) -> None:
     assert answer.status_code == 413
 
 
-async def test_a_body_that_hides_its_length_is_refused(gateway: GatewayDesk) -> None:
+async def test_a_body_that_hides_its_length_is_refused(gateway: GatewayRig) -> None:
     """Chunks are not even counted."""
 
     async def chunks():  # type: ignore[no-untyped-def]
@@ -109,7 +109,7 @@ async def test_a_body_that_hides_its_length_is_refused(gateway: GatewayDesk) -> 
     assert (answer.status_code, answer.json()["code"]) == (411, "length")
 
 
-async def test_unknown_turns_are_404(gateway: GatewayDesk) -> None:
+async def test_unknown_turns_are_404(gateway: GatewayRig) -> None:
     """No such turn, no such shape of id, and an approval id where a turn belongs."""
     assert (await gateway.http.get(f"/v1/turns/{fresh()}")).status_code == 404
     assert (await gateway.http.get("/v1/turns/a.b")).status_code == 404
@@ -117,7 +117,7 @@ async def test_unknown_turns_are_404(gateway: GatewayDesk) -> None:
     assert "did you mean `main.s.t`" in answer.json()["message"]
 
 
-async def test_an_id_that_two_sessions_have_names_neither(gateway: GatewayDesk) -> None:
+async def test_an_id_that_two_sessions_have_names_neither(gateway: GatewayRig) -> None:
     """Else a turn was read, or stopped, in the place of another: the answer names both whole."""
     turn = fresh()
     names = sorted([f"main.a-{turn}.{turn}", f"main.b-{turn}.{turn}"])
@@ -132,7 +132,7 @@ async def test_an_id_that_two_sessions_have_names_neither(gateway: GatewayDesk) 
     assert answer.json()["message"].endswith(f": {', '.join(names)}")
 
 
-async def test_events_end_with_the_result(gateway: GatewayDesk) -> None:
+async def test_events_end_with_the_result(gateway: GatewayRig) -> None:
     """The stream gives whole views and closes by itself after the one with a result."""
     key = await gateway.start("small")
     async with gateway.http.stream("GET", f"/v1/turns/{'.'.join(key)}/events") as stream:
@@ -143,7 +143,7 @@ async def test_events_end_with_the_result(gateway: GatewayDesk) -> None:
     assert [call["state"] for call in views[-1]["calls"]] == ["ok"]
 
 
-async def test_turns_are_listed_and_filtered(gateway: GatewayDesk) -> None:
+async def test_turns_are_listed_and_filtered(gateway: GatewayRig) -> None:
     """The list is visibility's: by state and actor, newest first."""
     approval = await gateway.asked("pay")
     turn = approval.split(".")[2]
@@ -154,14 +154,14 @@ async def test_turns_are_listed_and_filtered(gateway: GatewayDesk) -> None:
 
 
 @pytest.mark.parametrize("since", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00"])
-async def test_a_time_that_no_zone_can_tell_is_refused(gateway: GatewayDesk, since: str) -> None:
+async def test_a_time_that_no_zone_can_tell_is_refused(gateway: GatewayRig, since: str) -> None:
     """The edges of the calendar are told in one sentence, not as a fault of the gateway."""
     answer = await gateway.http.get("/v1/turns", params={"since": since})
     assert answer.status_code == 404
     assert "is no time of a turn" in answer.json()["message"]
 
 
-async def test_a_cancelled_turn_ends_cancelled(gateway: GatewayDesk) -> None:
+async def test_a_cancelled_turn_ends_cancelled(gateway: GatewayRig) -> None:
     """Cancelling withdraws what waits; nothing runs."""
     approval = await gateway.asked("pay")
     name = approval.rsplit(".", 2)[0]
@@ -177,7 +177,7 @@ async def test_a_cancelled_turn_ends_cancelled(gateway: GatewayDesk) -> None:
     assert (over.status_code, over.json()) == (202, {"id": name, "state": "cancelled"})
 
 
-async def test_secret_arguments_are_in_no_view(gateway: GatewayDesk) -> None:
+async def test_secret_arguments_are_in_no_view(gateway: GatewayRig) -> None:
     """A password shows its length alone: in the view, its messages, its requests, its events."""
     approval = await gateway.asked("login")
     name = approval.rsplit(".", 2)[0]

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from gateway_desk import GatewayDesk, fresh
+from gateway_rig import GatewayRig, fresh
 
 
 @pytest.mark.row("X21")
 @pytest.mark.row("Q6")
-async def test_words_of_other_designs_are_taken_on_the_wire_and_never_said(gateway: GatewayDesk) -> None:
+async def test_words_of_other_designs_are_taken_on_the_wire_and_never_said(gateway: GatewayRig) -> None:
     """`handler` and `event` start the same turn as `actor` and `turn`; what comes back has our words alone."""
     turn = fresh()
     theirs = await gateway.http.post("/v1/turns", json={"text": "hello", "handler": "desk", "event": turn})
@@ -28,14 +28,14 @@ async def test_words_of_other_designs_are_taken_on_the_wire_and_never_said(gatew
         ({"handler": "desk", "conversationState": "complete"}, "`conversationState` is not known here"),
     ],
 )
-async def test_two_words_that_differ_are_refused(gateway: GatewayDesk, more: dict[str, Any], words: str) -> None:
+async def test_two_words_that_differ_are_refused(gateway: GatewayRig, more: dict[str, Any], words: str) -> None:
     """Nobody guesses which was meant, and no other word slips through."""
     answer = await gateway.http.post("/v1/turns", json={"text": "x", **more})
     assert answer.status_code in (404, 422)
     assert words in answer.json()["message"]
 
 
-async def test_of_many_unknown_fields_a_few_are_named_and_identity_first(gateway: GatewayDesk) -> None:
+async def test_of_many_unknown_fields_a_few_are_named_and_identity_first(gateway: GatewayRig) -> None:
     """However many there are the request is refused, and a field of identity among them is told as such."""
     unknown = {f"x{number}": 0 for number in range(20_000)}
     answer = await gateway.http.post("/v1/turns", json={"text": "x", "actor": "desk", **unknown})

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
-from gateway_desk import GatewayDesk
 from gateway_login import browser, hidden, locked_desk, sign_in, token_of, words
+from gateway_rig import GatewayRig
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,12 +80,12 @@ def test_a_link_is_sealed_by_the_store_s_key_as_a_link() -> None:
 
 
 @pytest.fixture
-def locked(gateway: GatewayDesk) -> GatewayDesk:
+def locked(gateway: GatewayRig) -> GatewayRig:
     """A gateway where everybody must sign in."""
     return locked_desk(gateway)
 
 
-async def link_for(desk: GatewayDesk, approval: str, person: str = "ana", **fields: object) -> str:
+async def link_for(desk: GatewayRig, approval: str, person: str = "ana", **fields: object) -> str:
     """The address of a link for one person."""
     key = await desk.deps.store.secret_key(LINK_KEY)
     given: dict[str, object] = {
@@ -97,12 +97,12 @@ async def link_for(desk: GatewayDesk, approval: str, person: str = "ana", **fiel
     return f"/link/{make_link(key, ApprovalLink.model_validate(given))}"
 
 
-async def state_of(desk: GatewayDesk, approval: str) -> str:
+async def state_of(desk: GatewayRig, approval: str) -> str:
     """The request's state by the workflow itself."""
     return (await desk.desk.signoff.request(approval)).state
 
 
-async def test_a_link_decides_by_its_page(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+async def test_a_link_decides_by_its_page(gateway: GatewayRig, locked: GatewayRig) -> None:
     """Opened it shows the request without a sign-in; the form answers as the recipient, worth `link`."""
     approval = await gateway.asked("easy")
     url = await link_for(locked, approval, channel="email")
@@ -121,7 +121,7 @@ async def test_a_link_decides_by_its_page(gateway: GatewayDesk, locked: GatewayD
     assert decision.revision == 1
 
 
-async def test_looking_at_a_link_decides_nothing(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+async def test_looking_at_a_link_decides_nothing(gateway: GatewayRig, locked: GatewayRig) -> None:
     """Previews, prefetches, scanners of mail: GET and HEAD with whatever fields, POST without the page's value."""
     approval = await gateway.asked("easy")
     url = await link_for(locked, approval)
@@ -146,7 +146,7 @@ async def test_looking_at_a_link_decides_nothing(gateway: GatewayDesk, locked: G
     assert await state_of(gateway, approval) == "pending"
 
 
-async def test_a_form_is_of_one_link(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+async def test_a_form_is_of_one_link(gateway: GatewayRig, locked: GatewayRig) -> None:
     """The value of another request's page, another recipient's, another verb's: nothing is decided."""
     approval, second = await gateway.asked("easy"), await gateway.asked("easy")
     url = await link_for(locked, approval)
@@ -172,7 +172,7 @@ async def test_a_form_is_of_one_link(gateway: GatewayDesk, locked: GatewayDesk) 
     assert await state_of(gateway, approval) == "pending"
 
 
-async def test_a_link_for_an_earlier_revision_leads_on(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+async def test_a_link_for_an_earlier_revision_leads_on(gateway: GatewayRig, locked: GatewayRig) -> None:
     """It shows what is asked now, and takes no answer to it."""
     approval = await gateway.asked("easy")
     url = await link_for(locked, approval, revision=2)
@@ -183,7 +183,7 @@ async def test_a_link_for_an_earlier_revision_leads_on(gateway: GatewayDesk, loc
     assert f'href="/approvals/{approval}"' in opened
 
 
-async def test_a_link_is_not_enough_where_more_is_asked(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+async def test_a_link_is_not_enough_where_more_is_asked(gateway: GatewayRig, locked: GatewayRig) -> None:
     """Most requests ask for a sign-in: the page says so and leads there, and a forced answer is refused."""
     approval = await gateway.asked("pay")
     url = await link_for(locked, approval)
@@ -198,7 +198,7 @@ async def test_a_link_is_not_enough_where_more_is_asked(gateway: GatewayDesk, lo
     assert await state_of(gateway, approval) == "pending"
 
 
-async def test_a_link_is_refused_with_its_reason(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+async def test_a_link_is_refused_with_its_reason(gateway: GatewayRig, locked: GatewayRig) -> None:
     """Expired, altered, for somebody who left, for no request: a page that says so, and nothing of the request."""
     approval = await gateway.asked("easy")
     key = await locked.deps.store.secret_key(LINK_KEY)
@@ -225,7 +225,7 @@ async def test_a_link_is_refused_with_its_reason(gateway: GatewayDesk, locked: G
     assert await state_of(gateway, approval) == "pending"
 
 
-async def test_who_may_not_decide_may_not_by_link(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+async def test_who_may_not_decide_may_not_by_link(gateway: GatewayRig, locked: GatewayRig) -> None:
     """A link makes nobody an approver, and nobody approves their own."""
     approval, own = await gateway.asked("easy"), await gateway.asked("easy", user="ana")
     async with browser(locked) as page:
@@ -234,7 +234,7 @@ async def test_who_may_not_decide_may_not_by_link(gateway: GatewayDesk, locked: 
     assert [await state_of(gateway, each) for each in (approval, own)] == ["pending", "pending"]
 
 
-async def test_a_link_answers_once(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+async def test_a_link_answers_once(gateway: GatewayRig, locked: GatewayRig) -> None:
     """Sent twice, with the same form, it is one answer; a second verdict changes nothing."""
     approval = await gateway.asked("easy")
     url = await link_for(locked, approval)
@@ -248,7 +248,7 @@ async def test_a_link_answers_once(gateway: GatewayDesk, locked: GatewayDesk) ->
     assert await gateway.runs(approval) == 0
 
 
-async def test_a_link_does_not_answer_what_became_of_a_call(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+async def test_a_link_does_not_answer_what_became_of_a_call(gateway: GatewayRig, locked: GatewayRig) -> None:
     """That question is for somebody who looked and signed in; the page leads there."""
     approval = await gateway.doubted("easy")
     url = await link_for(locked, approval, revision=(await gateway.desk.signoff.request(approval)).revision)
@@ -258,7 +258,7 @@ async def test_a_link_does_not_answer_what_became_of_a_call(gateway: GatewayDesk
         assert 'id="decide"' not in opened
 
 
-async def test_a_link_ends_a_day_after_its_request(gateway: GatewayDesk) -> None:
+async def test_a_link_ends_a_day_after_its_request(gateway: GatewayRig) -> None:
     """However long its deadline was: a link may lie in a mailbox for years. Seen to open 30 days later before."""
     ahead = timedelta(0)
     desk = locked_desk(gateway, clock=lambda: datetime.now(UTC) + ahead)

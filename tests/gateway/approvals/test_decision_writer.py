@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from gateway_desk import GatewayDesk
+from gateway_rig import GatewayRig
 
 
 @pytest.mark.parametrize("first", ["approved", "denied"])
-async def test_a_second_thought_by_the_same_key_counts(gateway: GatewayDesk, first: str) -> None:
+async def test_a_second_thought_by_the_same_key_counts(gateway: GatewayRig, first: str) -> None:
     """Two have to agree: one says yes and, by the same key, no; it is denied. The same twice is one answer.
 
     Without `_told_apart` the second was taken for the first once more, and the yes stayed.

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from gateway_desk import GatewayDesk
 from gateway_login import browser, hidden, locked_desk, words
+from gateway_rig import GatewayRig
 from joserfc import jwt
 from oidc_provider import CLIENT, SECRET, Provider, answer_of, new_key, running_provider
 
@@ -35,7 +35,7 @@ async def provider(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Provider]:
 
 
 @pytest.fixture
-def locked(gateway: GatewayDesk, provider: Provider) -> GatewayDesk:
+def locked(gateway: GatewayRig, provider: Provider) -> GatewayRig:
     """A gateway that sends people to it; `ana` is declared by her login, `bo` by his e-mail address."""
     people = (
         Person(id="ana", name="Ana", roles=("approvers",), identities={"oidc": (f"{provider.issuer}#ana-at-work",)}),
@@ -67,7 +67,7 @@ async def signed_in(page: httpx.AsyncClient) -> httpx.Response:
     return await page.get(await to_provider(page))
 
 
-async def test_a_declared_login_signs_in(gateway: GatewayDesk, locked: GatewayDesk, provider: Provider) -> None:
+async def test_a_declared_login_signs_in(gateway: GatewayRig, locked: GatewayRig, provider: Provider) -> None:
     """There and back, on to the page that was wanted, and what one decides is one's own."""
     approval = await gateway.asked("pay")
     async with browser(locked) as page:
@@ -99,7 +99,7 @@ async def test_a_declared_login_signs_in(gateway: GatewayDesk, locked: GatewayDe
         ({"sub": "ANA-AT-WORK"}, ""),
     ],
 )
-async def test_who_a_login_is(locked: GatewayDesk, provider: Provider, claims: dict[str, Any], who: str) -> None:
+async def test_who_a_login_is(locked: GatewayRig, provider: Provider, claims: dict[str, Any], who: str) -> None:
     """By declared login, by verified address, by group; nobody else comes in, whatever they are called."""
     provider.claims = claims
     async with browser(locked) as page:
@@ -133,7 +133,7 @@ def test_a_second_factor_is_what_the_provider_says(claims: dict[str, Any], assur
 
 
 async def test_a_decision_after_a_second_factor_says_so(
-    gateway: GatewayDesk, locked: GatewayDesk, provider: Provider
+    gateway: GatewayRig, locked: GatewayRig, provider: Provider
 ) -> None:
     """The assurance of the login is that of what is decided."""
     provider.claims = {"amr": ["pwd", "otp", "mfa"]}
@@ -165,7 +165,7 @@ LIES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-async def test_an_id_token_that_is_not_right_is_not_believed(locked: GatewayDesk, provider: Provider, lie: str) -> None:
+async def test_an_id_token_that_is_not_right_is_not_believed(locked: GatewayRig, provider: Provider, lie: str) -> None:
     """Signed with the provider's own key and all the same wrong: nobody is signed in, and nothing breaks."""
     provider.claims = LIES[lie]
     async with browser(locked) as page:
@@ -175,7 +175,7 @@ async def test_an_id_token_that_is_not_right_is_not_believed(locked: GatewayDesk
         assert (await page.get("/tools")).status_code == 303
 
 
-async def test_an_id_token_by_another_s_key_is_not_believed(locked: GatewayDesk, provider: Provider) -> None:
+async def test_an_id_token_by_another_s_key_is_not_believed(locked: GatewayRig, provider: Provider) -> None:
     """Not by a key that is not published, not without one, not by a secret made of what is public, not garbage."""
     now = int(time.time())
     good = {"iss": provider.issuer, "sub": "ana-at-work", "aud": CLIENT, "iat": now, "exp": now + 300}
@@ -206,7 +206,7 @@ def _base64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-async def test_a_new_key_is_fetched_once_it_is_used(gateway: GatewayDesk, provider: Provider) -> None:
+async def test_a_new_key_is_fetched_once_it_is_used(gateway: GatewayRig, provider: Provider) -> None:
     """Keys turn over at the provider without a restart here; an unknown key does not make us ask without end."""
     now = [datetime.now(UTC)]
     provider.claims = {"groups": ["money"]}
@@ -232,7 +232,7 @@ async def test_a_new_key_is_fetched_once_it_is_used(gateway: GatewayDesk, provid
     assert [await status(), provider.asked.count("keys")] == [303, 2]
 
 
-async def test_the_way_back_works_once_and_in_one_browser(locked: GatewayDesk, provider: Provider) -> None:
+async def test_the_way_back_works_once_and_in_one_browser(locked: GatewayRig, provider: Provider) -> None:
     """A replayed code, another browser's answer, an altered or missing state, an old attempt: nobody is signed in."""
     async with browser(locked) as page, browser(locked) as victim:
         back = await to_provider(page)
@@ -258,7 +258,7 @@ async def test_the_way_back_works_once_and_in_one_browser(locked: GatewayDesk, p
         assert (await again.get("/tools")).status_code == 303
 
 
-async def test_an_attempt_ends_after_ten_minutes(gateway: GatewayDesk, provider: Provider) -> None:
+async def test_an_attempt_ends_after_ten_minutes(gateway: GatewayRig, provider: Provider) -> None:
     """Whoever comes back later begins again."""
     now = [datetime.now(UTC)]
     locked = locked_desk(gateway, clock=lambda: now[0], oidc_issuer=provider.issuer, oidc_client_id=CLIENT)
@@ -270,7 +270,7 @@ async def test_an_attempt_ends_after_ten_minutes(gateway: GatewayDesk, provider:
     assert "took longer than ten minutes" in words(answer.text)
 
 
-async def test_a_refusal_of_the_provider_is_told(locked: GatewayDesk, provider: Provider) -> None:
+async def test_a_refusal_of_the_provider_is_told(locked: GatewayRig, provider: Provider) -> None:
     """Denied there, answered by another, wrong client secret: a sentence, and nothing of what it sent."""
     async with browser(locked) as page:
         state = answer_of(await to_provider(page))["state"]
@@ -285,7 +285,7 @@ async def test_a_refusal_of_the_provider_is_told(locked: GatewayDesk, provider: 
 
 
 async def test_a_provider_that_is_away_stops_nobody_with_a_token(
-    gateway: GatewayDesk, locked: GatewayDesk, provider: Provider
+    gateway: GatewayRig, locked: GatewayRig, provider: Provider
 ) -> None:
     """503 with a sentence that says what else to do; the sign-in page itself still opens."""
     provider.discovery = {"issuer": "https://evil.example"}

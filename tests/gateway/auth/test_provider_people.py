@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from gateway_desk import PEOPLE, SIGNER, GatewayDesk, gateway_desk
 from gateway_login import bearer, browser, hidden, locked_desk, token_of, words
+from gateway_rig import PEOPLE, SIGNER, GatewayRig, gateway_rig
 from oidc_provider import CLIENT, SECRET, Provider, running_provider
 from temporalio.client import Client
 
@@ -42,12 +42,12 @@ async def provider(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Provider]:
 
 
 @pytest.fixture
-async def desk(client: Client, tmp_path: Any, provider: Provider) -> AsyncIterator[GatewayDesk]:
+async def desk(client: Client, tmp_path: Any, provider: Provider) -> AsyncIterator[GatewayRig]:
     """A worker of the production profile that declares a few people, and a gateway that asks the provider as well."""
     queue = f"claims-{uuid.uuid4().hex[:12]}"
     async with (
         open_store(f"sqlite:///{tmp_path}/signoff.db") as store,
-        gateway_desk(client, store, queue, profile="production", people=FixedDirectory(PEOPLE)) as open_desk,
+        gateway_rig(client, store, queue, profile="production", people=FixedDirectory(PEOPLE)) as open_desk,
     ):
         yield locked_desk(open_desk, people=PEOPLE, **login_settings(provider))
 
@@ -71,7 +71,7 @@ async def sign_in(page: httpx.AsyncClient) -> httpx.Response:
     return await page.get(f"{address.path}?{address.query}")
 
 
-async def asked(desk: GatewayDesk, text: str = "pay") -> str:
+async def asked(desk: GatewayRig, text: str = "pay") -> str:
     """A request of guest's that waits."""
     headers = bearer(await token_of(desk, "guest"))
     answer = await desk.http.post("/v1/turns", json={"text": text, "actor": "desk"}, headers=headers)
@@ -100,14 +100,14 @@ def cy(provider: Provider, *roles: str, subject: str = "cy") -> Person:
     return Person(id=id_from_login(login), name="Cy", roles=roles, identities={"oidc": (login,)})
 
 
-async def vote(desk: GatewayDesk, approval: str, person: Person, *, revision: int = 1) -> Receipt:
+async def vote(desk: GatewayRig, approval: str, person: Person, *, revision: int = 1) -> Receipt:
     """A signed approval of somebody whom the gateway let in, whatever workers know of them."""
     shown = (await desk.request(approval)).question_hash
     draft = DecisionDraft(approval_id=approval, verdict="approved", revision=revision, question_hash=shown)
     return await decide(desk.deps, draft, DecisionAuthor(person, "inbox", "session"))
 
 
-async def test_who_is_known_by_claims_alone_approves_and_the_tool_runs(desk: GatewayDesk, provider: Provider) -> None:
+async def test_who_is_known_by_claims_alone_approves_and_the_tool_runs(desk: GatewayRig, provider: Provider) -> None:
     """Nobody declared her; the worker believes what the gateway signed when she signed in."""
     approval = await asked(desk)
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["desk"]}
@@ -124,7 +124,7 @@ async def test_who_is_known_by_claims_alone_approves_and_the_tool_runs(desk: Gat
     assert [each["roles"] for each in signed_in if each.get("act") == "sign-in"] == [["approvers"]]
 
 
-async def test_who_is_known_by_claims_alone_asks(desk: GatewayDesk, provider: Provider) -> None:
+async def test_who_is_known_by_claims_alone_asks(desk: GatewayRig, provider: Provider) -> None:
     """Workers bear out who asks, so what a policy lets pass passes."""
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["staff"]}
     async with browser(desk) as page:
@@ -139,7 +139,7 @@ async def test_who_is_known_by_claims_alone_asks(desk: GatewayDesk, provider: Pr
     assert [row[0] for row in desk.ledger.rows] == ["small"]
 
 
-async def test_a_role_taken_away_counts_at_once(desk: GatewayDesk, provider: Provider) -> None:
+async def test_a_role_taken_away_counts_at_once(desk: GatewayRig, provider: Provider) -> None:
     """Also where the tool runs: an answer given before is none of somebody who may decide it now."""
     approval = await asked(desk, "both")
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["money"]}
@@ -162,7 +162,7 @@ async def test_a_role_taken_away_counts_at_once(desk: GatewayDesk, provider: Pro
     assert (await vote(desk, approval, cy(provider, "finance"), revision=2)).code == "not_allowed"
 
 
-async def test_rows_that_are_over_forged_or_ended_are_nobody(desk: GatewayDesk, provider: Provider) -> None:
+async def test_rows_that_are_over_forged_or_ended_are_nobody(desk: GatewayRig, provider: Provider) -> None:
     """Even where the gateway was led to let them in, the worker refuses."""
     approval, person, store = await asked(desk), cy(provider, "approvers"), desk.deps.store
     week = timedelta(days=7)
@@ -187,9 +187,7 @@ async def test_rows_that_are_over_forged_or_ended_are_nobody(desk: GatewayDesk, 
     assert (await desk.desk.signoff.request(approval)).votes == ()
 
 
-async def test_another_gateway_knows_who_signed_in_and_who_was_signed_out(
-    desk: GatewayDesk, provider: Provider
-) -> None:
+async def test_another_gateway_knows_who_signed_in_and_who_was_signed_out(desk: GatewayRig, provider: Provider) -> None:
     """A cookie of one is good at the other; an operator's sign-out at both."""
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["desk"]}
     async with browser(desk) as page:
@@ -203,7 +201,7 @@ async def test_another_gateway_knows_who_signed_in_and_who_was_signed_out(
         assert (await page.get("/tools")).status_code == 303
 
 
-async def test_who_left_every_group_is_nobody_any_more(desk: GatewayDesk, provider: Provider) -> None:
+async def test_who_left_every_group_is_nobody_any_more(desk: GatewayRig, provider: Provider) -> None:
     """The sign-in that is refused ends what the one before said."""
     approval = await asked(desk)
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["desk"]}

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import pytest
 from fastapi import APIRouter, Depends
 from fastapi.routing import APIRoute
-from gateway_desk import GatewayDesk
 from gateway_login import locked_desk
+from gateway_rig import GatewayRig
 from starlette.requests import Request
 from starlette.routing import BaseRoute, Mount
 
@@ -21,7 +21,7 @@ OPEN_PAGES = re.compile(r"/(login|logout|link|language|icon\.svg)\b")
 STARTING = re.compile(r"/(v1/)?(turns|sessions)\b")
 
 
-def routes_of(desk: GatewayDesk) -> list[BaseRoute]:
+def routes_of(desk: GatewayRig) -> list[BaseRoute]:
     """Every route of the application, those of included routers among them."""
     found: list[BaseRoute] = []
     for route in desk.app.routes:
@@ -30,7 +30,7 @@ def routes_of(desk: GatewayDesk) -> list[BaseRoute]:
     return found
 
 
-def test_every_route_says_who_may_use_it(gateway: GatewayDesk) -> None:
+def test_every_route_says_who_may_use_it(gateway: GatewayRig) -> None:
     """One access each, of the right kind; files alone are mounted without one."""
     checked = 0
     for route in routes_of(gateway):
@@ -68,7 +68,7 @@ async def two(first: TokenReader, second: Annotated[None, Depends(nothing)]) -> 
     """Declares an access, and a dependency that is none."""
 
 
-async def test_a_route_asks_for_itself_what_it_needs(gateway: GatewayDesk) -> None:
+async def test_a_route_asks_for_itself_what_it_needs(gateway: GatewayRig) -> None:
     """Whoever was let in for nothing, as for another route, is asked again before anything that needs a token."""
     locked = locked_desk(gateway)
     scope = {"type": "http", "method": "POST", "path": "/v1/turns", "headers": [], "app": locked.app}

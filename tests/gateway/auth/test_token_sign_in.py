@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from gateway_desk import GatewayDesk
 from gateway_login import all_routes, bearer, locked_desk, token_of
+from gateway_rig import GatewayRig
 from starlette.requests import Request
 
 from signoff.contracts.person import Person
@@ -19,12 +19,12 @@ OPEN = ("/healthz", "/readyz", "/openapi.json", "/logout", "/language", "/icon.s
 
 
 @pytest.fixture
-def locked(gateway: GatewayDesk) -> GatewayDesk:
+def locked(gateway: GatewayRig) -> GatewayRig:
     """A gateway where everybody must sign in."""
     return locked_desk(gateway)
 
 
-async def test_a_token_decides_as_its_person(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+async def test_a_token_decides_as_its_person(gateway: GatewayRig, locked: GatewayRig) -> None:
     """The subject is the token's, the channel the API's, the assurance a session's; the body has no say in it."""
     approval = await gateway.asked("pay")
     url = f"/v1/approvals/{approval}/decide"
@@ -42,7 +42,7 @@ async def test_a_token_decides_as_its_person(gateway: GatewayDesk, locked: Gatew
     assert (decision.subject, decision.channel, decision.assurance) == ("ana", "api", "session")
 
 
-async def test_a_token_counts_in_development_too(gateway: GatewayDesk) -> None:
+async def test_a_token_counts_in_development_too(gateway: GatewayRig) -> None:
     """Whoever sends one acts as its person and nobody else; a wrong one is not the same as none."""
     approval = await gateway.asked("pay")
     url = f"/v1/approvals/{approval}/decide"
@@ -53,7 +53,7 @@ async def test_a_token_counts_in_development_too(gateway: GatewayDesk) -> None:
     assert (await gateway.desk.signoff.request(approval)).state == "pending"
 
 
-async def test_a_turn_is_its_caller_s(locked: GatewayDesk) -> None:
+async def test_a_turn_is_its_caller_s(locked: GatewayRig) -> None:
     """A token starts turns for its own person, who need not be named, and for nobody else."""
     headers = bearer(await token_of(locked, "bo"))
     forged = await locked.http.post(
@@ -66,7 +66,7 @@ async def test_a_turn_is_its_caller_s(locked: GatewayDesk) -> None:
     assert view.json()["requester"]["user"] == "bo"
 
 
-async def test_what_is_no_good_token_is_401(locked: GatewayDesk) -> None:
+async def test_what_is_no_good_token_is_401(locked: GatewayRig) -> None:
     """Wrong, empty, expired, revoked, of another scheme, of somebody who left: one sentence, and never the token."""
     now = datetime.now(UTC)
     tokens = Tokens(locked.deps.store)
@@ -99,7 +99,7 @@ async def test_what_is_no_good_token_is_401(locked: GatewayDesk) -> None:
     assert (await locked.http.get("/v1/turns", headers=bearer(good))).status_code == 200
 
 
-async def test_every_route_needs_a_login(locked: GatewayDesk) -> None:
+async def test_every_route_needs_a_login(locked: GatewayRig) -> None:
     """In production each route is shut to whoever shows nothing, whatever it is and whenever it was added."""
     shut = 0
     for method, path in all_routes(locked):
@@ -119,7 +119,7 @@ async def test_every_route_needs_a_login(locked: GatewayDesk) -> None:
     [("read", ("decide", "start")), ("decide", ("read", "start")), ("start", ("read", "decide"))],
 )
 async def test_a_missing_scope_is_403(
-    gateway: GatewayDesk, locked: GatewayDesk, scope: str, others: tuple[str, str]
+    gateway: GatewayRig, locked: GatewayRig, scope: str, others: tuple[str, str]
 ) -> None:
     """With the two other scopes, nothing that needs this one happens; the sentence names it."""
     approval = await gateway.asked("pay")
@@ -138,7 +138,7 @@ async def test_a_missing_scope_is_403(
     assert (await gateway.desk.signoff.request(approval)).state == "pending"
 
 
-async def test_another_tenant_s_token_reaches_nothing_here(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+async def test_another_tenant_s_token_reaches_nothing_here(gateway: GatewayRig, locked: GatewayRig) -> None:
     """It lists nothing, reads nothing and decides nothing; it is not told that there is anything."""
     approval = await gateway.asked("pay")
     turn = approval.rsplit(".", 2)[0]
@@ -155,13 +155,13 @@ async def test_another_tenant_s_token_reaches_nothing_here(gateway: GatewayDesk,
     assert (await gateway.desk.signoff.request(approval)).state == "pending"
 
 
-async def test_health_needs_no_login(locked: GatewayDesk) -> None:
+async def test_health_needs_no_login(locked: GatewayRig) -> None:
     """Whoever watches over the processes has no token."""
     assert (await locked.http.get("/healthz")).status_code == 200
     assert (await locked.http.get("/readyz")).status_code == 200
 
 
-async def test_the_description_names_the_token(locked: GatewayDesk) -> None:
+async def test_the_description_names_the_token(locked: GatewayRig) -> None:
     """Programs learn from OpenAPI how to show who they are; it needs no login itself."""
     described = (await locked.http.get("/openapi.json")).json()
     assert described["components"]["securitySchemes"]["personal token"]["scheme"] == "bearer"
@@ -176,7 +176,7 @@ async def test_the_description_names_the_token(locked: GatewayDesk) -> None:
     assert needed["delete", "/v1/grants/{grant}"] == ["decide"]
 
 
-async def admitted(desk: GatewayDesk, secret: str) -> Request:
+async def admitted(desk: GatewayRig, secret: str) -> Request:
     """A request with this token that was let in."""
     header = (b"authorization", f"Bearer {secret}".encode())
     scope = {"type": "http", "method": "GET", "path": "/v1/turns/x/events", "headers": [header], "app": desk.app}
@@ -186,7 +186,7 @@ async def admitted(desk: GatewayDesk, secret: str) -> Request:
 
 
 def followed(
-    desk: GatewayDesk, request: Request, events: AsyncGenerator[str, None], allowed: Allowed | None = None
+    desk: GatewayRig, request: Request, events: AsyncGenerator[str, None], allowed: Allowed | None = None
 ) -> AsyncIterator[str]:
     """What is streamed to whoever sent `request`."""
     streams: Streams = desk.app.state.streams
@@ -194,7 +194,7 @@ def followed(
     return body
 
 
-async def test_a_stream_ends_with_its_token(gateway: GatewayDesk) -> None:
+async def test_a_stream_ends_with_its_token(gateway: GatewayRig) -> None:
     """Whoever follows a turn when their token is revoked is told nothing of what happens later."""
     now = [datetime.now(UTC)]
     locked = locked_desk(gateway, clock=lambda: now[0])
@@ -217,7 +217,7 @@ async def test_a_stream_ends_with_its_token(gateway: GatewayDesk) -> None:
     assert [event async for event in stream] == []
 
 
-async def test_a_stream_ends_for_who_may_not_read_any_more(gateway: GatewayDesk) -> None:
+async def test_a_stream_ends_for_who_may_not_read_any_more(gateway: GatewayRig) -> None:
     """Signed in all the while, and not concerned by what is followed since."""
     now = [datetime.now(UTC)]
     locked = locked_desk(gateway, clock=lambda: now[0])

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
-from gateway_desk import GatewayDesk, gateway_desk
 from gateway_login import browser, hidden, words
+from gateway_rig import GatewayRig, gateway_rig
 from temporalio.client import Client
 
 from signoff.contracts.ids import parse_approval_id
@@ -17,9 +17,9 @@ from signoff.store.store import Store
 
 
 @pytest.fixture
-async def own(client: Client, store: Store) -> AsyncIterator[GatewayDesk]:
+async def own(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
     """A gateway of the test's own, for what concerns a whole tenant."""
-    async with gateway_desk(client, store, f"pages-{uuid.uuid4().hex[:12]}") as found:
+    async with gateway_rig(client, store, f"pages-{uuid.uuid4().hex[:12]}") as found:
         yield found
 
 
@@ -36,7 +36,7 @@ async def answered(page: httpx.AsyncClient, approval: str, **fields: str) -> htt
     return await page.post(path, data={**form, **fields}, follow_redirects=True)
 
 
-async def test_a_doubt_is_asked_with_its_three_answers(gateway: GatewayDesk) -> None:
+async def test_a_doubt_is_asked_with_its_three_answers(gateway: GatewayRig) -> None:
     """It says what is not known, offers all three, and what came of it reaches the agent."""
     approval = await gateway.doubted()
     async with browser(gateway) as page:
@@ -61,7 +61,7 @@ async def test_a_doubt_is_asked_with_its_three_answers(gateway: GatewayDesk) -> 
         ("denied", "Given up by Approver (you)"),
     ],
 )
-async def test_a_doubt_may_run_again_or_be_given_up(gateway: GatewayDesk, verdict: str, told: str) -> None:
+async def test_a_doubt_may_run_again_or_be_given_up(gateway: GatewayRig, verdict: str, told: str) -> None:
     """The receipt says which; only the first runs anything, once, under the next ticket."""
     approval = await gateway.doubted()
     key = parse_approval_id(approval)
@@ -75,7 +75,7 @@ async def test_a_doubt_may_run_again_or_be_given_up(gateway: GatewayDesk, verdic
     assert len(ran) == (1 if verdict == "approved" else 0)
 
 
-async def test_a_plain_request_cannot_have_happened(gateway: GatewayDesk) -> None:
+async def test_a_plain_request_cannot_have_happened(gateway: GatewayRig) -> None:
     """The third answer is for doubts alone."""
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
@@ -83,7 +83,7 @@ async def test_a_plain_request_cannot_have_happened(gateway: GatewayDesk) -> Non
     assert (await gateway.desk.signoff.request(approval)).state == "pending"
 
 
-async def test_time_is_told_in_words(gateway: GatewayDesk) -> None:
+async def test_time_is_told_in_words(gateway: GatewayRig) -> None:
     """Reminder, escalation and what silence means are on the card before they come."""
     approval = await gateway.asked("urgent")
     async with browser(gateway) as page:
@@ -93,7 +93,7 @@ async def test_time_is_told_in_words(gateway: GatewayDesk) -> None:
     assert "then Ana, Bo (finance) may answer too, until" in card
 
 
-async def test_a_list_says_what_was_changed(own: GatewayDesk) -> None:
+async def test_a_list_says_what_was_changed(own: GatewayRig) -> None:
     """Who looks at the list sees that somebody changed a request before they open it."""
     approval = await own.asked("trip")
     shown = (await own.http.get(f"/v1/approvals/{approval}")).json()["args"]["inline"]
@@ -108,7 +108,7 @@ async def test_a_list_says_what_was_changed(own: GatewayDesk) -> None:
     assert "Book TP 531 in business, 300 EUR desk for Guest · changed by Ana" in told
 
 
-async def test_an_answer_is_remembered_listed_and_taken_back(own: GatewayDesk) -> None:
+async def test_an_answer_is_remembered_listed_and_taken_back(own: GatewayRig) -> None:
     """The next call like it runs unasked; taken back on its page, the one after asks again."""
     approval = await own.asked("alike")
     async with browser(own) as page:
@@ -134,7 +134,7 @@ async def test_an_answer_is_remembered_listed_and_taken_back(own: GatewayDesk) -
     assert (await own.desk.signoff.request(await own.asked("alike"))).state == "pending"
 
 
-async def test_only_whose_answer_it_is_or_an_operator_takes_it_back(own: GatewayDesk) -> None:
+async def test_only_whose_answer_it_is_or_an_operator_takes_it_back(own: GatewayRig) -> None:
     """Somebody else is told why not, and it stays."""
     approval = await own.asked("alike")
     async with browser(own) as page:
@@ -158,7 +158,7 @@ async def test_only_whose_answer_it_is_or_an_operator_takes_it_back(own: Gateway
         ({"uses": "1", "which": "where", "where": "args.amuont < 10.0"}, "amuont"),
     ],
 )
-async def test_what_cannot_be_remembered_decides_nothing(gateway: GatewayDesk, wish: dict[str, str], told: str) -> None:
+async def test_what_cannot_be_remembered_decides_nothing(gateway: GatewayRig, wish: dict[str, str], told: str) -> None:
     """422 with the card and why; the request waits, as nobody meant to decide it without."""
     approval = await gateway.asked("alike")
     async with browser(gateway) as page:
@@ -168,7 +168,7 @@ async def test_what_cannot_be_remembered_decides_nothing(gateway: GatewayDesk, w
     assert (await gateway.desk.signoff.request(approval)).state == "pending"
 
 
-async def test_several_are_read_before_they_are_decided_together(gateway: GatewayDesk) -> None:
+async def test_several_are_read_before_they_are_decided_together(gateway: GatewayRig) -> None:
     """Each is shown whole; only what is ticked is answered, each with its own receipt."""
     first, second, third = [await gateway.asked(word) for word in ("pay", "login", "pay")]
     typed, doubt = await gateway.asked("typed"), await gateway.doubted()
@@ -196,7 +196,7 @@ async def test_several_are_read_before_they_are_decided_together(gateway: Gatewa
     assert states == ["approved", "denied", "pending", "pending", "pending"]
 
 
-async def test_a_batch_is_only_decided_from_its_page(gateway: GatewayDesk) -> None:
+async def test_a_batch_is_only_decided_from_its_page(gateway: GatewayRig) -> None:
     """Without the page's value, with other requests, without a verdict or a tick: nothing; nor by reading."""
     first, second = [await gateway.asked("pay") for _ in range(2)]
     async with browser(gateway) as page:
@@ -219,7 +219,7 @@ async def test_a_batch_is_only_decided_from_its_page(gateway: GatewayDesk) -> No
         assert (await gateway.desk.signoff.request(approval)).state == "pending"
 
 
-async def test_a_frozen_tenant_is_named_on_every_page(own: GatewayDesk) -> None:
+async def test_a_frozen_tenant_is_named_on_every_page(own: GatewayRig) -> None:
     """Who froze it and why, wherever one looks, until it is thawed."""
     approval = await own.asked("pay")
     pages = ["/", "/?choose=1", f"/approvals/{approval}", f"/approvals/{approval}/edit", "/batch", "/grants", "/turns"]

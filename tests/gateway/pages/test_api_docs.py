@@ -2,13 +2,13 @@
 
 import re
 
-from gateway_desk import GatewayDesk
 from gateway_login import browser, locked_desk, sign_in, token_of, words
+from gateway_rig import GatewayRig
 
 from signoff.gateway.pages.api_docs import FieldRow, operations
 
 
-async def test_every_operation_is_on_the_page(gateway: GatewayDesk) -> None:
+async def test_every_operation_is_on_the_page(gateway: GatewayRig) -> None:
     """With its fields, its scope and its answers, and with nothing from elsewhere and no script of its own."""
     async with browser(gateway) as page:
         answer = await page.get("/docs")
@@ -26,7 +26,7 @@ async def test_every_operation_is_on_the_page(gateway: GatewayDesk) -> None:
     assert "<script>" not in answer.text
 
 
-async def test_the_page_is_for_who_may_use_the_api(gateway: GatewayDesk) -> None:
+async def test_the_page_is_for_who_may_use_the_api(gateway: GatewayRig) -> None:
     """In production whoever shows nothing is led to the sign-in, and who signed in reads it."""
     locked = locked_desk(gateway)
     async with browser(locked) as page:
@@ -35,7 +35,7 @@ async def test_the_page_is_for_who_may_use_the_api(gateway: GatewayDesk) -> None
         assert "POST /v1/turns" in words((await page.get("/docs")).text)
 
 
-def test_a_body_s_fields_are_found_through_references(gateway: GatewayDesk) -> None:
+def test_a_body_s_fields_are_found_through_references(gateway: GatewayRig) -> None:
     """Of a body that may be left out as well; each says whether it has to be there."""
     found = {(each.method, each.path): each for _, each in operations(gateway.app.openapi())}
     assert [field.name for field in found["POST", "/v1/approvals/{approval}/withdraw"].fields if field.where == "body"]

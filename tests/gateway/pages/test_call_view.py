@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 from desk_fixtures import Ledger
-from gateway_desk import PEOPLE, desk_catalog
+from gateway_rig import PEOPLE, rig_catalog
 
 from signoff.contracts.approval import ApprovalRequest, ApprovalState, Card
 from signoff.contracts.call import CallCode, CallOutcome, DenialSource, ToolDenied
@@ -18,7 +18,7 @@ from signoff.people.directory import FixedDirectory
 from signoff.store.store import Store
 from signoff.testing import a_request
 
-CATALOG = desk_catalog(Ledger())
+CATALOG = rig_catalog(Ledger())
 
 
 def line(view: CallView, part: CallPart | None = None) -> CallLine:

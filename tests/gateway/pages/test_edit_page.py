@@ -6,8 +6,8 @@ from typing import Any
 
 import httpx
 import pytest
-from gateway_desk import FLIGHT, PASSWORD, GatewayDesk
 from gateway_login import browser, hidden, words
+from gateway_rig import FLIGHT, PASSWORD, GatewayRig
 
 from signoff.contracts.ids import parse_approval_id
 
@@ -48,14 +48,14 @@ async def confirmed(page: httpx.AsyncClient, approval: str, review: httpx.Respon
     return await page.post(path, data={**form, "step": "approve", **more}, follow_redirects=True)
 
 
-async def ended(gateway: GatewayDesk, approval: str) -> Any:
+async def ended(gateway: GatewayRig, approval: str) -> Any:
     """The outcome of the call behind a request."""
     key = parse_approval_id(approval)
     assert key is not None
     return (await gateway.desk.signoff.result(key.turn)).calls[0]
 
 
-async def test_a_change_is_shown_beside_the_old_and_then_runs(gateway: GatewayDesk) -> None:
+async def test_a_change_is_shown_beside_the_old_and_then_runs(gateway: GatewayRig) -> None:
     """Write, review, approve: the number stays a number, the secret stays unseen, the card says who changed what."""
     approval = await gateway.asked("book")
     async with browser(gateway) as page:
@@ -81,7 +81,7 @@ async def test_a_change_is_shown_beside_the_old_and_then_runs(gateway: GatewayDe
     assert ran == {**FLIGHT, "cost": 380.5, "traveller": {"name": "Bo"}, "extras": []}
 
 
-async def test_the_form_says_types_choices_and_what_is_needed(gateway: GatewayDesk) -> None:
+async def test_the_form_says_types_choices_and_what_is_needed(gateway: GatewayRig) -> None:
     """Selects for closed sets, marks, bounds and descriptions; a secret is an empty field that keeps its value."""
     approval = await gateway.asked("book")
     async with browser(gateway) as page:
@@ -108,7 +108,7 @@ async def test_the_form_says_types_choices_and_what_is_needed(gateway: GatewayDe
     ],
 )
 async def test_a_mistake_is_told_in_place_and_nothing_is_decided(
-    gateway: GatewayDesk, changed: dict[str, str], told: str
+    gateway: GatewayRig, changed: dict[str, str], told: str
 ) -> None:
     """422 with the form as it was written; also where the review is skipped."""
     approval = await gateway.asked("book")
@@ -121,7 +121,7 @@ async def test_a_mistake_is_told_in_place_and_nothing_is_decided(
     assert (await gateway.desk.signoff.request(approval)).votes == ()
 
 
-async def test_only_a_form_of_this_page_changes_anything(gateway: GatewayDesk) -> None:
+async def test_only_a_form_of_this_page_changes_anything(gateway: GatewayRig) -> None:
     """The card's value, another request's, none at all or a revision that is gone: nothing."""
     approval, other = await gateway.asked("book"), await gateway.asked("book")
     path = f"/approvals/{approval}/edit"
@@ -137,7 +137,7 @@ async def test_only_a_form_of_this_page_changes_anything(gateway: GatewayDesk) -
     assert (await gateway.desk.signoff.request(approval)).state == "pending"
 
 
-async def test_who_may_not_decide_may_not_change(gateway: GatewayDesk) -> None:
+async def test_who_may_not_decide_may_not_change(gateway: GatewayRig) -> None:
     """No link on the card, no form behind it, and nothing is taken from who had one."""
     approval = await gateway.asked("book")
     path = f"/approvals/{approval}/edit"
@@ -150,7 +150,7 @@ async def test_who_may_not_decide_may_not_change(gateway: GatewayDesk) -> None:
         assert (await page.get(path)).status_code == 409
 
 
-async def test_with_two_approvals_the_others_are_asked_about_the_new_version(gateway: GatewayDesk) -> None:
+async def test_with_two_approvals_the_others_are_asked_about_the_new_version(gateway: GatewayRig) -> None:
     """The editor's answer counts once, the next person sees who changed what, and their yes runs it."""
     approval = await gateway.asked("trip")
     async with browser(gateway) as page:
@@ -171,7 +171,7 @@ async def test_with_two_approvals_the_others_are_asked_about_the_new_version(gat
     assert (await ended(gateway, approval)).code == "ok"
 
 
-async def test_what_has_to_be_typed_is_the_new_amount(gateway: GatewayDesk) -> None:
+async def test_what_has_to_be_typed_is_the_new_amount(gateway: GatewayRig) -> None:
     """A request that wants its amount typed wants the one that would run, not the one that was asked."""
     approval = await gateway.asked("typed")
     async with browser(gateway) as page:
@@ -184,7 +184,7 @@ async def test_what_has_to_be_typed_is_the_new_amount(gateway: GatewayDesk) -> N
 
 
 @pytest.mark.parametrize("written", ["", "again "])
-async def test_the_review_tells_no_secret_value(gateway: GatewayDesk, written: str) -> None:
+async def test_the_review_tells_no_secret_value(gateway: GatewayRig, written: str) -> None:
     """The right and a wrong password are answered alike, by themselves and where they are written into another field.
 
     Without this "nothing was changed" was said of the right one alone, and of many candidates the right one was hidden.

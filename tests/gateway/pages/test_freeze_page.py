@@ -5,8 +5,8 @@ import uuid
 from collections.abc import AsyncIterator
 
 import pytest
-from gateway_desk import GatewayDesk, gateway_desk
 from gateway_login import browser, hidden, locked_desk, sign_in, token_of, words
+from gateway_rig import GatewayRig, gateway_rig
 from temporalio.client import Client
 
 from signoff.audit.log import AuditLog
@@ -25,13 +25,13 @@ PEOPLE = (
 
 
 @pytest.fixture
-async def desk(client: Client, store: Store) -> AsyncIterator[GatewayDesk]:
+async def desk(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
     """A gateway of the test's own: a freeze is for a whole tenant."""
-    async with gateway_desk(client, store, f"freeze-{uuid.uuid4().hex[:12]}") as found:
+    async with gateway_rig(client, store, f"freeze-{uuid.uuid4().hex[:12]}") as found:
         yield found
 
 
-async def test_freeze_and_thaw_by_a_form(desk: GatewayDesk) -> None:
+async def test_freeze_and_thaw_by_a_form(desk: GatewayRig) -> None:
     """What waits is withdrawn, every page says who froze it and why, and one button lifts it."""
     approval = await desk.asked("pay")
     async with browser(desk) as page:
@@ -67,7 +67,7 @@ async def test_freeze_and_thaw_by_a_form(desk: GatewayDesk) -> None:
         ({"reason": "drill", "sure": "yes", "token": "0" * 64}, 403, "out of date"),
     ],
 )
-async def test_what_a_form_must_carry(desk: GatewayDesk, fields: dict[str, str], status: int, told: str) -> None:
+async def test_what_a_form_must_carry(desk: GatewayRig, fields: dict[str, str], status: int, told: str) -> None:
     """Without a reason, the confirmation or the page's own value nothing is frozen, and the reason is kept."""
     async with browser(desk) as page:
         form = hidden((await page.get("/freeze")).text, "/freeze")
@@ -77,7 +77,7 @@ async def test_what_a_form_must_carry(desk: GatewayDesk, fields: dict[str, str],
     assert await Freezes(desk.deps.store).read("main") is None
 
 
-async def test_only_an_operator_is_offered_it_and_taken_at_it(desk: GatewayDesk) -> None:
+async def test_only_an_operator_is_offered_it_and_taken_at_it(desk: GatewayRig) -> None:
     """Others read how it stands; a form that they send all the same is refused; another tenant sees nothing of it."""
     locked = locked_desk(desk, people=PEOPLE)
     async with browser(locked) as olga, browser(locked) as ana, browser(locked) as zoe:
@@ -99,7 +99,7 @@ async def test_only_an_operator_is_offered_it_and_taken_at_it(desk: GatewayDesk)
         assert (await olga.post("/thaw", data=hidden(frozen.text, "/thaw"))).status_code == 303
 
 
-async def test_a_person_who_loses_the_role_is_refused_with_a_page_that_is_still_open(desk: GatewayDesk) -> None:
+async def test_a_person_who_loses_the_role_is_refused_with_a_page_that_is_still_open(desk: GatewayRig) -> None:
     """The role counts when the form is sent, not when the page was opened."""
     locked = locked_desk(desk, people=[Person(id="olga", roles=("admin",))])
     secret = await token_of(locked, "olga")

@@ -4,7 +4,7 @@ import re
 
 import httpx
 import pytest
-from gateway_desk import BASE, GatewayDesk
+from gateway_rig import BASE, GatewayRig
 from starlette.requests import Request
 from test_pages import fields, opened, send, words
 
@@ -12,7 +12,7 @@ from signoff.gateway.languages import language_for
 from signoff.texts.catalogue import ENGLISH, LANGUAGES, texts_of
 
 
-def browser(gateway: GatewayDesk) -> httpx.AsyncClient:
+def browser(gateway: GatewayRig) -> httpx.AsyncClient:
     """A browser on whose pages nobody chose a language."""
     return httpx.AsyncClient(
         transport=httpx.ASGITransport(app=gateway.app), base_url=BASE, headers={"sec-fetch-site": "same-origin"}
@@ -53,7 +53,7 @@ def test_the_language_is_chosen_then_the_directory_s_then_the_browser_s(
 
 
 @pytest.mark.parametrize("language", sorted(set(LANGUAGES) - {ENGLISH}))
-async def test_a_card_is_written_whole_in_the_language(gateway: GatewayDesk, language: str) -> None:
+async def test_a_card_is_written_whole_in_the_language(gateway: GatewayRig, language: str) -> None:
     """No sentence of the English catalogue is left on it, before it is answered and after."""
     approval = await gateway.asked("pay")
     said = texts_of(language)
@@ -73,7 +73,7 @@ async def test_a_card_is_written_whole_in_the_language(gateway: GatewayDesk, lan
     assert said["ended.approved"].format(who=f"Approver ({said['receipt.you']})") in words(answer.text)
 
 
-async def test_a_language_is_chosen_on_any_page_without_a_script(gateway: GatewayDesk) -> None:
+async def test_a_language_is_chosen_on_any_page_without_a_script(gateway: GatewayRig) -> None:
     """The form leads back to the page it was sent from, and holds for all that follow."""
     async with browser(gateway) as page:
         first = await page.get("/turns?state=running")
@@ -87,7 +87,7 @@ async def test_a_language_is_chosen_on_any_page_without_a_script(gateway: Gatewa
 @pytest.mark.parametrize(
     "form", [{"language": "it", "token": "forged"}, {"language": "xx"}, {"language": "../en"}, {"language": ""}]
 )
-async def test_no_language_is_chosen_by_a_form_of_others(gateway: GatewayDesk, form: dict[str, str]) -> None:
+async def test_no_language_is_chosen_by_a_form_of_others(gateway: GatewayRig, form: dict[str, str]) -> None:
     """Nor one that nobody speaks; nobody is led to another site."""
     async with browser(gateway) as page:
         sent = {**fields((await page.get("/turns")).text, "/language"), **form, "next": "//evil.example"}
@@ -96,7 +96,7 @@ async def test_no_language_is_chosen_by_a_form_of_others(gateway: GatewayDesk, f
         assert "signoff_language" not in page.cookies
 
 
-async def test_an_error_is_in_the_language_with_what_happened_as_it_was_written(gateway: GatewayDesk) -> None:
+async def test_an_error_is_in_the_language_with_what_happened_as_it_was_written(gateway: GatewayRig) -> None:
     """The sentence of the error stands beside it, marked as English; a form that was refused leads back to the list."""
     async with browser(gateway) as page:
         page.headers["accept-language"] = "de"
@@ -109,7 +109,7 @@ async def test_an_error_is_in_the_language_with_what_happened_as_it_was_written(
         assert fields(refused.text, "/language")["next"] == "/"
 
 
-async def test_numbers_and_times_are_those_of_the_language(gateway: GatewayDesk) -> None:
+async def test_numbers_and_times_are_those_of_the_language(gateway: GatewayRig) -> None:
     """An amount has the marks of the language that is read."""
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
@@ -119,7 +119,7 @@ async def test_numbers_and_times_are_those_of_the_language(gateway: GatewayDesk)
         assert "420.00 EUR" in words((await page.get(f"/approvals/{approval}")).text)
 
 
-async def test_a_program_is_answered_in_the_language_it_asks_for(gateway: GatewayDesk) -> None:
+async def test_a_program_is_answered_in_the_language_it_asks_for(gateway: GatewayRig) -> None:
     """Else in that of its person; what a turn itself says has no words."""
     approval = await gateway.asked("pay")
     url = f"/v1/approvals/{approval}/withdraw"
@@ -132,7 +132,7 @@ async def test_a_program_is_answered_in_the_language_it_asks_for(gateway: Gatewa
     assert done.json()["message"] == texts_of("it")["receipt.accepted.withdrawn"]
 
 
-async def test_what_is_wrong_with_a_change_is_said_in_the_language(gateway: GatewayDesk) -> None:
+async def test_what_is_wrong_with_a_change_is_said_in_the_language(gateway: GatewayRig) -> None:
     """Beside the field, and on the card that asks again because somebody changed it."""
     approval = await gateway.asked("book")
     path = f"/approvals/{approval}/edit"
@@ -144,7 +144,7 @@ async def test_what_is_wrong_with_a_change_is_said_in_the_language(gateway: Gate
         assert "must be" not in wrong.text
 
 
-async def test_the_record_is_written_whole_in_the_language(gateway: GatewayDesk) -> None:
+async def test_the_record_is_written_whole_in_the_language(gateway: GatewayRig) -> None:
     """Each entry of a turn is a sentence of the language, and the codes in it are the words of other pages."""
     approval = await gateway.asked("pay")
     await gateway.decide(approval, verdict="denied", reason="zu teuer", **{"as": "approver"})

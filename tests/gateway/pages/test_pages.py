@@ -5,14 +5,14 @@ from typing import Any
 
 import httpx
 import pytest
-from gateway_desk import BASE, BUSY, PASSWORD, GatewayDesk
+from gateway_rig import BASE, BUSY, PASSWORD, GatewayRig
 
 from signoff.contracts.ids import show_code
 
 FIELD = re.compile(r'type="hidden" name="(\w+)" value="([^"]*)"')
 
 
-def browser(gateway: GatewayDesk) -> httpx.AsyncClient:
+def browser(gateway: GatewayRig) -> httpx.AsyncClient:
     """A browser of its own: cookies, and what a browser says of a form it posts."""
     return httpx.AsyncClient(
         transport=httpx.ASGITransport(app=gateway.app),
@@ -45,12 +45,12 @@ async def send(page: httpx.AsyncClient, approval: str, form: dict[str, Any], **m
     return await page.post(f"/approvals/{approval}/decide", data={**form, **more}, follow_redirects=True)
 
 
-async def state_of(gateway: GatewayDesk, approval: str) -> str:
+async def state_of(gateway: GatewayRig, approval: str) -> str:
     """The request's state by the workflow itself."""
     return (await gateway.desk.signoff.request(approval)).state
 
 
-async def test_a_card_says_what_would_happen_and_an_approval_becomes_its_receipt(gateway: GatewayDesk) -> None:
+async def test_a_card_says_what_would_happen_and_an_approval_becomes_its_receipt(gateway: GatewayRig) -> None:
     """Effect, arguments, who and why; after Approve the same page says who, where and when."""
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
@@ -70,7 +70,7 @@ async def test_a_card_says_what_would_happen_and_an_approval_becomes_its_receipt
     assert vote.decision.question_hash == (await gateway.desk.signoff.request(approval)).question_hash
 
 
-async def test_a_denial_keeps_its_reason(gateway: GatewayDesk) -> None:
+async def test_a_denial_keeps_its_reason(gateway: GatewayRig) -> None:
     """The reason is on the receipt, and the conversation names who denied."""
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
@@ -82,7 +82,7 @@ async def test_a_denial_keeps_its_reason(gateway: GatewayDesk) -> None:
     assert "Denied by Approver “too <b>expensive</b>”" in talk
 
 
-async def test_only_a_page_one_opened_decides(gateway: GatewayDesk) -> None:
+async def test_only_a_page_one_opened_decides(gateway: GatewayRig) -> None:
     """Without the page's value, with another request's, another person's or another browser's: nothing."""
     approval, other = await gateway.asked("pay"), await gateway.asked("pay")
     async with browser(gateway) as page, browser(gateway) as stranger:
@@ -107,7 +107,7 @@ async def test_only_a_page_one_opened_decides(gateway: GatewayDesk) -> None:
     assert await state_of(gateway, approval) == "pending"
 
 
-async def test_reading_never_decides(gateway: GatewayDesk) -> None:
+async def test_reading_never_decides(gateway: GatewayRig) -> None:
     """GET and HEAD, also of the form's address and with its fields, leave the request waiting."""
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
@@ -119,7 +119,7 @@ async def test_reading_never_decides(gateway: GatewayDesk) -> None:
 
 
 @pytest.mark.parametrize("verdict", [{}, {"verdict": ""}, {"verdict": "yes"}, {"verdict": "APPROVED"}])
-async def test_no_clear_verdict_is_no_decision(gateway: GatewayDesk, verdict: dict[str, str]) -> None:
+async def test_no_clear_verdict_is_no_decision(gateway: GatewayRig, verdict: dict[str, str]) -> None:
     """Neither button pressed, or another word: the card again, still waiting."""
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
@@ -129,7 +129,7 @@ async def test_no_clear_verdict_is_no_decision(gateway: GatewayDesk, verdict: di
 
 
 @pytest.mark.row("E58")
-async def test_the_second_window_sees_who_was_first(gateway: GatewayDesk) -> None:
+async def test_the_second_window_sees_who_was_first(gateway: GatewayRig) -> None:
     """409 with the card as its receipt, naming the other person and where they answered."""
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
@@ -143,7 +143,7 @@ async def test_the_second_window_sees_who_was_first(gateway: GatewayDesk) -> Non
     assert "over the API" in told
 
 
-async def test_a_form_sent_twice_is_one_answer(gateway: GatewayDesk) -> None:
+async def test_a_form_sent_twice_is_one_answer(gateway: GatewayRig) -> None:
     """The second submission of one page shows the same receipt and adds no vote."""
     approval = await gateway.asked("both", user="guest")
     async with browser(gateway) as page:
@@ -157,7 +157,7 @@ async def test_a_form_sent_twice_is_one_answer(gateway: GatewayDesk) -> None:
     assert len((await gateway.desk.signoff.request(approval)).votes) == 1
 
 
-async def test_a_stale_card_is_shown_again(gateway: GatewayDesk) -> None:
+async def test_a_stale_card_is_shown_again(gateway: GatewayRig) -> None:
     """What was shown is what is decided: another revision or hash changes nothing."""
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
@@ -169,7 +169,7 @@ async def test_a_stale_card_is_shown_again(gateway: GatewayDesk) -> None:
     assert await state_of(gateway, approval) == "pending"
 
 
-async def test_high_risk_needs_the_amount_typed(gateway: GatewayDesk) -> None:
+async def test_high_risk_needs_the_amount_typed(gateway: GatewayRig) -> None:
     """`confirm: type` asks for the amount to approve; denying needs none."""
     approval = await gateway.asked("typed")
     async with browser(gateway) as page:
@@ -183,7 +183,7 @@ async def test_high_risk_needs_the_amount_typed(gateway: GatewayDesk) -> None:
     assert "Approved by Approver" in words(done.text)
 
 
-async def test_those_who_may_not_see_why(gateway: GatewayDesk) -> None:
+async def test_those_who_may_not_see_why(gateway: GatewayRig) -> None:
     """A stranger and the requester get a reason in place of the buttons, and the turn refuses them anyway."""
     approval = await gateway.asked("both")
     own = await gateway.asked("pay", user="approver")
@@ -200,7 +200,7 @@ async def test_those_who_may_not_see_why(gateway: GatewayDesk) -> None:
     assert await state_of(gateway, own) == "cancelled"
 
 
-async def test_secrets_are_on_no_page(gateway: GatewayDesk) -> None:
+async def test_secrets_are_on_no_page(gateway: GatewayRig) -> None:
     """Card, raw view, conversation and list show a password's length at most, and no digest to guess it from."""
     approval = await gateway.asked("login")
     digest = (await gateway.desk.signoff.request(approval)).digest
@@ -212,7 +212,7 @@ async def test_secrets_are_on_no_page(gateway: GatewayDesk) -> None:
     assert not any(PASSWORD in text or digest in text for text in (card, talk, home))
 
 
-async def test_all_of_a_long_text_shows_no_secret_that_it_repeats(gateway: GatewayDesk) -> None:
+async def test_all_of_a_long_text_shows_no_secret_that_it_repeats(gateway: GatewayRig) -> None:
     """What opens below a value that is cut is masked as the card is, and so is the page of every value."""
     approval = await gateway.asked("repeat")
     async with browser(gateway) as page:
@@ -224,7 +224,7 @@ async def test_all_of_a_long_text_shows_no_secret_that_it_repeats(gateway: Gatew
     assert PASSWORD not in card + values
 
 
-async def test_untrusted_text_is_plain_and_visible(gateway: GatewayDesk) -> None:
+async def test_untrusted_text_is_plain_and_visible(gateway: GatewayRig) -> None:
     """Markup stays text; a character that turns the line around is a visible mark."""
     approval = await gateway.asked("strange")
     async with browser(gateway) as page:
@@ -235,7 +235,7 @@ async def test_untrusted_text_is_plain_and_visible(gateway: GatewayDesk) -> None
     assert "&lt;b&gt;&amp;" in card
 
 
-async def test_long_values_are_cut_alone_with_their_length(gateway: GatewayDesk) -> None:
+async def test_long_values_are_cut_alone_with_their_length(gateway: GatewayRig) -> None:
     """A long memo hides nothing else, says how long it is, and opens whole."""
     approval = await gateway.asked("long")
     async with browser(gateway) as page:
@@ -244,7 +244,7 @@ async def test_long_values_are_cut_alone_with_their_length(gateway: GatewayDesk)
     assert card.count("word ") > 400
 
 
-async def test_the_list_filters_and_counts(gateway: GatewayDesk) -> None:
+async def test_the_list_filters_and_counts(gateway: GatewayRig) -> None:
     """Title and badge count everything for this person; filters narrow what is listed."""
     approval = await gateway.asked("login")
     async with browser(gateway) as page:
@@ -262,7 +262,7 @@ async def test_the_list_filters_and_counts(gateway: GatewayDesk) -> None:
         assert "<circle" in (await page.get("/icon.svg?n=3")).text
 
 
-async def test_an_empty_list_says_how_to_fill_it(gateway: GatewayDesk) -> None:
+async def test_an_empty_list_says_how_to_fill_it(gateway: GatewayRig) -> None:
     """Guest has nothing to decide: what would appear, and a command and a button that make it happen."""
     async with browser(gateway) as page:
         await page.post("/person", data={**fields((await page.get("/")).text, "/person"), "person": "guest"})
@@ -272,7 +272,7 @@ async def test_an_empty_list_says_how_to_fill_it(gateway: GatewayDesk) -> None:
     assert 'href="/new"' in home.text
 
 
-async def test_saying_something_starts_a_turn(gateway: GatewayDesk) -> None:
+async def test_saying_something_starts_a_turn(gateway: GatewayRig) -> None:
     """The form leads to the conversation; without its value or words nothing starts."""
     async with browser(gateway) as page:
         form = fields((await page.get("/new")).text, "/sessions")
@@ -294,7 +294,7 @@ async def test_saying_something_starts_a_turn(gateway: GatewayDesk) -> None:
     assert "Denied by rule" in talk
 
 
-async def test_a_conversation_shows_every_way_a_call_goes(gateway: GatewayDesk) -> None:
+async def test_a_conversation_shows_every_way_a_call_goes(gateway: GatewayRig) -> None:
     """Waiting for whom with a link, failed why, rejected why; and a turn can be stopped."""
     approval = await gateway.asked("fail")
     await gateway.decide(approval, verdict="approved")
@@ -320,7 +320,7 @@ async def test_a_conversation_shows_every_way_a_call_goes(gateway: GatewayDesk) 
         assert "Cancelled" in words((await page.get(f"/turns/{waiting}")).text)
 
 
-async def test_turns_are_found_by_state_and_person(gateway: GatewayDesk) -> None:
+async def test_turns_are_found_by_state_and_person(gateway: GatewayRig) -> None:
     """The list narrows; what matches nothing says so; nonsense filters are ignored, not errors."""
     await gateway.asked("pay")
     async with browser(gateway) as page:
@@ -332,7 +332,7 @@ async def test_turns_are_found_by_state_and_person(gateway: GatewayDesk) -> None
         assert odd.status_code == 200
 
 
-async def test_tools_explain_themselves(gateway: GatewayDesk) -> None:
+async def test_tools_explain_themselves(gateway: GatewayRig) -> None:
     """The inventory names what each needs; trying one gives the verdict and each engine's answer, and runs nothing."""
     before = len(gateway.ledger.rows)
     async with browser(gateway) as page:
@@ -359,7 +359,7 @@ async def test_tools_explain_themselves(gateway: GatewayDesk) -> None:
     assert len(gateway.ledger.rows) == before
 
 
-async def test_errors_are_pages_that_say_what_to_do(gateway: GatewayDesk) -> None:
+async def test_errors_are_pages_that_say_what_to_do(gateway: GatewayRig) -> None:
     """Unknown requests, turns and addresses: one sentence, a way back, no traceback."""
     async with browser(gateway) as page:
         for path in (
@@ -376,7 +376,7 @@ async def test_errors_are_pages_that_say_what_to_do(gateway: GatewayDesk) -> Non
             assert "Traceback" not in answer.text
 
 
-async def test_a_code_leads_to_its_card(gateway: GatewayDesk) -> None:
+async def test_a_code_leads_to_its_card(gateway: GatewayRig) -> None:
     """The short code works as an address."""
     approval = await gateway.asked("pay")
     code = show_code((await gateway.desk.signoff.request(approval)).code)
@@ -386,7 +386,7 @@ async def test_a_code_leads_to_its_card(gateway: GatewayDesk) -> None:
     assert answer.headers["location"] == f"/approvals/{approval}"
 
 
-async def test_pages_are_small_and_not_kept(gateway: GatewayDesk) -> None:
+async def test_pages_are_small_and_not_kept(gateway: GatewayRig) -> None:
     """A page with everything it needs is under 100 kB, uncached, and its cookies cannot be read by scripts."""
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
@@ -400,7 +400,7 @@ async def test_pages_are_small_and_not_kept(gateway: GatewayDesk) -> None:
     assert " style=" not in card.text
 
 
-async def test_a_conversation_says_that_the_model_is_asked_again(gateway: GatewayDesk) -> None:
+async def test_a_conversation_says_that_the_model_is_asked_again(gateway: GatewayRig) -> None:
     """While the provider is out of capacity its page says which try comes and why, in place of a bare `working`."""
     key = await gateway.start(BUSY)
     async with browser(gateway) as page, asyncio.timeout(20):

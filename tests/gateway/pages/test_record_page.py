@@ -5,8 +5,8 @@ import uuid
 from collections.abc import AsyncIterator
 
 import pytest
-from gateway_desk import GatewayDesk, gateway_desk
 from gateway_login import browser, locked_desk, sign_in, token_of, words
+from gateway_rig import GatewayRig, gateway_rig
 from sqlalchemy import text
 from temporalio.client import Client
 
@@ -22,13 +22,13 @@ PEOPLE = (
 
 
 @pytest.fixture
-async def desk(client: Client, store: Store) -> AsyncIterator[GatewayDesk]:
+async def desk(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
     """A desk whose record begins with the test."""
-    async with gateway_desk(client, store, f"timeline-{uuid.uuid4().hex[:12]}") as found:
+    async with gateway_rig(client, store, f"timeline-{uuid.uuid4().hex[:12]}") as found:
         yield found
 
 
-async def denied(desk: GatewayDesk, reason: str) -> tuple[str, str]:
+async def denied(desk: GatewayRig, reason: str) -> tuple[str, str]:
     """A turn whose call was denied: its name, and the request's id."""
     approval = await desk.asked("pay")
     await desk.decide(approval, verdict="denied", reason=reason, **{"as": "approver"})
@@ -37,7 +37,7 @@ async def denied(desk: GatewayDesk, reason: str) -> tuple[str, str]:
     return turn, approval
 
 
-async def test_a_turn_told_record_by_record(desk: GatewayDesk) -> None:
+async def test_a_turn_told_record_by_record(desk: GatewayRig) -> None:
     """Linked from the conversation and the request; who, what and the record as it was written, all escaped."""
     turn, approval = await denied(desk, "<b>too</b> expensive")
     async with browser(desk) as page:
@@ -53,7 +53,7 @@ async def test_a_turn_told_record_by_record(desk: GatewayDesk) -> None:
     assert f'href="/turns/{turn}"' in shown
 
 
-async def test_of_a_session_turn_by_turn(desk: GatewayDesk) -> None:
+async def test_of_a_session_turn_by_turn(desk: GatewayRig) -> None:
     """The page of a session leads to the record of each of its turns."""
     said = (await desk.http.post("/v1/sessions/timeline/messages", json={"text": "hello", "actor": "desk"})).json()
     async with browser(desk) as page:
@@ -64,7 +64,7 @@ async def test_of_a_session_turn_by_turn(desk: GatewayDesk) -> None:
 
 
 @pytest.mark.usefixtures("nothing_waits")
-async def test_beside_the_turns(desk: GatewayDesk) -> None:
+async def test_beside_the_turns(desk: GatewayRig) -> None:
     """What was done to the whole tenant has its own page, linked from where it is done."""
     await desk.http.post("/v1/freezes?as=approver", json={"reason": "drill"})
     await desk.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
@@ -77,7 +77,7 @@ async def test_beside_the_turns(desk: GatewayDesk) -> None:
     assert (missing.status_code, "Nothing is recorded of" in words(missing.text)) == (404, True)
 
 
-async def test_a_record_that_was_changed_is_pointed_out(desk: GatewayDesk) -> None:
+async def test_a_record_that_was_changed_is_pointed_out(desk: GatewayRig) -> None:
     """The page says so above everything, and marks the record."""
     turn, _ = await denied(desk, "no")
     change = text("UPDATE audit_records SET subject = 'mallory', at = 'long ago' WHERE stream = :stream AND seq = 2")
@@ -91,7 +91,7 @@ async def test_a_record_that_was_changed_is_pointed_out(desk: GatewayDesk) -> No
     assert "no time · mallory" in words(shown)
 
 
-async def test_only_those_who_read_the_record_see_it_or_its_links(desk: GatewayDesk) -> None:
+async def test_only_those_who_read_the_record_see_it_or_its_links(desk: GatewayRig) -> None:
     """An approver is refused and offered nothing; another tenant's auditor is told that it is not there."""
     turn, approval = await denied(desk, "no")
     locked = locked_desk(desk, people=PEOPLE)

@@ -3,8 +3,8 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
-from gateway_desk import BASE, PEOPLE, GatewayDesk
 from gateway_login import bearer, browser, hidden, locked_desk, sign_in, token_of, words
+from gateway_rig import BASE, PEOPLE, GatewayRig
 
 from signoff.gateway.auth.browser_session import local_path
 from signoff.gateway.auth.caller import SESSION
@@ -13,12 +13,12 @@ from signoff.store.tokens import Tokens
 
 
 @pytest.fixture
-def locked(gateway: GatewayDesk) -> GatewayDesk:
+def locked(gateway: GatewayRig) -> GatewayRig:
     """A gateway where everybody must sign in."""
     return locked_desk(gateway)
 
 
-async def test_a_pasted_token_signs_in(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+async def test_a_pasted_token_signs_in(gateway: GatewayRig, locked: GatewayRig) -> None:
     """Led to the sign-in, then to the card that was wanted; the answer is by the person of the token."""
     approval = await gateway.asked("pay")
     async with browser(locked) as page:
@@ -36,7 +36,7 @@ async def test_a_pasted_token_signs_in(gateway: GatewayDesk, locked: GatewayDesk
     assert (decision.subject, decision.channel, decision.assurance) == ("ana", "inbox", "session")
 
 
-async def test_the_cookie_is_out_of_reach(locked: GatewayDesk) -> None:
+async def test_the_cookie_is_out_of_reach(locked: GatewayRig) -> None:
     """Not for scripts, not sent along from other sites, only over TLS where the gateway is reached so; it ends."""
     secure = locked_desk(locked, public_url="https://approvals.example.com")
     for desk, wanted in ((locked, False), (secure, True)):
@@ -51,7 +51,7 @@ async def test_the_cookie_is_out_of_reach(locked: GatewayDesk) -> None:
             assert ("strict-transport-security" in entered.headers) == wanted
 
 
-async def test_a_cookie_set_before_is_worthless_after(locked: GatewayDesk) -> None:
+async def test_a_cookie_set_before_is_worthless_after(locked: GatewayRig) -> None:
     """Whoever planted a cookie in the browser is not signed in with it (session fixation)."""
     async with browser(locked) as page:
         await page.get("/login")
@@ -64,7 +64,7 @@ async def test_a_cookie_set_before_is_worthless_after(locked: GatewayDesk) -> No
         assert (await attacker.get("/")).status_code == 303
 
 
-async def test_only_the_sign_in_page_signs_in(locked: GatewayDesk) -> None:
+async def test_only_the_sign_in_page_signs_in(locked: GatewayRig) -> None:
     """Without the page's value, with another browser's, from another site: nobody is signed in (login CSRF)."""
     secret = await token_of(locked, "ana")
     async with browser(locked) as page, browser(locked) as other:
@@ -79,7 +79,7 @@ async def test_only_the_sign_in_page_signs_in(locked: GatewayDesk) -> None:
         assert (await page.get("/")).status_code == 303
 
 
-async def test_a_wrong_token_signs_nobody_in(locked: GatewayDesk) -> None:
+async def test_a_wrong_token_signs_nobody_in(locked: GatewayRig) -> None:
     """401 with the reason; what was typed is not on the page."""
     expired, _ = await Tokens(locked.deps.store).create(
         "main", "ana", ["read"], lifetime=timedelta(hours=1), now=datetime.now(UTC) - timedelta(days=1)
@@ -94,7 +94,7 @@ async def test_a_wrong_token_signs_nobody_in(locked: GatewayDesk) -> None:
         assert (await page.get("/")).status_code == 303
 
 
-async def test_signing_out_ends_the_session(locked: GatewayDesk) -> None:
+async def test_signing_out_ends_the_session(locked: GatewayRig) -> None:
     """The cookie is gone, and a copy of it is worth nothing; only a page of one's own signs one out."""
     async with browser(locked) as page:
         await sign_in(page, await token_of(locked, "ana"))
@@ -110,7 +110,7 @@ async def test_signing_out_ends_the_session(locked: GatewayDesk) -> None:
         assert (await copy.get("/")).status_code == 303
 
 
-async def test_a_session_ends_by_itself(gateway: GatewayDesk) -> None:
+async def test_a_session_ends_by_itself(gateway: GatewayRig) -> None:
     """After twelve hours, with its token, and when the token is revoked; live updates end with 401."""
     now = [datetime.now(UTC)]
     locked = locked_desk(gateway, clock=lambda: now[0])
@@ -129,7 +129,7 @@ async def test_a_session_ends_by_itself(gateway: GatewayDesk) -> None:
         assert (await page.get("/")).status_code == 303
 
 
-async def test_a_page_does_what_its_token_may(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+async def test_a_page_does_what_its_token_may(gateway: GatewayRig, locked: GatewayRig) -> None:
     """Signed in with a token to read, one reads; deciding and starting are refused by name."""
     approval = await gateway.asked("pay")
     async with browser(locked) as page:
@@ -144,7 +144,7 @@ async def test_a_page_does_what_its_token_may(gateway: GatewayDesk, locked: Gate
     assert (await gateway.desk.signoff.request(approval)).state == "pending"
 
 
-async def test_a_cookie_does_not_open_the_api(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+async def test_a_cookie_does_not_open_the_api(gateway: GatewayRig, locked: GatewayRig) -> None:
     """What another site could make a browser send opens nothing that takes no page's value."""
     approval = await gateway.asked("pay")
     async with browser(locked) as page:
@@ -155,7 +155,7 @@ async def test_a_cookie_does_not_open_the_api(gateway: GatewayDesk, locked: Gate
     assert (await gateway.desk.signoff.request(approval)).state == "pending"
 
 
-async def test_whoever_signed_in_is_nobody_else(locked: GatewayDesk) -> None:
+async def test_whoever_signed_in_is_nobody_else(locked: GatewayRig) -> None:
     """No switching, no cookie that names a person, no turn on another's behalf."""
     async with browser(locked) as page:
         page.cookies.set("signoff_person", "approver")
@@ -177,7 +177,7 @@ async def test_whoever_signed_in_is_nobody_else(locked: GatewayDesk) -> None:
         assert [turn["requester"] for turn in view["turns"]] == ["bo"]
 
 
-async def test_pages_of_another_tenant_are_not_there(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+async def test_pages_of_another_tenant_are_not_there(gateway: GatewayRig, locked: GatewayRig) -> None:
     """Neither the card nor the conversation, nor their live updates, nor a decision."""
     approval = await gateway.asked("pay")
     turn = approval.rsplit(".", 2)[0]
@@ -190,7 +190,7 @@ async def test_pages_of_another_tenant_are_not_there(gateway: GatewayDesk, locke
     assert (await gateway.desk.signoff.request(approval)).state == "pending"
 
 
-async def test_the_development_profile_says_so_everywhere(gateway: GatewayDesk) -> None:
+async def test_the_development_profile_says_so_everywhere(gateway: GatewayRig) -> None:
     """Also to who signed in there, on the sign-in page and on errors."""
     async with browser(gateway) as page:
         for path in ("/", "/new", "/turns", "/tools", "/tools/pay", "/login", "/nothing-here"):
@@ -202,7 +202,7 @@ async def test_the_development_profile_says_so_everywhere(gateway: GatewayDesk) 
 
 
 async def test_an_answer_sent_after_the_sign_in_ended_is_told_to_be_lost(
-    gateway: GatewayDesk, locked: GatewayDesk
+    gateway: GatewayRig, locked: GatewayRig
 ) -> None:
     """The sign-in says that nothing was changed, and leads back to the request."""
     approval = await gateway.asked("pay")
@@ -232,7 +232,7 @@ async def test_an_answer_sent_after_the_sign_in_ended_is_told_to_be_lost(
         "http://[",
     ],
 )
-async def test_signing_in_leads_nowhere_else(locked: GatewayDesk, wanted: str) -> None:
+async def test_signing_in_leads_nowhere_else(locked: GatewayRig, wanted: str) -> None:
     """An address that is not a page of ours becomes the first page."""
     assert local_path(wanted) == "/"
     async with browser(locked) as page:
@@ -244,7 +244,7 @@ def test_pages_of_ours_are_gone_on_to() -> None:
     assert local_path("/approvals/main.a.b.c1.1?actor=desk") == "/approvals/main.a.b.c1.1?actor=desk"
 
 
-async def test_the_sign_in_page_is_sealed_like_all(locked: GatewayDesk) -> None:
+async def test_the_sign_in_page_is_sealed_like_all(locked: GatewayRig) -> None:
     """No script in the page, no frame around it, not kept, not readable from elsewhere."""
     async with browser(locked) as page:
         answer = await page.get("/login", headers={"origin": "https://evil.example"})
@@ -257,7 +257,7 @@ async def test_the_sign_in_page_is_sealed_like_all(locked: GatewayDesk) -> None:
     assert not any(name.startswith("access-control") for name in answer.headers)
 
 
-async def test_many_sign_in_at_once(locked: GatewayDesk) -> None:
+async def test_many_sign_in_at_once(locked: GatewayRig) -> None:
     """Each browser is the person who signed in there."""
     people = ["ana", "bo", "guest", "approver"] * 3
 
@@ -270,7 +270,7 @@ async def test_many_sign_in_at_once(locked: GatewayDesk) -> None:
     assert all(f"Signed in as {person.capitalize()}" in shown for person, shown in zip(people, pages, strict=True))
 
 
-async def test_the_way_to_the_sign_in_keeps_where_one_was(locked: GatewayDesk) -> None:
+async def test_the_way_to_the_sign_in_keeps_where_one_was(locked: GatewayRig) -> None:
     """A page with its filters; a form that was sent is not sent again."""
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=locked.app), base_url=BASE) as page:
         assert (await page.get("/turns?state=error")).headers["location"] == "/login?next=%2Fturns%3Fstate%3Derror"
@@ -278,7 +278,7 @@ async def test_the_way_to_the_sign_in_keeps_where_one_was(locked: GatewayDesk) -
         assert (await page.post("/sessions", data={"text": "x"})).headers["location"] == "/login?lost=1"
 
 
-async def test_whoever_leaves_is_out_at_once(gateway: GatewayDesk, locked: GatewayDesk) -> None:
+async def test_whoever_leaves_is_out_at_once(gateway: GatewayRig, locked: GatewayRig) -> None:
     """Not active any more, or not in the directory: the session and the token open nothing from then on."""
     secret = await token_of(locked, "ana")
     async with browser(locked) as page:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from gateway_desk import LETTER, STATEMENT, GatewayDesk
+from gateway_rig import LETTER, STATEMENT, GatewayRig
 from test_pages import browser, words
 
 from signoff.approvals.card import render_card
@@ -97,7 +97,7 @@ def test_values_are_counted_with_those_that_are_not_drawn() -> None:
     assert values_count(request) == 601
 
 
-async def test_a_card_shows_a_mail_and_a_statement_line_by_line(gateway: GatewayDesk) -> None:
+async def test_a_card_shows_a_mail_and_a_statement_line_by_line(gateway: GatewayRig) -> None:
     """The statement in letters of one width, with its length and that it is not read to the end."""
     async with browser(gateway) as page:
         letter = (await page.get(f"/approvals/{await gateway.asked('write')}")).text

@@ -4,8 +4,8 @@ import logging
 import re
 
 import pytest
-from gateway_desk import GatewayDesk
 from gateway_login import browser, words
+from gateway_rig import GatewayRig
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
@@ -19,7 +19,7 @@ class Broken(Exception):
 
 
 async def test_an_unexpected_error_is_one_line_with_an_id(
-    gateway: GatewayDesk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    gateway: GatewayRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """API and page name the same id as the log; nothing of what was wrong is told, and no warning holds a traceback."""
 

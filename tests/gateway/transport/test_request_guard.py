@@ -5,7 +5,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from gateway_desk import BASE, GatewayDesk
+from gateway_rig import BASE, GatewayRig
 
 from signoff.contracts.errors import ConfigError, ServerUnavailable
 from signoff.gateway.app import build_app
@@ -19,7 +19,7 @@ START = {"text": "hello", "actor": "desk"}
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8300", "", "169.254.1.1:8300"])
-async def test_a_foreign_host_is_refused(gateway: GatewayDesk, host: str) -> None:
+async def test_a_foreign_host_is_refused(gateway: GatewayRig, host: str) -> None:
     """A name rebound to this address reaches nothing."""
     for path in ("/healthz", "/v1/approvals", "/"):
         answer = await gateway.http.get(path, headers={"host": host})
@@ -27,7 +27,7 @@ async def test_a_foreign_host_is_refused(gateway: GatewayDesk, host: str) -> Non
 
 
 @pytest.mark.parametrize("host", ["localhost:1", "127.0.0.1", "[::1]:8300", "LOCALHOST"])
-async def test_loopback_names_are_answered(gateway: GatewayDesk, host: str) -> None:
+async def test_loopback_names_are_answered(gateway: GatewayRig, host: str) -> None:
     """Whatever this machine is called by itself."""
     assert (await gateway.http.get("/healthz", headers={"host": host})).status_code == 200
 
@@ -42,7 +42,7 @@ async def test_loopback_names_are_answered(gateway: GatewayDesk, host: str) -> N
         {"sec-fetch-site": "same-site"},
     ],
 )
-async def test_other_sites_start_and_decide_nothing(gateway: GatewayDesk, headers: dict[str, str]) -> None:
+async def test_other_sites_start_and_decide_nothing(gateway: GatewayRig, headers: dict[str, str]) -> None:
     """A page elsewhere cannot post here with its reader's browser."""
     approval = await gateway.asked("pay")
     for path, body in (("/v1/turns", START), (f"/v1/approvals/{approval}/decide", {"verdict": "approved"})):
@@ -51,7 +51,7 @@ async def test_other_sites_start_and_decide_nothing(gateway: GatewayDesk, header
     assert (await gateway.desk.signoff.request(approval)).state == "pending"
 
 
-async def test_nothing_is_answered_below_a_path(gateway: GatewayDesk) -> None:
+async def test_nothing_is_answered_below_a_path(gateway: GatewayRig) -> None:
     """A server that serves it there gives addresses another beginning, by which the API's own checks were passed by."""
     below = httpx.ASGITransport(app=gateway.app, root_path="/in")
     async with httpx.AsyncClient(transport=below, base_url=BASE) as http:
@@ -62,13 +62,13 @@ async def test_nothing_is_answered_below_a_path(gateway: GatewayDesk) -> None:
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
-async def test_the_api_takes_json_only(gateway: GatewayDesk, kind: str) -> None:
+async def test_the_api_takes_json_only(gateway: GatewayRig, kind: str) -> None:
     """The types a form of another site can send are refused."""
     answer = await gateway.http.post("/v1/turns", content=b'{"text":"x"}', headers={"content-type": kind})
     assert answer.status_code == 415
 
 
-async def test_get_and_head_never_decide(gateway: GatewayDesk) -> None:
+async def test_get_and_head_never_decide(gateway: GatewayRig) -> None:
     """Only POST reaches a decision; link previews and prefetches change nothing."""
     approval = await gateway.asked("pay")
     url = f"/v1/approvals/{approval}/decide?verdict=approved"
@@ -78,7 +78,7 @@ async def test_get_and_head_never_decide(gateway: GatewayDesk) -> None:
     assert (await gateway.desk.signoff.request(approval)).state == "pending"
 
 
-async def test_every_answer_carries_the_headers(gateway: GatewayDesk) -> None:
+async def test_every_answer_carries_the_headers(gateway: GatewayRig) -> None:
     """No framing, no sniffing, no referrer, no cross-origin reading, no caching; errors too."""
     for path in ("/healthz", "/v1/turns", "/nothing-here", "/openapi.json"):
         headers = (await gateway.http.get(path, headers={"origin": "https://evil.example"})).headers
@@ -90,7 +90,7 @@ async def test_every_answer_carries_the_headers(gateway: GatewayDesk) -> None:
         assert not any(name.startswith("access-control") for name in headers)
 
 
-async def test_readiness_names_what_is_missing(gateway: GatewayDesk, tmp_path: Path) -> None:
+async def test_readiness_names_what_is_missing(gateway: GatewayRig, tmp_path: Path) -> None:
     """Ready with server, search attributes and store; 503 and a sentence without the store."""
     ready = await gateway.http.get("/readyz")
     assert (ready.status_code, ready.json()["checks"]) == (200, {"server": "ok", "store": "ok", "clocks": "ok"})
@@ -103,7 +103,7 @@ async def test_readiness_names_what_is_missing(gateway: GatewayDesk, tmp_path: P
     assert "closed" in gone.json()["checks"]["store"]
 
 
-async def test_the_inventory_and_the_description_are_there(gateway: GatewayDesk) -> None:
+async def test_the_inventory_and_the_description_are_there(gateway: GatewayRig) -> None:
     """Each tool with what it needs; OpenAPI describes every route."""
     tools = {row["tool"]: row for row in (await gateway.http.get("/v1/tools")).json()["tools"]}
     assert tools["pay"]["needs"] == "asks"
@@ -114,7 +114,7 @@ async def test_the_inventory_and_the_description_are_there(gateway: GatewayDesk)
     assert all(route["summary"] and route["description"] for route in routes)
 
 
-async def test_production_is_not_served_without_people_or_keys(gateway: GatewayDesk) -> None:
+async def test_production_is_not_served_without_people_or_keys(gateway: GatewayRig) -> None:
     """What is missing is named; with both it is built."""
     production = dataclasses.replace(gateway.deps, settings=Settings(profile="production"))
     with pytest.raises(ConfigError, match=r"production.*signoff keys create"):
@@ -124,7 +124,7 @@ async def test_production_is_not_served_without_people_or_keys(gateway: GatewayD
     assert build_app(production).title == "Signoff"
 
 
-async def test_serving_stops_when_asked(gateway: GatewayDesk) -> None:
+async def test_serving_stops_when_asked(gateway: GatewayRig) -> None:
     """It answers on its port, ends open streams, and returns."""
     port, stop, ready = free_port(), asyncio.Event(), asyncio.Event()
     key = await gateway.start("pay")
@@ -144,7 +144,7 @@ async def test_serving_stops_when_asked(gateway: GatewayDesk) -> None:
     await asyncio.wait_for(running, 60)
 
 
-async def test_a_taken_port_is_one_sentence(gateway: GatewayDesk) -> None:
+async def test_a_taken_port_is_one_sentence(gateway: GatewayRig) -> None:
     """The message names the port and the setting."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from desk_fixtures import Ledger, bench
-from gateway_desk import BASE, PEOPLE, SIGNER, GatewayDesk, desk_catalog, fresh, gateway_desk, react
+from gateway_rig import BASE, PEOPLE, SIGNER, GatewayRig, fresh, gateway_rig, react, rig_catalog
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
@@ -57,14 +57,14 @@ def channel_catalog(ledger: Ledger) -> Catalog:
     people = development_directory([*map(reached, PEOPLE), *CROWD])
     chat = DeclaredChannel("chat", "signoff.testing.recording_channel")
     channels = Channels({"chat": chat}, RoutingRules(default=("chat",)))
-    return dataclasses.replace(desk_catalog(ledger), people=people, channels=channels)
+    return dataclasses.replace(rig_catalog(ledger), people=people, channels=channels)
 
 
 @dataclass
 class Spoken:
     """A gateway with one channel, and whoever speaks on it."""
 
-    desk: GatewayDesk
+    desk: GatewayRig
     http: httpx.AsyncClient
     channel: RecordingChannel
     keys: list[str] = field(default_factory=list)
@@ -119,7 +119,7 @@ async def spoken(client: Client, tmp_path_factory: pytest.TempPathFactory) -> As
     channel = recording_channel("chat")
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,
-        gateway_desk(client, store, queue, catalog_of_ledger=channel_catalog) as desk,
+        gateway_rig(client, store, queue, catalog_of_ledger=channel_catalog) as desk,
         run_channels(desk.deps, {"chat": channel}, RoutingRules()) as receiver,
     ):
         transport = httpx.ASGITransport(app=build_app(desk.deps, receiver))
@@ -395,7 +395,7 @@ async def test_channels_stop_with_the_gateway(client: Client, tmp_path: Any) -> 
 async def test_an_answer_that_waits_for_a_worker_is_sent_once(client: Client, store: Store) -> None:
     """It counts at once, and however often it is asked what became of it the turn's history gets no longer."""
     channel, queue = recording_channel("chat"), f"stopped-{fresh()}"
-    async with gateway_desk(client, store, queue, catalog_of_ledger=channel_catalog) as running:
+    async with gateway_rig(client, store, queue, catalog_of_ledger=channel_catalog) as running:
         request = await running.request(await running.asked("pay"))
     away = TurnClient(client, task_queue=queue, patience=timedelta(seconds=0.3))
     deps = dataclasses.replace(running.deps, client=away)

@@ -164,7 +164,7 @@ def react(request: CompletionRequest) -> Completion:
     return calls(*wanted, text=f"Somebody said: {text}"[:200]) if wanted else respond(f"You said: {text}"[:500])
 
 
-def desk_catalog(ledger: Ledger) -> Catalog:
+def rig_catalog(ledger: Ledger) -> Catalog:
     """One actor, `desk`, with a tool for every way a call can go; `other` may do nothing."""
 
     def fails(args: dict[str, Any], context: Any) -> ToolFailure:
@@ -202,7 +202,7 @@ def desk_catalog(ledger: Ledger) -> Catalog:
 
 
 @dataclass
-class GatewayDesk:
+class GatewayRig:
     """A client of the gateway, and what lies behind it."""
 
     http: httpx.AsyncClient
@@ -256,17 +256,17 @@ def _asks_of_doubt(request: ApprovalRequest | None) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def gateway_desk(
+async def gateway_rig(
     client: Client,
     store: Store,
     task_queue: str,
     *,
     clock: Callable[[], datetime] | None = None,
-    catalog_of_ledger: Callable[[Ledger], Catalog] = desk_catalog,
+    catalog_of_ledger: Callable[[Ledger], Catalog] = rig_catalog,
     model: Driver | None = None,
     dispatches: bool = True,
     **worker: Any,
-) -> AsyncIterator[GatewayDesk]:
+) -> AsyncIterator[GatewayRig]:
     """A running worker and a gateway over it that signs, as every gateway does; `worker` goes to `bench`.
 
     An answer that a busy machine did not bring to its turn at once is brought by the dispatcher, if it `dispatches`.
@@ -289,7 +289,7 @@ async def gateway_desk(
         async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
             dispatcher = asyncio.create_task(AnswerDispatcher(deps).run()) if dispatches else None
             try:
-                yield GatewayDesk(http, app, deps, desk, ledger)
+                yield GatewayRig(http, app, deps, desk, ledger)
             finally:
                 if dispatcher is not None:
                     dispatcher.cancel()
