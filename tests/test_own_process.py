@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from served_desk import MANIFEST
+from served_stack import MANIFEST
 from temporalio.client import Client as Temporal
 
 import signoff

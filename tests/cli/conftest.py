@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from cli_kit import Cli, run_in_thread
-from served_desk import gateway_alone, worker_alone
+from served_stack import gateway_alone, worker_alone
 from site_kit import Site
 from store_fixtures import postgres_server
 

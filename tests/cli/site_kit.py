@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from cli_kit import Cli
-from served_desk import MANIFEST
+from served_stack import MANIFEST
 
 START_SECONDS = 60
 

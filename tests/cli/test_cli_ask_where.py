@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from cli_kit import Cli, assert_one_sentence
-from served_desk import gateway_alone
+from served_stack import gateway_alone
 
 from signoff.temporal.embedded_server import ServerHandle
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from agentack.parser import read_jsonl
 from cli_kit import Cli, assert_one_sentence
-from served_desk import MANIFEST
+from served_stack import MANIFEST
 
 from signoff.approvals.audit_events import admin_entry, turn_entry
 from signoff.audit.log import AuditLog

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from cli_kit import Cli, assert_one_sentence, run_in_thread
-from served_desk import DESK, MANIFEST
+from served_stack import DESK, MANIFEST
 from standardwebhooks.webhooks import Webhook
 from starlette.applications import Starlette
 from starlette.requests import Request

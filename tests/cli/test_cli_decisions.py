@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from cli_kit import Cli, assert_one_sentence, waiting_request
-from served_desk import gateway_alone, worker_alone
+from served_stack import gateway_alone, worker_alone
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import show_code

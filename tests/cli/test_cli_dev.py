@@ -16,7 +16,7 @@ import psutil
 import pytest
 from cli_kit import Cli, Ran, assert_one_sentence, waiting_request
 from pydantic_core import from_json
-from served_desk import MANIFEST
+from served_stack import MANIFEST
 
 from signoff.temporal.embedded_server import ServerHandle, free_port
 

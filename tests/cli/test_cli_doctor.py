@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from cli_kit import Cli
-from served_desk import MANIFEST
+from served_stack import MANIFEST
 from store_roles import given_roles, made_roles
 from temporalio.api.operatorservice.v1 import RemoveSearchAttributesRequest
 

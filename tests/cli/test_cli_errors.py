@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from cli_kit import Cli, assert_one_sentence
-from served_desk import MANIFEST
+from served_stack import MANIFEST
 
 from signoff.cli.main import COMMANDS
 from signoff.cli.terminal import errors

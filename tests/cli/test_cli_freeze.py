@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from cli_kit import Cli, assert_one_sentence, waiting_request
-from served_desk import gateway_alone
+from served_stack import gateway_alone
 
 from signoff.cli.local.installation import find_workplace
 from signoff.contracts.decision import GrantRequest

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from cli_kit import Cli, assert_one_sentence
-from served_desk import DESK, MANIFEST
+from served_stack import DESK, MANIFEST
 
 REFERENCE = "cli_handler_rules:judge"
 RULES = """

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from cli_kit import Cli, assert_one_sentence
-from served_desk import MANIFEST
+from served_stack import MANIFEST
 
 from signoff.cli.local.installation import find_workplace
 from signoff.gateway.runtime import gateway_signer

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from cli_kit import Cli, assert_one_sentence
 from jsonschema import Draft202012Validator
-from served_desk import DESK, MANIFEST
+from served_stack import DESK, MANIFEST
 
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.normal_form import normal_text

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cli_kit import Cli
-from served_desk import MANIFEST
+from served_stack import MANIFEST
 
 from signoff.cli.terminal.log_setup import logged_to
 

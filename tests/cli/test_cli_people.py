@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from cli_kit import Cli, assert_one_sentence, run_in_thread
-from served_desk import DESK, MANIFEST
+from served_stack import DESK, MANIFEST
 
 from signoff.audit.log import AuditLog
 from signoff.cli.local.installation import account

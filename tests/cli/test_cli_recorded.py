@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from cli_kit import Cli
-from served_desk import MANIFEST
+from served_stack import MANIFEST
 
 
 async def acts(cli: Cli) -> list[dict[str, Any]]:

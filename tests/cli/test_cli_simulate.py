@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from cli_kit import Cli, assert_one_sentence, waiting_request
-from served_desk import DESK, MANIFEST
+from served_stack import DESK, MANIFEST
 
 from signoff.audit.log import AuditLog
 from signoff.store.store import open_store

@@ -1,6 +1,6 @@
 import pytest
 from cli_kit import Cli, assert_one_sentence
-from served_desk import MANIFEST
+from served_stack import MANIFEST
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 from cli_kit import Cli, assert_one_sentence
-from served_desk import DESK, MANIFEST
+from served_stack import DESK, MANIFEST
 
 from signoff.registry.gates.local_decision import GateName
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli_kit import Cli, Ran, run_in_thread
 from documents import ROOT, shell_lines
-from served_desk import gateway_alone, worker_alone
+from served_stack import gateway_alone, worker_alone
 
 from signoff.contracts.ids import show_code
 from signoff.temporal.embedded_server import ServerHandle

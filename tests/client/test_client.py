@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from served_desk import gateway_alone, worker_alone
+from served_stack import gateway_alone, worker_alone
 
 from signoff.client.client import Client
 from signoff.contracts.approval import ApprovalRequest

@@ -5,7 +5,7 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from served_desk import MANIFEST, gateway_alone
+from served_stack import MANIFEST, gateway_alone
 
 from existing_worker.orders import Order, main
 from signoff.client.client import Client

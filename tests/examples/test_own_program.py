@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from served_desk import gateway_alone, worker_alone
+from served_stack import gateway_alone, worker_alone
 
 from own_program.book import main
 from signoff.temporal.embedded_server import ServerHandle

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from served_desk import MANIFEST
+from served_stack import MANIFEST
 
 import signoff
 from signoff.contracts.errors import ConfigError
