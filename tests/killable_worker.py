@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from desk_fixtures import Ledger, bench, catalog_of, pay_tool
-from session_desk import model
+from session_rig import model
 from temporalio.client import Client
 
 from signoff.registry.tool_context import ToolContext

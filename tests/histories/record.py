@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, no, pay_tool, withdrawn, yes
-from session_desk import Talk, react, talk
+from session_rig import Talk, react, talk
 from temporalio.client import Client
 
 from signoff.contracts import names

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from desk_fixtures import GUEST
-from session_desk import message
+from session_rig import message
 
 from signoff.contracts import names
 from signoff.contracts.call import CallOutcome

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, pay_tool, yes
-from session_desk import model, talk
+from session_rig import model, talk
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Replayer

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool, yes
-from session_desk import PAY, message, model, react, talk, words
+from session_rig import PAY, message, model, react, talk, words
 from temporalio.client import Client
 
 from signoff.contracts import names

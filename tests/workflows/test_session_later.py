@@ -2,7 +2,7 @@
 
 import pytest
 from desk_fixtures import Ledger, bench, catalog_of, pay_tool, yes
-from session_desk import model, react, talk, words
+from session_rig import model, react, talk, words
 from temporalio.client import Client
 
 from signoff.contracts.completion import Completion, CompletionRequest

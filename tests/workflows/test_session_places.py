@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from desk_fixtures import bench, catalog_of
-from session_desk import message, talk, words
+from session_rig import message, talk, words
 from temporalio.client import Client
 from temporalio.worker import Replayer
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, pay_tool
-from session_desk import Talk, model, talk
+from session_rig import Talk, model, talk
 from temporalio.client import Client
 
 from signoff.audit.log import AuditLog

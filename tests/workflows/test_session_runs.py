@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from desk_fixtures import Bench, Ledger, bench, catalog_of, pay_tool, yes
 from killable_worker import killable
-from session_desk import Talk, message, model, talk
+from session_rig import Talk, message, model, talk
 from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution
 from temporalio.api.workflowservice.v1 import SignalWorkflowExecutionRequest
 from temporalio.client import Client

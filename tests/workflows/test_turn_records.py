@@ -3,7 +3,7 @@
 import asyncio
 
 from desk_fixtures import ApprovalPolicy, Ledger, bench, catalog_of, no, pay_tool, yes
-from session_desk import model, talk
+from session_rig import model, talk
 from temporalio.client import Client
 
 from signoff.audit.log import AuditLog

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from desk_fixtures import Bench, Ledger, bench, pay_tool, yes
-from session_desk import Talk, talk
+from session_rig import Talk, talk
 from temporalio.client import Client
 
 from signoff.audit.log import AuditLog

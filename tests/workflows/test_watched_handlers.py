@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from desk_fixtures import ApprovalPolicy, Bench, Ledger, bench, catalog_of, doubted, no, pay_tool, withdrawn, yes
 from gateway_rig import SIGNER
-from session_desk import talk, words
+from session_rig import talk, words
 from temporalio.client import Client, WorkflowFailureError, WorkflowQueryFailedError
 from temporalio.service import RPCError
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
