@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from mail_desk import a_closing, a_notice, mail_desk
+from mail_rig import a_closing, a_notice, mail_rig
 from playwright.async_api import Request, async_playwright
 
 WIDE, PHONE = 1280, 360
@@ -14,11 +14,11 @@ LONG = "x" * 600
 @pytest.mark.chromium
 async def test_a_card_fits_a_desk_and_a_phone(tmp_path: Path) -> None:
     """With the longest values that there are; its buttons lead to the link alone."""
-    async with mail_desk() as desk:
+    async with mail_rig() as rig:
         notice = a_notice(args={"to": LONG, "amount": "1200 " * 90, "note": "<img src=//else.example/x>"})
-        sent = await desk.channel.deliver(notice, None)
-        await desk.channel.close(*a_closing(notice, sent, decided_name=LONG))
-        pages = [each.html for each in desk.server.taken]
+        sent = await rig.channel.deliver(notice, None)
+        await rig.channel.close(*a_closing(notice, sent, decided_name=LONG))
+        pages = [each.html for each in rig.server.taken]
     asked: list[str] = []
 
     def note(request: Request) -> None:

@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from mail_desk import APPROVALS, BO, LINK, NOW, TOKEN, Desk, a_closing, a_notice, mail_desk
 from mail_kit import Delivered
+from mail_rig import APPROVALS, BO, LINK, NOW, TOKEN, MailRig, a_closing, a_notice, mail_rig
 
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import ChannelReply, SentCard
@@ -51,8 +51,8 @@ class Text(HTMLParser):
 @pytest.mark.parametrize("locale", sorted(LANGUAGES))
 async def test_text_and_html_say_the_same_in_every_language(locale: str) -> None:
     """Each line of the one stands in the other; the link shows, and is the only one."""
-    async with mail_desk() as desk:
-        card = await desk.card(locale=locale, quorum=2, revision=2)
+    async with mail_rig() as rig:
+        card = await rig.card(locale=locale, quorum=2, revision=2)
     page = Text(card.html)
     for line in card.plain.split("\n"):
         for part in re.split(r": |^- | \(|\)|[“”]", line):
@@ -64,8 +64,8 @@ async def test_text_and_html_say_the_same_in_every_language(locale: str) -> None
 
 async def test_a_card_has_the_headers_of_one_that_a_machine_sent() -> None:
     """Each once; and none that bulk mail has."""
-    async with mail_desk() as desk:
-        card = await desk.card()
+    async with mail_rig() as rig:
+        card = await rig.card()
     assert [name for name in ONCE if len(card.mail.get_all(name, [])) != 1] == []
     assert card.mail["Auto-Submitted"] == "auto-generated"
     assert card.mail["X-Auto-Response-Suppress"] == "OOF, AutoReply"
@@ -87,20 +87,20 @@ async def test_answers_go_to_an_address_that_any_server_takes() -> None:
 
 async def test_a_request_is_one_thread_from_its_card_to_its_end() -> None:
     """Reminders and the end answer the card; what is sent again is the same mail."""
-    async with mail_desk() as desk:
+    async with mail_rig() as rig:
         notice = a_notice()
-        sent = await desk.channel.deliver(notice, None)
-        assert await desk.channel.deliver(notice, None) == sent
+        sent = await rig.channel.deliver(notice, None)
+        assert await rig.channel.deliver(notice, None) == sent
         reminder = a_notice(kind="remind", reminded=1)
-        assert await desk.channel.deliver(reminder, sent) == sent
-        await desk.channel.close(*a_closing(notice, sent, reason="it is fine"))
-        card, again, reminded, over = desk.server.taken
+        assert await rig.channel.deliver(reminder, sent) == sent
+        await rig.channel.close(*a_closing(notice, sent, reason="it is fine"))
+        card, again, reminded, over = rig.server.taken
     assert card.mail["Message-ID"] == again.mail["Message-ID"] == sent.vendor_id
     for later in (reminded, over):
         assert later.mail["In-Reply-To"] == later.mail["References"] == sent.vendor_id
         assert later.mail["Subject"] == f"Re: {card.mail['Subject']}"
         assert later.mail["Reply-To"] == card.mail["Reply-To"]
-    assert len({each.mail["Message-ID"] for each in desk.server.taken}) == 3
+    assert len({each.mail["Message-ID"] for each in rig.server.taken}) == 3
     assert "Still waiting for your answer" in reminded.plain
     assert "Approved by Ana in Slack, 14:00 UTC.\nReason: it is fine" in over.plain
     assert "Approved by Ana in Slack, 14:00 UTC. Reason: it is fine" in Text(over.html).words
@@ -108,13 +108,13 @@ async def test_a_request_is_one_thread_from_its_card_to_its_end() -> None:
 
 async def test_an_answer_is_in_the_thread_and_comes_from_nobody() -> None:
     """Polite, to be answered again, and never to a machine."""
-    async with mail_desk() as desk:
+    async with mail_rig() as rig:
         where = {
             "to": BO, "token": TOKEN, "subject": "Re: x", "message_id": "<2@people.example>",
             "references": ["<1@signoff.example>"],
         }  # fmt: skip
-        await desk.channel.answer(where, ChannelReply(text="No decision could be read.\nTo answer, ..."))
-        [answer] = desk.server.taken
+        await rig.channel.answer(where, ChannelReply(text="No decision could be read.\nTo answer, ..."))
+        [answer] = rig.server.taken
     assert answer.sender == ""
     assert answer.mail["Auto-Submitted"] == "auto-replied"
     assert (answer.mail["In-Reply-To"], answer.mail["Subject"]) == ("<2@people.example>", "Re: x")
@@ -125,22 +125,22 @@ async def test_an_answer_is_in_the_thread_and_comes_from_nobody() -> None:
 
 async def test_nobody_writes_into_a_header_or_a_page() -> None:
     """Neither a model by an argument, nor a person by a name or reason, nor who writes to us by theirs."""
-    async with mail_desk() as desk:
+    async with mail_rig() as rig:
         notice = a_notice(args={"to": HOSTILE, "amount": HOSTILE}, agent_says=HOSTILE, actor=HOSTILE, rule=HOSTILE)
-        sent = await desk.channel.deliver(notice, None)
-        await desk.channel.close(*a_closing(notice, sent, decided_name=HOSTILE, reason=HOSTILE))
+        sent = await rig.channel.deliver(notice, None)
+        await rig.channel.close(*a_closing(notice, sent, decided_name=HOSTILE, reason=HOSTILE))
         where = {
             "to": BO, "token": TOKEN, "subject": HOSTILE, "message_id": "<1@x>\r\nBcc: eve@else.example",
             "references": [HOSTILE, "<" + "x" * 900 + ">", "<é@x.example>", 3],
         }  # fmt: skip
-        await desk.channel.answer(where, ChannelReply(text=f"{HOSTILE}\nmore"))
-    assert len(desk.server.taken) == 3
-    for each in desk.server.taken:
+        await rig.channel.answer(where, ChannelReply(text=f"{HOSTILE}\nmore"))
+    assert len(rig.server.taken) == 3
+    for each in rig.server.taken:
         assert each.to == (BO,)
         assert "bcc" not in {name.lower() for name in message_from_bytes(each.content).keys()}  # noqa: SIM118
         assert "script" not in Text(each.html).tags
         assert "b" not in Text(each.html).tags
-    for each in desk.server.taken[:2]:
+    for each in rig.server.taken[:2]:
         assert not re.search("[\u202e\u200b]", each.plain + each.html + str(each.mail["Subject"]))
 
 
@@ -163,11 +163,11 @@ def test_any_text_makes_a_mail_that_is_read_again(value: str, name: str) -> None
 
 async def test_long_ids_name_what_they_named() -> None:
     """The standard library would make encoded words of them."""
-    async with mail_desk(reply_to=f"approvals@{'long.' * 12}signoff.example") as desk:
+    async with mail_rig(reply_to=f"approvals@{'long.' * 12}signoff.example") as rig:
         notice = a_notice()
-        sent = await desk.channel.deliver(notice, None)
-        await desk.channel.close(*a_closing(notice, sent))
-        card, over = desk.server.taken
+        sent = await rig.channel.deliver(notice, None)
+        await rig.channel.close(*a_closing(notice, sent))
+        card, over = rig.server.taken
     assert len(sent.vendor_id) > 100
     assert f"Message-ID: {sent.vendor_id}\r\n".encode() in card.content
     assert f"References: {sent.vendor_id}\r\n".encode() in over.content
@@ -176,12 +176,12 @@ async def test_long_ids_name_what_they_named() -> None:
 @pytest.mark.parametrize("locale", sorted(LANGUAGES))
 async def test_nothing_of_ours_decides_however_it_is_quoted(locale: str) -> None:
     """Sent back as it is, or with every line of it first in turn: no line of ours is a decision by itself."""
-    async with mail_desk() as desk:
+    async with mail_rig() as rig:
         notice = a_notice(locale=locale)
-        sent = await desk.channel.deliver(notice, None)
-        await desk.channel.close(*a_closing(notice, sent))
-        await desk.channel.answer({"to": BO, "token": TOKEN}, ChannelReply(text="Write “approve”."))
-        for each in desk.server.taken:
+        sent = await rig.channel.deliver(notice, None)
+        await rig.channel.close(*a_closing(notice, sent))
+        await rig.channel.answer({"to": BO, "token": TOKEN}, ChannelReply(text="Write “approve”."))
+        for each in rig.server.taken:
             assert each.plain.startswith(MARK)
             assert read_mail(each.content).unclear == "nothing"
             for line in (*each.plain.split("\n"), *Text(each.html).words.split("  ")):
@@ -190,8 +190,8 @@ async def test_nothing_of_ours_decides_however_it_is_quoted(locale: str) -> None
 
 async def test_without_a_way_in_a_card_is_answered_from_its_link() -> None:
     """It says so, and asks nobody to reply."""
-    async with mail_desk(inbound=None, reply_to="") as desk:
-        card = await desk.card()
+    async with mail_rig(inbound=None, reply_to="") as rig:
+        card = await rig.card()
     assert card.mail["Reply-To"] is None
     assert MARK not in card.plain + card.html
     assert f"This is answered only where you are signed in: {LINK}" in card.plain
@@ -199,9 +199,9 @@ async def test_without_a_way_in_a_card_is_answered_from_its_link() -> None:
 
 async def test_a_digest_says_how_many_wait() -> None:
     """With an id of its own."""
-    async with mail_desk() as desk:
-        sent = await desk.channel.deliver(a_notice(kind="digest", more=6), None)
-        [digest] = desk.server.taken
+    async with mail_rig() as rig:
+        sent = await rig.channel.deliver(a_notice(kind="digest", more=6), None)
+        [digest] = rig.server.taken
     assert "7 requests wait for your answer" in digest.plain
     assert ".digest@" in sent.vendor_id
 
@@ -211,14 +211,12 @@ async def test_a_digest_says_how_many_wait() -> None:
 )
 async def test_an_address_that_is_none_is_said_at_once(address: str) -> None:
     """The person's next channel takes over."""
-    async with mail_desk() as desk:
+    async with mail_rig() as rig:
         with pytest.raises(NotDelivered) as caught:
-            await desk.channel.deliver(a_notice(address=address), None)
+            await rig.channel.deliver(a_notice(address=address), None)
         with pytest.raises(NotDelivered):
-            await desk.channel.close(
-                *a_closing(a_notice(), SentCard(vendor_id="<1@x.example>", handle={"to": address}))
-            )
-        assert desk.server.taken == []
+            await rig.channel.close(*a_closing(a_notice(), SentCard(vendor_id="<1@x.example>", handle={"to": address})))
+        assert rig.server.taken == []
     assert (caught.value.code, caught.value.again) == ("address", False)
 
 
@@ -230,14 +228,14 @@ async def test_the_check_says_where_answers_are_expected() -> None:
         ({"lmtp": {"port": 24}}, "answers are expected at 127.0.0.1:24 by lmtp"),
         ({"webhook": {"secret": secret}}, "answers are expected at https://signoff.example/channels/email, as raw"),
     ):
-        async with mail_desk(inbound=inbound) as desk:
-            assert await told_by(desk, told) == [True, True]
-            desk.server.trouble = "down"
-            assert await told_by(desk, told) == [False, True]
+        async with mail_rig(inbound=inbound) as rig:
+            assert await told_by(rig, told) == [True, True]
+            rig.server.trouble = "down"
+            assert await told_by(rig, told) == [False, True]
 
 
-async def told_by(desk: Desk, told: str) -> list[bool]:
+async def told_by(rig: MailRig, told: str) -> list[bool]:
     """What the check finds well."""
-    findings = await desk.channel.check()
+    findings = await rig.channel.check()
     assert told in findings[1].what
     return [each.ok for each in findings]

@@ -4,8 +4,8 @@ import re
 from email.message import EmailMessage
 
 import pytest
-from mail_desk import APPROVALS, BO, NOW, OTHER, TOKEN, mail_desk
 from mail_kit import Delivered, judged, replied, signed, written
+from mail_rig import APPROVALS, BO, NOW, OTHER, TOKEN, mail_rig
 
 from signoff.channels.channel_errors import Forged
 from signoff.channels.envelopes import ChannelReply, InboundAction, InboundBatch, InboundRequest
@@ -25,8 +25,8 @@ def heard(received: InboundBatch) -> InboundAction:
 
 async def test_a_signed_reply_says_who_which_and_what() -> None:
     """By DKIM alone, checked here; the rest of the mail is the quote."""
-    async with mail_desk() as desk:
-        found = heard(await desk.hear(signed(replied(await desk.card(), BO, "Deny\ntoo expensive"))))
+    async with mail_rig() as rig:
+        found = heard(await rig.hear(signed(replied(await rig.card(), BO, "Deny\ntoo expensive"))))
     assert (found.identity, found.token, found.vendor_ids) == (BO, TOKEN, ())
     assert found.text == "Deny\ntoo expensive"
     assert found.where["to"] == BO
@@ -35,19 +35,19 @@ async def test_a_signed_reply_says_who_which_and_what() -> None:
 
 async def test_what_is_said_of_the_card_must_be_signed() -> None:
     """A mail whose To nobody signed could have been to anybody: it is asked about, never decided by."""
-    async with mail_desk() as desk:
-        card = await desk.card()
+    async with mail_rig() as rig:
+        card = await rig.card()
         loose = replied(card, BO, "approve")
         for left_out in ((b"to",), (b"to", b"in-reply-to", b"references")):
-            found = heard(await desk.hear(signed(loose, leaving_out=left_out), str(card.mail["Reply-To"])))
+            found = heard(await rig.hear(signed(loose, leaving_out=left_out), str(card.mail["Reply-To"])))
             assert (found.identity, found.token, found.vendor_ids) == (BO, "", (UNNAMED,))
 
 
 async def test_an_old_yes_is_not_lent_to_another_card() -> None:
     """Neither by its envelope, nor by fields that are added, nor by what is put before its signed ones."""
-    async with mail_desk() as desk:
-        first = await desk.card()
-        wanted = str((await desk.card(OTHER)).mail["Reply-To"])
+    async with mail_rig() as rig:
+        first = await rig.card()
+        wanted = str((await rig.card(OTHER)).mail["Reply-To"])
         old = signed(replied(first, BO, "yes"))
         tries = (
             (old, wanted),
@@ -55,34 +55,34 @@ async def test_an_old_yes_is_not_lent_to_another_card() -> None:
             (f"Cc: {wanted}\r\n".encode() + old, wanted),
         )
         for raw, envelope in tries:
-            assert heard(await desk.hear(raw, envelope)).token == TOKEN
+            assert heard(await rig.hear(raw, envelope)).token == TOKEN
         twice = f"To: {wanted}\r\n".encode() + old
-        found = heard(await desk.hear(twice, wanted))
+        found = heard(await rig.hear(twice, wanted))
         assert (found.token, found.identity) == ("", f"{BO} (not proved)")
 
 
 async def test_a_yes_to_somebody_else_is_none_to_us() -> None:
     """Bo wrote it to Ana, signed; whoever sends it on to us has it decide nothing."""
-    async with mail_desk() as desk:
-        card = await desk.card()
+    async with mail_rig() as rig:
+        card = await rig.card()
         for to in ("ana@people.example", "approvals@else.example"):
-            found = heard(await desk.hear(signed(replied(card, BO, "yes", to=to)), str(card.mail["Reply-To"])))
+            found = heard(await rig.hear(signed(replied(card, BO, "yes", to=to)), str(card.mail["Reply-To"])))
             assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
 
 
 async def test_a_mail_to_two_cards_is_to_neither() -> None:
     """It is asked which."""
-    async with mail_desk() as desk:
-        one, two = await desk.card(), await desk.card(OTHER)
+    async with mail_rig() as rig:
+        one, two = await rig.card(), await rig.card(OTHER)
         both = f"{one.mail['Reply-To']}, {two.mail['Reply-To']}"
-        found = heard(await desk.hear(signed(replied(one, BO, "yes", to=both))))
+        found = heard(await rig.hear(signed(replied(one, BO, "yes", to=both))))
         assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
 
 
 async def test_a_token_that_we_did_not_make_is_none() -> None:
     """Guessed, of another channel's key, or with its proof altered."""
-    async with mail_desk() as desk:
-        card = await desk.card()
+    async with mail_rig() as rig:
+        card = await rig.card()
         true = str(card.mail["Reply-To"])
         others = (
             true.replace(TOKEN, OTHER),
@@ -92,18 +92,18 @@ async def test_a_token_that_we_did_not_make_is_none() -> None:
             APPROVALS.replace("@", f"+{TOKEN}@"),
         )
         for to in others:
-            assert heard(await desk.hear(signed(written(BO, to, "yes")))).token == "", to
+            assert heard(await rig.hear(signed(written(BO, to, "yes")))).token == "", to
 
 
 async def test_a_reply_to_the_bare_address_is_known_by_what_it_replies_to() -> None:
     """Where a mail program keeps no Reply-To, and both fields are signed."""
-    async with mail_desk() as desk:
-        card = await desk.card()
-        found = heard(await desk.hear(signed(replied(card, BO, "yes", to=APPROVALS))))
+    async with mail_rig() as rig:
+        card = await rig.card()
+        found = heard(await rig.hear(signed(replied(card, BO, "yes", to=APPROVALS))))
         assert (found.token, found.vendor_ids) == (TOKEN, (str(card.mail["Message-ID"]),))
-        found = heard(await desk.hear(signed(replied(card, BO, "yes", to=APPROVALS), leaving_out=(b"references",))))
+        found = heard(await rig.hear(signed(replied(card, BO, "yes", to=APPROVALS), leaving_out=(b"references",))))
         assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
-        fresh = heard(await desk.hear(signed(written(BO, APPROVALS, "approve K7Q-2FM"))))
+        fresh = heard(await rig.hear(signed(written(BO, APPROVALS, "approve K7Q-2FM"))))
         assert (fresh.token, fresh.vendor_ids, fresh.text) == ("", (UNNAMED,), "approve K7Q-2FM")
 
 
@@ -113,89 +113,89 @@ async def test_a_mail_that_names_no_card_needs_its_code_and_an_id_of_its_own() -
     by_spf, by_signature = (own.format(spf=spf).encode() for spf in (f"spf=pass smtp.mailfrom={BO}; ", ""))
     bogus = b"DKIM-Signature: v=1; a=rsa-sha256; d=people.example; s=x; h=from:to; bh=AA==; b=AA==\r\n"
     words = written(BO, APPROVALS, "approve K7Q-2FM")
-    async with mail_desk() as desk:
+    async with mail_rig() as rig:
         loose = signed(words, leaving_out=(b"message-id",))
         for raw in (loose, loose + b"\r\n"):
-            found = heard(await desk.hear(raw))
+            found = heard(await rig.hear(raw))
             assert (found.identity, found.text, found.vendor_ids) == (f"{BO} (not proved)", "", (UNNAMED,))
-    async with mail_desk(authserv_id="mx.signoff.example") as desk:
-        first = heard(await desk.hear(by_spf + signed(words)))
+    async with mail_rig(authserv_id="mx.signoff.example") as rig:
+        first = heard(await rig.hear(by_spf + signed(words)))
         assert (first.identity, first.vendor_ids) == (BO, (UNNAMED,))
-        assert heard(await desk.hear(by_signature + signed(words))).key == first.key
-        assert heard(await desk.hear(by_signature + bogus + signed(words))).identity == f"{BO} (not proved)"
+        assert heard(await rig.hear(by_signature + signed(words))).key == first.key
+        assert heard(await rig.hear(by_signature + bogus + signed(words))).identity == f"{BO} (not proved)"
 
 
 async def test_a_reply_whose_references_are_taken_out_is_the_same_mail() -> None:
     """Its id is signed, what it replies to is not: without that it is no new answer to whatever is open then."""
     own = TAKEN + "{spf}dmarc=pass header.from=people.example\r\n"
-    async with mail_desk(authserv_id="mx.signoff.example") as desk:
-        reply = replied(await desk.card(), BO, "yes", to=APPROVALS)
+    async with mail_rig(authserv_id="mx.signoff.example") as rig:
+        reply = replied(await rig.card(), BO, "yes", to=APPROVALS)
         raw = signed(reply, leaving_out=(b"in-reply-to", b"references"))
-        first = heard(await desk.hear(own.format(spf=f"spf=pass smtp.mailfrom={BO}; ").encode() + raw))
+        first = heard(await rig.hear(own.format(spf=f"spf=pass smtp.mailfrom={BO}; ").encode() + raw))
         assert first.token == TOKEN
         bare = re.sub(rb"(?m)^(In-Reply-To|References):[^\r\n]*\r\n", b"", raw)
         assert bare != raw
-        again = heard(await desk.hear(own.format(spf="").encode() + bare))
+        again = heard(await rig.hear(own.format(spf="").encode() + bare))
         assert (again.key, again.token, again.vendor_ids) == (first.key, "", (UNNAMED,))
 
 
 async def test_an_address_that_names_no_card_is_not_the_bare_one() -> None:
     """With a proof of another deployment's, or a name of somebody's own, what is replied to says nothing either."""
-    async with mail_desk() as desk:
-        card = await desk.card()
+    async with mail_rig() as rig:
+        card = await rig.card()
         for named in (f"{TOKEN}.aaaaaaaaaaaaaaaa", "staging"):
-            found = heard(await desk.hear(signed(replied(card, BO, "yes", to=APPROVALS.replace("@", f"+{named}@")))))
+            found = heard(await rig.hear(signed(replied(card, BO, "yes", to=APPROVALS.replace("@", f"+{named}@")))))
             assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
 
 
 async def test_a_reply_to_a_mail_that_is_none_of_ours_is_about_no_card() -> None:
     """Somebody asked Bo whether he comes to lunch, with a card's address for his answer; we see it by the ids."""
     lunch = {"In-Reply-To": "<lunch@people.example>", "References": "<lunch@people.example>"}
-    async with mail_desk() as desk:
-        card = await desk.card()
+    async with mail_rig() as rig:
+        card = await rig.card()
         for headers in (lunch, {**lunch, "References": f"{card.mail['Message-ID']} <lunch@people.example>"}):
-            found = heard(await desk.hear(signed(replied(card, BO, "Yes!", headers=headers))))
+            found = heard(await rig.hear(signed(replied(card, BO, "Yes!", headers=headers))))
             assert (found.identity, found.token, found.vendor_ids) == (BO, "", (UNNAMED,))
-        assert heard(await desk.hear(signed(written(BO, str(card.mail["Reply-To"]), "Yes!")))).token == TOKEN
-        smtp = {**desk.channel.means.options["smtp"], "rewrites_ids": True}
-    async with mail_desk(smtp=smtp) as desk:
-        assert heard(await desk.hear(signed(replied(card, BO, "Yes!", headers=lunch)))).token == TOKEN
+        assert heard(await rig.hear(signed(written(BO, str(card.mail["Reply-To"]), "Yes!")))).token == TOKEN
+        smtp = {**rig.channel.means.options["smtp"], "rewrites_ids": True}
+    async with mail_rig(smtp=smtp) as rig:
+        assert heard(await rig.hear(signed(replied(card, BO, "Yes!", headers=lunch)))).token == TOKEN
 
 
 async def test_the_same_mail_has_one_key_and_others_have_others() -> None:
     """Whatever is added on the way, and by whichever way it comes again."""
-    async with mail_desk() as desk:
-        card = await desk.card()
+    async with mail_rig() as rig:
+        card = await rig.card()
         raw = signed(replied(card, BO, "yes"))
         again = b"Received: from a by b; Sun, 22 Nov 2026 14:00:00 +0000\r\nDelivered-To: x@people.example\r\n" + raw
-        key = heard(await desk.hear(raw)).key
-        assert heard(await desk.hear(again, APPROVALS)).key == key
-        assert heard(await desk.hear(signed(replied(card, BO, "yes")))).key != key
+        key = heard(await rig.hear(raw)).key
+        assert heard(await rig.hear(again, APPROVALS)).key == key
+        assert heard(await rig.hear(signed(replied(card, BO, "yes")))).key != key
         loose = replied(card, BO, "yes")
         unsigned_id = signed(loose, leaving_out=(b"message-id",))
         altered = unsigned_id.replace(b"Message-ID: <", b"Message-ID: <x")
         assert altered != unsigned_id
-        assert heard(await desk.hear(altered)).key == heard(await desk.hear(unsigned_id)).key
+        assert heard(await rig.hear(altered)).key == heard(await rig.hear(unsigned_id)).key
 
 
 async def test_nobody_uses_up_the_key_of_another_s_mail() -> None:
     """Mallory sends a mail with the id of Bo's first, proved or not."""
-    async with mail_desk() as desk:
-        card = await desk.card()
+    async with mail_rig() as rig:
+        card = await rig.card()
         true = replied(card, BO, "yes")
-        key = heard(await desk.hear(signed(true))).key
+        key = heard(await rig.hear(signed(true))).key
         named = {"Message-ID": str(true["Message-ID"])}
-        own = heard(await desk.hear(signed(replied(card, "mallory@else.example", "yes", headers=named))))
-        unproved = heard(await desk.hear(replied(card, BO, "yes", headers=named).as_bytes()))
+        own = heard(await rig.hear(signed(replied(card, "mallory@else.example", "yes", headers=named))))
+        unproved = heard(await rig.hear(replied(card, BO, "yes", headers=named).as_bytes()))
         assert len({key, own.key, unproved.key}) == 3
 
 
 async def test_what_is_proved_and_no_more_is_nobody_s_and_not_silenced_by_a_copy() -> None:
     """DMARC passed, and no field is sure: what somebody sends in the same words before it is another mail."""
-    async with mail_desk(authserv_id="mx.signoff.example") as desk:
+    async with mail_rig(authserv_id="mx.signoff.example") as rig:
         mail = written(BO, APPROVALS, "approve K7Q-2FM").as_bytes()
         verdict = TAKEN.encode() + b"dmarc=%s header.from=people.example\r\n"
-        found, copied = [heard(await desk.hear(verdict % result + mail)) for result in (b"pass", b"fail")]
+        found, copied = [heard(await rig.hear(verdict % result + mail)) for result in (b"pass", b"fail")]
         assert found.identity == copied.identity == f"{BO} (not proved)"
         assert (found.token, found.vendor_ids) == ("", (UNNAMED,))
         assert found.key != copied.key
@@ -203,29 +203,29 @@ async def test_what_is_proved_and_no_more_is_nobody_s_and_not_silenced_by_a_copy
 
 async def test_who_is_not_proved_is_nobody_and_told_so_only_with_a_card() -> None:
     """Else we would write to whomever a stranger names."""
-    async with mail_desk() as desk:
-        card = await desk.card()
-        held = heard(await desk.hear(replied(card, BO, "approve").as_bytes()))
+    async with mail_rig() as rig:
+        card = await rig.card()
+        held = heard(await rig.hear(replied(card, BO, "approve").as_bytes()))
         assert (held.identity, held.token, held.verdict, held.text) == (f"{BO} (not proved)", "", None, "")
-        before = len(desk.server.taken)
-        await desk.channel.answer(held.where, ChannelReply(text="Nobody here is known by this address."))
-        [told] = desk.server.taken[before:]
+        before = len(rig.server.taken)
+        await rig.channel.answer(held.where, ChannelReply(text="Nobody here is known by this address."))
+        [told] = rig.server.taken[before:]
         assert told.to == (BO,)
         assert "could not be proved that this mail comes from you" in told.plain
         assert "https://signoff.example" in told.plain
-        without = heard(await desk.hear(written(BO, APPROVALS, "approve").as_bytes(), APPROVALS))
-        await desk.channel.answer(without.where, ChannelReply(text="Nobody here is known by this address."))
-        assert len(desk.server.taken) == before + 1
+        without = heard(await rig.hear(written(BO, APPROVALS, "approve").as_bytes(), APPROVALS))
+        await rig.channel.answer(without.where, ChannelReply(text="Nobody here is known by this address."))
+        assert len(rig.server.taken) == before + 1
 
 
 async def test_our_own_server_s_word_is_taken_where_we_have_one() -> None:
     """And DKIM is then not looked at."""
-    async with mail_desk(authserv_id="mx.signoff.example") as desk:
-        card = await desk.card()
+    async with mail_rig(authserv_id="mx.signoff.example") as rig:
+        card = await rig.card()
         reply = replied(card, BO, "approve")
-        assert heard(await desk.hear(judged(reply))).token == TOKEN
+        assert heard(await rig.hear(judged(reply))).token == TOKEN
         for raw in (signed(reply), judged(reply, result="fail"), judged(reply, by="mx.else.example")):
-            assert heard(await desk.hear(raw)).identity == f"{BO} (not proved)"
+            assert heard(await rig.hear(raw)).identity == f"{BO} (not proved)"
 
 
 def away(card: Delivered) -> EmailMessage:
@@ -235,8 +235,8 @@ def away(card: Delivered) -> EmailMessage:
 
 async def test_machines_are_neither_heard_nor_answered() -> None:
     """Nor are we ourselves, or we would talk to ourselves for ever."""
-    async with mail_desk() as desk:
-        card = await desk.card()
+    async with mail_rig() as rig:
+        card = await rig.card()
         for mail in (
             away(card),
             replied(card, BO, "yes", headers={"Precedence": "bulk"}),
@@ -245,7 +245,7 @@ async def test_machines_are_neither_heard_nor_answered() -> None:
             replied(card, APPROVALS, "yes"),
             replied(card, str(card.mail["Reply-To"]), "yes"),
         ):
-            assert await desk.hear(signed(mail)) == InboundBatch()
+            assert await rig.hear(signed(mail)) == InboundBatch()
 
 
 REPORT = """\
@@ -279,11 +279,11 @@ Diagnostic-Code: smtp; 550 5.1.1 no such user
 
 async def test_a_card_that_comes_back_has_failed() -> None:
     """To the address that only it had, with the server's code and words."""
-    async with mail_desk() as desk:
-        card = await desk.card()
+    async with mail_rig() as rig:
+        card = await rig.card()
         assert card.sender == str(card.mail["Reply-To"])
         report = REPORT.format(to=card.sender, action="failed").encode()
-        [status] = (await desk.hear(report, card.sender)).statuses
+        [status] = (await rig.hear(report, card.sender)).statuses
         assert (status.vendor_id, status.state, status.code) == (str(card.mail["Message-ID"]), "failed", "5.1.1")
         assert status.told == "smtp; 550 5.1.1 no such user"
         for other in (
@@ -291,44 +291,44 @@ async def test_a_card_that_comes_back_has_failed() -> None:
             REPORT.format(to=APPROVALS, action="failed"),
             REPORT.format(to=card.sender, action="failed").replace("multipart/report", "multipart/mixed"),
         ):
-            assert await desk.hear(other.encode()) == InboundBatch()
+            assert await rig.hear(other.encode()) == InboundBatch()
 
 
 async def test_mail_that_only_tells_comes_back_to_the_sender() -> None:
     """Where nothing comes in, and where it is not wanted."""
     for options in ({"inbound": None}, {"bounces_come_back": False}):
-        async with mail_desk(**options) as desk:
-            assert (await desk.card()).sender == "signoff@signoff.example"
+        async with mail_rig(**options) as rig:
+            assert (await rig.card()).sender == "signoff@signoff.example"
 
 
 async def test_nothing_comes_by_http_to_a_mailbox() -> None:
     """Whatever its headers say."""
-    async with mail_desk() as desk:
-        raw = signed(replied(await desk.card(), BO, "approve"))
+    async with mail_rig() as rig:
+        raw = signed(replied(await rig.card(), BO, "approve"))
         with pytest.raises(Forged):
-            await desk.receive(InboundRequest(raw, headers={"content-type": "message/rfc822"}, at=NOW))
+            await rig.receive(InboundRequest(raw, headers={"content-type": "message/rfc822"}, at=NOW))
 
 
 @pytest.mark.parametrize("answers", [1, 3])
 async def test_nobody_is_asked_twice_about_one_card(answers: int) -> None:
     """However often they write what cannot be understood, so that two machines end."""
-    async with mail_desk() as desk:
-        card = await desk.card()
-        where = heard(await desk.hear(signed(replied(card, BO, "hm")))).where
+    async with mail_rig() as rig:
+        card = await rig.card()
+        where = heard(await rig.hear(signed(replied(card, BO, "hm")))).where
         for number in range(answers):
-            await desk.channel.answer(where, ChannelReply(text=f"Which one do you mean? {number}"))
-        other = heard(await desk.hear(signed(replied(await desk.card(OTHER), BO, "hm")))).where
-        await desk.channel.answer(other, ChannelReply(text="Which one do you mean?"))
-        assert len([each for each in desk.server.taken if each.mail["Auto-Submitted"] == "auto-replied"]) == 2
+            await rig.channel.answer(where, ChannelReply(text=f"Which one do you mean? {number}"))
+        other = heard(await rig.hear(signed(replied(await rig.card(OTHER), BO, "hm")))).where
+        await rig.channel.answer(other, ChannelReply(text="Which one do you mean?"))
+        assert len([each for each in rig.server.taken if each.mail["Auto-Submitted"] == "auto-replied"]) == 2
 
 
 async def test_what_is_decided_is_always_told() -> None:
     """Two requests by their codes in one day, and one of them again after it was changed; refusals once each."""
-    async with mail_desk() as desk:
+    async with mail_rig() as rig:
         where = {"to": BO, "token": "", "subject": "Approvals"}
         accepted = Receipt(status="accepted", verdict="approved", approval_id="a")
         refused = Receipt(status="refused", code="stale", approval_id="a")
         other = refused.model_copy(update={"approval_id": "b"})
         for receipt in (accepted, accepted, refused, refused, other):
-            await desk.channel.answer(where, ChannelReply(text="Told.", receipt=receipt))
-        assert len(desk.server.taken) == 4
+            await rig.channel.answer(where, ChannelReply(text="Told.", receipt=receipt))
+        assert len(rig.server.taken) == 4

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from mail_desk import APPROVALS, NOW
+from mail_rig import APPROVALS, NOW
 
 from signoff.channels.base import ChannelContext
 from signoff.channels.channel_loader import read_options

@@ -14,8 +14,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.x509.oid import NameOID
-from mail_desk import BO, NOW, TOKEN, Desk, mail_desk
 from mail_kit import replied, signed
+from mail_rig import BO, NOW, TOKEN, MailRig, mail_rig
 
 from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.envelopes import InboundBatch, InboundRequest
@@ -31,9 +31,9 @@ TOPIC = "arn:aws:sns:eu-west-1:123456789012:mail"
 CERTIFICATE = "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-1.pem"
 
 
-async def reply(desk: Desk, words: str = "approve") -> bytes:
+async def reply(rig: MailRig, words: str = "approve") -> bytes:
     """Bo's, signed by his domain."""
-    return signed(replied(await desk.card(), BO, words))
+    return signed(replied(await rig.card(), BO, words))
 
 
 def told(received: InboundBatch) -> tuple[str, str, str]:
@@ -92,23 +92,23 @@ async def test_each_shape_brings_the_bare_mail() -> None:
         ("mailgun", lambda mail: multipart_request(mailgun_fields(mail), file="body-mime")),
     ):
         secret = SECRET if shape == "raw" else "secret"
-        async with mail_desk(inbound={"webhook": {"shape": shape, "secret": secret}}) as desk:
-            mail = await reply(desk)
+        async with mail_rig(inbound={"webhook": {"shape": shape, "secret": secret}}) as rig:
+            mail = await reply(rig)
             bring: Callable[[bytes], InboundRequest] = brought
-            assert told(await desk.receive(bring(mail))) == (BO, TOKEN, "approve"), shape
+            assert told(await rig.receive(bring(mail))) == (BO, TOKEN, "approve"), shape
             altered = mail.replace(b"approve\r\n", b"APPROVE\r\n", 1)
             assert altered != mail
-            assert told(await desk.receive(bring(altered)))[0] == f"{BO} (not proved)"
+            assert told(await rig.receive(bring(altered)))[0] == f"{BO} (not proved)"
 
 
 async def test_of_what_a_provider_reads_out_nothing_is_taken() -> None:
     """Its body is not signed, whatever it says of the sender and of what he wrote."""
-    async with mail_desk(inbound={"webhook": {"shape": "mailgun", "secret": "secret"}}) as desk:
-        fields = mailgun_fields(await reply(desk, "hm")) | {
+    async with mail_rig(inbound={"webhook": {"shape": "mailgun", "secret": "secret"}}) as rig:
+        fields = mailgun_fields(await reply(rig, "hm")) | {
             "stripped-text": b"approve",
             "sender": b"ana@people.example",
         }
-        assert told(await desk.receive(mailgun_request(fields))) == (BO, TOKEN, "hm")
+        assert told(await rig.receive(mailgun_request(fields))) == (BO, TOKEN, "hm")
 
 
 def shape_of(name: str, **given: Any) -> MailFormat:
@@ -239,12 +239,12 @@ async def test_the_verdict_of_ses_is_what_proves_the_sender(monkeypatch: pytest.
     """A mail that it did not pass decides nothing, though it is signed."""
     amazon = Amazon()
     monkeypatch.setattr("signoff.channels.mail.email.mail_shape", lambda options: mail_shape(options, amazon.fetch))
-    async with mail_desk(inbound={"webhook": {"shape": "ses", "topic": TOPIC}}) as desk:
-        card = await desk.card()
+    async with mail_rig(inbound={"webhook": {"shape": "ses", "topic": TOPIC}}) as rig:
+        card = await rig.card()
         mail = replied(card, BO, "approve")
-        assert told(await desk.receive(amazon.notice(received(mail.as_bytes())))) == (BO, TOKEN, "approve")
+        assert told(await rig.receive(amazon.notice(received(mail.as_bytes())))) == (BO, TOKEN, "approve")
         for verdict in ("FAIL", "GRAY", "PROCESSING_FAILED", ""):
-            heard = await desk.receive(amazon.notice(received(signed(mail), dmarc=verdict)))
+            heard = await rig.receive(amazon.notice(received(signed(mail), dmarc=verdict)))
             assert told(heard)[0] == f"{BO} (not proved)", verdict
 
 

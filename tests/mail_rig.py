@@ -27,7 +27,7 @@ INBOUND = {"lmtp": {"port": 24}}
 
 
 @dataclass(frozen=True)
-class Desk:
+class MailRig:
     """The channel, and the mail that it sent."""
 
     channel: Email
@@ -49,7 +49,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def mail_desk(**options: Any) -> AsyncIterator[Desk]:
+async def mail_rig(**options: Any) -> AsyncIterator[MailRig]:
     """The channel with these options beside the usual ones; the DNS is a test's own."""
     async with relay() as server:
         given: dict[str, Any] = {
@@ -60,7 +60,7 @@ async def mail_desk(**options: Any) -> AsyncIterator[Desk]:
             **options,
         }
         means = ChannelContext("email", given, "https://signoff.example", lambda: NOW, b"k" * 32)
-        yield Desk(Email(means, published), server)
+        yield MailRig(Email(means, published), server)
 
 
 def a_notice(*, locale: str = "en", address: str = BO, kind: Any = "ask", more: int = 0, **given: Any) -> OutboundCard:
