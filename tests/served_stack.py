@@ -1,4 +1,4 @@
-"""The small desk of the command line's tests, served: a gateway on a port of its own, and a worker, in this process."""
+"""A gateway on a port of its own, and a worker, in this process, over the small bench of the command line's tests."""
 
 import contextlib
 from collections.abc import AsyncIterator
