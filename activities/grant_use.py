@@ -124,7 +124,7 @@ class GrantUse:
 
     def _vouched(self, question: Question) -> bool:
         """Returns whether the gateway signed who asked: an answer for a session serves that person."""
-        if question.judged_apart > JUDGED_SECONDS:
+        if question.judging_delay > JUDGED_SECONDS:
             return False
         asker = question.requester
         if not (asker.signature or asker.key_id):

@@ -33,7 +33,7 @@ from signoff.contracts.limits import (
 )
 from signoff.contracts.message import CallPart, Message, Part, TextPart, content_of, words_of
 from signoff.contracts.turn import ResponsePart
-from signoff.formats.bounds import out_of_bounds
+from signoff.formats.bounds import bounds_problem
 from signoff.formats.stack_trace import trace_without_words
 from signoff.registry.actor import Actor
 from signoff.registry.respond_form import RespondPayload
@@ -341,7 +341,7 @@ def _arguments(raw: Any) -> tuple[dict[str, Any], str, int]:
         raw = {}
     if not isinstance(raw, dict):
         return {}, "the arguments are not a JSON object", 0
-    why = out_of_bounds(raw)
+    why = bounds_problem(raw)
     if why:
         return {}, f"the arguments hold {why}; send it as a string or leave it out", 0
     size = len(json.dumps(raw, ensure_ascii=False, separators=(",", ":")).encode())

@@ -221,7 +221,7 @@ def approval_of(permit: Permit, rows: ApprovalRows | None, *, accept_unsigned: b
         stale = "this was asked again"
     elif question.ended_at is not None and question.ended_as != "unsigned":
         stale = "this is not asked any more"
-    elif question.judged_apart > JUDGED_SECONDS:
+    elif question.judging_delay > JUDGED_SECONDS:
         stale = "this was judged at another moment than it was asked"
     request = rows.request(question)
     if any(each.revision < question.revision for each in denied_questions(rows, question.digest)):

@@ -125,7 +125,7 @@ class Client:
 
     async def turns(self, *, state: str = "", actor: str = "", limit: int = 50) -> list[TurnRow]:
         """Lists turns in this state and of this actor, where named, newest first."""
-        return await self._transport.listed(TurnRow, "turns", state=state, actor=actor, limit=limit)
+        return await self._transport.list_rows(TurnRow, "turns", state=state, actor=actor, limit=limit)
 
     async def say(
         self,
@@ -155,7 +155,7 @@ class Client:
 
     async def sessions(self, *, limit: int = 50) -> list[SessionRow]:
         """Lists sessions that go on, newest first."""
-        return await self._transport.listed(SessionRow, "sessions", limit=limit)
+        return await self._transport.list_rows(SessionRow, "sessions", limit=limit)
 
     async def inbox(self, approver: str = "", *, everyone: bool = False, limit: int = 100) -> list[WaitingCard]:
         """Lists what waits, soonest deadline first, in short.
@@ -166,7 +166,7 @@ class Client:
         entry = ":" in approver
         who = {"approver": approver} if entry else {"as": approver} if approver else {"mine": "true"}
         who = {} if everyone else who
-        return await self._transport.listed(WaitingCard, "approvals", limit=limit, **who)
+        return await self._transport.list_rows(WaitingCard, "approvals", limit=limit, **who)
 
     async def pending(self, approver: str = "") -> AsyncGenerator[ApprovalRequest]:
         """Yields each request that waits now, whole, in the order of `inbox`."""
@@ -243,7 +243,7 @@ class Client:
 
     async def grants(self, *, every: bool = False, tenant: str = "") -> list[Grant]:
         """Lists answers that are remembered, newest first; `every`: also what is over, used up or taken back."""
-        return await self._transport.listed(Grant, "grants", every=every, tenant=tenant)
+        return await self._transport.list_rows(Grant, "grants", every=every, tenant=tenant)
 
     async def revoke(self, grant: str, *, by: str = "", tenant: str = "") -> Grant:
         """Takes a remembered answer back: people are asked again."""
@@ -252,7 +252,7 @@ class Client:
 
     async def freezes(self, *, tenant: str = "") -> list[Freeze]:
         """Returns the freeze of the tenant, if there is one."""
-        return await self._transport.listed(Freeze, "freezes", tenant=tenant)
+        return await self._transport.list_rows(Freeze, "freezes", tenant=tenant)
 
     async def freeze(self, reason: str, *, tenant: str = "", by: str = "") -> FreezeResult:
         """Denies everything in a tenant until it is thawed, and withdraw what waits."""

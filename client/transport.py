@@ -44,7 +44,7 @@ class Transport:
         """Calls a route and parses its answer; `content` is httpx's, such as `params` and `json`."""
         return self.read(shape, self._json(await self._send(method, path, **content)))
 
-    async def listed(self, shape: type[T], name: str, **params: Any) -> list[T]:
+    async def list_rows(self, shape: type[T], name: str, **params: Any) -> list[T]:
         """Returns the list of `/v1/<name>`; parameters that are None, False or empty are left out."""
         given = {key: value for key, value in params.items() if value}
         found = self._json(await self._send("GET", f"/v1/{name}", params=given))

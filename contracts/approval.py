@@ -235,7 +235,7 @@ class Question(FrozenModel):
     """How the turn ended it, if it did."""
 
     @property
-    def judged_apart(self) -> float:
+    def judging_delay(self) -> float:
         """How many seconds lie between `judged_at` and `opened_at`; 0 where one of them is not known.
 
         Rules go by `judged_at` later on: whoever could choose it could choose a day on which they ask for less. So no

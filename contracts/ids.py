@@ -102,7 +102,7 @@ def is_stand_in(call: str) -> bool:
     return index.isdecimal() and int(index) > _STAND_IN
 
 
-def stood_for(call: str) -> str:
+def call_of_stand_in(call: str) -> str:
     """Returns the id of the call in whose place a stand-in's id is tried; any other call's own."""
     completion, _, index = call.partition(".")
     return f"{completion}.{int(index) % _STAND_IN}" if is_stand_in(call) else call

@@ -225,7 +225,7 @@ class TurnBody(RequestBody):
         return self
 
     @property
-    def said(self) -> tuple[MessageBody, ...]:
+    def all_messages(self) -> tuple[MessageBody, ...]:
         """The conversation so far, newest last."""
         return tuple(self.messages) if self.text is None else (MessageBody(text=self.text),)
 

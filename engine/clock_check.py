@@ -25,14 +25,14 @@ _LOOKS: Final = 20
 _BETWEEN_SECONDS: Final = 0.05
 
 
-async def store_ahead(store: Store, *, clock: Clock = system_clock) -> timedelta:
+async def store_clock_lead(store: Store, *, clock: Clock = system_clock) -> timedelta:
     """Measures how far the store's clock is ahead of this machine's; checks the store. Raises as `Store.check`."""
     before = clock()
     told = await store.check()
     return told - _between(before, clock())
 
 
-async def server_ahead(client: Client, *, clock: Clock = system_clock) -> timedelta | None:
+async def server_clock_lead(client: Client, *, clock: Clock = system_clock) -> timedelta | None:
     """Measures how far the Temporal server's clock is ahead of this machine's; None where the server does not tell.
 
     No call of Temporal's API asks for the time. The server says when a queue was polled last: one without tasks is

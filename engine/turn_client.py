@@ -42,7 +42,7 @@ from signoff.contracts.session_messages import LateResult, MailboxMessage, Sessi
 from signoff.contracts.turn import CallView, ModelRetry, TurnInput, TurnResult, TurnView
 from signoff.engine.model_retry import read_model_retry
 from signoff.engine.shared_query import SharedQueries
-from signoff.formats.bounds import out_of_bounds
+from signoff.formats.bounds import bounds_problem
 from signoff.keys.signature_form import new_nonce, unsigned_principal
 from signoff.workflows import start_options
 
@@ -591,7 +591,7 @@ def _checked(turn: TurnInput) -> str:
 
     Raises `Refused` for input that JSON, a history or a worker's reader cannot carry.
     """
-    if why := out_of_bounds(turn.context):
+    if why := bounds_problem(turn.context):
         raise Refused(f"a turn's context cannot be taken: {why}; send less, or send it as a string", code="malformed")
     try:
         # A turn that a session begins is not started here; left out, they say nothing new of the same input.

@@ -7,7 +7,7 @@ from typing import Any
 from signoff.contracts.limits import MAX_DEPTH, MAX_INTEGER, MAX_NAME_CHARS, MAX_PATHS_CHARS, MAX_VALUES
 
 
-def out_of_bounds(value: Any) -> str:
+def bounds_problem(value: Any) -> str:
     """Returns why `value` is not JSON of bearable size, in a few words; "" when it is.
 
     JSON types only, at most 32 deep and 2,000 values, names of 256 characters, integers within ±(2^53-1), finite

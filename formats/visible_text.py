@@ -89,7 +89,7 @@ def number(value: int | float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def shown_again(line: str, limit: int) -> str:
+def cut_visible(line: str, limit: int) -> str:
     """Returns text of a card, where all is visible already, cut to `limit` between characters and never inside a mark.
 
     Whatever is not visible after all becomes a mark.

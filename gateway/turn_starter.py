@@ -13,7 +13,7 @@ from signoff.contracts.person import Person, Principal
 from signoff.contracts.requests import MessageBody, ResultBody, SayBody, TurnBody
 from signoff.contracts.session_messages import LateResult, MailboxMessage, SessionReceipt, turn_of
 from signoff.contracts.turn import TurnInput
-from signoff.formats.bounds import out_of_bounds
+from signoff.formats.bounds import bounds_problem
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.gateway.auth.person_lookup import known_person
 from signoff.gateway.deps import GatewayDeps
@@ -41,11 +41,11 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
     person = known_person(deps.people, body.user, body.tenant)
     check_settable(deps, person, body)
     turn_id = body.turn or new_id(deps)
-    if why := out_of_bounds(body.context):
+    if why := bounds_problem(body.context):
         raise BadRequest(f"`context` cannot be taken: {why}; send less, or send it as a string")
     # Also where it is the turn's own: an id that Temporal has forgotten is still that of its requester's requests.
     session = own_session(SessionKey(body.tenant, body.session or turn_id), person, development=deps.development)
-    messages = tuple([await _message(deps, each, session) for each in body.said])
+    messages = tuple([await _message(deps, each, session) for each in body.all_messages])
     key = TurnKey(*session, turn_id)
     ctx = CallContext(
         actor=actor,
@@ -91,7 +91,7 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
     person = known_person(deps.people, body.user, key.tenant)
     key = own_session(key, person, development=deps.development)
     check_settable(deps, person, body)
-    if why := out_of_bounds(body.context):
+    if why := bounds_problem(body.context):
         raise BadRequest(f"`context` cannot be taken: {why}; send less, or send it as a string")
     message_id = body.id or new_id(deps)
     known = tuple(deps.catalog.actors)

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from signoff.contracts.approval import AppliedTerm
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import ConfigError
-from signoff.formats.bounds import out_of_bounds
+from signoff.formats.bounds import bounds_problem
 from signoff.policy.answer import EngineAnswer, EngineOutcome
 from signoff.policy.approval_policy import APPROVER, ApprovalPolicy, GlobalRule, RequiresApproval
 from signoff.policy.context_shapes import ACTOR, TOOL, context_shape, judged_shape
@@ -125,7 +125,7 @@ class CompiledPolicy:
         self, args: Mapping[str, Any], ctx: Mapping[str, Any], actor: Mapping[str, Any] | None
     ) -> tuple[EngineInput | None, str]:
         try:
-            problem = out_of_bounds(args) or out_of_bounds(ctx) or out_of_bounds(actor or {})
+            problem = bounds_problem(args) or bounds_problem(ctx) or bounds_problem(actor or {})
             if problem:
                 return None, problem
             pinned = {
@@ -236,7 +236,7 @@ class CompiledRules:
         self, actor: Mapping[str, Any], tool: ToolFacts, ctx: Mapping[str, Any]
     ) -> tuple[EngineInput | None, str]:
         try:
-            problem = out_of_bounds(actor) or out_of_bounds(ctx)
+            problem = bounds_problem(actor) or bounds_problem(ctx)
             if problem:
                 return None, problem
             pinned = {"actor": dict(actor), "tool": tool.as_cel(), "ctx": pin_numbers(ctx, self.context_shape)}

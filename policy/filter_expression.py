@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from signoff.formats.bounds import out_of_bounds
+from signoff.formats.bounds import bounds_problem
 from signoff.policy.context_shapes import ACTOR, TOOL, context_shape, judged_shape
 from signoff.policy.expression import Compiler, Expression, check_timeless, facts
 from signoff.policy.facts import ToolFacts
@@ -21,7 +21,7 @@ class CompiledFilter:
     def problem(self, *, actor: Mapping[str, Any], tool: ToolFacts, ctx: Mapping[str, Any]) -> str:
         """Returns why `tool` does not pass for `actor` (`name`, `tags`) in `ctx`; "" when it does. Never raises."""
         try:
-            problem = out_of_bounds(actor) or out_of_bounds(ctx)
+            problem = bounds_problem(actor) or bounds_problem(ctx)
             if problem:
                 return f"cannot be asked: the data hold {problem}"
             pinned = {"actor": dict(actor), "tool": tool.as_cel(), "ctx": pin_numbers(ctx, self.context_shape)}

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import PREDICATE_CHARS, PREDICATE_MACROS
-from signoff.formats.bounds import out_of_bounds
+from signoff.formats.bounds import bounds_problem
 from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.policy.cost import cost_of, sizes_at_most
 from signoff.policy.expression import Compiler, Expression, facts
@@ -30,7 +30,7 @@ class GrantPredicate:
         """Returns whether both engines say exactly `true` of these validated arguments. Never raises."""
         try:
             # In doubt a remembered answer does not apply: then people are asked again.
-            if out_of_bounds(args):
+            if bounds_problem(args):
                 return False
             data = facts({"args": pin_numbers(args, self.shape)})
             return all(answer.kind == "true" for answer in self.expression.ask(data))
@@ -39,7 +39,9 @@ class GrantPredicate:
 
     def steps(self, args: Mapping[str, Any]) -> int:
         """Returns how many steps it takes at most over these arguments."""
-        return 0 if out_of_bounds(args) else cost_of(self.expression.second.tree, counted_extents({"args": args})).steps
+        return (
+            0 if bounds_problem(args) else cost_of(self.expression.second.tree, counted_extents({"args": args})).steps
+        )
 
 
 def compile_where(where: str, policy: CompiledPolicy, hidden: Collection[str] = ()) -> GrantPredicate:

@@ -16,7 +16,7 @@ from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.contracts.message import PART_TYPES
 from signoff.contracts.names import READ_REST
 from signoff.contracts.person import Person
-from signoff.formats.bounds import out_of_bounds
+from signoff.formats.bounds import bounds_problem
 from signoff.formats.hours import read_zone
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.people.directory import DevelopmentDirectory, Directory, FixedDirectory
@@ -190,7 +190,7 @@ class Catalog:
             cel, actor = context_mapping(ctx, self.fields), self.actors.get(ctx.actor)
             # Rulings outlive this context only where it cannot have changed them. Out of bounds, every rule errs and so
             # applies: kept, that would hide or deny the actor's tools in later turns that are sound.
-            lasting = actor is not None and not self.rules.read_context and not out_of_bounds(cel)
+            lasting = actor is not None and not self.rules.read_context and not bounds_problem(cel)
             rulings = self._rulings.setdefault(ctx.actor, {}) if lasting else {}
             # Without what is withheld: that changes from one completion to the next, and is taken out by the caller.
             found = ToolView(self.registry, self.rules, actor, ctx.actor, cel, rulings, self._unlisted)

@@ -217,9 +217,9 @@ class Questions:
                     "opened_at": moment(now),
                 }
             )
-            if asked.judged_apart > JUDGED_SECONDS:
+            if asked.judging_delay > JUDGED_SECONDS:
                 # Without an instant every rule that reads one errs on the safe side, there and where the call runs.
-                _log.warning("a call was judged %.0f s from the store's time: set this clock", asked.judged_apart)
+                _log.warning("a call was judged %.0f s from the store's time: set this clock", asked.judging_delay)
                 asked = asked.model_copy(update={"judged_at": None})
             values = {"sha256": question.definition, "size": len(declaration), "body": declaration}
             insert_new(connection, BLOBS, values)

@@ -138,7 +138,7 @@ class RequestReader:
         """Loads the declaration and the arguments of a question; recomputes every hash and checks every signature."""
         declaration = await self._declaration(question)
         args = await self._arguments(question)
-        if question.judged_apart > JUDGED_SECONDS:
+        if question.judging_delay > JUDGED_SECONDS:
             self._unproved(question, "it was judged at another moment than it was asked")
         if not self._vouched(question):
             self._unproved(question, "who asked is not who the gateway signed for")

@@ -113,7 +113,7 @@ class ChannelSuite:
     async def test_each_person_is_sent_one_card_that_says_all(self, rig: ChannelRig) -> None:
         """What would happen, each argument, the code and the link; one card each, and not to who may not answer."""
         request = await rig.ask()
-        await rig.carry()
+        await rig.dispatch()
         assert sorted(card.to for card in rig.vendor.cards()) == sorted((rig.ana, rig.bo))
         for card in rig.vendor.cards():
             for part in (request.card.effect, "Payee 1", show_code(request.code), "signoff.example/link/"):
@@ -146,7 +146,7 @@ class ChannelSuite:
         request = await rig.ask(args={"to": UNICODE})
         assert UNICODE in rig.card(rig.bo).text
         self._answers(rig)
-        await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.bo, "denied", UNICODE))
+        await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "denied", UNICODE))
         assert rig.request(request.id).reason == UNICODE
 
     @play_scenario
@@ -164,10 +164,10 @@ class ChannelSuite:
     async def test_all_cards_say_who_decided_and_where(self, rig: ChannelRig) -> None:
         """Wherever it was decided; what could be answered before says now that it is over."""
         request = await rig.ask()
-        assert "Approved by Ana" not in rig.read_by(rig.bo)
+        assert "Approved by Ana" not in rig.text_read_by(rig.bo)
         await rig.decide_elsewhere(request)
         for identity in (rig.ana, rig.bo):
-            told = rig.read_by(identity)
+            told = rig.text_read_by(identity)
             assert "Approved by Ana" in told
             assert text("where.inbox", "en") in told
         assert (await rig.delivery(request, "bo")).state == "closed"
@@ -177,7 +177,7 @@ class ChannelSuite:
         """Nor does an action that takes many words."""
         request = await rig.ask(args={"to": UNICODE * 30, "note": "<&>" * 200})
         await rig.decide_elsewhere(request, "denied", f"{UNICODE} <&> *no* " * 60)
-        assert "Denied by Ana" in rig.read_by(rig.bo)
+        assert "Denied by Ana" in rig.text_read_by(rig.bo)
         assert (await rig.delivery(request, "bo")).state == "closed"
 
     @play_scenario
@@ -192,7 +192,7 @@ class ChannelSuite:
         await rig.decide_in_inbox(request)
         closed = ClosedCard(request=rig.request(request.id), person=german, token=another, link=notice.link)
         await rig.channel.close(sent, closed)
-        assert "Genehmigt von Ana" in rig.read_by(rig.bo)
+        assert "Genehmigt von Ana" in rig.text_read_by(rig.bo)
 
     @play_scenario
     async def test_what_a_vendor_tells_of_a_card_never_leads_back(self, rig: ChannelRig) -> None:
@@ -209,7 +209,7 @@ class ChannelSuite:
             raw = rig.vendor.status(card, told)
             if raw is None:
                 pytest.skip("that vendor tells nothing of cards")
-            assert await rig.hear(raw, raw) == [None, None]
+            assert await rig.receive(raw, raw) == [None, None]
             assert (await rig.delivery(request, "bo")).state == known
 
     @play_scenario
@@ -217,12 +217,12 @@ class ChannelSuite:
         """It is about the same delivery, and answers to it count."""
         request = await rig.ask()
         token = rig.card(rig.bo).token
-        await rig.tell("reminded", request.model_copy(update={"reminded": 1}))
-        await rig.carry()
+        await rig.report_event("reminded", request.model_copy(update={"reminded": 1}))
+        await rig.dispatch()
         assert rig.card(rig.bo).token == token
-        assert text("card.remind", "en") in rig.read_by(rig.bo)
+        assert text("card.remind", "en") in rig.text_read_by(rig.bo)
         self._answers(rig)
-        await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
+        await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
         assert rig.request(request.id).state == "approved"
 
     @play_scenario
@@ -230,7 +230,7 @@ class ChannelSuite:
         """A digest says how many there are, and decides nothing by itself."""
         for number in range(1, 9):
             await rig.ask(number, told=False, approvers=("user:bo",))
-        await rig.carry()
+        await rig.dispatch()
         mine = [card for card in rig.vendor.cards() if card.to == rig.bo]
         assert len(mine) == 1
         assert text("card.digest", "en", n=8) in mine[0].text
@@ -245,8 +245,8 @@ class ChannelSuite:
         assert row.code
         rig.vendor.trouble = ""
         rig.time.ahead = timedelta(minutes=11)
-        await rig.hurry()
-        await rig.carry()
+        await rig.make_due()
+        await rig.dispatch()
         assert rig.card(rig.bo).token == row.token
         assert (await rig.delivery(request, "bo")).state == "sent"
 
@@ -259,12 +259,12 @@ class ChannelSuite:
         rig.vendor.trouble = ""
         if rig.vendor.busy_seconds:
             rig.time.ahead = timedelta(seconds=rig.vendor.busy_seconds / 2)
-            await rig.hurry()
-            await rig.carry()
+            await rig.make_due()
+            await rig.dispatch()
             assert list(rig.vendor.cards()) == [], "it was asked before its time was over"
         rig.time.ahead = timedelta(minutes=11)
-        await rig.hurry()
-        await rig.carry()
+        await rig.make_due()
+        await rig.dispatch()
         assert sorted(card.to for card in rig.vendor.cards()) == sorted((rig.ana, rig.bo))
 
     @play_scenario
@@ -279,8 +279,8 @@ class ChannelSuite:
             assert any(row.code for row in rows), trouble
             rig.vendor.trouble = ""
             rig.time.ahead += timedelta(minutes=11)
-            await rig.hurry()
-            await rig.carry()
+            await rig.make_due()
+            await rig.dispatch()
             assert (await rig.delivery(request, "bo")).state == "sent", trouble
             assert rig.card(rig.bo).token == rows[1].token
 
@@ -293,9 +293,9 @@ class ChannelSuite:
         assert (await rig.delivery(request, "bo")).closed_at is None
         rig.vendor.trouble = ""
         rig.time.ahead = timedelta(minutes=11)
-        await rig.hurry()
-        await rig.carry()
-        assert "Approved by Ana" in rig.read_by(rig.bo)
+        await rig.make_due()
+        await rig.dispatch()
+        assert "Approved by Ana" in rig.text_read_by(rig.bo)
 
     @play_scenario
     async def test_the_check_says_what_is_wrong_and_never_fails(self, rig: ChannelRig) -> None:
@@ -313,19 +313,19 @@ class ChannelSuite:
         """Who, by which channel, how surely; and they are told."""
         self._answers(rig)
         request = await rig.ask()
-        assert await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")) == [None]
+        assert await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")) == [None]
         decided = rig.request(request.id)
         assert (decided.state, decided.decided_by) == ("approved", "bo")
         assert decided.decided_channel == rig.channel.kind
         assert decided.votes[0].assurance == rig.channel.assurance
-        assert "Approved" in rig.read_by(rig.bo)
+        assert "Approved" in rig.text_read_by(rig.bo)
 
     @play_scenario
     async def test_a_no_denies_and_its_reason_is_kept(self, rig: ChannelRig) -> None:
         """The agent is told why."""
         self._answers(rig)
         request = await rig.ask()
-        await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.bo, "denied", "too expensive"))
+        await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "denied", "too expensive"))
         decided = rig.request(request.id)
         assert (decided.state, decided.reason) == ("denied", "too expensive")
 
@@ -342,10 +342,10 @@ class ChannelSuite:
         with contextlib.suppress(KeyError):
             said.append(rig.vendor.press(card, rig.bo, "approved"))
         for raw in said:
-            await rig.hear(raw)
+            await rig.receive(raw)
             assert rig.request(request.id).state == "pending"
-            assert text("reply.unseen", "en") in rig.read_by(rig.bo)
-        await rig.hear(rig.vendor.press(card, rig.bo, "denied", "too many"))
+            assert text("reply.unseen", "en") in rig.text_read_by(rig.bo)
+        await rig.receive(rig.vendor.press(card, rig.bo, "denied", "too many"))
         assert rig.request(request.id).state == "denied"
 
     @play_scenario
@@ -353,10 +353,10 @@ class ChannelSuite:
         """It still waits for the other."""
         self._answers(rig)
         request = await rig.ask(quorum=2)
-        await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
+        await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
         assert rig.request(request.id).state == "pending"
-        assert text("receipt.counted", "en", n=1, of=2) in rig.read_by(rig.bo)
-        await rig.hear(rig.vendor.press(rig.card(rig.ana), rig.ana, "approved"))
+        assert text("receipt.counted", "en", n=1, of=2) in rig.text_read_by(rig.bo)
+        await rig.receive(rig.vendor.press(rig.card(rig.ana), rig.ana, "approved"))
         assert rig.request(request.id).state == "approved"
 
     @play_scenario
@@ -367,9 +367,9 @@ class ChannelSuite:
         true = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
         forged = rig.vendor.forgeries(true)
         assert forged, "a channel that takes everything has no place here"
-        await rig.hear(*forged)
-        assert rig.decisions.heard == []
-        await rig.hear(true)
+        await rig.receive(*forged)
+        assert rig.decisions.answers == []
+        await rig.receive(true)
         assert rig.request(request.id).state == "approved"
 
     @play_scenario
@@ -393,8 +393,8 @@ class ChannelSuite:
             for kind in (raw.headers.get("content-type", ""), "application/octet-stream", "text/html; charset=nowhere"):
                 odd = dataclasses.replace(raw, headers={**raw.headers, "content-type": kind})
                 _received(rig.channel, odd)
-                await rig.hear(odd)
-        assert rig.decisions.heard == []
+                await rig.receive(odd)
+        assert rig.decisions.answers == []
 
     @play_scenario
     async def test_an_answer_under_another_content_type_decides_nothing_or_the_same(self, rig: ChannelRig) -> None:
@@ -403,7 +403,7 @@ class ChannelSuite:
         request = await rig.ask()
         true = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
         for kind in ("", "text/html", "multipart/form-data", "application/xml; charset=utf-16"):
-            await rig.hear(dataclasses.replace(true, headers={**true.headers, "content-type": kind}))
+            await rig.receive(dataclasses.replace(true, headers={**true.headers, "content-type": kind}))
         assert rig.request(request.id).state in ("pending", "approved")
 
     @play_scenario
@@ -413,8 +413,8 @@ class ChannelSuite:
         await rig.ask()
         for filling in (b"On ", b"> ", b"[", b" \t", b"<b>", b"{"):
             body = (filling * (rig.channel.max_bytes // len(filling) + 1))[: rig.channel.max_bytes]
-            await rig.hear(rig.vendor.sign(body))
-        assert rig.decisions.heard == []
+            await rig.receive(rig.vendor.sign(body))
+        assert rig.decisions.answers == []
 
     @play_scenario
     async def test_what_is_repeated_counts_once(self, rig: ChannelRig) -> None:
@@ -422,10 +422,10 @@ class ChannelSuite:
         self._answers(rig)
         request = await rig.ask(quorum=2)
         raw = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
-        await rig.hear(raw, raw, raw)
+        await rig.receive(raw, raw, raw)
         before = len(rig.vendor.reads(rig.bo))
-        await rig.hear(raw)
-        assert len(rig.decisions.heard) == 1
+        await rig.receive(raw)
+        assert len(rig.decisions.answers) == 1
         assert len(rig.request(request.id).votes) == 1
         assert len(rig.vendor.reads(rig.bo)) == before
 
@@ -435,17 +435,17 @@ class ChannelSuite:
         self._answers(rig)
         await rig.ask()
         true = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
-        await rig.hear(*(dataclasses.replace(true, method=method) for method in ("GET", "HEAD", "OPTIONS")))
-        assert rig.decisions.heard == []
+        await rig.receive(*(dataclasses.replace(true, method=method) for method in ("GET", "HEAD", "OPTIONS")))
+        assert rig.decisions.answers == []
 
     @play_scenario
     async def test_a_stranger_decides_nothing_and_learns_nothing(self, rig: ChannelRig) -> None:
         """Whoever holds the card, it is the sender that counts."""
         self._answers(rig)
         request = await rig.ask()
-        await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.stranger, "approved"))
-        assert rig.decisions.heard == []
-        told = rig.read_by(rig.stranger)
+        await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.stranger, "approved"))
+        assert rig.decisions.answers == []
+        told = rig.text_read_by(rig.stranger)
         assert not any(part in told for part in (request.card.effect, show_code(request.code), "Payee"))
 
     @play_scenario
@@ -453,9 +453,9 @@ class ChannelSuite:
         """A known person without a seat, with somebody else's card."""
         self._answers(rig)
         request = await rig.ask()
-        await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.cy, "approved"))
+        await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.cy, "approved"))
         assert rig.request(request.id).votes == ()
-        assert text("receipt.not_allowed", "en") in rig.read_by(rig.cy)
+        assert text("receipt.not_allowed", "en") in rig.text_read_by(rig.cy)
 
     @play_scenario
     async def test_who_comes_second_is_told_who_was_first(self, rig: ChannelRig) -> None:
@@ -464,9 +464,9 @@ class ChannelSuite:
         request = await rig.ask()
         late = rig.vendor.press(rig.card(rig.bo), rig.bo, "denied")
         await rig.decide_elsewhere(request)
-        await rig.hear(late)
+        await rig.receive(late)
         assert rig.request(request.id).decided_by == "ana"
-        told = rig.read_by(rig.bo)
+        told = rig.text_read_by(rig.bo)
         assert "Already decided. Approved by Ana" in told
 
     @play_scenario
@@ -476,9 +476,9 @@ class ChannelSuite:
         request = await rig.ask(timeout=3_600.0)
         card = rig.card(rig.bo)
         rig.time.ahead = timedelta(hours=2)
-        await rig.hear(rig.vendor.press(card, rig.bo, "approved"))
+        await rig.receive(rig.vendor.press(card, rig.bo, "approved"))
         assert rig.request(request.id).votes == ()
-        assert text("receipt.expired", "en") in rig.read_by(rig.bo)
+        assert text("receipt.expired", "en") in rig.text_read_by(rig.bo)
 
     @play_scenario
     async def test_an_older_card_decides_nothing_of_a_newer_one(self, rig: ChannelRig) -> None:
@@ -486,12 +486,12 @@ class ChannelSuite:
         self._answers(rig)
         request = await rig.ask()
         older = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
-        await rig.again(request)
+        await rig.revise(request)
         newer = rig.card(rig.bo, "Somebody else")
-        await rig.hear(older)
+        await rig.receive(older)
         assert rig.request(request.id).votes == ()
-        assert text("receipt.stale", "en") in rig.read_by(rig.bo)
-        await rig.hear(rig.vendor.press(newer, rig.bo, "approved"))
+        assert text("receipt.stale", "en") in rig.text_read_by(rig.bo)
+        await rig.receive(rig.vendor.press(newer, rig.bo, "approved"))
         assert rig.request(request.id).state == "approved"
 
     @play_scenario
@@ -501,33 +501,33 @@ class ChannelSuite:
         card = rig.card(rig.bo)
         assert text("card.how.link", "en", link="").strip() in card.text
         self._answers(rig)
-        await rig.hear(rig.vendor.press(card, rig.bo, "approved"))
+        await rig.receive(rig.vendor.press(card, rig.bo, "approved"))
         assert rig.request(request.id).votes == ()
-        assert text("reply.link_only", "en") in rig.read_by(rig.bo)
+        assert text("reply.link_only", "en") in rig.text_read_by(rig.bo)
 
     @play_scenario
     async def test_what_needs_more_than_this_channel_is_not_decided_here(self, rig: ChannelRig) -> None:
         """It says that it takes a sign-in, with the link."""
         self._answers(rig)
         request = await rig.ask(min_assurance="mfa")
-        await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
+        await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
         assert rig.request(request.id).votes == ()
-        assert text("reply.link_only", "en") in rig.read_by(rig.bo)
+        assert text("reply.link_only", "en") in rig.text_read_by(rig.bo)
 
     @play_scenario
     async def test_a_bare_yes_with_two_open_asks_which(self, rig: ChannelRig) -> None:
         """And with the code that is told it decides that one alone."""
         self._writes(rig)
         first, second = await rig.ask(1), await rig.ask(2)
-        await rig.hear(rig.vendor.write(rig.bo, "yes"))
-        assert rig.decisions.heard == []
-        told = rig.read_by(rig.bo)
+        await rig.receive(rig.vendor.write(rig.bo, "yes"))
+        assert rig.decisions.answers == []
+        told = rig.text_read_by(rig.bo)
         assert text("reply.which", "en") in told
         assert all(show_code(each.code) in told for each in (first, second))
-        await rig.hear(rig.vendor.write(rig.bo, f"approve {show_code(second.code).lower()}"))
+        await rig.receive(rig.vendor.write(rig.bo, f"approve {show_code(second.code).lower()}"))
         assert rig.request(second.id).state == "approved"
         assert rig.request(first.id).state == "pending"
-        await rig.hear(rig.vendor.write(rig.bo, f"deny {show_code(first.code)} too expensive"))
+        await rig.receive(rig.vendor.write(rig.bo, f"deny {show_code(first.code)} too expensive"))
         assert (rig.request(first.id).state, rig.request(first.id).reason) == ("denied", "too expensive")
 
     @play_scenario
@@ -540,19 +540,19 @@ class ChannelSuite:
             raw = rig.vendor.reply(card, rig.bo, words)
             if raw is None:
                 pytest.skip("nobody can write below a card there")
-            await rig.hear(raw)
-            assert rig.decisions.heard == [], words
+            await rig.receive(raw)
+            assert rig.decisions.answers == [], words
         assert rig.request(request.id).state == "pending"
-        assert text("reply.not_understood", "en") in rig.read_by(rig.bo)
+        assert text("reply.not_understood", "en") in rig.text_read_by(rig.bo)
 
     @play_scenario
     async def test_what_is_new_to_us_is_taken_and_changes_nothing(self, rig: ChannelRig) -> None:
         """Events and states that the vendor thinks of later."""
         self._answers(rig)
         request = await rig.ask()
-        refusals = await rig.hear(*rig.vendor.unknown())
+        refusals = await rig.receive(*rig.vendor.unknown())
         assert Forged not in refusals
-        assert rig.decisions.heard == []
+        assert rig.decisions.answers == []
         assert (await rig.delivery(request, "bo")).state == "sent"
 
     @play_scenario
@@ -562,16 +562,16 @@ class ChannelSuite:
         request = await rig.ask()
         rig.decisions.server = False
         raw = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
-        assert await rig.hear(raw, raw) == [None, None]
+        assert await rig.receive(raw, raw) == [None, None]
         assert rig.request(request.id).state == "pending"
         rig.decisions.server = True
         for _ in range(100):
-            await rig.listen()
-            if rig.decisions.heard:
+            await rig.process_inbound()
+            if rig.decisions.answers:
                 break
             await asyncio.sleep(0.1)
         assert rig.request(request.id).state == "approved"
-        assert len(rig.decisions.heard) == 1
+        assert len(rig.decisions.answers) == 1
 
     @play_scenario
     async def test_a_decision_stands_though_its_answer_does_not_get_out(self, rig: ChannelRig) -> None:
@@ -580,9 +580,9 @@ class ChannelSuite:
         request = await rig.ask()
         raw = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
         rig.vendor.trouble = "down"
-        await rig.hear(raw)
+        await rig.receive(raw)
         assert rig.request(request.id).state == "approved"
-        assert await rig.arrived() == []
+        assert await rig.inbound_rows() == []
 
     def _answers(self, rig: ChannelRig) -> None:
         if not rig.channel.answers:

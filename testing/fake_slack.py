@@ -108,7 +108,7 @@ class FakeSlack(Vendor):
     def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
         """Approves by the button, deny by the window that the other button opens."""
         if verdict == "approved":
-            return self.pressed(card, identity, "signoff.approve")
+            return self.press_request(card, identity, "signoff.approve")
         view = {
             "id": f"V{next(self._numbers)}",
             "callback_id": "signoff.deny",
@@ -117,7 +117,7 @@ class FakeSlack(Vendor):
         }
         return self.interaction({"type": "view_submission", **_people(identity), "view": view})
 
-    def pressed(self, card: VendorCard, identity: str, action: str) -> InboundRequest:
+    def press_request(self, card: VendorCard, identity: str, action: str) -> InboundRequest:
         """Returns a button of a card. What it opens, it opens for three seconds."""
         number = next(self._numbers)
         trigger = f"trigger.{number}"
@@ -149,13 +149,15 @@ class FakeSlack(Vendor):
 
     def sign(self, body: bytes) -> InboundRequest:
         """Signs any body."""
-        return self.signed(body, "application/json")
+        return self.signed_request(body, "application/json")
 
     def interaction(self, payload: Mapping[str, Any]) -> InboundRequest:
         """Returns a payload as Slack sends it: a form with one field."""
-        return self.signed(urlencode({"payload": json.dumps(payload)}).encode(), "application/x-www-form-urlencoded")
+        return self.signed_request(
+            urlencode({"payload": json.dumps(payload)}).encode(), "application/x-www-form-urlencoded"
+        )
 
-    def signed(self, body: bytes, kind: str, ahead: float = 0.0) -> InboundRequest:
+    def signed_request(self, body: bytes, kind: str, ahead: float = 0.0) -> InboundRequest:
         """Signs a body with `v0`, by a clock that may be ahead."""
         stamp = str(int(self.clock().timestamp() + ahead))
         mark = hmac.new(SIGNING_SECRET.encode(), b"v0:%s:%s" % (stamp.encode(), body), hashlib.sha256).hexdigest()

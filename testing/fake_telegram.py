@@ -56,7 +56,7 @@ class TelegramMessage:
     about: int = 0
 
     @property
-    def shown(self) -> str:
+    def text_shown(self) -> str:
         """All that can be read of it."""
         return "\n".join((self.text, *(f"[{button['text']}]" for button in self.buttons)))
 
@@ -121,7 +121,7 @@ class FakeTelegram(Vendor):
 
     def reads(self, identity: str) -> Sequence[str]:
         """Returns the chat with one person as it is, and what they were shown above it."""
-        mine = [each.shown for each in self.messages if str(each.chat) == identity]
+        mine = [each.text_shown for each in self.messages if str(each.chat) == identity]
         return mine + [words for who, words in self.alerts if who == identity]
 
     def message_of(self, card: VendorCard) -> TelegramMessage:
@@ -135,9 +135,9 @@ class FakeTelegram(Vendor):
         """Returns a button where no reason is given; else a reply in words."""
         if reason:
             return self.reply(card, identity, f"{'approve' if verdict == 'approved' else 'deny'}\n{reason}")
-        return self.brought(self.pressed(card, identity, "a" if verdict == "approved" else "d"))
+        return self.update_request(self.press_update(card, identity, "a" if verdict == "approved" else "d"))
 
-    def pressed(self, card: VendorCard, identity: str, does: str, **more: Any) -> dict[str, Any]:
+    def press_update(self, card: VendorCard, identity: str, does: str, **more: Any) -> dict[str, Any]:
         """Returns a press; the client says of which button. `more` is laid over what Telegram says of it."""
         name = str(7_000_000_000 + next(self._numbers))
         self.queries[name] = identity
@@ -159,26 +159,26 @@ class FakeTelegram(Vendor):
 
     def write(self, identity: str, words: str) -> InboundRequest:
         """Sends words to the bot."""
-        return self.brought({"message": self.said(identity, text=words)})
+        return self.update_request({"message": self.message_update(identity, text=words)})
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
         """Sends words that answer a card."""
         message = self.message_of(card)
         about = {"message_id": message.number, "from": _BOT, "date": self._now(), "text": message.text}
         about["chat"] = {"id": message.chat, "type": "private"}
-        return self.brought({"message": self.said(identity, text=words, reply_to_message=about)})
+        return self.update_request({"message": self.message_update(identity, text=words, reply_to_message=about)})
 
-    def said(self, identity: str, **content: Any) -> dict[str, Any]:
+    def message_update(self, identity: str, **content: Any) -> dict[str, Any]:
         """Makes any message of a person, in their chat with the bot unless it says another."""
         who = _person(identity)
         chat = {"id": int(identity), "type": "private", "first_name": who["first_name"]}
         return {"message_id": next(self._numbers), "from": who, "chat": chat, "date": self._now(), **content}
 
-    def brought(self, update: Body) -> InboundRequest:
+    def update_request(self, update: Body) -> InboundRequest:
         """Returns an update as the webhook brings it."""
         return self.sign(json.dumps({"update_id": next(self._numbers), **update}).encode())
 
-    def waits(self, update: Body) -> None:
+    def queue_update(self, update: Body) -> None:
         """Lets an update be fetched."""
         self.updates.append({"update_id": next(self._numbers), **update})
         self._arrived.set()
@@ -201,24 +201,28 @@ class FakeTelegram(Vendor):
         group = {"id": -100, "type": "supergroup", "title": "Finance"}
         bot = {**_person(bo), "is_bot": True}
         updates: list[Body] = [
-            {"edited_message": self.said(bo, text="yes", edit_date=self._now())},
-            {"channel_post": self.said(bo, text="yes", chat={"id": -200, "type": "channel"})},
-            {"message": self.said(bo, text="yes", chat=group)},
-            {"message": self.said(bo, text="yes", forward_origin={"type": "user", "sender_user": _person(bo)})},
-            {"message": self.said(bo, text="yes", **{"from": bot})},
-            {"message": self.said(bo, text="/yes")},
-            {"message": self.said(bo, photo=[], caption="yes")},
+            {"edited_message": self.message_update(bo, text="yes", edit_date=self._now())},
+            {"channel_post": self.message_update(bo, text="yes", chat={"id": -200, "type": "channel"})},
+            {"message": self.message_update(bo, text="yes", chat=group)},
+            {
+                "message": self.message_update(
+                    bo, text="yes", forward_origin={"type": "user", "sender_user": _person(bo)}
+                )
+            },
+            {"message": self.message_update(bo, text="yes", **{"from": bot})},
+            {"message": self.message_update(bo, text="/yes")},
+            {"message": self.message_update(bo, photo=[], caption="yes")},
             {"message_reaction": {"user": _person(bo), "new_reaction": [{"type": "emoji", "emoji": "👍"}]}},
             {"my_chat_member": {"from": _person(bo), "new_chat_member": {"status": "kicked"}}},
             {"something": "new"},
             {"callback_query": "nonsense"},
             {"message": 3},
-            self.pressed(card, bo, "e"),
-            self.pressed(card, bo, "a", data="a:"),
-            self.pressed(card, bo, "a", data=f"a:{card.token}:more"),
-            self.pressed(card, bo, "a", data=None),
+            self.press_update(card, bo, "e"),
+            self.press_update(card, bo, "a", data="a:"),
+            self.press_update(card, bo, "a", data=f"a:{card.token}:more"),
+            self.press_update(card, bo, "a", data=None),
         ]
-        return [self.brought(each) for each in updates]
+        return [self.update_request(each) for each in updates]
 
     # The Bot API.
 
@@ -272,7 +276,7 @@ class FakeTelegram(Vendor):
         message = TelegramMessage(chat, number, _text_of(body), _buttons_of(body), about.get("message_id", 0))
         self.messages.append(message)
         if message.buttons or any(words in message.text for words in _ASKS):
-            self._cards.append(VendorCard(str(chat), message.token, message.shown))
+            self._cards.append(VendorCard(str(chat), message.token, message.text_shown))
         return {"message_id": number, "from": _BOT, "chat": {"id": chat, "type": "private"}, "text": message.text}
 
     def _edit(self, body: Body) -> Body:

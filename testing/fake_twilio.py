@@ -159,13 +159,13 @@ class FakeTwilio(Vendor):
         bubble = self.bubble(card)
         word = "approve" if verdict == "approved" else "deny"
         if bubble.buttons and not reason:
-            return self.pressed(bubble, identity, word.title())
+            return self.press_request(bubble, identity, word.title())
         headed = _HEADED.match(bubble.text)
         if headed:
             return self.reply(card, identity, f"{word} {headed[1]} {reason}".strip())
         return self.reply(card, identity, f"{word}\n{reason}")
 
-    def pressed(self, bubble: TwilioMessage, identity: str, title: str, **more: str) -> InboundRequest:
+    def press_request(self, bubble: TwilioMessage, identity: str, title: str, **more: str) -> InboundRequest:
         """Returns a button by its title."""
         about = {"OriginalRepliedMessageSid": bubble.sid, "OriginalRepliedMessageSender": self.prefix + OURS}
         said = {"Body": title, "ButtonText": title, "ButtonPayload": bubble.buttons[title], "MessageType": "button"}
@@ -196,13 +196,13 @@ class FakeTwilio(Vendor):
             "From": identity,
             "ApiVersion": "2010-04-01",
         }
-        return self.brought({**common, **fields})
+        return self.form_request({**common, **fields})
 
     def status(self, card: VendorCard, state: Told) -> InboundRequest | None:
         """Makes the report on a card; Twilio gives a failure its code."""
-        return self.reported(self.bubble(card), state, 30003 if state == "failed" else 0)
+        return self.status_request(self.bubble(card), state, 30003 if state == "failed" else 0)
 
-    def reported(self, bubble: TwilioMessage, state: str, code: int = 0) -> InboundRequest:
+    def status_request(self, bubble: TwilioMessage, state: str, code: int = 0) -> InboundRequest:
         """Makes Twilio's report on one of our messages."""
         fields = {
             "SmsSid": bubble.sid,
@@ -214,9 +214,9 @@ class FakeTwilio(Vendor):
             "From": self.prefix + OURS,
             "ApiVersion": "2010-04-01",
         }
-        return self.brought(fields | ({"ErrorCode": str(code)} if code else {}))
+        return self.form_request(fields | ({"ErrorCode": str(code)} if code else {}))
 
-    def brought(self, fields: Mapping[str, str]) -> InboundRequest:
+    def form_request(self, fields: Mapping[str, str]) -> InboundRequest:
         """Returns a form."""
         return self.sign(urlencode(fields).encode())
 
@@ -240,16 +240,16 @@ class FakeTwilio(Vendor):
             self.message(bo, Body="STOP", OptOutType="STOP"),
             self.message(bo, Body="approve", To="+15550009999"),
             self.message("rcs:agent", Body="approve"),
-            self.reported(asked, "warmed_up"),
-            self.reported(asked, "queued", 0),
-            self.brought({"CallSid": "CA1", "CallStatus": "ringing"}),
+            self.status_request(asked, "warmed_up"),
+            self.status_request(asked, "queued", 0),
+            self.form_request({"CallSid": "CA1", "CallStatus": "ringing"}),
         ]
 
     def sid(self) -> str:
         """Returns a new name of a message."""
         return f"SM{next(self._numbers):032x}"
 
-    def within(self, person: str) -> bool:
+    def is_window_open(self, person: str) -> bool:
         """Returns whether they have written within 24 hours; by SMS nobody needs to."""
         self._began = self._began or self.clock()
         last = self._wrote.get(person, None if person in self.silent else self._began)
@@ -267,11 +267,11 @@ class FakeTwilio(Vendor):
         if code:
             return self._no(code)
         bubble = self._bubble(sent)
-        if "Body" in sent and not self.within(bubble.person):
+        if "Body" in sent and not self.is_window_open(bubble.person):
             if self.prompt:
                 return self._no(63016)
             self.refused.append(63016)
-            self.late.append(self.reported(bubble, "failed", 63016))
+            self.late.append(self.status_request(bubble, "failed", 63016))
         else:
             self.bubbles.append(bubble)
         told = {"sid": bubble.sid, "status": "queued", "error_code": None, "error_message": None, "to": bubble.person}

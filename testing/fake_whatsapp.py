@@ -149,9 +149,11 @@ class FakeWhatsApp(Vendor):
             word = "approve" if verdict == "approved" else "deny"
             return self.reply(card, identity, f"{word}\n{reason}".strip())
         title = "Approve" if verdict == "approved" else "Deny"
-        return self.pressed(bubble, identity, title)
+        return self.press_request(bubble, identity, title)
 
-    def pressed(self, bubble: WhatsAppMessage, identity: str, title: str, *, context: bool = True) -> InboundRequest:
+    def press_request(
+        self, bubble: WhatsAppMessage, identity: str, title: str, *, context: bool = True
+    ) -> InboundRequest:
         """Returns a button by its title. That of a template may come without what it belongs to."""
         about = {"context": {"from": _OURS, "id": bubble.name}} if context else {}
         name = bubble.buttons[title]
@@ -172,7 +174,7 @@ class FakeWhatsApp(Vendor):
 
     def message(self, identity: str, kind: str, **content: Any) -> InboundRequest:
         """Returns anything that somebody sends to our number."""
-        return self.brought(self.value(identity, {"id": self.wamid(), "type": kind, **content}))
+        return self.body_request(self.value(identity, {"id": self.wamid(), "type": kind, **content}))
 
     def value(self, identity: str, message: Mapping[str, Any]) -> dict[str, Any]:
         """Makes Meta's value about one message: who sent it, as far as they let themselves be known."""
@@ -186,7 +188,7 @@ class FakeWhatsApp(Vendor):
             contact["user_id"] = sent["from_user_id"] = identity
         return {"contacts": [contact], "messages": [sent]}
 
-    def reported(self, bubble: WhatsAppMessage, state: str, code: int = 0) -> dict[str, Any]:
+    def status_body(self, bubble: WhatsAppMessage, state: str, code: int = 0) -> dict[str, Any]:
         """Makes Meta's report on one of our messages."""
         status: dict[str, Any] = {
             "id": bubble.name,
@@ -200,7 +202,9 @@ class FakeWhatsApp(Vendor):
             status["errors"] = [{"code": code, "title": "Message failed", "error_data": {"details": "It failed."}}]
         return {"statuses": [status]}
 
-    def brought(self, *values: Mapping[str, Any], number: str = NUMBER_ID, name: str = "messages") -> InboundRequest:
+    def body_request(
+        self, *values: Mapping[str, Any], number: str = NUMBER_ID, name: str = "messages"
+    ) -> InboundRequest:
         """Makes a request of several things at once, each in a change of its own."""
         metadata = {"display_phone_number": _OURS, "phone_number_id": number}
         common = {"messaging_product": "whatsapp", "metadata": metadata}
@@ -211,7 +215,7 @@ class FakeWhatsApp(Vendor):
 
     def status(self, card: VendorCard, state: Told) -> InboundRequest | None:
         """Makes the report on a card; Meta gives a failure its code."""
-        return self.brought(self.reported(self.bubble(card), state, 131026 if state == "failed" else 0))
+        return self.body_request(self.status_body(self.bubble(card), state, 131026 if state == "failed" else 0))
 
     def sign(self, body: bytes) -> InboundRequest:
         """Signs any body."""
@@ -233,9 +237,11 @@ class FakeWhatsApp(Vendor):
             self.message(bo, "unsupported", errors=[{"code": 131051, "title": "Unsupported"}]),
             self.message(bo, "interactive", interactive={"type": "nfm_reply", "nfm_reply": {"name": "flow"}}),
             self.message(bo, "button", button={"payload": "Approve", "text": "Approve"}),
-            self.brought(self.reported(asked, "warmed_up")),
-            self.brought({"statuses": [{"status": "read"}, 3]}, {"errors": [{"code": 130429}]}, {"messages": "none"}),
-            self.brought({"event": "APPROVED"}, name="message_template_status_update"),
+            self.body_request(self.status_body(asked, "warmed_up")),
+            self.body_request(
+                {"statuses": [{"status": "read"}, 3]}, {"errors": [{"code": 130429}]}, {"messages": "none"}
+            ),
+            self.body_request({"event": "APPROVED"}, name="message_template_status_update"),
             self.sign(b'{"object": "page", "entry": []}'),
         ]
 
@@ -243,7 +249,7 @@ class FakeWhatsApp(Vendor):
         """Returns a new name of a message."""
         return f"wamid.HBgLMTU1NTA3ODM4ODE{next(self._numbers):06d}"
 
-    def within(self, person: str) -> bool:
+    def is_window_open(self, person: str) -> bool:
         """Returns whether they have written within 24 hours."""
         self._began = self._began or self.clock()
         met = None if person in self.silent else self._began
@@ -288,7 +294,7 @@ class FakeWhatsApp(Vendor):
             if alike or _units(content["body"]["text"]) > _MOST:
                 return 100
         # Last, and not for templates, which may begin a conversation.
-        return 0 if self.within(known[to]) else 131047
+        return 0 if self.is_window_open(known[to]) else 131047
 
     def _unfit(self, template: Mapping[str, Any]) -> int:
         known = self.templates.get((template["name"], template["language"]["code"]))

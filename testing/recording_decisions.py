@@ -27,7 +27,7 @@ class RecordingDecisions:
         self._people = people
         self._clock = clock
         self._book = ApprovalBook()
-        self.heard: list[tuple[DecisionDraft, DecisionAuthor]] = []
+        self.answers: list[tuple[DecisionDraft, DecisionAuthor]] = []
         self.again: list[bool] = []
         self.worker = True
         self.server = True
@@ -54,7 +54,7 @@ class RecordingDecisions:
             raise ServerUnavailable("the server is away")
         if not self.worker:
             return Receipt(status="pending", approval_id=draft.approval_id, verdict=draft.verdict)
-        self.heard.append((draft, author))
+        self.answers.append((draft, author))
         self.again.append(again)
         decision = decision_from_draft(draft, author, self._clock())
         receipt = self._book.precheck(decision, self._clock())

@@ -114,38 +114,38 @@ class ChannelRig:
             "min_assurance": "link" if self.channel.assurance == "link" else "channel",
         }
         request = self.decisions.open(ApprovalRequest(**given | fields))
-        await self.tell("opened", request)
+        await self.report_event("opened", request)
         if told:
-            await self.carry()
+            await self.dispatch()
         return request
 
-    async def again(self, request: ApprovalRequest) -> ApprovalRequest:
+    async def revise(self, request: ApprovalRequest) -> ApprovalRequest:
         """Returns the same request, asked again with other arguments: its next revision."""
-        await self.tell("closed", request)
+        await self.report_event("closed", request)
         args = {"to": "Somebody else", "amount": 7}
         card = render_card(effect="Pay 7 to {to}", title="", tool="pay", args=args, schema={}, note="it was changed")
         changes = {"revision": request.revision + 1, "question_hash": "f" * 64, "card": card}
         revised = self.decisions.open(request.model_copy(update=changes))
-        await self.tell("opened", revised)
-        await self.carry()
+        await self.report_event("opened", revised)
+        await self.dispatch()
         return revised
 
-    async def tell(self, kind: RequestEventKind, request: ApprovalRequest) -> None:
+    async def report_event(self, kind: RequestEventKind, request: ApprovalRequest) -> None:
         """Reports an event of a request to the dispatcher."""
-        self.events.tell(kind, request)
+        self.events.add(kind, request)
 
-    async def carry(self) -> None:
+    async def dispatch(self) -> None:
         """Lets the dispatcher do all that is due now."""
         for _ in range(_PATIENCE):
             if not await self.dispatcher.step():
                 return
 
-    async def hurry(self) -> None:
+    async def make_due(self) -> None:
         """Lets what is tried again later be due now."""
         due = update(DELIVERIES).values(due_at=0, claimed_until=0)
         await self.store.run(lambda connection: connection.execute(due).rowcount)
 
-    async def hear(self, *raws: InboundRequest) -> list[type[Exception] | None]:
+    async def receive(self, *raws: InboundRequest) -> list[type[Exception] | None]:
         """Takes these in, and let all come of it that comes of it; how each was refused."""
         refusals: list[type[Exception] | None] = []
         for raw in raws:
@@ -154,24 +154,24 @@ class ChannelRig:
                 refusals.append(None)
             except (Forged, Malformed) as error:
                 refusals.append(type(error))
-        await self.listen()
+        await self.process_inbound()
         return refusals
 
-    async def listen(self) -> None:
+    async def process_inbound(self) -> None:
         """Hears what was taken in; what is decided closes the cards."""
         for _ in range(_PATIENCE):
             if not await self.processor.step():
                 break
-        answered = {draft.approval_id: self.request(draft.approval_id) for draft, _ in self.decisions.heard}
+        answered = {draft.approval_id: self.request(draft.approval_id) for draft, _ in self.decisions.answers}
         for request in answered.values():
             if request.state != "pending":
-                await self.tell("closed", request)
-        await self.carry()
+                await self.report_event("closed", request)
+        await self.dispatch()
 
     async def decide_elsewhere(self, request: ApprovalRequest, verdict: Verdict = "approved", reason: str = "") -> None:
         """Decides a request as Ana, in the inbox."""
         await self.decide_in_inbox(request, verdict, reason)
-        await self.listen()
+        await self.process_inbound()
 
     async def decide_in_inbox(self, request: ApprovalRequest, verdict: Verdict = "approved", reason: str = "") -> None:
         """Decides a request as Ana in the inbox, and reports nothing of it."""
@@ -201,7 +201,7 @@ class ChannelRig:
         assert mine, f"{identity} was sent no card"
         return mine[-1]
 
-    def read_by(self, identity: str) -> str:
+    def text_read_by(self, identity: str) -> str:
         """Returns all that somebody can read there now."""
         return "\n\n".join(self.vendor.reads(identity))
 
@@ -217,7 +217,7 @@ class ChannelRig:
         link = await self._link(row)
         return OutboundCard(token=row.token, request=row.request, person=person, address=row.address, link=link)
 
-    async def arrived(self) -> list[InboundRow]:
+    async def inbound_rows(self) -> list[InboundRow]:
         """Returns the rows that wait to be processed."""
         return await InboundQueue(self.store).claim(100)
 

@@ -13,7 +13,7 @@ class ScriptedEvents:
         self._told: list[RequestEvent] = []
         self._over: dict[tuple[str, int], ApprovalRequest] = {}
 
-    def tell(self, kind: RequestEventKind, request: ApprovalRequest) -> None:
+    def add(self, kind: RequestEventKind, request: ApprovalRequest) -> None:
         """Adds an event of a request."""
         self._told.append(RequestEvent(kind, request))
         if kind == "closed":

@@ -46,7 +46,7 @@ _TROUBLES: Final[Mapping[str, list[dict[str, Any]]]] = {
 }
 
 
-def troubled(app: Any, vendor: Vendor) -> Any:
+def troubled_app(app: Any, vendor: Vendor) -> Any:
     """Returns `app` (ASGI), which answers as the vendor's `trouble` says while it has one that is not its own."""
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
@@ -71,7 +71,7 @@ async def serve_vendor(
 
     With a `vendor` it plays that vendor's troubles of HTTP.
     """
-    app = app if vendor is None else troubled(app, vendor)
+    app = app if vendor is None else troubled_app(app, vendor)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         config = uvicorn.Config(app, log_level="error", lifespan="off", ws="none", timeout_graceful_shutdown=1)
         if certificate is not None:

@@ -53,4 +53,4 @@ async def reply(rig: ChannelRig, words: str, code: str) -> None:
     """Bo writes something below the card with that code."""
     raw = rig.vendor.reply(rig.card(rig.bo, code), rig.bo, words)
     assert raw is not None
-    await rig.hear(raw)
+    await rig.receive(raw)

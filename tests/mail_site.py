@@ -66,7 +66,7 @@ class MailSite:
 
     async def state_after(self, mail: bytes) -> str:
         """How a new request for which Bo was asked stands once a mail has come in."""
-        await self.rig.hear(self.brought(mail))
+        await self.rig.receive(self.brought(mail))
         return self.rig.request("main.s.t.c1.1").state
 
 

@@ -7,7 +7,7 @@ import pytest
 from temporalio.client import Client
 
 from signoff.contracts.clock import system_clock
-from signoff.engine.clock_check import clock_problem, server_ahead, store_ahead
+from signoff.engine.clock_check import clock_problem, server_clock_lead, store_clock_lead
 from signoff.store.store import open_store
 
 
@@ -18,19 +18,19 @@ def late() -> datetime:
 
 async def test_clocks_of_one_machine_are_one(client: Client, tmp_path: Path) -> None:
     """The server and the store tell the time that it is here."""
-    ahead = await server_ahead(client)
+    ahead = await server_clock_lead(client)
     assert ahead is not None
     assert abs(ahead) < timedelta(seconds=4)
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
-        assert abs(await store_ahead(store)) < timedelta(seconds=4)
+        assert abs(await store_clock_lead(store)) < timedelta(seconds=4)
 
 
 async def test_a_clock_that_is_wrong_here_is_told_of_both(client: Client, tmp_path: Path) -> None:
     """By how much, which way, and what to do."""
-    told = clock_problem("the Temporal server", await server_ahead(client, clock=late))
+    told = clock_problem("the Temporal server", await server_clock_lead(client, clock=late))
     assert told.startswith("the clock of the Temporal server is 600 s ahead of this machine's: set both by NTP")
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
-        assert "the store is 600 s ahead" in clock_problem("the store", await store_ahead(store, clock=late))
+        assert "the store is 600 s ahead" in clock_problem("the store", await store_clock_lead(store, clock=late))
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(5, False), (6, True), (-5, False), (-6, True)])

@@ -69,7 +69,7 @@ class Formatter:
         ]
         return self.text("card.still", groups=", ".join(told)) if told else ""
 
-    def stricter(self, applied: Iterable[AppliedTerm]) -> tuple[str, ...]:
+    def stricter_reasons(self, applied: Iterable[AppliedTerm]) -> tuple[str, ...]:
         """Returns why a request asks for more than usual, a sentence each: `2 people have to approve: it is the
         weekend.`.
         """
@@ -106,7 +106,7 @@ class Formatter:
             return text("time.over", self.language)
         return text("time.in", self.language, span=self.span(seconds))
 
-    def soon(self, moment: datetime) -> bool:
+    def is_soon(self, moment: datetime) -> bool:
         """Returns whether less than an hour is left."""
         return moment - self.now < timedelta(hours=1)
 

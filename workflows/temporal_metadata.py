@@ -15,7 +15,7 @@ from signoff.contracts.call import CallOutcome
 from signoff.contracts.ids import show_code
 from signoff.contracts.message import CallPart
 from signoff.contracts.turn import LiveState
-from signoff.formats.visible_text import shown_again
+from signoff.formats.visible_text import cut_visible
 from signoff.workflows.turn_state import TurnState
 
 STATE = SearchAttributeKey.for_keyword(names.SA_STATE)
@@ -146,9 +146,9 @@ def _quorum(request: ApprovalRequest) -> str:
 
 
 def _row(row: CardRow) -> str:
-    value = shown_again(row.value, DETAIL_CHARS)
+    value = cut_visible(row.value, DETAIL_CHARS)
     # Remarks are the card's own, and alone have no name.
-    return f"{_code(shown_again(row.label, DETAIL_CHARS))}: {_code(value)}" if row.name else _code(value)
+    return f"{_code(cut_visible(row.label, DETAIL_CHARS))}: {_code(value)}" if row.name else _code(value)
 
 
 def _answered(request: ApprovalRequest) -> str:

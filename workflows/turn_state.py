@@ -11,7 +11,7 @@ from signoff.contracts.activity_messages import GateTask, ModelReply, Response, 
 from signoff.contracts.call import CallContext, CallOutcome
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.frozen_model import FrozenModel
-from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id, stood_for
+from signoff.contracts.ids import ApprovalKey, TurnKey, call_of_stand_in, parse_approval_id
 from signoff.contracts.limits import MAX_DENIALS_IN_A_ROW, MESSAGES_BYTES
 from signoff.contracts.message import RESPONSE, CallPart, Message, ResultPart
 from signoff.contracts.names import RESPOND
@@ -94,7 +94,7 @@ class TurnState:
         outcome.
         """
         named = parse_approval_id(approval_id)
-        call = "" if named is None or named.turn != self.key else stood_for(named.call)
+        call = "" if named is None or named.turn != self.key else call_of_stand_in(named.call)
         view = self.calls.get(call)
         return call if view is not None and view.outcome is None else ""
 

@@ -24,7 +24,7 @@ from signoff.channels.mail.quotes import END, MARK
 from signoff.channels.mail.reply_addresses import ReplyAddresses
 from signoff.channels.outbound.card_text import card_words
 from signoff.channels.outbound.receipt_text import closing_text
-from signoff.formats.visible_text import one_line, shown_again
+from signoff.formats.visible_text import cut_visible, one_line
 from signoff.texts.catalogue import text
 from signoff.texts.endings import closing_words
 from signoff.texts.formatter import formatter_for
@@ -111,7 +111,7 @@ class LetterSender:
         what = {"ask": "", "remind": f"remind{notice.request.reminded}", "digest": "digest"}[notice.kind]
         opens = text("button.open", formatter.language)
         page = self._page("mail_card.html", formatter.language, words=words, open=opens)
-        subject, thread = shown_again(words.subject, SUBJECT_CHARS), _ids(())
+        subject, thread = cut_visible(words.subject, SUBJECT_CHARS), _ids(())
         if before is not None:
             subject, thread = _answering(str(before.handle.get("subject") or subject)), _ids([before.vendor_id])
         # The same id however often it is sent: where a try that failed did arrive, the second can be told for its copy.

@@ -17,7 +17,7 @@ from signoff.contracts.approval import ApprovalRequest, CardRow
 from signoff.contracts.decision import Assurance, at_least
 from signoff.contracts.ids import show_code
 from signoff.contracts.limits import EFFECT_CHARS
-from signoff.formats.visible_text import ELLIPSIS, MISSING, one_line, shown_again
+from signoff.formats.visible_text import ELLIPSIS, MISSING, cut_visible, one_line
 from signoff.texts.catalogue import text
 from signoff.texts.formatter import Formatter
 from signoff.texts.reasons import rule_words
@@ -205,7 +205,7 @@ class _Writer:
         # An address that is cut leads nowhere.
         fitting = (bare, replace(bare, due=""), replace(bare, due="", incomplete=short, how="", open=""))
         words = next((each for each in fitting if len(each.text) + _LEAST_EFFECT <= max_chars), fitting[-1])
-        return replace(words, effect=shown_again(self.request.card.effect, max_chars - len(words.text)))
+        return replace(words, effect=cut_visible(self.request.card.effect, max_chars - len(words.text)))
 
     def words(self, value: int, says: int, rows: int) -> CardWords:
         """Writes the card with `rows` arguments of `value` characters each, and `says` characters of the agent's
@@ -215,7 +215,7 @@ class _Writer:
         digest = notice.kind == "digest"
         lines = () if digest else self.lines(value, rows)
         whole = digest or not (any(line.note or not line.label for line in lines))
-        heading, code, effect = self.heading(), show_code(request.code), shown_again(request.card.effect, EFFECT_CHARS)
+        heading, code, effect = self.heading(), show_code(request.code), cut_visible(request.card.effect, EFFECT_CHARS)
         how = how_words(self.how if whole or self.how == "link" else "unseen", request, formatter, notice.link)
         linked = self.how == "link"
         incomplete = "" if whole else text("card.incomplete", language, link=notice.link)
@@ -233,7 +233,7 @@ class _Writer:
             asked=self.asked(),
             rule="" if digest else self.rule(),
             says_lead=text("card.says", language) if agent and says else "",
-            says=shown_again(agent, says) if agent and says else "",
+            says=cut_visible(agent, says) if agent and says else "",
             counted=self.counted(),
             due=self.due(),
             more=text("card.more", language, n=notice.more) if notice.more else "",
@@ -265,18 +265,18 @@ class _Writer:
 
     def line(self, row: CardRow, limit: int) -> CardLine:
         value = self.formatter.card_words(row)
-        shown = shown_again(value, limit)
+        shown = cut_visible(value, limit)
         cut = row.cut or len(shown) < len(value)
         # A row may come cut already; only its own `length` knows how much there was.
         length = max(row.length, len(row.value))
         note = text("card.cut", self.formatter.language, n=length) if cut else ""
-        return CardLine(shown_again((row.label or row.name) if row.name else "", NAME_CHARS), shown, note)
+        return CardLine(cut_visible((row.label or row.name) if row.name else "", NAME_CHARS), shown, note)
 
     def note(self) -> str:
         request = self.request
         if request.revision < 2:
             return ""
-        told = shown_again(remark_words(request.card.note, self.formatter.language), NOTE_CHARS) or MISSING
+        told = cut_visible(remark_words(request.card.note, self.formatter.language), NOTE_CHARS) or MISSING
         return text("card.again", self.formatter.language, n=request.revision, note=told)
 
     def asked(self) -> str:
@@ -288,7 +288,7 @@ class _Writer:
     def rule(self) -> str:
         request = self.request
         told = rule_words(request.rule, request.rule_text, self.formatter.language)
-        return " ".join(filter(None, (told, *self.formatter.stricter(request.applied))))
+        return " ".join(filter(None, (told, *self.formatter.stricter_reasons(request.applied))))
 
     def counted(self) -> str:
         request = self.request

@@ -10,7 +10,7 @@ from signoff.channels.outbound.card_text import How, how_words
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import show_code
 from signoff.contracts.limits import EFFECT_CHARS
-from signoff.formats.visible_text import one_line, shown_again
+from signoff.formats.visible_text import cut_visible, one_line
 from signoff.texts.catalogue import text
 from signoff.texts.endings import REASON_CHARS, closing_words
 from signoff.texts.formatter import Formatter
@@ -24,7 +24,7 @@ def closing_text(closed: ClosedCard, formatter: Formatter) -> str:
     first = [f"{closing_words(request, formatter)}."]
     if request.reason:
         first.append(text("end.reason", formatter.language, reason=one_line(request.reason, REASON_CHARS).text))
-    about = f"{shown_again(request.card.effect, EFFECT_CHARS)} ({show_code(request.code)})"
+    about = f"{cut_visible(request.card.effect, EFFECT_CHARS)} ({show_code(request.code)})"
     opened = [text("reply.see", formatter.language, link=closed.link)] if closed.link else []
     return "\n\n".join(("\n".join(first), about, *opened))
 
@@ -56,7 +56,7 @@ def not_understood_text(
 
 def which_request_text(requests: Sequence[ApprovalRequest], formatter: Formatter) -> str:
     """Writes the question which of several requests an answer meant: each with its code, and how to name one."""
-    each = [f"- {show_code(request.code)}: {shown_again(request.card.effect, EFFECT_CHARS)}" for request in requests]
+    each = [f"- {show_code(request.code)}: {cut_visible(request.card.effect, EFFECT_CHARS)}" for request in requests]
     language = formatter.language
     # The word for a code stands where one would: a real one, as the example, is what people would copy.
     words = {"approve": text("word.approve", language), "deny": text("word.deny", language)}

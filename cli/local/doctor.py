@@ -25,7 +25,7 @@ from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import ConfigError, SignoffError
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.names import ACTOR_TURN, MEMO_STORE
-from signoff.engine.clock_check import clock_problem, server_ahead, store_ahead
+from signoff.engine.clock_check import clock_problem, server_clock_lead, store_clock_lead
 from signoff.formats.web_address import is_loopback
 from signoff.gateway.auth.provider_people import missing_logins_warning, second_login
 from signoff.keys.key_files import read_private, read_public
@@ -185,9 +185,9 @@ async def _refused(settings: Settings) -> str:
 async def _clocks(settings: Settings, address: str | None) -> str:
     """Answers are signed by the gateway's clock, and deadlines kept by the store's."""
     async with working_store(settings) as store:
-        wrong = clock_problem("the store", await store_ahead(store))
+        wrong = clock_problem("the store", await store_clock_lead(store))
     client = await reach_server(read_running(settings.state_dir), address)
-    if problem := wrong or clock_problem("the Temporal server", await server_ahead(client)):
+    if problem := wrong or clock_problem("the Temporal server", await server_clock_lead(client)):
         raise ConfigError(problem)
     return "the store's and the Temporal server's are this machine's"
 

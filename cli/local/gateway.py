@@ -79,7 +79,7 @@ async def _gateway(out: Output, port: int | None, manifest: Path | None, address
     place = find_workplace(manifest, port=port)
     make_state_dir(place.settings)
     with logged_to(place.settings.state_dir, "gateway.log"), stop_signals() as stop:
-        signoff = await place.reach(address)
+        signoff = await place.connect(address)
         await check_server(signoff.temporal)
         async with working_store(place.settings) as store, running_gateway(place, signoff, store) as task:
             url = place.settings.public_url

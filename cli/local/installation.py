@@ -48,7 +48,7 @@ class LocalInstallation(Installation):
             raise NotFound(f"there is no person {quote_name(person_id)}{where}{near}")
         return found
 
-    async def reach(self, address: str | None = None) -> TurnClient:
+    async def connect(self, address: str | None = None) -> TurnClient:
         """Connects to the server at `address`, else as `TEMPORAL_*` says, else to that of the `signoff dev` that runs
         here.
 

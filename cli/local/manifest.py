@@ -42,7 +42,7 @@ def validate(manifest: Manifest = None, as_json: AsJson = False) -> None:
         place = find_workplace(manifest)
         catalog = place.catalog
         await _check_models(place)
-        notes = [*findings(catalog), *health(catalog), *_coverage(place)]
+        notes = [*findings(catalog), *health_notes(catalog), *_coverage(place)]
         data = {
             "manifest": str(place.settings.manifest),
             "actors": list(catalog.actors),
@@ -159,7 +159,7 @@ def _coverage(place: LocalInstallation) -> list[str]:
     return []
 
 
-def health(catalog: Catalog) -> list[str]:
+def health_notes(catalog: Catalog) -> list[str]:
     """Lists what is right but looks odd: one sentence each."""
     rows = inventory(catalog)
     unused = [f"tool `{row.tool}`: no actor has it" for row in rows if not row.actors and catalog.actors]

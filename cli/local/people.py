@@ -38,7 +38,7 @@ def list_people(manifest: Manifest = None, as_json: AsJson = False) -> None:
     """List everybody: tier, roles, by what they are known, who they are elsewhere, and who stands in for them."""
 
     async def body(out: Output) -> int:
-        people = await everybody(find_workplace(manifest))
+        people = await person_rows(find_workplace(manifest))
         out.show(people, people_table(people, system_clock()))
         return 0
 
@@ -105,7 +105,7 @@ class PersonRow(Person):
     doubt: str = ""
 
 
-async def everybody(place: LocalInstallation) -> list[PersonRow]:
+async def person_rows(place: LocalInstallation) -> list[PersonRow]:
     """Lists the people whom a worker here knows, those whom nobody declared last.
 
     Raises `StoreUnavailable`, `ConfigError`.
@@ -150,10 +150,10 @@ def findings(catalog: Catalog, people: Directory, now: datetime, *, by_login: Co
 
     `by_login` are the roles that people may have whom nobody declares.
     """
-    everybody = people.all()
+    person_rows = people.all()
     found: list[str] = []
-    for tenant in dict.fromkeys(person.tenant for person in everybody):
-        here = [person for person in everybody if person.tenant == tenant]
+    for tenant in dict.fromkeys(person.tenant for person in person_rows):
+        here = [person for person in person_rows if person.tenant == tenant]
         found += [
             _missing(approver, askers, here, tenant) for approver, askers in _vain(catalog, here, by_login).items()
         ]

@@ -65,7 +65,7 @@ async def _worker(out: Output, manifest: Path | None, address: str | None, model
     place = find_workplace(manifest, model=model or None)
     make_state_dir(place.settings)
     with logged_to(place.settings.state_dir, "worker.log"), stop_signals() as stop:
-        signoff = await place.reach(address)
+        signoff = await place.connect(address)
         await check_server(signoff.temporal)
         queue = place.task_queue
         async with (

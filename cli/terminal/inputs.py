@@ -8,7 +8,7 @@ import typer
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import is_id
-from signoff.formats.bounds import out_of_bounds
+from signoff.formats.bounds import bounds_problem
 from signoff.formats.durations import seconds
 
 
@@ -16,7 +16,7 @@ def spoken(text: str) -> str:
     """Checks words for an actor. Raises typer's error of a bad invocation for empty or unwritable ones."""
     if not text.strip():
         raise typer.BadParameter("say something: the text is empty", param_hint="TEXT")
-    if why := out_of_bounds(text):
+    if why := bounds_problem(text):
         raise typer.BadParameter(f"the text holds {why}", param_hint="TEXT")
     return text
 

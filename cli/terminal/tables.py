@@ -17,7 +17,7 @@ from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.message import TextPart
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import CallView, TurnView
-from signoff.formats.visible_text import one_line, shown_again
+from signoff.formats.visible_text import cut_visible, one_line
 
 TEXT_CHARS: Final = 4_000
 STYLES: Final = {
@@ -179,7 +179,7 @@ def _listed(card: WaitingCard) -> str:
         "escalated" if card.escalated else "reminded" if card.reminded else "",
     )
     told = ", ".join(filter(None, course))
-    return f"{asks}{shown_again(card.effect, EFFECT_CHARS)}{f' ({told})' if told else ''}"
+    return f"{asks}{cut_visible(card.effect, EFFECT_CHARS)}{f' ({told})' if told else ''}"
 
 
 def _table(*names: str) -> Table:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from signoff.contracts.errors import SignoffError
 from signoff.contracts.limits import CLOCK_LOOK_SECONDS, READY_SECONDS
 from signoff.contracts.responses import Health, ReadinessReport
-from signoff.engine.clock_check import clock_problem, server_ahead, store_ahead
+from signoff.engine.clock_check import clock_problem, server_clock_lead, store_clock_lead
 from signoff.engine.kill_switch import OPERATOR
 from signoff.gateway.auth.caller import AuthenticatedCaller
 from signoff.gateway.auth.dependencies import OPEN, Deps, MaybeTokenReader
@@ -54,13 +54,13 @@ class Readiness:
     async def _store(self) -> tuple[str, str]:
         """Checks the store, and its clock."""
         try:
-            return "ok", clock_problem("the store", await store_ahead(self._deps.store, clock=self._deps.clock))
+            return "ok", clock_problem("the store", await store_clock_lead(self._deps.store, clock=self._deps.clock))
         except SignoffError as error:
             return error.message, ""
 
     async def _server_clock(self, server: str) -> str:
         if server == "ok" and time.monotonic() >= self._server_due:
-            ahead = await server_ahead(self._deps.client.temporal, clock=self._deps.clock)
+            ahead = await server_clock_lead(self._deps.client.temporal, clock=self._deps.clock)
             self._server_apart = clock_problem("the Temporal server", ahead)
             self._server_due = time.monotonic() + CLOCK_LOOK_SECONDS
         return self._server_apart

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from signoff.approvals.redaction import redact_arguments, secret_values
 from signoff.contracts.errors import NotFound, Refused
-from signoff.formats.bounds import out_of_bounds
+from signoff.formats.bounds import bounds_problem
 from signoff.formats.json_schema import CompiledSchema, SchemaProblem
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.gateway.approvals.argument_form import ABSENT, AbsentValue, ArgumentField, Path, fields_of
@@ -106,7 +106,7 @@ def read_fields(
         return ParsedArguments(tuple(typed), None, (error.message,))
     if not isinstance(whole, dict):
         return ParsedArguments(tuple(replace(field, problem="must be a JSON object") for field in typed), None)
-    if why := out_of_bounds(whole):
+    if why := bounds_problem(whole):
         return ParsedArguments(tuple(typed), None, (f"the arguments hold {why}",))
     found = _checked(tuple(typed), whole, schema.check(whole) if schema is not None else ())
     return replace(found, written=written, changed=changed)

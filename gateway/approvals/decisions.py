@@ -20,7 +20,7 @@ from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft, decision_from_draft
 from signoff.engine.kill_switch import OPERATOR
-from signoff.formats.bounds import out_of_bounds
+from signoff.formats.bounds import bounds_problem
 from signoff.gateway.approvals.decision_parser import refused_receipt
 from signoff.gateway.approvals.secret_masks import unmasked_args
 from signoff.gateway.approvals.value_check import has_read
@@ -64,7 +64,7 @@ async def _decide(deps: GatewayDeps, draft: DecisionDraft, author: DecisionAutho
     eligibility = eligibility_for(request, person, deps.people, deps.clock())
     if eligibility.code:
         return _turned_away(request, person, eligibility.code)
-    if why := out_of_bounds(draft.edited_args):
+    if why := bounds_problem(draft.edited_args):
         return refusal(request, "malformed", f"`edited_args` holds {why}")
     whole = _unmasked(loaded, draft)
     if isinstance(whole, Receipt):

@@ -148,7 +148,7 @@ def card_page(
         note=remark_words(request.card.note, language),
         rule=rule_words(request.rule, request.rule_text, language),
         expression=rule_expression(request.rule, request.rule_text),
-        stricter=formatter.stricter(request.applied),
+        stricter=formatter.stricter_reasons(request.applied),
         requester=display_name(people, request.requester.user, request.tenant),
         asked=formatter.moment(request.opened_at) if request.opened_at else None,
         asked_ago=formatter.ago(request.opened_at) if request.opened_at else "",

@@ -230,7 +230,7 @@ async def _rows(site: Site, visitor: Visitor) -> list[InboxRow]:
             requester=display_name(site.deps.people, card.requester, person.tenant),
             due=formatter.moment(card.expires_at) if card.expires_at else None,
             due_in=formatter.until(card.expires_at) if card.expires_at else "",
-            soon=formatter.soon(card.expires_at) if card.expires_at else False,
+            soon=formatter.is_soon(card.expires_at) if card.expires_at else False,
             together=card.kind == "approval" and _together(site, card.tool),
         )
         for card in found

@@ -10,7 +10,7 @@ from typing import Any, Final
 from signoff.contracts.canonical_json import NotCanonical, canonical_json
 from signoff.contracts.limits import ARGUMENTS_BYTES, KIB
 from signoff.contracts.message import CallPart
-from signoff.formats.bounds import out_of_bounds
+from signoff.formats.bounds import bounds_problem
 from signoff.formats.json_schema import SchemaProblem
 from signoff.formats.nearest_name import cut_text, quote_name
 from signoff.registry.hooks import Correction
@@ -43,7 +43,7 @@ def shape_problem(call: CallPart, args: Any) -> str:
     if not isinstance(args, dict):
         return "the arguments must be one JSON object"
     # Bounds before bytes: they are counted without recursion and stop at the first value that is too many.
-    why = out_of_bounds(args)
+    why = bounds_problem(args)
     if why:
         return f"the arguments hold {why}; send it as a string or leave it out"
     try:

@@ -7,7 +7,7 @@ from signoff.contracts.call import CallContext
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import SESSION_UPDATES_BYTES
 from signoff.contracts.updates import DATA, NO_UPDATES, Updates
-from signoff.formats.bounds import out_of_bounds
+from signoff.formats.bounds import bounds_problem
 from signoff.formats.json_schema import CompiledSchema
 from signoff.formats.nearest_name import did_you_mean
 from signoff.registry.cel_context import ContextFields
@@ -75,7 +75,7 @@ def _problems(mine: Updates, scopes: ActorScopes, fields: ContextFields, ctx: Ca
 
 def _misfits(name: str, schema: CompiledSchema | None, value: Any) -> Iterator[str]:
     # It becomes part of `ctx`: out of bounds there, every rule that is asked would be an error.
-    why = out_of_bounds(value)
+    why = bounds_problem(value)
     if why:
         yield f"the value of `{name}` is {why}"
     for problem in () if schema is None else schema.check(value):

@@ -161,7 +161,7 @@ async def test_the_instant_is_that_of_the_gates_and_in_no_hash(store: Store) -> 
     tool = pay_tool(Ledger(), ApprovalPolicy())
     room = room_for(store, tool)
     first, again = await asked(room, tool), await asked(room, tool)
-    assert (first.judged_at is not None, first.judged_apart < 60) == (True, True)
+    assert (first.judged_at is not None, first.judging_delay < 60) == (True, True)
     assert (again.question_hash, again.revision) == (first.question_hash, 1)
 
 
@@ -198,7 +198,7 @@ async def test_an_instant_lies_within_a_minute_of_the_row(store: Store, seconds:
     request = await asked(room_for(store, tool), tool)
     assert request.opened_at is not None
     moved = request.model_copy(update={"judged_at": request.opened_at + timedelta(seconds=seconds)})
-    assert (moved.judged_apart > 60) is apart
+    assert (moved.judging_delay > 60) is apart
 
 
 async def test_gates_judge_a_whole_batch_at_one_instant(store: Store) -> None:

@@ -38,7 +38,7 @@ async def test_no_condition_is_passed_over(kind: Kind, tmp_path: Path) -> None:
     async with answer_rig(kind, tmp_path) as rig:
         for number, words in enumerate((*CONDITIONS, *SIGNED), 1):
             assert await answered(rig, words, number) == "pending", words
-        assert rig.decisions.heard == []
+        assert rig.decisions.answers == []
         assert await answered(rig, "yes, thanks\nBo", 99) == "approved"
 
 
@@ -77,7 +77,7 @@ async def test_what_is_asked_about_is_quoted_and_one_yes_with_the_code_decides(t
         code = show_code(request.code)
         await reply(rig, f"Approve\n\nBest regards,\n{footer}", code)
         assert rig.request(request.id).state == "pending"
-        assert "We build the harbours of tomorrow" in rig.read_by(rig.bo)
+        assert "We build the harbours of tomorrow" in rig.text_read_by(rig.bo)
         await reply(rig, f"approve {code}\n\nBest regards,\n{footer}", code)
         assert rig.request(request.id).state == "approved"
         assert await answered(rig, f"Approve\n\nBest regards,\n{footer}", 2) == "approved"

@@ -54,11 +54,11 @@ async def test_what_telegram_tells_beside_the_words_counts(kind: str, tmp_path: 
     async with answer_rig("telegram", tmp_path) as rig:
         assert isinstance(rig.vendor, FakeTelegram)
         request = await rig.ask()
-        said = rig.vendor.said(rig.bo, text="👍 yes", entities=[{"type": kind, "offset": 3, "length": 3}])
-        await rig.hear(rig.vendor.brought({"message": said}))
+        said = rig.vendor.message_update(rig.bo, text="👍 yes", entities=[{"type": kind, "offset": 3, "length": 3}])
+        await rig.receive(rig.vendor.update_request({"message": said}))
         assert rig.request(request.id).state == "pending"
-        bold = rig.vendor.said(rig.bo, text="👍 yes", entities=[{"type": "bold", "offset": 3, "length": 3}])
-        await rig.hear(rig.vendor.brought({"message": bold}))
+        bold = rig.vendor.message_update(rig.bo, text="👍 yes", entities=[{"type": "bold", "offset": 3, "length": 3}])
+        await rig.receive(rig.vendor.update_request({"message": bold}))
         assert rig.request(request.id).state == "approved"
 
 
@@ -80,7 +80,7 @@ async def test_what_slack_tells_in_blocks_counts(element: dict[str, Any], tmp_pa
         raw = rig.vendor.write(rig.bo, "yes")
         body = json.loads(raw.body)
         body["event"]["blocks"] = [{"type": "rich_text", "elements": [element]}]
-        await rig.hear(rig.vendor.sign(json.dumps(body).encode()))
+        await rig.receive(rig.vendor.sign(json.dumps(body).encode()))
         assert rig.request(request.id).state == "pending"
 
 
@@ -96,7 +96,7 @@ async def test_what_is_struck_out_in_a_mail_s_html_counts_beside_its_plain_text(
             card = rig.card(rig.bo, show_code(request.code))
             mail = replied(rig.vendor._card(card), rig.bo, "Approve")
             mail.add_alternative(f"<div>{html}</div>", subtype="html")
-            await rig.hear(rig.vendor._brought(judged(mail)))
+            await rig.receive(rig.vendor._brought(judged(mail)))
             assert rig.request(request.id).state == "pending", html
 
 

@@ -62,7 +62,7 @@ async def test_arguments_are_as_long_as_this(site: AttackSite) -> None:
 async def test_arguments_are_as_many_and_as_deep_as_this(site: AttackSite) -> None:
     """`MAX_VALUES` and `MAX_DEPTH`: every value can be opened; one value, or one level, more is refused.
 
-    Without the look at `MAX_VALUES` in `out_of_bounds` people were asked about the first of those with more, and with
+    Without the look at `MAX_VALUES` in `bounds_problem` people were asked about the first of those with more, and with
     twice `MAX_DEPTH` there about the second.
     """
     most = limits.MAX_VALUES - 4

@@ -46,7 +46,7 @@ async def test_a_request_is_as_large_as_this(site: AttackSite) -> None:
 async def test_a_large_request_may_be_as_odd_as_it_likes(site: AttackSite) -> None:
     """`REQUEST_BODY_BYTES` of names nobody knows, of nesting, of digits, of half characters: refused, and soon.
 
-    Without the looks of `out_of_bounds` at the context in `gateway/turn_starter.py` and `engine/turn_client.py` a turn
+    Without the looks of `bounds_problem` at the context in `gateway/turn_starter.py` and `engine/turn_client.py` a turn
     was begun with 90 levels in it (201), and the long list was refused by its size alone (413); that in
     `gateway/turn_starter.py` alone refused both. Without `_with_few_unknown` in `contracts/requests.py` health
     waited 0.6 s for the names nobody knows on a machine with nothing else to do, and 3.6 s on a busy one.

@@ -56,8 +56,8 @@ class TestApprise(ChannelSuite):
         """Nobody answers by it."""
         await rig.ask()
         raw = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
-        assert await rig.hear(raw, InboundRequest(b"{}")) == [Forged, Forged]
-        assert rig.decisions.heard == []
+        assert await rig.receive(raw, InboundRequest(b"{}")) == [Forged, Forged]
+        assert rig.decisions.answers == []
         with pytest.raises(Malformed):
             rig.channel.parse(raw)
         with pytest.raises(NotDelivered) as caught:

@@ -18,7 +18,7 @@ from signoff.contracts.approval import ApprovalRequest, Card, CardRow, Vote
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Person, Principal
 from signoff.contracts.receipt import Receipt, ReceiptCode
-from signoff.formats.visible_text import shown_again
+from signoff.formats.visible_text import cut_visible
 from signoff.testing import a_request
 from signoff.texts import catalogue
 from signoff.texts.catalogue import text
@@ -189,14 +189,14 @@ def test_untrusted_text_cannot_forge_a_line_or_hide() -> None:
 
 def test_a_card_that_was_not_made_visible_is_made_so() -> None:
     """Whatever made the card: marks that are there stay, what is hidden becomes one."""
-    assert shown_again("a⟦U+202E⟧b⏎⟦empty⟧", 100) == "a⟦U+202E⟧b⏎⟦empty⟧"
-    assert shown_again("a\u202eb\n⟦U+ZZZZ⟧", 100) == "a⟦U+202E⟧b⏎⟦U+27E6⟧U+ZZZZ⟦U+27E7⟧"
+    assert cut_visible("a⟦U+202E⟧b⏎⟦empty⟧", 100) == "a⟦U+202E⟧b⏎⟦empty⟧"
+    assert cut_visible("a\u202eb\n⟦U+ZZZZ⟧", 100) == "a⟦U+202E⟧b⏎⟦U+27E6⟧U+ZZZZ⟦U+27E7⟧"
 
 
 def test_a_cut_never_splits_a_mark() -> None:
     """A half of one would read as text."""
     line = "ab⟦U+202E⟧cd"
-    assert [shown_again(line, limit) for limit in (13, 12, 11, 4, 3, 2)] == [
+    assert [cut_visible(line, limit) for limit in (13, 12, 11, 4, 3, 2)] == [
         "ab⟦U+202E⟧cd", "ab⟦U+202E⟧cd", "ab⟦U+202E⟧…", "ab…", "ab…", "a…",
     ]  # fmt: skip
 
@@ -204,9 +204,9 @@ def test_a_cut_never_splits_a_mark() -> None:
 @given(st.text(max_size=80), st.integers(2, 60))
 def test_a_shown_line_fits_and_says_the_same_again(line: str, limit: int) -> None:
     """It is never longer than its limit, and showing it again changes nothing."""
-    shown = shown_again(line, limit)
+    shown = cut_visible(line, limit)
     assert len(shown) <= limit
-    assert shown_again(shown, limit) == shown
+    assert cut_visible(shown, limit) == shown
 
 
 @given(

@@ -77,7 +77,7 @@ class Rig:
 
     async def tell(self, kind: Any, what: ApprovalRequest) -> None:
         """Something happens to a request."""
-        self.happened.tell(kind, what)
+        self.happened.add(kind, what)
 
     async def rows(self, what: ApprovalRequest) -> dict[tuple[str, str], DeliveryRow]:
         """The cards of a request, by person and channel."""

@@ -141,7 +141,7 @@ async def test_a_button_decides_the_request_of_its_card(rig: Rig) -> None:
     assert reply.receipt is not None
     assert (reply.receipt.status, reply.receipt.state) == ("accepted", "approved")
     assert reply.text.startswith(show_code(request.code))
-    draft, author = rig.decisions.heard[0]
+    draft, author = rig.decisions.answers[0]
     assert (draft.revision, draft.question_hash) == (1, "d1")
     assert (author.person.id, author.channel, author.assurance, draft.reason) == (
         "bo",
@@ -186,7 +186,7 @@ async def test_a_bare_word_with_two_requests_open_asks_which(rig: Rig) -> None:
     assert reply.receipt is None
     assert set(reply.choices) == {show_code(first.code), show_code(second.code)}
     assert all(choice in reply.text for choice in reply.choices)
-    assert rig.decisions.heard == []
+    assert rig.decisions.answers == []
     assert (await rig.result())["what"] == "asked"
     await rig.hear(text=f"yes {show_code(second.code).lower()}")
     assert [rig.decisions.request(each.id).state for each in (first, second)] == ["pending", "approved"]
@@ -207,7 +207,7 @@ async def test_what_replies_to_something_unknown_decides_nothing(rig: Rig, about
     reply = await rig.hear(text="yes", **about)
     assert reply is not None
     assert reply.receipt is None
-    assert rig.decisions.heard == []
+    assert rig.decisions.answers == []
     # A card that is gone is not taken for another one.
     assert list(reply.choices) == ([] if "token" in about else [show_code(request.code)])
 
@@ -220,7 +220,7 @@ async def test_a_code_that_contradicts_the_card_decides_nothing(rig: Rig) -> Non
     assert reply is not None
     assert set(reply.choices) == {show_code(first.code), show_code(second.code)}
     await rig.hear(text="yes A1A-2BB", token=token)
-    assert rig.decisions.heard == []
+    assert rig.decisions.answers == []
 
 
 async def test_a_list_of_requests_is_answered_by_code_alone(rig: Rig) -> None:
@@ -238,7 +238,7 @@ async def test_a_list_of_requests_is_answered_by_code_alone(rig: Rig) -> None:
     assert late is not None
     assert late.receipt is not None
     assert late.receipt.code == "already_decided"
-    assert len(rig.decisions.heard) == 2
+    assert len(rig.decisions.answers) == 2
 
 
 async def test_an_answer_to_an_older_revision_is_stale(rig: Rig) -> None:
@@ -261,9 +261,9 @@ async def test_a_bare_word_between_two_revisions_decides_nothing(rig: Rig) -> No
     reply = await rig.hear(text="yes")
     assert reply is not None
     assert reply.choices == (show_code(request.code),)
-    assert rig.decisions.heard == []
+    assert rig.decisions.answers == []
     await rig.hear(text=f"yes {request.code}")
-    assert rig.decisions.heard[0][0].revision == 2
+    assert rig.decisions.answers[0][0].revision == 2
     assert rig.decisions.request(request.id).state == "approved"
 
 
@@ -290,7 +290,7 @@ async def test_what_is_no_decision_is_asked_again(rig: Rig, text: str) -> None:
     assert reply is not None
     assert reply.receipt is None
     assert show_code(request.code) in reply.text
-    assert rig.decisions.heard == []
+    assert rig.decisions.answers == []
 
 
 async def test_nothing_waits_for_whom_nothing_waits(rig: Rig) -> None:
@@ -302,7 +302,7 @@ async def test_nothing_waits_for_whom_nothing_waits(rig: Rig) -> None:
     assert request.code not in reply.text.replace("-", "")
     unknown = await rig.hear(text="approve Z9Z-9ZZ")
     assert unknown is not None
-    assert rig.decisions.heard == []
+    assert rig.decisions.answers == []
 
 
 async def test_the_requester_cannot_decide_by_a_card_of_another(rig: Rig) -> None:
@@ -334,7 +334,7 @@ async def test_a_bare_word_is_not_lent_to_the_card_of_another(rig: Rig) -> None:
         reply = await rig.hear("cy-1", text="ja", **named)
         assert reply is not None
         assert reply.choices == (show_code(request.code),)
-    assert rig.decisions.heard == []
+    assert rig.decisions.answers == []
 
 
 @pytest.mark.parametrize("identity", ["nobody", "gone-1", "", "far-1"])
@@ -347,7 +347,7 @@ async def test_a_stranger_is_told_so_once_a_day_and_nothing_else(rig: Rig, ident
     assert request.code not in first.text.replace("-", "")
     assert (first.receipt, first.choices) == (None, ())
     assert await rig.hear(identity, text="yes") is None
-    assert rig.decisions.heard == []
+    assert rig.decisions.answers == []
     assert [facts.get("identity", "") for facts in await rig.recorded("stranger")] == [identity]
     rig.ahead = timedelta(days=1)
     assert await rig.hear(identity, text="yes") is not None
@@ -358,7 +358,7 @@ async def test_who_is_somebody_in_two_tenants_is_known_by_the_card_alone(store: 
     rig = Rig(store, BO, FAR)
     request = await rig.ask()
     assert (await rig.hear("bo-1", text="yes")) is not None
-    assert rig.decisions.heard == []
+    assert rig.decisions.answers == []
     assert await rig.recorded("stranger")
     token = (await rig.cards.of_request(request.id))[0].token
     await rig.hear("bo-1", text="yes", token=token)
@@ -403,7 +403,7 @@ async def test_what_is_said_twice_is_heard_once(rig: Rig) -> None:
     await rig.receiver.take("chat", rig.channel.raw(key="same", identity="bo-1", token=token, verdict="approved"))
     await rig.hear(key="same", token=token, verdict="approved")
     assert await rig.hear(key="same", token=token, verdict="denied") is None
-    assert len(rig.decisions.heard) == 1
+    assert len(rig.decisions.answers) == 1
     assert rig.decisions.request(request.id).state == "approved"
 
 
@@ -414,7 +414,7 @@ async def test_what_wants_more_than_a_word_leads_to_the_inbox(rig: Rig, fields: 
     reply = await rig.hear(text="yes")
     assert reply is not None
     assert f"/requests/{request.id}" in reply.text
-    assert rig.decisions.heard == []
+    assert rig.decisions.answers == []
 
 
 async def test_an_answer_that_is_too_weak_leads_to_the_inbox(rig: Rig) -> None:
@@ -457,7 +457,7 @@ async def test_an_answer_outlives_a_server_that_is_away(rig: Rig) -> None:
     assert rig.decisions.request(request.id).state == "approved"
     arrival = await rig.arrivals.read("chat", "heard", "k1")
     assert arrival is not None
-    assert rig.decisions.heard[0][1].received_at == arrival.received_at
+    assert rig.decisions.answers[0][1].received_at == arrival.received_at
 
 
 async def test_a_reply_that_does_not_get_out_undoes_nothing(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -485,7 +485,7 @@ async def test_two_processors_share_the_work(rig: Rig) -> None:
         raw = rig.channel.raw(key=f"k{number}", identity="bo-1", text=f"yes {request.code}")
         await rig.receiver.take("chat", raw)
     await asyncio.gather(rig.processor.step(), rig.another().step())
-    assert len(rig.decisions.heard) == len(requests)
+    assert len(rig.decisions.answers) == len(requests)
     assert {rig.decisions.request(each.id).state for each in requests} == {"approved"}
 
 
@@ -534,10 +534,10 @@ async def test_whatever_is_said_decides_at_most_the_one_request_that_it_names(ri
     pieces = st.sampled_from(["yes", "no", "approve", "deny", "but", "?", "\n", "K7Q-2FM", *codes])
     text = " ".join(data.draw(st.lists(pieces, max_size=4)))
     about = data.draw(st.sampled_from([{}, *({"token": row.token} for row in rows)]))
-    before = len(rig.decisions.heard)
+    before = len(rig.decisions.answers)
     reply = await rig.hear(key=f"{numbers}", text=text, **about)
     assert reply is not None
-    decided = rig.decisions.heard[before:]
+    decided = rig.decisions.answers[before:]
     assert len(decided) <= 1
     event(f"decided {len(decided)}")
     hashes = {request.id: request.question_hash for request in requests}
@@ -563,7 +563,7 @@ async def test_one_person_is_heard_in_the_order_of_their_words(rig: Rig) -> None
         await rig.receiver.take("chat", rig.channel.raw(key=f"k{number}", identity="bo-1", text=word))
         await asyncio.sleep(0.005)
     await rig.processor.step()
-    assert [draft.verdict for draft, _ in rig.decisions.heard] == ["approved", "denied"]
+    assert [draft.verdict for draft, _ in rig.decisions.answers] == ["approved", "denied"]
     assert rig.decisions.request(request.id).state == "denied"
 
 
@@ -598,7 +598,7 @@ async def test_a_running_processor_wakes_at_once(rig: Rig) -> None:
             await asyncio.sleep(0.01)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    assert (rig.decisions.request(request.id).state, len(rig.decisions.heard)) == ("approved", 1)
+    assert (rig.decisions.request(request.id).state, len(rig.decisions.answers)) == ("approved", 1)
 
 
 async def test_what_fails_without_reason_is_left_at_last(
@@ -669,7 +669,7 @@ async def test_an_answer_stays_with_the_request_that_it_was_about(rig: Rig, monk
     second = await rig.ask(2)
     await (await rig.hurried()).processor.step()
     assert [rig.decisions.request(each.id).state for each in (first, second)] == ["approved", "pending"]
-    assert [(draft.approval_id, draft.revision, draft.question_hash) for draft, _ in rig.decisions.heard] == [
+    assert [(draft.approval_id, draft.revision, draft.question_hash) for draft, _ in rig.decisions.answers] == [
         (first.id, 1, "d1")
     ] * 2
     assert (await rig.result())["approval"] == first.id
@@ -686,7 +686,7 @@ async def test_an_answer_is_about_what_was_shown_when_it_came(rig: Rig, words: s
     again = rig.decisions.open(request.model_copy(update={"revision": 2, "question_hash": "changed"}))
     await rig.tell(again, BO)
     await rig.processor.step()
-    assert [(draft.revision, draft.question_hash) for draft, _ in rig.decisions.heard] == [(1, "d1")]
+    assert [(draft.revision, draft.question_hash) for draft, _ in rig.decisions.answers] == [(1, "d1")]
     assert rig.channel.replies[-1][1].receipt is not None
     assert rig.channel.replies[-1][1].receipt.code == "stale"
     assert rig.decisions.request(request.id).state == "pending"
@@ -711,7 +711,7 @@ async def test_a_bare_word_decides_nothing_that_was_told_by_a_list_alone(rig: Ri
     reply = await rig.hear(text="yes")
     assert reply is not None
     assert reply.choices == (show_code(last.code),)
-    assert rig.decisions.heard == []
+    assert rig.decisions.answers == []
     await rig.hear(text=f"yes {show_code(last.code)}")
     assert rig.decisions.request(last.id).state == "approved"
 

@@ -75,12 +75,12 @@ class TestSlack(ChannelSuite):
         assert isinstance(vendor, FakeSlack)
         request = await rig.ask()
         card = rig.card(rig.bo)
-        await rig.hear(vendor.pressed(card, rig.bo, "signoff.deny"))
-        assert rig.decisions.heard == []
+        await rig.receive(vendor.press_request(card, rig.bo, "signoff.deny"))
+        assert rig.decisions.answers == []
         view = vendor.windows[0]
         View(**{name: value for name, value in view.items() if name != "user"}).validate_json()
         assert json.loads(view["private_metadata"])["token"] == card.token
-        await rig.hear(vendor.press(card, rig.bo, "denied", "too expensive"))
+        await rig.receive(vendor.press(card, rig.bo, "denied", "too expensive"))
         assert (rig.request(request.id).state, rig.request(request.id).reason) == ("denied", "too expensive")
 
     @play_scenario
@@ -89,9 +89,9 @@ class TestSlack(ChannelSuite):
         vendor = rig.vendor
         assert isinstance(vendor, FakeSlack)
         await rig.ask()
-        pressed = vendor.pressed(rig.card(rig.bo), rig.bo, "signoff.deny")
+        pressed = vendor.press_request(rig.card(rig.bo), rig.bo, "signoff.deny")
         vendor._triggers.clear()
-        await rig.hear(pressed)
+        await rig.receive(pressed)
         assert vendor.windows == []
         assert "deny" in vendor.messages[-1].text
         assert vendor.messages[-1].ephemeral

@@ -71,7 +71,7 @@ class TestTelegram(ChannelSuite):
         """The button spins until then."""
         vendor = fake(rig)
         await rig.ask(quorum=2)
-        await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
+        await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
         assert [who for who, _ in vendor.alerts] == [rig.bo]
         assert text("receipt.counted", "en", n=1, of=2) in vendor.alerts[0][1]
         assert vendor.queries == {}
@@ -82,7 +82,7 @@ class TestTelegram(ChannelSuite):
         """Cut there, whole below."""
         vendor = fake(rig)
         await rig.ask()
-        update = vendor.pressed(rig.card(rig.bo), rig.bo, "a")
+        update = vendor.press_update(rig.card(rig.bo), rig.bo, "a")
         query = update["callback_query"]["id"]
         words = "🎉" * 150 + " See https://signoff.example/x"
         await rig.channel.answer({"query": query, "chat": int(rig.bo)}, ChannelReply(text=words))
@@ -96,7 +96,7 @@ class TestTelegram(ChannelSuite):
         request = await rig.ask()
         raw = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
         vendor.queries.clear()
-        await rig.hear(raw)
+        await rig.receive(raw)
         assert rig.request(request.id).state == "approved"
         assert text("receipt.accepted.approved", "en") in vendor.messages[-1].text
         assert (vendor.alerts, vendor.messages[-1].chat) == ([], int(rig.bo))
@@ -108,11 +108,11 @@ class TestTelegram(ChannelSuite):
         request = await rig.ask()
         card = rig.card(rig.bo)
         chat = {"message_id": 5, "date": 0, "chat": {"id": -100, "type": "supergroup"}}
-        await rig.hear(vendor.brought(vendor.pressed(card, rig.cy, "a", message=chat)))
+        await rig.receive(vendor.update_request(vendor.press_update(card, rig.cy, "a", message=chat)))
         assert rig.request(request.id).votes == ()
         assert {who for who, _ in vendor.alerts} == {rig.cy}
-        pressed_there = vendor.pressed(card, rig.bo, "a", message=chat)
-        await rig.hear(vendor.brought(pressed_there))
+        pressed_there = vendor.press_update(card, rig.bo, "a", message=chat)
+        await rig.receive(vendor.update_request(pressed_there))
         assert rig.request(request.id).decided_by == "bo"
 
     @play_scenario
@@ -121,13 +121,13 @@ class TestTelegram(ChannelSuite):
         vendor = fake(rig)
         request = await rig.ask()
         card = vendor.message_of(rig.card(rig.bo))
-        await rig.tell("reminded", request.model_copy(update={"reminded": 1}))
-        await rig.carry()
+        await rig.report_event("reminded", request.model_copy(update={"reminded": 1}))
+        await rig.dispatch()
         mine = [each for each in vendor.messages if str(each.chat) == rig.bo]
         assert (mine[1].about, mine[1].buttons) == (card.number, [])
         vendor.messages.clear()
-        await rig.tell("reminded", request.model_copy(update={"reminded": 2}))
-        await rig.carry()
+        await rig.report_event("reminded", request.model_copy(update={"reminded": 2}))
+        await rig.dispatch()
         assert len(vendor.messages) == 2
 
     @play_scenario
@@ -176,9 +176,9 @@ class TestTelegram(ChannelSuite):
     async def test_a_command_decides_nothing(self, rig: ChannelRig) -> None:
         """One that a model wrote is sent by touching it."""
         request = await rig.ask()
-        await rig.hear(rig.vendor.write(rig.bo, "/yes"), rig.vendor.write(rig.bo, "/approve"))
+        await rig.receive(rig.vendor.write(rig.bo, "/yes"), rig.vendor.write(rig.bo, "/approve"))
         assert rig.request(request.id).state == "pending"
-        assert text("reply.not_understood", "en") in rig.read_by(rig.bo)
+        assert text("reply.not_understood", "en") in rig.text_read_by(rig.bo)
 
     @play_scenario
     async def test_the_check_tells_where_telegram_calls(self, rig: ChannelRig) -> None:
@@ -230,7 +230,7 @@ class TestFetching:
         async with polled() as (vendor, channel):
             vendor.webhook = {"url": "https://elsewhere.example"}
             for update in (press("q1"), {"callback_query": {"id": "", "data": "a:t"}}, press("q2")):
-                vendor.waits(update)
+                vendor.queue_update(update)
             taken: list[InboundRequest] = []
             heard: list[str] = []
 
@@ -254,7 +254,7 @@ class TestFetching:
         """The store is away, and back: whoever listens begins again."""
         async with polled() as (vendor, channel):
             for name in ("q1", "q2"):
-                vendor.waits(press(name))
+                vendor.queue_update(press(name))
             taken: list[str] = []
 
             async def fail(raw: InboundRequest) -> InboundBatch:

@@ -79,20 +79,20 @@ class TestSms(ChannelSuite):
         """A code means what was shown by the time it was written: before the newer card, the older one."""
         request = await rig.ask()
         await rig.receiver.take("channel", rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
-        await rig.again(request)
-        await rig.listen()
+        await rig.revise(request)
+        await rig.process_inbound()
         assert rig.request(request.id).votes == ()
-        assert text("receipt.stale", "en") in rig.read_by(rig.bo)
-        await rig.hear(rig.vendor.press(rig.card(rig.bo, "Somebody else"), rig.bo, "approved"))
+        assert text("receipt.stale", "en") in rig.text_read_by(rig.bo)
+        await rig.receive(rig.vendor.press(rig.card(rig.bo, "Somebody else"), rig.bo, "approved"))
         assert rig.request(request.id).state == "approved"
 
     @play_scenario
     async def test_who_is_not_asked_is_told_that_they_may_not(self, rig: ChannelRig) -> None:
         """A code of what they may not decide is none to them: they learn nothing of it, and decide nothing."""
         request = await rig.ask()
-        await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.cy, "approved"))
-        assert (rig.decisions.heard, rig.request(request.id).votes) == ([], ())
-        told = rig.read_by(rig.cy)
+        await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.cy, "approved"))
+        assert (rig.decisions.answers, rig.request(request.id).votes) == ([], ())
+        told = rig.text_read_by(rig.cy)
         assert text("receipt.unknown", "en") in told
         assert not any(part in told for part in (request.card.effect, "Payee"))
 
@@ -105,21 +105,21 @@ class TestSms(ChannelSuite):
         sent = fake(rig).bubble(rig.card(rig.bo)).sent
         assert (sent["From"], sent["To"], sent["StatusCallback"]) == (OURS, rig.bo, CALLED)
         assert set(sent) == {"From", "To", "StatusCallback", "Body"}
-        await rig.hear(rig.vendor.write(rig.bo, f"DENY {code.lower()} too dear"))
+        await rig.receive(rig.vendor.write(rig.bo, f"DENY {code.lower()} too dear"))
         assert (rig.request(request.id).state, rig.request(request.id).reason) == ("denied", "too dear")
 
     @play_scenario
     async def test_who_decided_here_is_told_once(self, rig: ChannelRig) -> None:
         """By the answer; others by a message. Where the answer did not get out, the end is told."""
         first, second = await rig.ask(1), await rig.ask(2)
-        await rig.hear(rig.vendor.write(rig.bo, f"approve {first.code}"))
+        await rig.receive(rig.vendor.write(rig.bo, f"approve {first.code}"))
         assert [len(rig.vendor.reads(who)) for who in (rig.bo, rig.ana)] == [3, 3]
         raw = rig.vendor.write(rig.bo, f"approve {second.code}")
         rig.vendor.trouble = "down"
-        await rig.hear(raw)
+        await rig.receive(raw)
         rig.vendor.trouble, rig.time.ahead = "", timedelta(minutes=11)
-        await rig.hurry()
-        await rig.carry()
+        await rig.make_due()
+        await rig.dispatch()
         assert "Approved by Bo" in rig.vendor.reads(rig.bo)[-1]
 
     @play_scenario
@@ -135,11 +135,11 @@ class TestSms(ChannelSuite):
     async def test_a_yes_to_messages_at_all_decides_nothing(self, rig: ChannelRig) -> None:
         """START and YES also say that somebody wants to be written to: they are asked again. STOP is not answered."""
         await rig.ask()
-        await rig.hear(fake(rig).message(rig.bo, Body="YES", OptOutType="START"))
-        assert rig.decisions.heard == []
+        await rig.receive(fake(rig).message(rig.bo, Body="YES", OptOutType="START"))
+        assert rig.decisions.answers == []
         count = len(rig.vendor.reads(rig.bo))
         assert count == 2
-        await rig.hear(fake(rig).message(rig.bo, Body="HELP", OptOutType="HELP"))
+        await rig.receive(fake(rig).message(rig.bo, Body="HELP", OptOutType="HELP"))
         assert len(rig.vendor.reads(rig.bo)) == count
 
     @play_scenario
@@ -166,7 +166,7 @@ class TestWhatsApp(ChannelSuite):
         card = rig.card(rig.bo, show_code(first.code))
         raw = rig.vendor.reply(card, rig.bo, "no\ntoo expensive")
         assert raw is not None
-        await rig.hear(raw)
+        await rig.receive(raw)
         assert [rig.request(each.id).state for each in (first, second)] == ["denied", "pending"]
 
     @play_scenario
@@ -175,7 +175,7 @@ class TestWhatsApp(ChannelSuite):
         fake(rig).silent.add(rig.bo)
         request = await rig.ask()
         assert (await rig.delivery(request, "bo")).state == "sent"
-        await rig.hear(*fake(rig).late)
+        await rig.receive(*fake(rig).late)
         row = await rig.delivery(request, "bo")
         assert (row.state, row.code, row.told) == ("failed", "63016", ERRORS.meaning(63016))
 
@@ -195,22 +195,22 @@ class TestWhatsApp(ChannelSuite):
     async def test_what_says_nothing_is_no_answer(self, rig: ChannelRig) -> None:
         """A picture with words below it, a formatter, a word of somebody else's."""
         await rig.ask()
-        await rig.hear(
+        await rig.receive(
             fake(rig).message(rig.bo, Body="approve", NumMedia="1", MessageType="image"),
             fake(rig).message(rig.bo, Body="approve", NumMedia="1"),
             fake(rig).message(rig.bo, Body="", NumMedia="1", MessageType="audio"),
             fake(rig).message(rig.bo, Body="approve", MessageType="text", Forwarded="true"),
         )
-        assert rig.decisions.heard == []
-        assert rig.read_by(rig.bo).count(text("reply.not_understood", "en")) == 4
+        assert rig.decisions.answers == []
+        assert rig.text_read_by(rig.bo).count(text("reply.not_understood", "en")) == 4
 
     @play_scenario
     async def test_who_writes_by_sms_is_nobody_here(self, rig: ChannelRig) -> None:
         """The sender of an SMS is easily made up; that of WhatsApp is not."""
         request = await rig.ask()
         forged = fake(rig).message(rig.ana.removeprefix("whatsapp:"), Body=f"approve {request.code}")
-        await rig.hear(forged, fake(rig).message(rig.ana, Body=f"approve {request.code}", To=OURS))
-        assert rig.decisions.heard == []
+        await rig.receive(forged, fake(rig).message(rig.ana, Body=f"approve {request.code}", To=OURS))
+        assert rig.decisions.answers == []
 
     @play_scenario
     async def test_the_check_says_that_few_are_reached_without_a_template(self, rig: ChannelRig) -> None:
@@ -235,9 +235,9 @@ class TestTemplates(ChannelSuite):
         request = await rig.ask()
         bubble = fake(rig).bubble(rig.card(rig.bo))
         assert (bubble.sent["ContentSid"], "Body" in bubble.sent) == (CONTENT, False)
-        await rig.hear(fake(rig).pressed(bubble, rig.bo, "Deny", OriginalRepliedMessageSid=""))
+        await rig.receive(fake(rig).press_request(bubble, rig.bo, "Deny", OriginalRepliedMessageSid=""))
         assert rig.request(request.id).state == "denied"
-        assert text("receipt.accepted.denied", "en") in rig.read_by(rig.bo)
+        assert text("receipt.accepted.denied", "en") in rig.text_read_by(rig.bo)
 
     @play_scenario
     async def test_the_template_says_all_in_any_letters(self, rig: ChannelRig) -> None:

@@ -64,10 +64,10 @@ class TestWhatsApp(ChannelSuite):
     async def test_a_card_has_two_buttons_and_nothing_is_refused(self, rig: ChannelRig) -> None:
         """The shapes are those that Meta describes, for cards, reminders, ends and answers alike."""
         request = await rig.ask()
-        await rig.tell("reminded", request.model_copy(update={"reminded": 1}))
-        await rig.carry()
+        await rig.report_event("reminded", request.model_copy(update={"reminded": 1}))
+        await rig.dispatch()
         await rig.decide_elsewhere(request)
-        await rig.hear(rig.vendor.write(rig.bo, "hello"))
+        await rig.receive(rig.vendor.write(rig.bo, "hello"))
         assert fake(rig).refused == []
         kinds = [bubble.kind for bubble in fake(rig).bubbles if bubble.person == rig.bo]
         assert kinds == ["interactive", "interactive", "text", "text"]
@@ -85,7 +85,7 @@ class TestWhatsApp(ChannelSuite):
         """By the business-scoped id alone."""
         request = await rig.ask()
         fake(rig).hidden.add(rig.bo)
-        await rig.hear(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
+        await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
         assert rig.request(request.id).decided_by == "bo"
         told = [bubble for bubble in fake(rig).bubbles if bubble.person == rig.bo][-1]
         assert told.sent["recipient"] == rig.bo
@@ -96,7 +96,7 @@ class TestWhatsApp(ChannelSuite):
         await rig.ask()
         cards = {card.to: fake(rig).bubble(card).name for card in rig.vendor.cards()}
         pressed_by_bo = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
-        await rig.hear(pressed_by_bo)
+        await rig.receive(pressed_by_bo)
         bo, ana = ([each for each in fake(rig).bubbles if each.person == who] for who in (rig.bo, rig.ana))
         assert len(bo) == 2
         assert bo[1].about == json.loads(pressed_by_bo.body)["entry"][0]["changes"][0]["value"]["messages"][0]["id"]
@@ -128,16 +128,16 @@ class TestWhatsApp(ChannelSuite):
         """Read before delivered; one that is new is written down."""
         request = await rig.ask()
         bubble = fake(rig).bubble(rig.card(rig.bo))
-        told = [fake(rig).reported(bubble, state) for state in ("read", "delivered", "sent", "played", "read")]
-        await rig.hear(fake(rig).brought(*told))
+        told = [fake(rig).status_body(bubble, state) for state in ("read", "delivered", "sent", "played", "read")]
+        await rig.receive(fake(rig).body_request(*told))
         assert (await rig.delivery(request, "bo")).state == "read"
 
     @play_scenario
     async def test_a_failure_told_later_is_the_cards(self, rig: ChannelRig) -> None:
         """With Meta's code, in words."""
         request = await rig.ask()
-        failed = fake(rig).reported(fake(rig).bubble(rig.card(rig.bo)), "failed", 131026)
-        await rig.hear(fake(rig).brought(failed))
+        failed = fake(rig).status_body(fake(rig).bubble(rig.card(rig.bo)), "failed", 131026)
+        await rig.receive(fake(rig).body_request(failed))
         row = await rig.delivery(request, "bo")
         assert (row.state, row.code, row.told) == ("failed", "131026", ERRORS.meaning(131026))
 
@@ -151,7 +151,7 @@ class TestWhatsApp(ChannelSuite):
             reply = {"type": "button_reply", "button_reply": {"id": f"signoff.approve.{card.token}", "title": "x"}}
             message = {"id": vendor.wamid(), "type": "interactive", "interactive": reply}
             parts += [vendor.value(who, message), {"messages": ["odd", {"id": 3}, {"type": "text"}]}]
-        await rig.hear(vendor.brought(*parts, vendor.reported(vendor.bubble(bo), "delivered")))
+        await rig.receive(vendor.body_request(*parts, vendor.status_body(vendor.bubble(bo), "delivered")))
         assert {vote.subject for vote in rig.request(request.id).votes} == {"bo", "ana"}
 
     @play_scenario
@@ -159,8 +159,8 @@ class TestWhatsApp(ChannelSuite):
         """One app may have several, and tells all of them at one address."""
         await rig.ask()
         said = fake(rig).value(rig.bo, {"id": "wamid.x", "type": "text", "text": {"body": "approve"}})
-        await rig.hear(fake(rig).brought(said, number="1"), fake(rig).brought(said, name="statuses"))
-        assert rig.decisions.heard == []
+        await rig.receive(fake(rig).body_request(said, number="1"), fake(rig).body_request(said, name="statuses"))
+        assert rig.decisions.answers == []
 
     @play_scenario
     async def test_what_says_nothing_is_answered_and_what_is_passed_on_is_no_answer(self, rig: ChannelRig) -> None:
@@ -168,20 +168,20 @@ class TestWhatsApp(ChannelSuite):
         await rig.ask()
         name = fake(rig).bubble(rig.card(rig.bo)).name
         context = {"id": name, "forwarded": True}
-        await rig.hear(
+        await rig.receive(
             fake(rig).message(rig.bo, "audio", audio={"id": "1", "formatter": True}),
             fake(rig).message(rig.bo, "image", image={"caption": "approve"}, context={"id": name}),
             fake(rig).message(rig.bo, "text", text={"body": "approve"}, context=context),
         )
-        assert rig.decisions.heard == []
-        assert rig.read_by(rig.bo).count(text("reply.not_understood", "en")) == 3
+        assert rig.decisions.answers == []
+        assert rig.text_read_by(rig.bo).count(text("reply.not_understood", "en")) == 3
 
     @play_scenario
     async def test_a_yes_in_a_group_is_no_answer(self, rig: ChannelRig) -> None:
         """What is written there is not written to us."""
         await rig.ask()
-        await rig.hear(fake(rig).message(rig.bo, "text", text={"body": "approve"}, group_id="g"))
-        assert rig.decisions.heard == []
+        await rig.receive(fake(rig).message(rig.bo, "text", text={"body": "approve"}, group_id="g"))
+        assert rig.decisions.answers == []
 
     @play_scenario
     async def test_the_check_names_the_number_and_the_address(self, rig: ChannelRig) -> None:
@@ -208,14 +208,14 @@ class TestTemplates(ChannelSuite):
         request = await rig.ask()
         bubble = fake(rig).bubble(rig.card(rig.bo))
         assert bubble.kind == "template"
-        await rig.hear(fake(rig).pressed(bubble, rig.bo, "Deny", context=False))
+        await rig.receive(fake(rig).press_request(bubble, rig.bo, "Deny", context=False))
         assert (rig.request(request.id).state, fake(rig).refused) == ("denied", [131047])
-        assert text("receipt.accepted.denied", "en") in rig.read_by(rig.bo)
+        assert text("receipt.accepted.denied", "en") in rig.text_read_by(rig.bo)
 
     @play_scenario
     async def test_who_has_written_is_sent_buttons(self, rig: ChannelRig) -> None:
         """For a day; then the template again, though nobody had to be refused."""
-        await rig.hear(rig.vendor.write(rig.bo, "hello"))
+        await rig.receive(rig.vendor.write(rig.bo, "hello"))
         await rig.ask(1)
         rig.time.ahead = timedelta(hours=25)
         await rig.ask(2)
@@ -226,13 +226,13 @@ class TestTemplates(ChannelSuite):
     async def test_where_the_window_is_not_open_after_all_the_template_is_sent(self, rig: ChannelRig) -> None:
         """Meta knows better, in its answer or later."""
         vendor = fake(rig)
-        await rig.hear(rig.vendor.write(rig.bo, "hello"))
+        await rig.receive(rig.vendor.write(rig.bo, "hello"))
         vendor.silent.add(rig.bo)
         del vendor._wrote[rig.bo]
         await rig.ask(1)
         assert (vendor.bubbles[-1].kind, vendor.refused) == ("template", [131047])
-        await rig.hear(rig.vendor.write(rig.bo, "hello again"))
-        await rig.hear(vendor.brought(vendor.reported(vendor.bubble(rig.card(rig.bo)), "failed", 131047)))
+        await rig.receive(rig.vendor.write(rig.bo, "hello again"))
+        await rig.receive(vendor.body_request(vendor.status_body(vendor.bubble(rig.card(rig.bo)), "failed", 131047)))
         await rig.ask(2)
         assert vendor.refused == [131047]
         assert vendor.bubble(rig.card(rig.bo)).kind == "template"

@@ -186,7 +186,7 @@ async def doubted(desk: Cli, text: str) -> dict[str, Any]:
     """The card of a request that asks what became of a call, whose worker was lost after it had begun."""
     card = await waiting_request(desk, text)
     place = find_workplace()
-    signoff = await place.reach()
+    signoff = await place.connect()
     request = await signoff.request(card["id"])
     named = parse_approval_id(card["id"])
     assert named is not None

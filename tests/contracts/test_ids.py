@@ -1,6 +1,6 @@
 """Ids of calls, and of those that stand in for them."""
 
-from signoff.contracts.ids import ApprovalKey, TurnKey, call_id, parse_approval_id, stand_in_id, stood_for
+from signoff.contracts.ids import ApprovalKey, TurnKey, call_id, call_of_stand_in, parse_approval_id, stand_in_id
 from signoff.contracts.limits import CALLS_KEPT_PER_COMPLETION, MAX_FALLBACKS
 
 
@@ -12,5 +12,5 @@ def test_no_stand_in_has_the_id_of_a_call_or_of_another_stand_in() -> None:
     assert len({*proposed, *standing_in}) == len(proposed) + len(standing_in)
     keys = [ApprovalKey(TurnKey("main", "s", "t"), call) for call in standing_in]
     assert all(parse_approval_id(key.id) == key for key in keys)
-    assert [stood_for(each) for each in proposed] == proposed
-    assert {stood_for(each) for each in standing_in} == set(proposed)
+    assert [call_of_stand_in(each) for each in proposed] == proposed
+    assert {call_of_stand_in(each) for each in standing_in} == set(proposed)

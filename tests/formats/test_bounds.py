@@ -7,7 +7,7 @@ import pytest
 
 from signoff.approvals.redaction import redact_arguments
 from signoff.contracts.limits import COMBINING_MARKS, MAX_NAME_CHARS, MAX_PATHS_CHARS, SCHEMA_STEPS
-from signoff.formats.bounds import out_of_bounds
+from signoff.formats.bounds import bounds_problem
 from signoff.formats.json_schema import compile_schema
 from signoff.registry.results.untrusted_text import asks_for_actions, cut_mark_runs
 
@@ -70,11 +70,11 @@ def test_many_objects_are_compared_in_one_pass() -> None:
 
 def test_names_are_bounded_alone_and_together() -> None:
     """Each value's whole path stands on a card: a name of 58 KiB above 1,500 values stopped the gateway for 32 s."""
-    assert out_of_bounds({"x" * MAX_NAME_CHARS: 1}) == ""
-    assert "a name of more than" in out_of_bounds({"x" * (MAX_NAME_CHARS + 1): 1})
+    assert bounds_problem({"x" * MAX_NAME_CHARS: 1}) == ""
+    assert "a name of more than" in bounds_problem({"x" * (MAX_NAME_CHARS + 1): 1})
     within = MAX_PATHS_CHARS // (MAX_NAME_CHARS * 2)
-    assert out_of_bounds({"x" * MAX_NAME_CHARS: [0] * within}) == ""
-    assert "together" in out_of_bounds({"x" * MAX_NAME_CHARS: [0] * (within * 2)})
+    assert bounds_problem({"x" * MAX_NAME_CHARS: [0] * within}) == ""
+    assert "together" in bounds_problem({"x" * MAX_NAME_CHARS: [0] * (within * 2)})
 
 
 def test_many_secrets_and_many_texts_are_written_once() -> None:

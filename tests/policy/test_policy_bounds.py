@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from signoff.contracts.canonical_json import NotCanonical, canonical_json
-from signoff.formats.bounds import out_of_bounds
+from signoff.formats.bounds import bounds_problem
 
 
 def nest(depth: int) -> Any:
@@ -23,7 +23,7 @@ def nest(depth: int) -> Any:
 )
 def test_json_of_bearable_size_is_within_bounds(value: Any) -> None:
     """The largest value allowed has nothing said against it."""
-    assert out_of_bounds(value) == ""
+    assert bounds_problem(value) == ""
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ def test_json_of_bearable_size_is_within_bounds(value: Any) -> None:
 )
 def test_what_engines_may_read_differently_is_out_of_bounds(value: Any, why: str) -> None:
     """Each border is one step beyond what is allowed, and it is named."""
-    assert why in out_of_bounds(value)
+    assert why in bounds_problem(value)
 
 
 def test_data_that_holds_itself_is_out_of_bounds() -> None:
     """A cycle ends at the depth allowed."""
     loop: list[Any] = []
     loop.append(loop)
-    assert "deeper" in out_of_bounds(loop)
+    assert "deeper" in bounds_problem(loop)
 
 
 @given(
@@ -68,6 +68,6 @@ def test_what_is_within_bounds_can_be_written_canonically(value: Any) -> None:
     try:
         canonical_json(value)
     except NotCanonical:
-        assert out_of_bounds(value) != ""
+        assert bounds_problem(value) != ""
     else:
-        assert out_of_bounds(value) == ""
+        assert bounds_problem(value) == ""

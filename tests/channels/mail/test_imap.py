@@ -155,7 +155,7 @@ async def until(rig: ChannelRig, approval: str, state: str) -> None:
     """Hear what comes in until a request is in that state."""
     async with asyncio.timeout(LOOK_SECONDS / 2):
         while rig.request(approval).state != state:
-            await rig.listen()
+            await rig.process_inbound()
             await asyncio.sleep(0.05)
 
 
@@ -180,11 +180,11 @@ async def test_an_answer_is_heard_as_soon_as_it_lies_there(rig: ChannelRig, watc
         await asyncio.to_thread(post(rig).deliver, answer(rig, "approve"))
         await until(rig, request.id, "approved")
     assert rig.request(request.id).decided_by == "bo"
-    assert "Approved" in rig.read_by(rig.bo)
+    assert "Approved" in rig.text_read_by(rig.bo)
     assert post(rig).unread() == 0
     async with listening(rig):
         await watch.again()
-    assert len(rig.decisions.heard) == 1
+    assert len(rig.decisions.answers) == 1
 
 
 async def test_what_came_while_nobody_watched_is_heard_and_what_cannot_be_read_is_passed_over(rig: ChannelRig) -> None:
