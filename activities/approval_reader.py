@@ -42,7 +42,10 @@ class ApprovalReader:
         decisions: Sequence[Decision],
         questions: Sequence[Question] = (),
     ) -> VoterSet:
-        """Returns who may answer for the call of `permit`, on these terms, here and now. Raises `StoreUnavailable`."""
+        """Reads the people who may answer for the call of `permit`, on these terms, here and now.
+
+        Raises `StoreUnavailable`.
+        """
         # Nobody is looked up where nobody answered; else the asker as well, who may be one of them by another entry.
         named = [permit.ctx.user.user, *(each.subject for each in decisions)] if decisions else []
         people = await self._room.directory_for(permit.ctx.tenant, *named)

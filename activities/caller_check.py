@@ -39,7 +39,7 @@ class _Checked(ActivityInboundInterceptor):
 
 
 def current_caller() -> ActivityCaller:
-    """Returns who scheduled the activity that runs, as the server says."""
+    """Reads the caller of the activity that runs, as the server names it."""
     info = activity.info()
     return ActivityCaller(info.workflow_type or "", info.workflow_id or "", info.activity_type, info.activity_id)
 

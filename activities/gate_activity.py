@@ -116,8 +116,8 @@ class GateActivity:
         return GateReply(rulings=tuple(rulings), tally=tally)
 
     async def _known(self, task: GateTask, forged: str) -> GateFacts:
-        """Returns what the gates are told beside the calls; nobody's functions are asked about a requester that is made
-        up.
+        """Collects the facts for the gates beside the calls; nobody's functions are asked about a requester that is
+        made up.
         """
         if task.doubt:
             return past_call_facts(self._room.catalog, task.ctx, task.calls, self._room.clock())
@@ -128,7 +128,7 @@ class GateActivity:
         return GateFacts(unavailable=away.union(task.withheld), backends=room.kinds, spent=used, at=room.clock())
 
     async def _answered(self, task: GateTask, each: _Judged, known: GateFacts) -> LocalGateDecision:
-        """Returns what the gates say once everything but people has been asked."""
+        """Completes the decision of the gates by asking everything but people."""
         call, args, found, tally, _ = each
         catalog, dry_run = self._room.catalog, task.dry_run
         found = await apply_hooks(catalog, task.ctx, call, args, tally, found, known, dry_run=dry_run)
@@ -145,7 +145,7 @@ class GateActivity:
         return found
 
     async def _judged(self, task: GateTask, known: GateFacts) -> tuple[list[_Judged], Tally]:
-        """Returns what the rules say of each call, and the tally after them."""
+        """Judges each call by the rules; returns their decisions, and the tally after them."""
         catalog, batch, tally = self._room.catalog, [], task.tally
         for call in task.calls:
             args = await load_in(self._room.store, call.args, SessionKey(task.ctx.tenant, task.ctx.session))
@@ -250,7 +250,7 @@ class GateActivity:
         return heard + timedelta(seconds=TURN_RESTS_SECONDS) < now
 
     async def _ran_before(self, task: GateTask, call: CallPart, digest: str) -> tuple[CallOutcome | None, str]:
-        """Returns what this very action came to, where it was done already; else words on what this call began.
+        """Returns the outcome of this very action, where it was done already; else words on what this call began.
 
         A turn that is reset to before an answer asks again, and nobody must deny what has happened.
         """
@@ -340,9 +340,7 @@ class GateActivity:
         return _not_asked(about.call, changed) if isinstance(changed, str) else changed
 
     def _stands_in(self, call: CallPart) -> str:
-        """Returns what the card says of a call that is tried in place of another: of which tools it may be, by the
-        catalog.
-        """
+        """Writes the note on a call that is tried in place of another: of which tools it may be, by the catalog."""
         if not is_stand_in(call.call):
             return ""
         return fallback_note([each.name for each in self._room.catalog.every_tool if call.tool in each.fallbacks])
@@ -377,7 +375,7 @@ class GateActivity:
 
 
 def _told(task: GateTask, rulings: Sequence[GateDecision], at: datetime) -> list[AuditEntry]:
-    """Returns what is written down of a batch: what is settled.
+    """Makes the record's entries of a batch: those of its settled calls.
 
     What is asked was written with its row; what runs tells it.
     """

@@ -16,7 +16,7 @@ class HandlerEnded(Exception):
 
 
 async def run_handler(tool: Tool, args: dict[str, Any], context: ToolContext) -> Any:
-    """Returns what the handler returns or raises; an attempt to end the process is raised as `HandlerEnded`."""
+    """Runs the handler and returns its result; an attempt to end the process is raised as `HandlerEnded`."""
     try:
         return await tool.handler(args, context)
     except (SystemExit, KeyboardInterrupt) as error:
@@ -32,7 +32,7 @@ def tool_context_of(
     people: Directory,
     capabilities: GrantedCapabilities = NOTHING_GRANTED,
 ) -> ToolContext:
-    """Returns what the handler, or the probe, of a call is told in this activity; `key` is that of its ticket.
+    """Makes the context of the handler, or the probe, of a call; `key` is that of its ticket.
 
     `permit` is one that was proved: whom it names is told to the tool as who decided.
     """

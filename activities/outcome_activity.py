@@ -82,9 +82,7 @@ class OutcomeActivity:
         return found is not None and (found.workflow, found.call, found.tool) == (workflow, permit.call, task.tool)
 
     async def _told(self, task: OutcomeTask, word: Decision) -> ToolReply:
-        """Returns what stands in the ticket once `word` is written there, if it is the word of somebody who may give
-        it.
-        """
+        """Writes `word` into the ticket, if whoever gives it may, and returns the outcome there."""
         permit, tool = task.permit, self._room.catalog.tool_view(task.permit.ctx).tool(task.tool)
         if tool is None or task.args is None or self._room.signature_policy.requester_problem(permit.ctx):
             return ToolReply()
@@ -138,7 +136,7 @@ class OutcomeActivity:
         )
 
     async def _gave_up(self, failed: CallOutcome, tool: Tool, key: str) -> CallOutcome:
-        """Returns what stands for a call that only reads, once the use that it took is given back."""
+        """Gives back the use that a call took which only reads, and returns the outcome for it."""
         if tool.usage_limit is None:
             return failed
         try:
@@ -148,7 +146,7 @@ class OutcomeActivity:
             return failed
 
     async def _looked_up(self, task: OutcomeTask, tool: Tool, key: str) -> ToolReply | None:
-        """Returns what the tool's probe finds of the very call that the permit is about."""
+        """Asks the tool's probe about the very call of the permit, and returns its finding."""
         permit = task.permit
         if tool.probe is None or task.args is None or self._room.signature_policy.requester_problem(permit.ctx):
             return None

@@ -113,8 +113,8 @@ def voter_set(
     now: datetime,
     questions: Sequence[Question] = (),
 ) -> VoterSet:
-    """Returns who may answer for a call of `tool`: whom the policy asks by now, on these terms, and whom `questions`
-    asked.
+    """Makes the set of people who may answer for a call of `tool`: those the policy asks by now, on these terms, and
+    those of `questions`.
     """
     policy = catalog.policy(tool).policy or ApprovalPolicy()
     present = ApproverSpec(
@@ -353,9 +353,7 @@ def _in_time(approval: StoredApproval, rules: ApprovalPolicy, now: datetime) -> 
 
 
 def words_on(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[Decision, ...]:
-    """Returns what people said of the try with ticket `number`, whatever it was: from the store, and raw ones of the
-    permit.
-    """
+    """Returns the answers about the try with ticket `number`: those of the store, and raw ones of the permit."""
     words: list[Decision] = []
     for question in _doubts(permit, rows, number):
         words += [each for each in _words(permit, rows, question) if each not in words]
@@ -363,8 +361,7 @@ def words_on(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[De
 
 
 def undone_by(permit: Permit, rows: ApprovalRows | None, number: int) -> tuple[Decision, ...]:
-    """Returns what people said in the last question about the try with ticket `number`; nothing where that ended
-    otherwise.
+    """Returns the answers to the last question about the try with ticket `number`; none where that ended otherwise.
 
     Answers to several questions do not add up: who was asked anew was not shown what others had said. Where anybody
     said in any of them that it happened, or gave it up, nobody's word that it did not counts any more.
@@ -435,7 +432,7 @@ _WEAK = _Lack("who approved this was not identified strongly enough", "this need
 
 
 def _lacking(approval: StoredApproval, ctx: CallContext, rules: ApprovalPolicy, terms: Terms) -> _Lack | None:
-    """Returns what the present policy, or the question, asks for beyond what the decisions prove."""
+    """Returns the demand of the present policy, or of the question, that the decisions do not meet."""
     question, people = approval.question, _people(approval)
     if len(people) < terms.quorum:
         return _FEW

@@ -127,7 +127,7 @@ class ToolActivity:
         return await self._once(task.model_copy(update={"permit": permit}), found.decision.args(args), right)
 
     async def _undone(self, task: ToolTask) -> tuple[Decision, ...]:
-        """Returns who said that earlier tries of the call did not happen."""
+        """Returns the answers that earlier tries of the call did not happen."""
         if task.ticket <= 1:
             return ()
         policy = self._room.catalog.policy(self._tool.activity)
@@ -201,7 +201,7 @@ class ToolActivity:
         return await self._approvals.of(permit) if permit.kind == "approved" else None
 
     async def _begun_before(self, task: ToolTask) -> ToolReply | None:
-        """Returns what an earlier attempt of this very call left, where it was begun; None where it was not.
+        """Returns the reply that an earlier attempt of this very call left, where it was begun; None where it was not.
 
         What is in the way now was not there then, so it must not be told, or asked, as if nothing had happened. Of a
         tool that only reads nothing is left, unless it was begun under another definition: then it may have acted.
@@ -370,8 +370,8 @@ class ToolActivity:
         return await terms_at(self._room.catalog, permit.ctx, args, found, self._tool, at)
 
     async def _earlier(self, task: ToolTask, args: Any, found: LocalGateDecision) -> ToolReply | None:
-        """Returns what earlier tickets of the call leave to say; None when each is void, or people said it did not
-        happen.
+        """Returns the reply that earlier tickets of the call demand; None when each is void, or people denied that it
+        happened.
         """
         permit, policy, witness = (
             task.permit,
@@ -511,7 +511,7 @@ def _absent(room: WorkerDeps) -> Any:
 
 
 async def _left(room: WorkerDeps, task: ToolTask) -> ToolReply | None:
-    """Returns what earlier attempts of the call left in its tickets; None where there were none. Raises `InDoubt`.
+    """Returns the reply that earlier attempts of the call left in its tickets; None for none. Raises `InDoubt`.
 
     An earlier ticket of which nobody knows says nothing here: people said that it did not happen.
     """

@@ -59,7 +59,7 @@ class WorkerDeps:
 
     @property
     def signature_policy(self) -> SignaturePolicy:
-        """Returns what checks signatures here."""
+        """The policy by which signatures are checked here."""
         return SignaturePolicy(self.verifier, development=self.profile == "development")
 
     async def directory_for(self, tenant: str, *ids: str) -> Directory:

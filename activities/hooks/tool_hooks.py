@@ -101,7 +101,7 @@ async def judge_call(
     *,
     at: datetime,
 ) -> LocalGateDecision:
-    """Returns what all gates say of one call by itself, asking whomever there is to ask but people. Never raises.
+    """Judges one call by itself by all gates, asking whomever there is to ask but people. Never raises.
 
     How often its tool was used is not looked at: whether its ticket takes a use is what counts.
     """
@@ -113,9 +113,7 @@ async def judge_call(
 
 
 def past_call_facts(catalog: Catalog, ctx: CallContext, calls: Iterable[CallPart], at: datetime | None) -> GateFacts:
-    """Returns what the gates are told of calls that may have happened: whether they could be made now is not the
-    question.
-    """
+    """Collects the gates' facts on calls that may have happened: whether they could be made now is not the question."""
     view = catalog.tool_view(ctx)
     tools = (view.tool(call.tool) for call in calls)
     kinds = frozenset(kind for tool in tools if tool is not None for kind in tool.capabilities.kinds)
@@ -125,7 +123,7 @@ def past_call_facts(catalog: Catalog, ctx: CallContext, calls: Iterable[CallPart
 async def judge_past_call(
     catalog: Catalog, ctx: CallContext, call: CallPart, args: Any, at: datetime | None
 ) -> LocalGateDecision:
-    """Returns what the rules say of a call that may have happened: whom it asks. Never raises."""
+    """Judges a call that may have happened by the rules: whom it asks. Never raises."""
     known = past_call_facts(catalog, ctx, (call,), at)
     found = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
     return await apply_policy_handler(catalog, ctx, call, args, found)

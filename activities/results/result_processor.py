@@ -152,7 +152,7 @@ class ResultProcessor:
         return "", await self._distributing.distribute(permit, record, key)
 
     def _kept(self, value: Any) -> str | None:
-        """Returns what the record holds of a result that is no annotated record: only specialists' (B39)."""
+        """Returns the record's value of a result that is no annotated record: only specialists' (B39)."""
         return render_value(value) if self._tool.scope == "specialist" else None
 
     async def _shown(
@@ -196,7 +196,7 @@ class ResultProcessor:
         return outcome.model_copy(update=wished | {"updates": found.updates if found.updates.names else None})
 
     async def retry_store(self, keep: Callable[[], Awaitable[T]]) -> T:
-        """Returns what `keep` returns, trying again until the store answers."""
+        """Returns the result of `keep`, trying again until the store answers."""
         # The effect has happened; giving up here would leave it in doubt, so this waits for the store.
         while True:
             try:
