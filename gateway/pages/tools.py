@@ -33,6 +33,7 @@ from signoff.registry.gates.pipeline import GateFacts, judge
 from signoff.registry.scopes.position import owner_of
 from signoff.registry.tool import Tool
 from signoff.texts.catalogue import text
+from signoff.texts.remarks import remark_words
 
 _SAMPLES: Final[dict[str, Any]] = {"string": "", "number": 0, "integer": 0, "boolean": False, "array": [], "object": {}}
 
@@ -124,7 +125,7 @@ def _explained(site: Site, found: LocalGateDecision, language: str) -> CallExpla
     return CallExplanation(
         kind=kind,
         headline=text(f"try.{kind}", language, who=who),
-        why=verdict.why if verdict is not None else found.message,
+        why=remark_words(verdict.why if verdict is not None else found.message, language),
         gate=found.gate,
         rule=rule,
         engines=verdict.engines if verdict is not None else (),

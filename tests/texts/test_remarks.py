@@ -131,9 +131,35 @@ def test_each_remark_is_found_by_its_own_text() -> None:
 
 def test_every_remark_is_one_that_is_made() -> None:
     """Each text is, word for word, in what writes it: changed there alone, it would be found no more."""
-    folders = ("approvals", "activities", "registry", "formats", "gateway", "engine", "store")
+    folders = ("approvals", "activities", "registry", "formats", "gateway", "engine", "store", "policy")
     written = "".join(path.read_text() for folder in folders for path in (ROOT / folder).rglob("*.py"))
     for key, words in texts_of(ENGLISH).items():
         pieces = re.split(r"`?\{\w+\}`?", words) if key.startswith("remark.") else []
+        # The library of JSON writes these: see `test_what_json_says_is_translated`.
+        pieces = [] if key.startswith("remark.json.") else pieces
         clauses = [each for piece in pieces for each in piece.split(", ")]
         assert [each for each in clauses if len(each) > 4 and each.strip(" .:") not in written] == [], key
+
+
+@pytest.mark.parametrize("text", ["{", '{"a"}', '{"a": }', '{"a": 1 "b"}', "1 2", '"a', '"\n"', "[1"])
+def test_what_json_says_is_translated(text: str) -> None:
+    """As Python's own library says it, of a field of JSON that cannot be read."""
+    field = fields_of(GIVEN, SCHEMA)[-1]
+    typed = read_fields([field], {field.key: text}, GIVEN, None)
+    told = remark_words(typed.fields[0].problem, "de")
+    assert told.startswith("ist kein JSON: ")
+    assert not {"expecting", "data", "string", "character"} & set(told.split()), told
+
+
+@pytest.mark.parametrize(
+    ("why", "told"),
+    [
+        ("`deny_if` is true, so the call is denied", "`deny_if` ergibt true: der Aufruf wird abgelehnt"),
+        ("`auto_approve_if` gave no true or false, so a person is asked",
+         "`auto_approve_if` ergab weder wahr noch falsch: ein Mensch wird gefragt"),
+        ("the tool never asks", "das Werkzeug fragt nie"),
+    ],
+)  # fmt: skip
+def test_why_a_policy_says_so_is_translated(why: str, told: str) -> None:
+    """Of a call that somebody tries on the page of a tool."""
+    assert remark_words(why, "de") == told
