@@ -7,6 +7,7 @@ from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.approval import ApprovalRequest, Question
 from signoff.contracts.call import CallContext, Permit
 from signoff.contracts.decision import Decision
+from signoff.contracts.grant import Freeze
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.people.voter_set import VoterSet
 from signoff.policy.compiled_policy import CompiledPolicy
@@ -31,8 +32,11 @@ class ApprovalReader:
 
         Raises `StoreUnavailable`.
         """
-        turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
-        return (await self._rows.of_turns([turn])).get(turn, [])
+        return (await self.of_frozen_turn(ctx))[0]
+
+    async def of_frozen_turn(self, ctx: CallContext) -> tuple[Sequence[ApprovalRequest], Freeze | None]:
+        """Returns the same with the freeze of the turn's tenant, if it is frozen, in one visit to the store."""
+        return await self._rows.of_turn(TurnKey(ctx.tenant, ctx.session, ctx.turn))
 
     async def voters(
         self,

@@ -52,7 +52,6 @@ from signoff.registry.hooks import override_hash
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
 from signoff.store.content_store import load_in
-from signoff.store.freezes import Freezes
 from signoff.store.tickets import Ticket, ticket_key
 
 _DOUBT_NOTE = "Nobody knows whether this happened: the tool was begun and never answered."
@@ -78,7 +77,6 @@ class GateActivity:
 
     def __init__(self, room: WorkerDeps) -> None:
         self._room = room
-        self._freezes = Freezes(room.store)
         self._remembered = GrantUse(room)
         self._questions = QuestionWriter(room)
         self._approvals = ApprovalReader(room)
@@ -89,8 +87,6 @@ class GateActivity:
         rulings: list[GateDecision] = []
         doubt = await self._room.doubt(task.ctx)
         forged = self._room.signature_policy.requester_problem(task.ctx)
-        # Once for the batch: a freeze that comes later is found again where the call is run.
-        freeze = await self._freezes.read(task.ctx.tenant)
         budget = RESULT_CHARS_PER_BATCH // max(len(task.calls), 1)
         known = await self._known(task, forged)
         batch, tally = await self._judged(task, known)
@@ -101,7 +97,8 @@ class GateActivity:
         judged = await asyncio.gather(*(self._answered(task, each, known) for each in batch))
         secrets = self._room.secrets_of((each.call.tool, each.args) for each in batch)
         task = task.model_copy(update={"agent_says": redact_secrets(task.agent_says, secrets)})
-        asked = () if forged else await self._approvals.of_turn(task.ctx)
+        # Once for the batch: a freeze that comes later is found again where the call is run.
+        asked, freeze = ((), None) if forged else await self._approvals.of_frozen_turn(task.ctx)
         for (call, proposed, _, _, action), found in zip(batch, judged, strict=True):
             found = _quiet(judge_doubt(found, doubt), secrets)
             args = found.args(proposed)

@@ -36,8 +36,9 @@ from signoff.approvals.earlier_questions import is_asked_still
 from signoff.approvals.request_state import StoredAnswer, edit_stands, request_at, request_of
 from signoff.contracts.approval import JUDGED_SECONDS, ApprovalRequest, Ending, Question, Vote
 from signoff.contracts.canonical_json import NotCanonical
+from signoff.contracts.grant import Freeze
 from signoff.contracts.ids import TurnKey, new_code
-from signoff.store.claim_conditions import LIVE, insert_new, moment
+from signoff.store.claim_conditions import LIVE, freeze_of, insert_new, moment
 from signoff.store.store import Also, Store
 from signoff.store.tables import ANSWERS, BLOBS, QUESTIONS, StoreClock
 from signoff.store.tickets import number_of_key
@@ -84,6 +85,17 @@ _END: Final = (
     )
     .values(ended_at=StoreClock(), ended_as=bindparam("how"))
 )
+_OF_TURN: Final = (
+    select(QUESTIONS)
+    .where(
+        QUESTIONS.c.tenant == bindparam("tenant"),
+        QUESTIONS.c.session == bindparam("session"),
+        QUESTIONS.c.turn == bindparam("turn"),
+    )
+    .order_by(QUESTIONS.c.approval, QUESTIONS.c.revision)
+)
+_INSERT: Final = insert(QUESTIONS)
+_CLOCK: Final = select(StoreClock())
 _TAKEN: Final = select(QUESTIONS.c.approval).where(
     QUESTIONS.c.tenant == bindparam("of"), QUESTIONS.c.code == bindparam("named")
 )
@@ -209,7 +221,7 @@ class Questions:
             # Under the lock: whoever says no while a change is judged is heard before it is asked.
             if about.edit_of and (rows is None or not _takes_edit(rows, about)):
                 return None
-            now: int = connection.execute(select(StoreClock())).scalar_one()
+            now: int = connection.execute(_CLOCK).scalar_one()
             asked = about.model_copy(
                 update={
                     "revision": 1 if rows is None else rows.latest.revision + 1,
@@ -223,7 +235,7 @@ class Questions:
                 asked = asked.model_copy(update={"judged_at": None})
             values = {"sha256": question.definition, "size": len(declaration), "body": declaration}
             insert_new(connection, BLOBS, values)
-            connection.execute(insert(QUESTIONS), _values(asked, now))
+            connection.execute(_INSERT, _values(asked, now))
             if also is not None:
                 also(asked)(connection)
             return asked
@@ -307,6 +319,11 @@ class Questions:
             found.setdefault(TurnKey(request.tenant, request.session, request.turn), []).append(request)
         return found
 
+    async def of_turn(self, turn: TurnKey) -> tuple[list[ApprovalRequest], Freeze | None]:
+        """Returns the requests of one turn as `of_turns` does, and the freeze of its tenant at the same time."""
+        found, freeze = await self._store.run(partial(_found_of_turn, turn))
+        return await self._requests(found), freeze
+
     async def _concern(self, turns: Collection[TurnKey], readers: Collection[str]) -> dict[TurnKey, bool]:
         """Returns, for each turn that asked something, whether that may concern one of `readers`."""
         key = (QUESTIONS.c.tenant, QUESTIONS.c.session, QUESTIONS.c.turn)
@@ -340,7 +357,7 @@ class Questions:
         latest = select(*columns).group_by(QUESTIONS.c.approval)
 
         def read(connection: Connection) -> tuple[list[ApprovalProgress], datetime]:
-            now: int = connection.execute(select(StoreClock())).scalar_one()
+            now: int = connection.execute(_CLOCK).scalar_one()
             if since is None:
                 open_now = (QUESTIONS.c.ended_at.is_(None), QUESTIONS.c.last_at >= now)
                 which: Any = select(QUESTIONS.c.approval).where(*open_now)
@@ -487,9 +504,13 @@ def _named(turns: Collection[TurnKey]) -> ColumnElement[bool]:
     return tuple_(QUESTIONS.c.tenant, QUESTIONS.c.session, QUESTIONS.c.turn).in_([tuple(key) for key in turns])
 
 
-def _found(query: Select[Any], connection: Connection) -> _Found:
-    now = moment(connection.execute(select(StoreClock())).scalar_one())
-    rows = connection.execute(query).all()
+def _found_of_turn(turn: TurnKey, connection: Connection) -> tuple[_Found, Freeze | None]:
+    return _found(_OF_TURN, connection, turn._asdict()), freeze_of(connection, turn.tenant)
+
+
+def _found(query: Select[Any], connection: Connection, values: Mapping[str, Any] | None = None) -> _Found:
+    now = moment(connection.execute(_CLOCK).scalar_one())
+    rows = connection.execute(query, values).all()
     names = list(dict.fromkeys(row.approval for row in rows))
     answers: list[Row[Any]] = []
     for first in range(0, len(names), _NAMES):

@@ -81,6 +81,11 @@ _SINCE: Final = select(StoreClock() - TICKETS.c.seen_at).where(
     TICKETS.c.key == bindparam("ticket"), TICKETS.c.state == "claimed"
 )
 _OUTCOME: Final = select(TICKETS.c.outcome).where(TICKETS.c.key == bindparam("ticket"))
+_OF_CALL: Final = (
+    select(TICKETS)
+    .where(TICKETS.c.workflow == bindparam("of"), TICKETS.c.call == bindparam("named"))
+    .order_by(TICKETS.c.claimed_at)
+)
 _TICKET: Final = select(TICKETS).where(TICKETS.c.key == bindparam("ticket"))
 
 
@@ -351,10 +356,8 @@ class Store:
 
     async def tickets_of(self, workflow: str, call: str) -> list[Ticket]:
         """Returns every ticket of one call of a turn, the first claimed first."""
-        query = (
-            select(TICKETS).where(TICKETS.c.workflow == workflow, TICKETS.c.call == call).order_by(TICKETS.c.claimed_at)
-        )
-        return await self.run(lambda connection: [_ticket(row) for row in connection.execute(query)])
+        named = {"of": workflow, "named": call}
+        return await self.run(lambda connection: [_ticket(row) for row in connection.execute(_OF_CALL, named)])
 
     async def tickets_of_turn(self, workflow: str) -> list[Ticket]:
         """Returns every ticket of a turn, the first claimed first."""
