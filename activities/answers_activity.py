@@ -11,8 +11,8 @@ from signoff.store.questions import Questions
 class AnswersActivity:
     """Reads the answers to one question. Raises `StoreUnavailable`, and is tried again."""
 
-    def __init__(self, room: WorkerDeps) -> None:
-        self._rows = Questions(room.store)
+    def __init__(self, deps: WorkerDeps) -> None:
+        self._rows = Questions(deps.store)
 
     @activity.defn(name=names.ANSWERS)
     async def answers(self, task: AnswersTask) -> StoredAnswers:

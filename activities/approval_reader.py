@@ -18,9 +18,9 @@ from signoff.store.questions import ApprovalRows, Questions
 class ApprovalReader:
     """Reads questions and answers by the call that a permit names, never by what the permit says of them."""
 
-    def __init__(self, room: WorkerDeps) -> None:
-        self._room = room
-        self._rows = Questions(room.store)
+    def __init__(self, deps: WorkerDeps) -> None:
+        self._deps = deps
+        self._rows = Questions(deps.store)
 
     async def of(self, permit: Permit) -> ApprovalRows | None:
         """Returns everything of the approval of a call; None where nobody was asked. Raises `StoreUnavailable`."""
@@ -52,12 +52,12 @@ class ApprovalReader:
         """
         # Nobody is looked up where nobody answered; else the asker as well, who may be one of them by another entry.
         named = [permit.ctx.user.user, *(each.subject for each in decisions)] if decisions else []
-        people = await self._room.directory_for(permit.ctx.tenant, *named)
-        return voter_set(self._room.catalog, people, permit.ctx, tool, terms, self._room.clock(), questions)
+        people = await self._deps.directory_for(permit.ctx.tenant, *named)
+        return voter_set(self._deps.catalog, people, permit.ctx, tool, terms, self._deps.clock(), questions)
 
     def takes_unsigned(self, policy: CompiledPolicy) -> bool:
         """Returns whether answers count that nobody signed: in the development profile, or where the policy says so."""
-        return self._room.profile == "development" or (policy.policy is not None and policy.policy.accept_unsigned)
+        return self._deps.profile == "development" or (policy.policy is not None and policy.policy.accept_unsigned)
 
 
 def doubts_of(rows: ApprovalRows | None) -> tuple[Question, ...]:

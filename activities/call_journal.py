@@ -30,7 +30,7 @@ from signoff.store.questions import ApprovalRows, end_by_turn
 from signoff.store.store import Also
 
 
-async def hand_over(room: WorkerDeps, seen: Sequence[AuditEntry]) -> None:
+async def hand_over(deps: WorkerDeps, seen: Sequence[AuditEntry]) -> None:
     """Records a turn's own entries, and those of no other stream. Raises `StoreUnavailable`.
 
     Whoever may start workflows may start this activity from one of theirs: entries of such a caller are not
@@ -38,7 +38,7 @@ async def hand_over(room: WorkerDeps, seen: Sequence[AuditEntry]) -> None:
     """
     own = _own(seen)
     if own:
-        await room.store.run(_ending(own, entry_writer(own)))
+        await deps.store.run(_ending(own, entry_writer(own)))
 
 
 def _ending(own: Sequence[AuditEntry], also: Also, rows: ApprovalRows | None = None) -> Also:
@@ -62,9 +62,9 @@ def _ending(own: Sequence[AuditEntry], also: Also, rows: ApprovalRows | None = N
     return write if ended else also
 
 
-async def write(room: WorkerDeps, entries: Sequence[AuditEntry]) -> None:
+async def write(deps: WorkerDeps, entries: Sequence[AuditEntry]) -> None:
     """Records entries of this activity about its turn. Raises `StoreUnavailable`."""
-    await AuditLog(room.store).append(entries)
+    await AuditLog(deps.store).append(entries)
 
 
 def _turn() -> TurnKey | None:
@@ -111,13 +111,13 @@ class CallContent(NamedTuple):
 class RecordActivity:
     """Records the last entries of a turn."""
 
-    def __init__(self, room: WorkerDeps) -> None:
-        self._room = room
+    def __init__(self, deps: WorkerDeps) -> None:
+        self._deps = deps
 
     @activity.defn(name=names.RECORD)
     async def record(self, task: RecordTask) -> None:
         """Records the entries. Raises `StoreUnavailable`, and is tried again."""
-        await hand_over(self._room, task.audit)
+        await hand_over(self._deps, task.audit)
 
 
 class Journal:
@@ -126,10 +126,10 @@ class Journal:
     Else an entry that cannot be recorded raises `StoreUnavailable`, and the activity is tried again.
     """
 
-    def __init__(self, room: WorkerDeps, tool: Tool) -> None:
-        self._room = room
+    def __init__(self, deps: WorkerDeps, tool: Tool) -> None:
+        self._deps = deps
         self._tool = tool
-        self._required = is_required(room.catalog.policies.get(tool.activity))
+        self._required = is_required(deps.catalog.policies.get(tool.activity))
         self._owed: list[AuditEntry] = []
 
     async def receive(self, seen: Sequence[AuditEntry], approval: str) -> None:
@@ -145,7 +145,7 @@ class Journal:
             self._owed = own
         else:
             # `_keep` may lose what this tool's policy holds cheap; what the turn saw is not of this tool alone.
-            await hand_over(self._room, seen)
+            await hand_over(self._deps, seen)
 
     async def settle(self) -> None:
         """Records the entries that were received and are not recorded yet."""
@@ -158,7 +158,7 @@ class Journal:
 
     async def refused(self, permit: Permit, why: str, *, vouched: bool = True) -> None:
         """Records that a turn wanted to run the tool without the right to; unvouched, all of that is its word."""
-        seen = [audit_events.refused_run_entry(permit, self._tool.name, why, self._room.clock())]
+        seen = [audit_events.refused_run_entry(permit, self._tool.name, why, self._deps.clock())]
         await self._keep(seen if vouched else mark_claims(seen))
 
     def beginning(self, permit: Permit, found: LocalGateDecision, ticket: str) -> list[AuditEntry]:
@@ -166,7 +166,7 @@ class Journal:
         event = dispatch_event(self._tool, permit)
         attempt = "" if ticket else _attempt()
         begins = audit_events.started_entry(
-            permit, self._tool.name, ticket, self._room.clock(), found.note, event, attempt
+            permit, self._tool.name, ticket, self._deps.clock(), found.note, event, attempt
         )
         if permit.kind == "approved":
             return [begins]
@@ -191,7 +191,7 @@ class Journal:
             }
         )
         attempt = "" if ticket or ran is None else _attempt()
-        return [audit_events.finished_entry(permit, outcome, ticket, self._room.clock(), facts, attempt)]
+        return [audit_events.finished_entry(permit, outcome, ticket, self._deps.clock(), facts, attempt)]
 
     async def _kept(self, ran: CallContent, place: SessionKey) -> dict[str, Any]:
         own: dict[str, Any] = {}
@@ -204,7 +204,7 @@ class Journal:
 
     async def _arguments(self, args: Mapping[str, Any], place: SessionKey) -> dict[str, Any]:
         try:
-            kept = await to_content(self._room.store, args, place)
+            kept = await to_content(self._deps.store, args, place)
         except StoreUnavailable:
             if self._required:
                 raise
@@ -233,7 +233,7 @@ class Journal:
         if not (self._owed or seen):
             return
         try:
-            await self._room.store.run(self._written(seen))
+            await self._deps.store.run(self._written(seen))
             self._owed = []
         except StoreUnavailable as error:
             if self._required:

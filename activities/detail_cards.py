@@ -23,8 +23,8 @@ _log = logging.getLogger(__name__)
 class DetailCards(Interceptor):
     """Lends the turns of a worker the cards that its catalog makes of their calls, and the cards' addresses."""
 
-    def __init__(self, room: WorkerDeps) -> None:
-        self._room = room
+    def __init__(self, deps: WorkerDeps) -> None:
+        self._deps = deps
 
     def workflow_interceptor_class(
         self, input: WorkflowInterceptorClassInput
@@ -36,7 +36,7 @@ class DetailCards(Interceptor):
 
     def link(self, approval_id: str) -> str:
         """Returns the address of a request's card in the inbox; "" where none is known here."""
-        inbox = self._room.public_url.rstrip("/")
+        inbox = self._deps.public_url.rstrip("/")
         return f"{inbox}/approvals/{quote(approval_id, safe='.')}" if inbox else ""
 
     def card(self, request: ApprovalRequest, calls: Sequence[CallPart]) -> Card | None:
@@ -52,14 +52,14 @@ class DetailCards(Interceptor):
             return None
 
     def _card(self, request: ApprovalRequest, calls: Sequence[CallPart]) -> Card | None:
-        declared = self._room.catalog.tools_named(request.tool)
+        declared = self._deps.catalog.tools_named(request.tool)
         args = request.args.inline
         if not declared or request.args.blob is not None or not isinstance(args, dict):
             return None
         # Which of several is meant is not known here: then what any of them hides is hidden, and no title is used.
         only = declared[0] if len(declared) == 1 else None
-        policy = None if only is None else self._room.catalog.policy(only.activity).policy
-        values = self._room.secrets_of([(request.tool, args), *((each.tool, each.args.inline) for each in calls)])
+        policy = None if only is None else self._deps.catalog.policy(only.activity).policy
+        values = self._deps.secrets_of([(request.tool, args), *((each.tool, each.args.inline) for each in calls)])
         card = render_card(
             effect="",
             title="",

@@ -75,18 +75,18 @@ class _Judged(NamedTuple):
 class GateActivity:
     """Judges calls with the worker's catalog. Pure rules, plus loading arguments from the store."""
 
-    def __init__(self, room: WorkerDeps) -> None:
-        self._room = room
-        self._remembered = GrantUse(room)
-        self._questions = QuestionWriter(room)
-        self._approvals = ApprovalReader(room)
+    def __init__(self, deps: WorkerDeps) -> None:
+        self._deps = deps
+        self._remembered = GrantUse(deps)
+        self._questions = QuestionWriter(deps)
+        self._approvals = ApprovalReader(deps)
 
     @activity.defn(name=names.GATE)
     async def gate(self, task: GateTask) -> GateReply:
         """Judges each call of the batch; returns one ruling a call, in order. Never fails for what a model wrote."""
         rulings: list[GateDecision] = []
-        doubt = await self._room.doubt(task.ctx)
-        forged = self._room.signature_policy.requester_problem(task.ctx)
+        doubt = await self._deps.doubt(task.ctx)
+        forged = self._deps.signature_policy.requester_problem(task.ctx)
         budget = RESULT_CHARS_PER_BATCH // max(len(task.calls), 1)
         known = await self._known(task, forged)
         batch, tally = await self._judged(task, known)
@@ -95,7 +95,7 @@ class GateActivity:
             batch = []
         # At once: a local activity has no time for the functions of a whole batch one after the other.
         judged = await asyncio.gather(*(self._answered(task, each, known) for each in batch))
-        secrets = self._room.secrets_of((each.call.tool, each.args) for each in batch)
+        secrets = self._deps.secrets_of((each.call.tool, each.args) for each in batch)
         task = task.model_copy(update={"agent_says": redact_secrets(task.agent_says, secrets)})
         # Once for the batch: a freeze that comes later is found again where the call is run.
         asked, freeze = ((), None) if forged else await self._approvals.of_frozen_turn(task.ctx)
@@ -109,7 +109,7 @@ class GateActivity:
             ruling = await self._ruling(task, call, args, found, budget, asked)
             rulings.append(ruling.model_copy(update={"action": action}))
         # A local activity runs again when its workflow task is lost; entries with the same keys add nothing then.
-        await write(self._room, _told(task, rulings, self._room.clock()))
+        await write(self._deps, _told(task, rulings, self._deps.clock()))
         return GateReply(rulings=tuple(rulings), tally=tally)
 
     async def _known(self, task: GateTask, forged: str) -> GateFacts:
@@ -117,17 +117,17 @@ class GateActivity:
         made up.
         """
         if task.doubt:
-            return past_call_facts(self._room.catalog, task.ctx, task.calls, self._room.clock())
+            return past_call_facts(self._deps.catalog, task.ctx, task.calls, self._deps.clock())
         names = () if forged else tuple(call.tool for call in task.calls if call.tool not in task.withheld)
-        room = self._room
-        away = await unavailable_tools(room.catalog, task.ctx, names, at=room.clock())
-        used = {} if forged else await exhausted_calls(room.store, room.catalog, task.ctx, task.calls)
-        return GateFacts(unavailable=away.union(task.withheld), backends=room.kinds, spent=used, at=room.clock())
+        deps = self._deps
+        away = await unavailable_tools(deps.catalog, task.ctx, names, at=deps.clock())
+        used = {} if forged else await exhausted_calls(deps.store, deps.catalog, task.ctx, task.calls)
+        return GateFacts(unavailable=away.union(task.withheld), backends=deps.kinds, spent=used, at=deps.clock())
 
     async def _answered(self, task: GateTask, each: _Judged, known: GateFacts) -> LocalGateDecision:
         """Completes the decision of the gates by asking everything but people."""
         call, args, found, tally, _ = each
-        catalog, dry_run = self._room.catalog, task.dry_run
+        catalog, dry_run = self._deps.catalog, task.dry_run
         found = await apply_hooks(catalog, task.ctx, call, args, tally, found, known, dry_run=dry_run)
         if task.edit is not None and found.corrected is not None:
             # What a person wrote and signed is never run as something else.
@@ -143,10 +143,10 @@ class GateActivity:
 
     async def _judged(self, task: GateTask, known: GateFacts) -> tuple[list[_Judged], Tally]:
         """Judges each call by the rules; returns their decisions, and the tally after them."""
-        catalog, batch, tally = self._room.catalog, [], task.tally
+        catalog, batch, tally = self._deps.catalog, [], task.tally
         for call in task.calls:
-            args = await load_in(self._room.store, call.args, SessionKey(task.ctx.tenant, task.ctx.session))
-            catalog, dry_run = self._room.catalog, task.dry_run
+            args = await load_in(self._deps.store, call.args, SessionKey(task.ctx.tenant, task.ctx.session))
+            catalog, dry_run = self._deps.catalog, task.dry_run
             found = await ask_rules(
                 catalog.may_block, judge, catalog, task.ctx, call, args, tally, dry_run=dry_run, known=known
             )
@@ -237,11 +237,11 @@ class GateActivity:
         """Returns whether a turn was asked for, and last heard of, so long ago that nobody is asked in its requester's
         name.
         """
-        now = self._room.clock()
+        now = self._deps.clock()
         if ctx.user.expires_at is None or not is_expired(ctx.user, now):
             return False
         turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
-        tickets = await self._room.store.tickets_of_turn(turn.workflow_id)
+        tickets = await self._deps.store.tickets_of_turn(turn.workflow_id)
         ran = [at for each in tickets for at in (each.claimed_at, each.finished_at, each.seen_at) if at is not None]
         heard = max((ctx.user.expires_at, *last_asked(asked), *ran))
         return heard + timedelta(seconds=TURN_RESTS_SECONDS) < now
@@ -252,7 +252,7 @@ class GateActivity:
         A turn that is reset to before an answer asks again, and nobody must deny what has happened.
         """
         turn = TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn)
-        tickets = await self._room.store.tickets_of(turn.workflow_id, call.call)
+        tickets = await self._deps.store.tickets_of(turn.workflow_id, call.call)
         done = [each for each in tickets if each.state == "done" and each.outcome is not None]
         for ticket in done:
             # One of which nobody knows is for people to say.
@@ -278,9 +278,9 @@ class GateActivity:
         Asked whatever the policy says now: it is about the past. And only of what the store says was begun, ended
         without a word and was not told by people already.
         """
-        tool, verdict = self._room.catalog.tool_view(task.ctx).tool(call.tool), found.verdict
+        tool, verdict = self._deps.catalog.tool_view(task.ctx).tool(call.tool), found.verdict
         nobody = GateDecision(call=call.call, kind="settled", outcome=in_doubt(call))
-        if tool is None or not self._room.catalog.approvers(tool.activity, verdict):
+        if tool is None or not self._deps.catalog.approvers(tool.activity, verdict):
             return nobody
         # What may have happened was done with the arguments as the tool's own check corrects them.
         args = final_arguments(tool, proposed)
@@ -296,7 +296,7 @@ class GateActivity:
         if told is not None or freeze is not None:
             return nobody
         # People who look at what goes on cannot know how it ends.
-        await check_ended(self._room.store, ticket.key)
+        await check_ended(self._deps.store, ticket.key)
         # To run it again takes whom it took to run it, whatever day it is by now.
         ran_on = [each.applied for each in asked if each.call == call.call and each.kind == "approval"][-1:]
         stricter = ran_on[0] if ran_on else ()
@@ -317,7 +317,7 @@ class GateActivity:
         same = is_bound_to(asked, task.ctx, task.doubt_of, args)
         if task.doubt < 1 or not (same or digest_of(task.ctx, call.call, tool, args) == task.doubt_of):
             return None
-        ticket = await self._room.store.read_ticket(ticket_key(task.doubt_of, task.doubt))
+        ticket = await self._deps.store.read_ticket(ticket_key(task.doubt_of, task.doubt))
         if ticket is None or ticket.state == "void":
             return None
         turn = TurnKey(task.ctx.tenant, task.ctx.session, task.ctx.turn)
@@ -331,7 +331,7 @@ class GateActivity:
         edit = await self._questions.edit(task, task.edit, about.tool)
         if isinstance(edit, str):
             return _not_asked(about.call, edit)
-        asked = self._room.catalog.approvers(about.tool.activity, about.verdict)
+        asked = self._deps.catalog.approvers(about.tool.activity, about.verdict)
         problem = edit_problem(edit, asked, task.edit, about.digest)
         changed = problem or await self._questions.ask_changed(task, about, edit)
         return _not_asked(about.call, changed) if isinstance(changed, str) else changed
@@ -340,17 +340,17 @@ class GateActivity:
         """Writes the note on a call that is tried in place of another: of which tools it may be, by the catalog."""
         if not is_stand_in(call.call):
             return ""
-        return fallback_note([each.name for each in self._room.catalog.every_tool if call.tool in each.fallbacks])
+        return fallback_note([each.name for each in self._deps.catalog.every_tool if call.tool in each.fallbacks])
 
     def _options(self, ctx: CallContext, tool: Tool, budget: int, *, ask: bool) -> RunOptions:
-        actor = self._room.catalog.actors.get(ctx.actor)
+        actor = self._deps.catalog.actors.get(ctx.actor)
         aborts = actor is not None and actor.on_failure == "abort_siblings"
         sequential = actor is not None and actor.mode == "sequential"
         # What is stopped, or followed by other tools, ends where the history says, and local activities do not.
         # A use is given back only by an activity that can ask what became of the call.
         inline = not (ask or aborts or tool.fallbacks or tool.usage_limit is not None)
-        policy = self._room.catalog.policy(tool.activity).policy or ApprovalPolicy()
-        needs_nobody = self._room.catalog.needs_nobody(tool.activity)
+        policy = self._deps.catalog.policy(tool.activity).policy or ApprovalPolicy()
+        needs_nobody = self._deps.catalog.needs_nobody(tool.activity)
         return RunOptions(
             start_to_close=tool.timeout + _START_SLACK,
             grant_ttl=policy.grant_ttl,

@@ -32,11 +32,11 @@ from signoff.store.questions import Questions
 class GrantUse:
     """Applies the remembered answers that one worker's store has."""
 
-    def __init__(self, room: WorkerDeps) -> None:
-        self._room = room
-        self._rules = GrantMatcher(room.catalog)
-        self._rows = Grants(room.store)
-        self._questions = Questions(room.store)
+    def __init__(self, deps: WorkerDeps) -> None:
+        self._deps = deps
+        self._rules = GrantMatcher(deps.catalog)
+        self._rows = Grants(deps.store)
+        self._questions = Questions(deps.store)
 
     async def consulted(
         self, ctx: CallContext, call: CallPart, args: Any, found: LocalGateDecision
@@ -46,7 +46,7 @@ class GrantUse:
 
         Raises `StoreUnavailable`.
         """
-        policy = None if found.tool is None else self._room.catalog.policy(found.tool.activity).policy
+        policy = None if found.tool is None else self._deps.catalog.policy(found.tool.activity).policy
         if found.kind != "ask" or found.tool is None or policy is None or not policy.allow_remember:
             return found
         async for grant in self._applying(ctx, found, args):
@@ -100,13 +100,13 @@ class GrantUse:
 
     async def _applies(self, grant: Grant, ctx: CallContext, found: LocalGateDecision, args: Any) -> bool:
         # Nobody is sure who asks: as with rules, no approval in advance lets that pass.
-        sure = grant.verdict == "denied" or not await self._room.doubt(ctx)
-        people = await self._room.directory_for(ctx.tenant, *grant.people, grant.requester, ctx.user.user)
+        sure = grant.verdict == "denied" or not await self._deps.doubt(ctx)
+        people = await self._deps.directory_for(ctx.tenant, *grant.people, grant.requester, ctx.user.user)
         may_block = grant.like.where != ""
         if not sure or not await ask_rules(may_block, self._rules.applies, grant, ctx, found, args, people):
             return False
         given = await self._given(grant)
-        return given is not None and (grant.verdict == "denied" or self._seated(*given, ctx, found, people))
+        return given is not None and (grant.verdict == "denied" or self._suffices_today(*given, ctx, found, people))
 
     async def _given(self, grant: Grant) -> tuple[Question, Sequence[Decision]] | None:
         """Returns the question and the answers that bear `grant` out; None where it is somebody's invention."""
@@ -114,11 +114,11 @@ class GrantUse:
         question = None if rows is None else question_of(grant, rows.questions)
         if rows is None or question is None or not self._vouched(question):
             return None
-        found = check_grant(grant, question, rows.answers, rows.now, await load(self._room.store, question.args))
+        found = check_grant(grant, question, rows.answers, rows.now, await load(self._deps.store, question.args))
         if found is None:
             return None
         asked, decisions = question_hash(question), [vote.decision for vote in found.votes]
-        problem = self._room.signature_policy.decision_problem
+        problem = self._deps.signature_policy.decision_problem
         signed = all(names(each, question, asked) and not problem(each, accept_unsigned=False) for each in decisions)
         return (question, decisions) if signed else None
 
@@ -128,10 +128,10 @@ class GrantUse:
             return False
         asker = question.requester
         if not (asker.signature or asker.key_id):
-            return self._room.profile == "development"
-        return self._room.verifier.check_asker(question)
+            return self._deps.profile == "development"
+        return self._deps.verifier.check_asker(question)
 
-    def _seated(
+    def _suffices_today(
         self,
         question: Question,
         decisions: Sequence[Decision],
@@ -144,11 +144,11 @@ class GrantUse:
         """
         if found.tool is None:
             return False
-        at, terms = self._room.clock(), self._room.catalog.terms(found.tool.activity, found.verdict)
+        at, terms = self._deps.clock(), self._deps.catalog.terms(found.tool.activity, found.verdict)
         # A quorum of two was given by two: what asks for more at this moment was not approved in advance.
         if terms.exceed(question):
             return False
-        voters = voter_set(self._room.catalog, people, ctx, found.tool.activity, terms, at, (question,))
+        voters = voter_set(self._deps.catalog, people, ctx, found.tool.activity, terms, at, (question,))
         # Whom that one question was passed on to, as nobody answered, is not asked about new calls: those are whom the
         # policy names, and nobody of them has been silent yet.
         voters = dataclasses.replace(voters, escalations=())

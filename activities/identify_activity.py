@@ -21,19 +21,19 @@ _log = logging.getLogger(__name__)
 class IdentifyActivity:
     """Looks the author up in the directory at the moment of the decision; never fails."""
 
-    def __init__(self, room: WorkerDeps) -> None:
-        self._room = room
-        self._rows = Questions(room.store)
+    def __init__(self, deps: WorkerDeps) -> None:
+        self._deps = deps
+        self._rows = Questions(deps.store)
 
     @activity.defn(name=names.IDENTIFY)
     async def identify(self, task: IdentifyTask) -> Authority:
         """Returns whether the author of this decision may decide this request, and as whom."""
         try:
-            evidence = evidence_of(task.decision, self._room.verifier, self._room.clock())
-            development = self._room.profile == "development"
+            evidence = evidence_of(task.decision, self._deps.verifier, self._deps.clock())
+            development = self._deps.profile == "development"
             # Nobody is looked up on the word of a forger.
             named = () if evidence.kind == "forged" else (task.decision.subject, task.requester)
-            people = await self._room.directory_for(task.tenant, *named)
+            people = await self._deps.directory_for(task.tenant, *named)
             found = await self._stored(task.decision, evidence)
             if found is not None:
                 return found

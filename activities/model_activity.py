@@ -60,10 +60,10 @@ class ModelActivity:
     pays for a second, and no question is asked about calls that another reply would not have.
     """
 
-    def __init__(self, room: WorkerDeps) -> None:
-        self._room = room
-        self._gates = GateActivity(room)
-        self._completions = Completions(room.store)
+    def __init__(self, deps: WorkerDeps) -> None:
+        self._deps = deps
+        self._gates = GateActivity(deps)
+        self._completions = Completions(deps.store)
 
     @activity.defn(name=names.MODEL)
     async def model(self, task: ModelTask) -> ModelReply:
@@ -77,7 +77,7 @@ class ModelActivity:
                 # Together, as the model takes its time; nothing comes of its answer before this is written.
                 replying = asyncio.ensure_future(self._complete(task))
                 try:
-                    await hand_over(self._room, task.audit)
+                    await hand_over(self._deps, task.audit)
                 except BaseException:
                     # Each attempt while the store is away would be paid for.
                     replying.cancel()
@@ -86,10 +86,10 @@ class ModelActivity:
                 reply = await replying
                 return await self._judged(task, reply, begun) if _has_calls(reply) else _said_once(reply)
         except (ConfigError, ModelRefused) as error:
-            told = self._room.secrets.redact(error.message)
+            told = self._deps.secrets.redact(error.message)
             raise ApplicationError(told, type=type(error).__name__, non_retryable=True) from None
         except ModelUnavailable as error:
-            told = self._room.secrets.redact(error.message)
+            told = self._deps.secrets.redact(error.message)
             raise ApplicationError(told, type="ModelUnavailable", next_retry_delay=_delay(error)) from None
 
     async def _complete(self, task: ModelTask) -> ModelReply:
@@ -102,7 +102,7 @@ class ModelActivity:
         if not (run and _has_calls(reply)):
             # Nothing is done between such a reply and the end of this activity: it would be kept for nobody.
             if provider is not None:
-                await self._room.store.put_blob(provider.body)
+                await self._deps.store.put_blob(provider.body)
             return reply
         body = reply.model_dump_json().encode()
         kept = await self._completions.keep(run, task.completion, body, provider)
@@ -139,31 +139,31 @@ class ModelActivity:
 
     async def _asked(self, task: ModelTask) -> tuple[ModelReply, Blob | None]:
         """Returns the model's answer, and the provider's own form of it, which is not in the store yet."""
-        room = self._room
-        actor = room.catalog.actor(task.ctx.actor)
+        deps = self._deps
+        actor = deps.catalog.actor(task.ctx.actor)
         messages = tuple([await self._inline(message, _place(task)) for message in task.messages])
-        left_out = await withheld_tools(room.catalog, task.ctx, at=room.clock())
+        left_out = await withheld_tools(deps.catalog, task.ctx, at=deps.clock())
         request = CompletionRequest(
             model=actor.model,
             instructions=actor.instructions,
             messages=messages,
             provider=tuple([await self._provider(message, _place(task)) for message in task.messages]),
-            tools=room.catalog.offered_tools(actor.name, task.ctx, left_out),
+            tools=deps.catalog.offered_tools(actor.name, task.ctx, left_out),
             settings=await self._settings(actor),
         )
-        completion = self._quiet(messages, await _completed(room.driver(actor.model), request))
+        completion = self._quiet(messages, await _completed(deps.driver(actor.model), request))
         reply, provider = await self._reply(task, completion)
         return reply.model_copy(update={"withheld": tuple(sorted(left_out))}) if left_out else reply, provider
 
     async def _settings(self, actor: Actor) -> dict[str, Any]:
         try:
-            return await model_settings(actor, self._room.secrets)
+            return await model_settings(actor, self._deps.secrets)
         except Unavailable as error:
             # Without its key the model is as good as away, and is asked again as such.
             raise ModelUnavailable(error.message) from None
 
     async def _reply(self, task: ModelTask, completion: Completion) -> tuple[ModelReply, Blob | None]:
-        room, place = self._room, _place(task)
+        deps, place = self._deps, _place(task)
         kept = completion.calls[:CALLS_KEPT_PER_COMPLETION]
         parts: list[Part] = []
         if completion.text:
@@ -176,17 +176,17 @@ class ModelActivity:
         dropped = len(completion.calls) - len(kept)
         # The provider's own message cannot be cut, so one with dropped calls is rebuilt from the parts.
         own = Blob.of(completion.provider) if completion.provider and not dropped else None
-        provider = None if own is None else await seal_ref(room.store, own.ref, place)
+        provider = None if own is None else await seal_ref(deps.store, own.ref, place)
         response, respond_call, error = await self._response(task, completion, kept)
         reply = ModelReply(
             message=Message(role="assistant", parts=tuple(parts), provider=provider),
             usage=completion.usage,
-            catalog=room.catalog.hash[:_CATALOG_CHARS] if task.completion == 1 else "",
+            catalog=deps.catalog.hash[:_CATALOG_CHARS] if task.completion == 1 else "",
             response=response,
             respond_call=respond_call,
             respond_error=error,
             dropped=dropped,
-            limits=room.catalog.actor(task.ctx.actor).limits if task.completion == 1 else TurnLimits(),
+            limits=deps.catalog.actor(task.ctx.actor).limits if task.completion == 1 else TurnLimits(),
         )
         return reply, own
 
@@ -198,7 +198,7 @@ class ModelActivity:
         """
         earlier = ((p.tool, p.args.inline) for message in messages for p in message.parts if isinstance(p, CallPart))
         proposed = ((each.tool, _arguments(each.args)[0]) for each in completion.calls[:CALLS_KEPT_PER_COMPLETION])
-        secrets = self._room.secrets_of((*earlier, *proposed))
+        secrets = self._deps.secrets_of((*earlier, *proposed))
         if not secrets:
             return completion
         calls = tuple(
@@ -212,7 +212,7 @@ class ModelActivity:
     ) -> tuple[CallPart, int]:
         args, malformed, size = _arguments(proposed.args)
         surplus = index > CALLS_PER_COMPLETION or size > budget
-        content = await to_content(self._room.store, {} if surplus else args, place)
+        content = await to_content(self._deps.store, {} if surplus else args, place)
         part = CallPart(
             call=call,
             provider_call=render_value(proposed.provider_call[:_NAME_CHARS]),
@@ -232,7 +232,7 @@ class ModelActivity:
             if proposed.tool == names.RESPOND:
                 call = call_id(task.completion, index)
                 args, malformed, _ = _arguments(proposed.args)
-                form = self._room.catalog.respond(task.ctx.actor)
+                form = self._deps.catalog.respond(task.ctx.actor)
                 parsed = malformed or form.parse(args, task.ctx.extra.get("data"))
                 if isinstance(parsed, str):
                     raw = proposed.args if isinstance(proposed.args, str) else _dumps(proposed.args)
@@ -244,7 +244,7 @@ class ModelActivity:
 
     async def _parsed(self, payload: RespondPayload, place: SessionKey) -> Response:
         parts = [
-            ResponsePart(type=kind, content=await to_content(self._room.store, content, place))
+            ResponsePart(type=kind, content=await to_content(self._deps.store, content, place))
             for kind, content in payload.parts
         ]
         text = await self._text(payload.text, place)
@@ -252,18 +252,18 @@ class ModelActivity:
 
     async def _text(self, text: str, place: SessionKey) -> Content:
         # A model may write half of a character, which no record can hold.
-        return await to_content(self._room.store, render_value(text), place)
+        return await to_content(self._deps.store, render_value(text), place)
 
     async def _inline(self, message: Message, place: SessionKey) -> Message:
         parts: list[Part] = []
         for part in message.parts:
             field, content = content_of(part)
-            inline = Content(inline=await load_in(self._room.store, content, place)) if content.blob else content
+            inline = Content(inline=await load_in(self._deps.store, content, place)) if content.blob else content
             parts.append(part.model_copy(update={field: inline}))
         return message.model_copy(update={"parts": tuple(parts)})
 
     async def _provider(self, message: Message, place: SessionKey) -> bytes | None:
-        return await fetch_in(self._room.store, message.provider, place) if message.provider else None
+        return await fetch_in(self._deps.store, message.provider, place) if message.provider else None
 
 
 async def _completed(driver: Driver, request: CompletionRequest) -> Completion:

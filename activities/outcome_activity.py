@@ -39,8 +39,8 @@ class OutcomeActivity:
     written to it, so that nobody is asked again whatever becomes of the workflow.
     """
 
-    def __init__(self, room: WorkerDeps) -> None:
-        self._room = room
+    def __init__(self, deps: WorkerDeps) -> None:
+        self._deps = deps
 
     @activity.defn(name=names.OUTCOME)
     async def outcome(self, task: OutcomeTask) -> ToolReply:
@@ -55,9 +55,9 @@ class OutcomeActivity:
         problem = caller_problem(caller, permit, task.tool)
         if problem:
             activity.logger.warning("refused to look up a ticket: %s", problem)
-            self._room.store.count_refusal("unproved")
+            self._deps.store.count_refusal("unproved")
             return ToolReply(outcome=_settled(task, "refused", f"Not executed: {problem}."))
-        await hand_over(self._room, task.audit)
+        await hand_over(self._deps, task.audit)
         workflow = info.workflow_id or ""
         if task.happened is None:
             reply = await self._found(task, workflow)
@@ -65,65 +65,65 @@ class OutcomeActivity:
             reply = await self._told(task, task.happened)
         if reply.outcome is not None:
             key = ticket_key(permit.digest, task.ticket)
-            tool = self._room.catalog.tool_view(permit.ctx).tool(task.tool)
+            tool = self._deps.catalog.tool_view(permit.ctx).tool(task.tool)
             # Not its arguments: nothing here has bound them to the permit.
             facts = {} if tool is None else execution_facts(tool, permit)
-            seen = [finished_entry(permit, reply.outcome, key, self._room.clock(), facts)]
-            await write(self._room, seen if await self._is_known(task, workflow) else mark_claims(seen))
+            seen = [finished_entry(permit, reply.outcome, key, self._deps.clock(), facts)]
+            await write(self._deps, seen if await self._is_known(task, workflow) else mark_claims(seen))
         return reply
 
     async def _is_known(self, task: OutcomeTask, workflow: str) -> bool:
         """Returns whether the store bears out that the call was begun, and the gateway in whose name."""
         permit = task.permit
-        if self._room.signature_policy.requester_problem(permit.ctx):
+        if self._deps.signature_policy.requester_problem(permit.ctx):
             return False
-        found = await self._room.store.read_ticket(ticket_key(permit.digest, task.ticket))
+        found = await self._deps.store.read_ticket(ticket_key(permit.digest, task.ticket))
         # A read has no ticket: that one was begun at all, and lost, nobody but the turn says here.
         return found is not None and (found.workflow, found.call, found.tool) == (workflow, permit.call, task.tool)
 
     async def _told(self, task: OutcomeTask, word: Decision) -> ToolReply:
         """Writes `word` into the ticket, if whoever gives it may, and returns the outcome there."""
-        permit, tool = task.permit, self._room.catalog.tool_view(task.permit.ctx).tool(task.tool)
-        if tool is None or task.args is None or self._room.signature_policy.requester_problem(permit.ctx):
+        permit, tool = task.permit, self._deps.catalog.tool_view(task.permit.ctx).tool(task.tool)
+        if tool is None or task.args is None or self._deps.signature_policy.requester_problem(permit.ctx):
             return ToolReply()
         call = CallPart(call=permit.call, tool=task.tool, args=task.args)
-        args = await load_in(self._room.store, task.args, _place(task))
-        found = await judge_past_call(self._room.catalog, permit.ctx, call, args, self._room.clock())
-        approvals, policy = ApprovalReader(self._room), self._room.catalog.policy(tool.activity)
+        args = await load_in(self._deps.store, task.args, _place(task))
+        found = await judge_past_call(self._deps.catalog, permit.ctx, call, args, self._deps.clock())
+        approvals, policy = ApprovalReader(self._deps), self._deps.catalog.policy(tool.activity)
         rows = await approvals.of(permit)
         told = permit.model_copy(update={"doubts": (*permit.doubts, word)})
         words = words_on(told, rows, task.ticket)
         doubts = doubts_of(rows)
         at = doubts[-1].judged_at if doubts else found.at
-        terms = await terms_at(self._room.catalog, permit.ctx, args, found, tool, at)
+        terms = await terms_at(self._deps.catalog, permit.ctx, args, found, tool, at)
         # By the instant at which people were asked: who could answer then can, whatever day it is by now.
-        asked = terms or self._room.catalog.terms(tool.activity, found.verdict)
+        asked = terms or self._deps.catalog.terms(tool.activity, found.verdict)
         voters = await approvals.voters(permit, tool.activity, asked, words, doubts)
-        if not has_happened(word, words, policy, self._room.signature_policy, voters):
+        if not has_happened(word, words, policy, self._deps.signature_policy, voters):
             activity.logger.warning("nobody who may say so says that %s happened", tool.name)
             return ToolReply()
         key = ticket_key(permit.digest, task.ticket)
         try:
-            return ToolReply(outcome=await self._room.store.record(key, told_by(permit.call, tool.name, word)))
+            return ToolReply(outcome=await self._deps.store.record(key, told_by(permit.call, tool.name, word)))
         except Refused as error:
             activity.logger.warning("that %s happened cannot be written: %s", tool.name, error.message)
             return ToolReply()
 
     async def _found(self, task: OutcomeTask, workflow: str) -> ToolReply:
         permit = task.permit
-        tool = self._room.catalog.tool_view(permit.ctx).tool(task.tool)
+        tool = self._deps.catalog.tool_view(permit.ctx).tool(task.tool)
         key = ticket_key(permit.digest, task.ticket)
         if tool is not None and tool.read_only and await self._asked_of(task, tool):
             # A lost read has changed nothing, so there is nothing that people could be asked about.
             failed = _settled(task, "execution_failed", "The tool did not answer in time.")
             return ToolReply(outcome=await self._gave_up(failed, tool, key))
-        found = await self._room.store.void_unclaimed(
+        found = await self._deps.store.void_unclaimed(
             key, workflow=workflow, call=permit.call, tool=task.tool, nonce=permit.ctx.user.nonce
         )
         told = recorded_reply(found)
         if told is None and found.kind == "open":
             # Looked up while it still runs, it would be said not to have happened, and run again.
-            await check_ended(self._room.store, key)
+            await check_ended(self._deps.store, key)
         told = told or (None if tool is None else await self._looked_up(task, tool, key))
         return told or ToolReply(outcome=_settled(task, "in_doubt", IN_DOUBT_TEXT))
 
@@ -132,7 +132,7 @@ class OutcomeActivity:
         acted.
         """
         return task.args is not None and is_of(
-            task.permit, tool, await load_in(self._room.store, task.args, _place(task))
+            task.permit, tool, await load_in(self._deps.store, task.args, _place(task))
         )
 
     async def _gave_up(self, failed: CallOutcome, tool: Tool, key: str) -> CallOutcome:
@@ -141,32 +141,32 @@ class OutcomeActivity:
             return failed
         try:
             # Refused where it never claimed its ticket: then it took no use, either.
-            return await self._room.store.record(key, failed)
+            return await self._deps.store.record(key, failed)
         except Refused:
             return failed
 
     async def _looked_up(self, task: OutcomeTask, tool: Tool, key: str) -> ToolReply | None:
         """Asks the tool's probe about the very call of the permit, and returns its finding."""
         permit = task.permit
-        if tool.probe is None or task.args is None or self._room.signature_policy.requester_problem(permit.ctx):
+        if tool.probe is None or task.args is None or self._deps.signature_policy.requester_problem(permit.ctx):
             return None
-        proposed = await load_in(self._room.store, task.args, _place(task))
+        proposed = await load_in(self._deps.store, task.args, _place(task))
         if not is_of(permit, tool, proposed):
             return None
         args = final_arguments(tool, proposed)
-        probing = ProbeRunner(self._room, tool, ResultProcessor(self._room, tool))
-        given = grant_capabilities(self._room.backends, self._room.secrets, tool, permit.ctx.tenant)
-        people = self._room.people
+        probing = ProbeRunner(self._deps, tool, ResultProcessor(self._deps, tool))
+        given = grant_capabilities(self._deps.backends, self._deps.secrets, tool, permit.ctx.tenant)
+        people = self._deps.people
         known_of = await self._proved(permit, tool)
         context = tool_context_of(known_of, key, task.budget_chars, people=people, capabilities=given)
         return await probing.reply(known_of, args, context)
 
     async def _proved(self, permit: Permit, tool: Tool) -> Permit:
         """Returns `permit` with who approved the call by the store, whatever it claims of that."""
-        approvals, policy = ApprovalReader(self._room), self._room.catalog.policy(tool.activity)
+        approvals, policy = ApprovalReader(self._deps), self._deps.catalog.policy(tool.activity)
         rows = await approvals.of(permit) if permit.kind == "approved" else None
         approval = approval_of(permit, rows, accept_unsigned=approvals.takes_unsigned(policy))
-        return prove_for_probe(permit, approval, policy, self._room.signature_policy)
+        return prove_for_probe(permit, approval, policy, self._deps.signature_policy)
 
 
 def _settled(task: OutcomeTask, code: str, text: str) -> CallOutcome:

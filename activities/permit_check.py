@@ -267,7 +267,7 @@ def check_permit(
     policy: CompiledPolicy,
     terms: Terms,
     *,
-    witness: SignaturePolicy,
+    signature_policy: SignaturePolicy,
     voters: VoterSet,
     approval: StoredApproval | None,
     now: datetime,
@@ -300,7 +300,7 @@ def check_permit(
         return PermitCheck("again", "the policy on changed arguments is stricter now", "policy")
     for decision in approval.decisions:
         problem = "" if _answers(decision, approval) else "a decision is about something else"
-        problem = problem or witness.decision_problem(decision, accept_unsigned=rules.accept_unsigned)
+        problem = problem or signature_policy.decision_problem(decision, accept_unsigned=rules.accept_unsigned)
         if problem:
             return PermitCheck("refuse", problem)
     # By the question's own count first: whatever the policy is by now, fewer than that have never approved it.
@@ -391,32 +391,36 @@ def _words(permit: Permit, rows: ApprovalRows | None, question: Question) -> lis
 
 
 def is_given_up(
-    words: Sequence[Decision], quorum: int, policy: CompiledPolicy, witness: SignaturePolicy, voters: VoterSet
+    words: Sequence[Decision], quorum: int, policy: CompiledPolicy, signature_policy: SignaturePolicy, voters: VoterSet
 ) -> bool:
     """Returns whether people said of a try, which nobody knows the end of, that it did not happen.
 
     To run a call again takes as many of them as to run it.
     """
-    told = [word for word in words if _says(word, "approved", policy, witness)]
+    told = [word for word in words if _says(word, "approved", policy, signature_policy)]
     # Whatever people were asked again: one who said that it happened, or gave it up, ends it.
-    if any(_says(word, verdict, policy, witness) for word in words for verdict in ("happened", "denied")):
+    if any(_says(word, verdict, policy, signature_policy) for word in words for verdict in ("happened", "denied")):
         return False
     return voters.suffices(told, quorum)
 
 
 def has_happened(
-    word: Decision, words: Sequence[Decision], policy: CompiledPolicy, witness: SignaturePolicy, voters: VoterSet
+    word: Decision,
+    words: Sequence[Decision],
+    policy: CompiledPolicy,
+    signature_policy: SignaturePolicy,
+    voters: VoterSet,
 ) -> bool:
     """Returns whether somebody who may answer says in `word`, one of `words` on that try, that it happened; one is
     enough.
     """
-    return word in words and _says(word, "happened", policy, witness) and voters.count((word,)) == 1
+    return word in words and _says(word, "happened", policy, signature_policy) and voters.count((word,)) == 1
 
 
-def _says(word: Decision, verdict: Verdict, policy: CompiledPolicy, witness: SignaturePolicy) -> bool:
+def _says(word: Decision, verdict: Verdict, policy: CompiledPolicy, signature_policy: SignaturePolicy) -> bool:
     rules = policy.policy or ApprovalPolicy()
     said = word.verdict == verdict and word.subject != ""
-    return said and not witness.decision_problem(word, accept_unsigned=rules.accept_unsigned)
+    return said and not signature_policy.decision_problem(word, accept_unsigned=rules.accept_unsigned)
 
 
 class _Lack(NamedTuple):

@@ -65,9 +65,9 @@ class Subject(NamedTuple):
 class QuestionWriter:
     """Writes the questions of one worker; every row goes in with its entry in the record."""
 
-    def __init__(self, room: WorkerDeps) -> None:
-        self._room = room
-        self._rows = Questions(room.store)
+    def __init__(self, deps: WorkerDeps) -> None:
+        self._deps = deps
+        self._rows = Questions(deps.store)
 
     async def ask(self, task: GateTask, about: Subject) -> ApprovalRequest:
         """Asks about a call; the request has revision, code and times from the store. Raises `StoreUnavailable`."""
@@ -85,7 +85,7 @@ class QuestionWriter:
         if edit is not None:
             question = _after_edit(question, edit)
         declaration = about.tool.declaration
-        card = draw_card(question, declaration, about.args, digest_mark(about.digest, self._room.mark_key))
+        card = draw_card(question, declaration, about.args, digest_mark(about.digest, self._deps.mark_key))
         edited = {} if edit is None else {"edited_by": edit.subject, "edited_name": edit.name, "before": edit.before}
 
         def shown(asked: Question) -> ApprovalRequest:
@@ -95,7 +95,7 @@ class QuestionWriter:
 
         def also(asked: Question) -> Also:
             new[:] = [shown(asked)]
-            return entry_writer([audit_events.question_entry(new[0], asked.opened_at or self._room.clock())])
+            return entry_writer([audit_events.question_entry(new[0], asked.opened_at or self._deps.clock())])
 
         body = canonical_json(declaration)
         asked = await self._rows.ask(question, body, also, spent=task.spent, since=task.asked_since)
@@ -116,9 +116,9 @@ class QuestionWriter:
         old = None if rows is None else rows.revision(decision.revision or 1)
         if rows is None or old is None or decision.approval_id != approval:
             return _NOT_THIS
-        evidence = evidence_of(decision, self._room.verifier, self._room.clock())
+        evidence = evidence_of(decision, self._deps.verifier, self._deps.clock())
         signed = evidence.kind == "signed"
-        if evidence.kind == "forged" or not (signed or old.accept_unsigned or self._room.profile == "development"):
+        if evidence.kind == "forged" or not (signed or old.accept_unsigned or self._deps.profile == "development"):
             return "nobody vouches for who changed this"
         if decision.question_hash not in ((question_hash(old),) if signed else ("", question_hash(old))):
             return _NOT_THIS
@@ -136,18 +136,18 @@ class QuestionWriter:
         taken = [each for each in rows.answers if each.revision == old.revision and not each.void]
         if signed and not any(each.vote.decision.delivery_id == delivery for each in taken):
             return _NOT_ANY_MORE
-        people = await self._room.directory_for(task.ctx.tenant, decision.subject)
+        people = await self._deps.directory_for(task.ctx.tenant, decision.subject)
         person = people.find(decision.subject, task.ctx.tenant)
         name = "" if person is None else person.name
         before = await self._shown(old, tool)
-        return Edit(_standing(rows, old, self._room.clock()), delivery, decision.subject, name, before)
+        return Edit(_request_at(rows, old, self._deps.clock()), delivery, decision.subject, name, before)
 
     async def _shown(self, old: Question, tool: Tool) -> tuple[CardRow, ...]:
-        return draw_card(old, tool.declaration, await load(self._room.store, old.args), "").rows
+        return draw_card(old, tool.declaration, await load(self._deps.store, old.args), "").rows
 
     async def _question(self, task: GateTask, about: Subject) -> Question:
         call, args, tool, verdict, digest, note, override, judged_at, stricter = about
-        catalog, ctx = self._room.catalog, task.ctx
+        catalog, ctx = self._deps.catalog, task.ctx
         policy, terms = catalog.policy(tool.activity).policy or ApprovalPolicy(), catalog.terms(tool.activity, verdict)
         for more in stricter:
             terms = terms if more in terms.applied else tighten_terms(terms, policy, more)
@@ -165,7 +165,7 @@ class QuestionWriter:
             context=context_digest(ctx),
             tool=tool.name,
             definition=definition_hash(tool),
-            args=await to_content(self._room.store, args, SessionKey(ctx.tenant, ctx.session)),
+            args=await to_content(self._deps.store, args, SessionKey(ctx.tenant, ctx.session)),
             digest=digest,
             doubt_of=task.doubt,
             secrets=tool.masked_arguments,
@@ -200,7 +200,7 @@ class QuestionWriter:
         )
 
 
-def _standing(rows: ApprovalRows, old: Question, now: datetime) -> ApprovalRequest:
+def _request_at(rows: ApprovalRows, old: Question, now: datetime) -> ApprovalRequest:
     # What time has brought to the old question by now goes on with the new one.
     return rows.request(old, max(now, rows.now))
 

@@ -22,25 +22,25 @@ def prove_permit(permit: Permit, found: LocalGateDecision, approval: StoredAppro
 
 
 def prove_for_probe(
-    permit: Permit, approval: StoredApproval | None, policy: CompiledPolicy, witness: SignaturePolicy
+    permit: Permit, approval: StoredApproval | None, policy: CompiledPolicy, signature_policy: SignaturePolicy
 ) -> Permit:
     """Returns `permit` with the answers to its call that are vouched for, where nobody derives its right to run any
     more.
     """
     if approval is None:
         return _bare(permit).model_copy(update={"kind": "auto"})
-    vouched = tuple(each for each in approval.decisions if _vouched(each, policy, witness))
+    vouched = tuple(each for each in approval.decisions if _vouched(each, policy, signature_policy))
     return _answered(permit, approval).model_copy(update={"decisions": vouched})
 
 
 def undone(
-    permit: Permit, rows: ApprovalRows | None, ticket: int, policy: CompiledPolicy, witness: SignaturePolicy
+    permit: Permit, rows: ApprovalRows | None, ticket: int, policy: CompiledPolicy, signature_policy: SignaturePolicy
 ) -> tuple[Decision, ...]:
     """Returns the answers, vouched for, that tries of a call before the one with number `ticket` did not happen."""
     asked = () if rows is None else rows.questions
     numbers = sorted({each.doubt_of for each in asked if each.kind == "in_doubt" and each.doubt_of < ticket})
     said = (word for number in numbers for word in words_on(permit, rows, number))
-    return tuple(each for each in said if each.verdict == "approved" and _vouched(each, policy, witness))
+    return tuple(each for each in said if each.verdict == "approved" and _vouched(each, policy, signature_policy))
 
 
 def _answered(permit: Permit, approval: StoredApproval | None) -> Permit:
@@ -65,6 +65,6 @@ def _bare(permit: Permit) -> Permit:
     return Permit(kind=permit.kind, call=permit.call, digest=permit.digest, ctx=permit.ctx)
 
 
-def _vouched(decision: Decision, policy: CompiledPolicy, witness: SignaturePolicy) -> bool:
+def _vouched(decision: Decision, policy: CompiledPolicy, signature_policy: SignaturePolicy) -> bool:
     accepts = (policy.policy or ApprovalPolicy()).accept_unsigned
-    return decision.subject != "" and not witness.decision_problem(decision, accept_unsigned=accepts)
+    return decision.subject != "" and not signature_policy.decision_problem(decision, accept_unsigned=accepts)

@@ -93,15 +93,15 @@ class ToolActivity:
     `pause` is how many seconds it waits before it asks a store again that did not answer.
     """
 
-    def __init__(self, room: WorkerDeps, tool: Tool, *, pause: float = STORE_PAUSE) -> None:
-        self._room = room
-        self._freezes = Freezes(room.store)
-        self._remembered = GrantUse(room)
-        self._approvals = ApprovalReader(room)
-        self._journal = Journal(room, tool)
+    def __init__(self, deps: WorkerDeps, tool: Tool, *, pause: float = STORE_PAUSE) -> None:
+        self._deps = deps
+        self._freezes = Freezes(deps.store)
+        self._remembered = GrantUse(deps)
+        self._approvals = ApprovalReader(deps)
+        self._journal = Journal(deps, tool)
         self._tool = tool
-        self._results = ResultProcessor(room, tool, pause)
-        self._probing = ProbeRunner(room, tool, self._results)
+        self._results = ResultProcessor(deps, tool, pause)
+        self._probing = ProbeRunner(deps, tool, self._results)
 
     async def run(self, task: ToolTask) -> ToolReply:
         """Derives the right to run, then runs the tool at most once. Refusals are outcomes, not errors."""
@@ -110,7 +110,7 @@ class ToolActivity:
             problem = another or caller_problem(current_caller(), task.permit, self._tool.activity)
             if problem:
                 # Not written down: whose stream it would be is the word of somebody who is not that turn.
-                self._room.store.count_refusal("unproved")
+                self._deps.store.count_refusal("unproved")
                 return _not_executed(task, self._tool, problem)
             await self._journal.receive(task.audit, _approval(task.permit))
             reply = await self._permitted(task)
@@ -118,7 +118,7 @@ class ToolActivity:
             return reply
 
     async def _permitted(self, task: ToolTask) -> ToolReply:
-        args = await load_in(self._room.store, task.args, _place(task))
+        args = await load_in(self._deps.store, task.args, _place(task))
         found = await self._judged(task, args)
         if isinstance(found, ToolReply):
             return await self._begun_before(task) or found
@@ -130,9 +130,9 @@ class ToolActivity:
         """Returns the answers that earlier tries of the call did not happen."""
         if task.ticket <= 1:
             return ()
-        policy = self._room.catalog.policy(self._tool.activity)
+        policy = self._deps.catalog.policy(self._tool.activity)
         return undone(
-            task.permit, await self._approvals.of(task.permit), task.ticket, policy, self._room.signature_policy
+            task.permit, await self._approvals.of(task.permit), task.ticket, policy, self._deps.signature_policy
         )
 
     async def _judged(self, task: ToolTask, args: Any) -> "ToolReply | _Right":
@@ -140,19 +140,19 @@ class ToolActivity:
 
         Returns the right to run it, or the reply where it does not run.
         """
-        permit, witness = task.permit, self._room.signature_policy
+        permit, signature_policy = task.permit, self._deps.signature_policy
         # First of all: everything below judges by who asks, and a permit can name anybody.
-        problem = witness.requester_problem(permit.ctx)
+        problem = signature_policy.requester_problem(permit.ctx)
         if problem:
             return await self._refused(task, problem, vouched=False)
-        meant = self._room.catalog.tool_view(permit.ctx).tool(task.tool)
+        meant = self._deps.catalog.tool_view(permit.ctx).tool(task.tool)
         if meant is not None and meant.activity != self._tool.activity:
             # Where this turn stands its name means another tool, of which nobody has approved anything.
             return ToolReply(again="stale", note=_CHANGED)
         call = _call(task)
         # Together, as each takes a while; what changes in the rows meanwhile is seen where the ticket is claimed.
         found, rows = await asyncio.gather(
-            judge_call(self._room.catalog, permit.ctx, call, args, self._room.kinds, at=self._room.clock()),
+            judge_call(self._deps.catalog, permit.ctx, call, args, self._deps.kinds, at=self._deps.clock()),
             self._rows(permit),
         )
         if found.kind not in ("run", "ask"):
@@ -160,7 +160,7 @@ class ToolActivity:
         args = found.args(args)
         # The directory may have changed since the gates: no rule runs a call for a tier that its requester has lost.
         if found.kind == "run":
-            found = judge_doubt(found, await self._room.doubt(permit.ctx))
+            found = judge_doubt(found, await self._deps.doubt(permit.ctx))
         if permit.kind == "auto":
             found = await self._remembered.holds(permit.grant, permit.ctx, call, args, found)
             if found.kind not in ("run", "ask"):
@@ -171,7 +171,7 @@ class ToolActivity:
             return await self._refused(task, "the arguments cannot be bound to a decision")
         if await self._was_denied(permit, args):
             return await self._refused(task, "somebody denied this")
-        policy = self._room.catalog.policy(self._tool.activity)
+        policy = self._deps.catalog.policy(self._tool.activity)
         approval = approval_of(permit, rows, accept_unsigned=self._approvals.takes_unsigned(policy))
         decisions = () if approval is None else approval.decisions
         asked = () if approval is None else (approval.question,)
@@ -184,10 +184,10 @@ class ToolActivity:
             found,
             policy,
             terms,
-            witness=witness,
+            signature_policy=signature_policy,
             voters=await self._approvals.voters(permit, self._tool.activity, terms, decisions, asked),
             approval=approval,
-            now=self._room.clock() if rows is None else rows.now,
+            now=self._deps.clock() if rows is None else rows.now,
         )
         if worth.kind == "run" and approval is not None and not _overrides(approval.question, found):
             # People agreed to the call, but nobody was asked to let pass what its permission check denies by now.
@@ -207,10 +207,10 @@ class ToolActivity:
         tool that only reads nothing is left, unless it was begun under another definition: then it may have acted.
         """
         if self._tool.read_only and is_of(
-            task.permit, self._tool, await load_in(self._room.store, task.args, _place(task))
+            task.permit, self._tool, await load_in(self._deps.store, task.args, _place(task))
         ):
             return None
-        return await _left(self._room, task)
+        return await _left(self._deps, task)
 
     async def _refused(self, task: ToolTask, why: str, told: str = "", *, vouched: bool = True) -> ToolReply:
         """Refuses to run the call; where it may have run before, `told` says so instead of that nothing did.
@@ -227,7 +227,7 @@ class ToolActivity:
         return ToolReply(outcome=outcome)
 
     async def _once(self, task: ToolTask, args: dict[str, Any], right: _Right) -> ToolReply:
-        tool, store, found = self._tool, self._room.store, right.decision
+        tool, store, found = self._tool, self._deps.store, right.decision
         holds = partial(self._still_holds if task.permit.kind == "approved" else self._unbarred, right)
         # What people, a grant or a limit let run takes a ticket even if it only reads: they are spent with a ticket.
         if tool.read_only and found.kind == "run" and not found.grant and tool.usage_limit is None:
@@ -251,7 +251,7 @@ class ToolActivity:
             tool=tool.name,
             nonce=task.permit.ctx.user.nonce,
             grant=found.grant,
-            use=use_of(self._room.catalog, tool, task.permit.ctx, task.permit.call),
+            use=use_of(self._deps.catalog, tool, task.permit.ctx, task.permit.call),
             holds=holds,
             also=self._journal.together(begins, right.rows),
             runs=True,
@@ -313,7 +313,7 @@ class ToolActivity:
         rows = read_rows_anew(connection, approval_id, right.rows)
         if rows is not None and rows is right.rows:
             return True
-        policy = self._room.catalog.policy(self._tool.activity)
+        policy = self._deps.catalog.policy(self._tool.activity)
         takes = self._approvals.takes_unsigned(policy)
         approval = approval_of(permit, rows, accept_unsigned=takes)
         if approval is None or approval.problem or approval.stale:
@@ -332,7 +332,7 @@ class ToolActivity:
 
     @property
     def _needs_nobody(self) -> bool:
-        return self._room.catalog.needs_nobody(self._tool.activity)
+        return self._deps.catalog.needs_nobody(self._tool.activity)
 
     async def _was_denied(self, permit: Permit, args: dict[str, Any]) -> bool:
         """Returns whether somebody denied, in this turn, what now would run without asking anybody."""
@@ -344,7 +344,7 @@ class ToolActivity:
         """Gives back the ticket, and the use that it took, of a call that was stopped before its handler was called."""
         outcome = plain_outcome(task.permit.call, task.tool, "skipped", _STOPPED)
         ends = await self._ends(task, outcome, key, None)
-        await self._results.retry_store(lambda: self._room.store.void_claimed(key, also=self._journal.together(ends)))
+        await self._results.retry_store(lambda: self._deps.store.void_claimed(key, also=self._journal.together(ends)))
         await self._journal.apart(ends)
 
     async def _read(self, task: ToolTask, args: dict[str, Any], found: LocalGateDecision) -> CallOutcome:
@@ -367,16 +367,16 @@ class ToolActivity:
         A deploy asks for more, the clock does not. None where it would have been denied then.
         """
         at = found.at if question is None else question.judged_at
-        return await terms_at(self._room.catalog, permit.ctx, args, found, self._tool, at)
+        return await terms_at(self._deps.catalog, permit.ctx, args, found, self._tool, at)
 
     async def _earlier(self, task: ToolTask, args: Any, found: LocalGateDecision) -> ToolReply | None:
         """Returns the reply that earlier tickets of the call demand; None when each is void, or people denied that it
         happened.
         """
-        permit, policy, witness = (
+        permit, policy, signature_policy = (
             task.permit,
-            self._room.catalog.policy(self._tool.activity),
-            self._room.signature_policy,
+            self._deps.catalog.policy(self._tool.activity),
+            self._deps.signature_policy,
         )
         # `ticket_key` raises for numbers below 1, and what escapes from here is tried again without end.
         not_given_up = "an earlier ticket of this call was not given up"
@@ -388,7 +388,7 @@ class ToolActivity:
         asked = () if rows is None else rows.questions
         quorum = max((each.quorum for each in asked), default=1)
         for number in range(1, task.ticket):
-            earlier = await _ticket(self._room, task, number)
+            earlier = await _ticket(self._deps, task, number)
             if earlier is not None and earlier.state == "void":
                 continue
             outcome = None if earlier is None else earlier.outcome
@@ -401,9 +401,9 @@ class ToolActivity:
             doubts = doubts_of(rows)
             terms = await self._terms(permit, args, found, doubts[-1] if doubts else None)
             # People are asked what became of a call also when the policy denies it.
-            terms = terms or self._room.catalog.terms(self._tool.activity, found.verdict)
+            terms = terms or self._deps.catalog.terms(self._tool.activity, found.verdict)
             voters = await self._approvals.voters(permit, self._tool.activity, terms, words, doubts)
-            if not is_given_up(words, quorum, policy, witness, voters):
+            if not is_given_up(words, quorum, policy, signature_policy, voters):
                 doubt = "an earlier ticket of this call is in doubt and was not given up"
                 return await self._begun_before(task) or await self._refused(task, doubt, _EARLIER_IN_DOUBT)
         return None
@@ -431,9 +431,9 @@ class ToolActivity:
                 # By its class alone, without its cause: Temporal keeps the words of failures in plain text.
                 raise ApplicationError(f"{tool.name}: {type(error).__name__}", type="Transient") from None
             text = f"no answer within {tool.timeout:g} s" if limit.expired() else _words(error)
-            secrets = handed_out_secrets(context.capabilities, self._room.secrets)
+            secrets = handed_out_secrets(context.capabilities, self._deps.secrets)
             return await self._results.failed(task.permit, args, text, task.budget_chars, secrets)
-        secrets = handed_out_secrets(context.capabilities, self._room.secrets)
+        secrets = handed_out_secrets(context.capabilities, self._deps.secrets)
         return await self._shielded(self._results.of(task.permit, args, value, task.budget_chars, key, secrets))
 
     async def _shielded(self, work: Coroutine[Any, Any, T], limit: asyncio.Timeout | None = None) -> T:
@@ -469,12 +469,12 @@ class ToolActivity:
         """Returns whether anything reads the arguments after the handler, which may do to them what it likes."""
         # They are looked up, shortened by, hidden and recorded as what they were; a plain read is spared the copy.
         tool = self._tool
-        seen = tool.probe is not None or tool.name in self._room.catalog.reducers
+        seen = tool.probe is not None or tool.name in self._deps.catalog.reducers
         return seen or not tool.read_only or tool.scope == "specialist" or bool(tool.masked_arguments)
 
     def _context(self, task: ToolTask, key: str) -> ToolContext:
-        given = grant_capabilities(self._room.backends, self._room.secrets, self._tool, task.permit.ctx.tenant)
-        return tool_context_of(task.permit, key, task.budget_chars, people=self._room.people, capabilities=given)
+        given = grant_capabilities(self._deps.backends, self._deps.secrets, self._tool, task.permit.ctx.tenant)
+        return tool_context_of(task.permit, key, task.budget_chars, people=self._deps.people, capabilities=given)
 
 
 def _not_executed(task: ToolTask, tool: Tool, why: str, told: str = "") -> ToolReply:
@@ -483,12 +483,12 @@ def _not_executed(task: ToolTask, tool: Tool, why: str, told: str = "") -> ToolR
     return ToolReply(outcome=plain_outcome(task.permit.call, task.tool, "refused", words))
 
 
-def tool_activities(room: WorkerDeps) -> list[Any]:
+def tool_activities(deps: WorkerDeps) -> list[Any]:
     """Returns one activity a tool of the catalog, each registered under its `activity`, and one for tools it lacks."""
-    return [*(_named(room, bind_to_store(tool, room.store)) for tool in room.catalog.every_tool), _absent(room)]
+    return [*(_named(deps, bind_to_store(tool, deps.store)) for tool in deps.catalog.every_tool), _absent(deps)]
 
 
-def _absent(room: WorkerDeps) -> Any:
+def _absent(deps: WorkerDeps) -> Any:
     @activity.defn(dynamic=True)
     async def absent_tool(args: Sequence[RawValue]) -> ToolReply:
         """Answers for a tool that this worker lacks: it is tried on another worker first, then judged anew.
@@ -504,27 +504,27 @@ def _absent(room: WorkerDeps) -> Any:
         # Checked here as well: whoever names a digest would else be told the outcome of somebody's call.
         if caller_problem(current_caller(), task.permit, info.activity_type):
             return changed
-        await hand_over(room, task.audit)
-        return await _left(room, task) or changed
+        await hand_over(deps, task.audit)
+        return await _left(deps, task) or changed
 
     return absent_tool
 
 
-async def _left(room: WorkerDeps, task: ToolTask) -> ToolReply | None:
+async def _left(deps: WorkerDeps, task: ToolTask) -> ToolReply | None:
     """Returns the reply that earlier attempts of the call left in its tickets; None for none. Raises `InDoubt`.
 
     An earlier ticket of which nobody knows says nothing here: people said that it did not happen.
     """
     if task.ticket < 1:
         return None
-    own = await _ticket(room, task, task.ticket)
+    own = await _ticket(deps, task, task.ticket)
     if own is not None and own.state == "claimed":
-        await check_ended(room.store, own.key)
+        await check_ended(deps.store, own.key)
         raise ApplicationError(IN_DOUBT_TEXT, type="InDoubt", non_retryable=True)
     if own is not None and own.outcome is not None:
         return ToolReply(outcome=own.outcome)
     for number in range(1, task.ticket):
-        earlier = await _ticket(room, task, number)
+        earlier = await _ticket(deps, task, number)
         if earlier is None:
             break
         if earlier.outcome is not None and earlier.outcome.code != "in_doubt":
@@ -533,17 +533,17 @@ async def _left(room: WorkerDeps, task: ToolTask) -> ToolReply | None:
     return None
 
 
-async def _ticket(room: WorkerDeps, task: ToolTask, number: int) -> Ticket | None:
+async def _ticket(deps: WorkerDeps, task: ToolTask, number: int) -> Ticket | None:
     """Returns the ticket of this number, if it is this call's."""
-    found = await room.store.read_ticket(ticket_key(task.permit.digest, number))
+    found = await deps.store.read_ticket(ticket_key(task.permit.digest, number))
     # The digest is the permit's word. A ticket of another call must not be told as the outcome of this one.
     here = (activity.info().workflow_id, task.permit.call, task.tool)
     return None if found is None or (found.workflow, found.call, found.tool) != here else found
 
 
-def _named(room: WorkerDeps, tool: Tool) -> Any:
+def _named(deps: WorkerDeps, tool: Tool) -> Any:
     async def run(task: ToolTask) -> ToolReply:
-        return await ToolActivity(room, tool).run(task)
+        return await ToolActivity(deps, tool).run(task)
 
     return activity.defn(name=tool.activity)(run)
 

@@ -24,13 +24,13 @@ UNDONE_NOTE: Final = "it was looked up, and did not happen"
 class ProbeRunner:
     """Runs the probe of one tool."""
 
-    def __init__(self, room: WorkerDeps, tool: Tool, results: ResultProcessor, seconds: float | None = None) -> None:
-        self._store = room.store
-        self._secrets = room.secrets
-        self._clock = room.clock
+    def __init__(self, deps: WorkerDeps, tool: Tool, results: ResultProcessor, seconds: float | None = None) -> None:
+        self._store = deps.store
+        self._secrets = deps.secrets
+        self._clock = deps.clock
         self._tool = tool
         self._results = results
-        self._journal = Journal(room, tool)
+        self._journal = Journal(deps, tool)
         self._seconds = seconds
 
     async def reply(self, permit: Permit, args: dict[str, Any], context: ToolContext) -> ToolReply | None:

@@ -35,8 +35,8 @@ class RecordViews(NamedTuple):
 class RecordDistributor:
     """Distributes the records of one tool."""
 
-    def __init__(self, room: WorkerDeps, tool: Tool) -> None:
-        self._distribution = room.catalog.distribution
+    def __init__(self, deps: WorkerDeps, tool: Tool) -> None:
+        self._distribution = deps.catalog.distribution
         self._tool = tool
 
     async def views(self, permit: Permit, record: AnnotatedRecord) -> RecordViews:

@@ -65,12 +65,12 @@ class ProcessedResult(NamedTuple):
 class ResultProcessor:
     """Makes the outcomes of one tool. It waits `pause` seconds before it asks a store again that did not answer."""
 
-    def __init__(self, room: WorkerDeps, tool: Tool, pause: float = STORE_PAUSE) -> None:
-        self._room = room
-        self._store = room.store
-        self._rests = TruncatedResults(room.store)
+    def __init__(self, deps: WorkerDeps, tool: Tool, pause: float = STORE_PAUSE) -> None:
+        self._deps = deps
+        self._store = deps.store
+        self._rests = TruncatedResults(deps.store)
         self._tool = tool
-        self._distributing = RecordDistributor(room, tool)
+        self._distributing = RecordDistributor(deps, tool)
         self._pause = pause
 
     async def of(
@@ -181,7 +181,7 @@ class ResultProcessor:
             "data_update": await self._wish(data, _place(permit)),
             "context_update": await self._wish(context, _place(permit)),
         }
-        catalog = self._room.catalog
+        catalog = self._deps.catalog
         scopes = catalog.scopes.get(permit.ctx.actor)
         if not self._tool.updates or scopes is None or (data is None and context is None):
             return outcome.model_copy(update=wished)
@@ -232,7 +232,7 @@ class ResultProcessor:
             plain = ToolFailure(render_value(result.message), result.code)
         else:
             plain = ToolResult(render_value(result.value), result.structured, result.cost)
-        reducer = self._room.catalog.reducers.get(self._tool.name)
+        reducer = self._deps.catalog.reducers.get(self._tool.name)
         short = reduce_result(reducer, plain, ReducerInput(args, completion_of(permit.call)))
         return render_value(short.message if isinstance(short, ToolFailure) else short.value)
 
@@ -242,7 +242,7 @@ class ResultProcessor:
         turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
         # Waited for: else the model would be told of a handle that leads nowhere.
         handle = await self.retry_store(lambda: self._rests.keep(turn, self._tool.name, text))
-        actor = self._room.catalog.actors.get(ctx.actor)
+        actor = self._deps.catalog.actors.get(ctx.actor)
         return handle, how_to_read_on(handle, start) if actor is not None and actor.read_rest else ""
 
     async def _content(self, value: Any, place: SessionKey) -> Content:

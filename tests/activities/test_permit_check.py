@@ -64,7 +64,7 @@ async def weighed(store: Store, tool: Tool, permit: Permit, witness: SignaturePo
         found,
         room.catalog.policy("pay"),
         terms,
-        witness=witness,
+        signature_policy=witness,
         voters=voter_set(room.catalog, room.people, permit.ctx, "pay", terms, datetime.now(UTC), questions),
         approval=approval,
         now=datetime.now(UTC) if rows is None else rows.now,

@@ -191,7 +191,7 @@ def test_nothing_unadvertised_executes_and_nothing_gated_runs_undecided(
         second,
         runs.policy(tool),
         terms,
-        witness=SignaturePolicy(Verifier(), development=True),
+        signature_policy=SignaturePolicy(Verifier(), development=True),
         voters=voter_set(runs, runs.people, CTX, tool, terms, NOW, rows.questions if rows else ()),
         approval=approval_of(permit, rows, accept_unsigned=True),
         now=NOW,
