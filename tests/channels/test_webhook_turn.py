@@ -86,8 +86,8 @@ async def line(client: Client, tmp_path: Path) -> AsyncIterator[Line]:
             secrets=SecretProvider(environment=receiver.environment),
         )
         assert problems == []
-        async with run_channels(desk.deps, opened, RULES) as receiver:
-            transport = httpx.ASGITransport(app=build_app(desk.deps, receiver))
+        async with run_channels(desk.deps, opened, RULES) as inbound:
+            transport = httpx.ASGITransport(app=build_app(desk.deps, inbound))
             async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
                 yield Line(desk, http, receiver)
 
