@@ -43,7 +43,7 @@ AREAS = {
     "gates": Room(
         ("registry/gates/*.py",),
         (
-            *("registry/test_gates.py", "registry/test_gate_words.py", "registry/test_sight.py"),
+            *("registry/test_gates.py", "registry/test_gate_words.py", "registry/test_tool_view.py"),
             *("registry/test_actor_filters.py", "registry/test_gate_conditions.py"),
             *("registry/test_checking.py", "registry/test_tenants.py"),
         ),
