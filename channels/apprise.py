@@ -54,9 +54,9 @@ class Apprise(Channel):
     answers: ClassVar[bool] = False
     per_second: ClassVar[float] = 5.0
 
-    def __init__(self, means: ChannelContext) -> None:
-        super().__init__(means)
-        self._url = AppriseOptions.model_validate(means.options).url_secret
+    def __init__(self, context: ChannelContext) -> None:
+        super().__init__(context)
+        self._url = AppriseOptions.model_validate(context.options).url_secret
         # It takes about a second to import, which only those pay who use it.
         import apprise  # noqa: PLC0415
 

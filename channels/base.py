@@ -88,9 +88,9 @@ class Channel(ABC):
     max_bytes: int = 3 * MIB
     """Bytes of the largest message that is taken in; more is refused before it is looked at."""
 
-    def __init__(self, means: ChannelContext) -> None:
-        self.means = means
-        self.name = means.name
+    def __init__(self, context: ChannelContext) -> None:
+        self.context = context
+        self.name = context.name
         self._connections: list[Connection] = []
 
     def attach(self, connection: Held) -> Held:
@@ -111,7 +111,7 @@ class Channel(ABC):
 
     def formatter(self, person: Person) -> Formatter:
         """Returns the formatter of texts, times and numbers for a person, as of now."""
-        return formatter_for(person, self.means.clock())
+        return formatter_for(person, self.context.clock())
 
     @abstractmethod
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
@@ -149,14 +149,14 @@ class Channel(ABC):
 
     def fetched(self, body: bytes) -> InboundRequest:
         """Returns a message that the channel fetched itself, marked as its own, for the way in."""
-        mark = hmac_hex(self.means.secret, FETCHED.encode() + body)
-        return InboundRequest(body, {FETCHED: mark, "content-type": "application/json"}, at=self.means.clock())
+        mark = hmac_hex(self.context.secret, FETCHED.encode() + body)
+        return InboundRequest(body, {FETCHED: mark, "content-type": "application/json"}, at=self.context.clock())
 
     def is_fetched(self, raw: InboundRequest) -> bool:
         """Tells whether the channel fetched `raw` itself. Raises `Forged` for a mark that is not its own."""
         given = raw.headers.get(FETCHED, "")
         if given:
-            check_same(given, hmac_hex(self.means.secret, FETCHED.encode() + raw.body))
+            check_same(given, hmac_hex(self.context.secret, FETCHED.encode() + raw.body))
         return bool(given)
 
     async def read(self, raw: InboundRequest, threads: Executor) -> InboundBatch:

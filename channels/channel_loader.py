@@ -58,10 +58,10 @@ async def open_channels(
         secret = await store.secret_key(KEY + each.name)
         try:
             made = channel_class(each.kind)
-            means = ChannelContext(
+            context = ChannelContext(
                 each.name, await read_options(made, each.options, secrets), public_url, clock, secret
             )
-            opened[each.name] = made(means)
+            opened[each.name] = made(context)
         except (ConfigError, Unavailable) as error:
             problems.append(ChannelProblem(each.name, secrets.redact(error.message)))
         except Exception as error:

@@ -127,9 +127,9 @@ class Webhook(Channel):
     identity: ClassVar[str] = "webhook"
     options: ClassVar[type[ChannelOptions]] = WebhookOptions
 
-    def __init__(self, means: ChannelContext, outward: WebhookTransport | None = None) -> None:
-        super().__init__(means)
-        self._options = WebhookOptions.model_validate(means.options)
+    def __init__(self, context: ChannelContext, outward: WebhookTransport | None = None) -> None:
+        super().__init__(context)
+        self._options = WebhookOptions.model_validate(context.options)
         given = (self._options.secret, self._options.previous_secret)
         self._secrets = [read_secret(each) for each in given if each]
         if not self._secrets:
@@ -142,7 +142,7 @@ class Webhook(Channel):
         number = f".{notice.request.reminded}" if notice.kind == "remind" else ""
         # The same however often it is tried, by which the receiver knows what it has; each reminder is another message.
         message = f"{notice.token}.{notice.kind}{number}"
-        await self._post(message, _KINDS[notice.kind], _asked(notice, voice_now=self.means.clock()))
+        await self._post(message, _KINDS[notice.kind], _asked(notice, voice_now=self.context.clock()))
         return SentCard(vendor_id=message if before is None else before.vendor_id)
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
@@ -182,7 +182,7 @@ class Webhook(Channel):
 
     def verify(self, raw: InboundRequest) -> None:
         """See `Channel`."""
-        verify_id(self._secrets, raw.headers, raw.body, self.means.clock())
+        verify_id(self._secrets, raw.headers, raw.body, self.context.clock())
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
         """See `Channel`."""
@@ -204,7 +204,7 @@ class Webhook(Channel):
 
     async def check(self) -> list[CheckFinding]:
         """Returns whether the receiver acknowledges a message of the type `ping`, and whether its clock is ours."""
-        target, now = self._options.url, self.means.clock()
+        target, now = self._options.url, self.context.clock()
         try:
             answer = await self._post(f"ping.{int(now.timestamp())}", "ping", {})
         except NotDelivered as error:
@@ -219,7 +219,7 @@ class Webhook(Channel):
         return found
 
     async def _post(self, message: str, kind: str, data: Mapping[str, Any]) -> ServerAnswer:
-        now = self.means.clock()
+        now = self.context.clock()
         body = json.dumps({"type": kind, "timestamp": _time(now), "data": data}).encode()
         headers = signed_headers(self._secrets, message, now, body) | {"content-type": "application/json"}
         return _acknowledged(await self._outward.post(self._options.url, body, headers))

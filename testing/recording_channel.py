@@ -43,8 +43,8 @@ class RecordingChannel(Channel):
     identity: ClassVar[str] = "recording"
     options: ClassVar[type[ChannelOptions]] = RecordingOptions
 
-    def __init__(self, means: ChannelContext) -> None:
-        super().__init__(means)
+    def __init__(self, context: ChannelContext) -> None:
+        super().__init__(context)
         self.cards: list[tuple[OutboundCard, SentCard | None]] = []
         self.closings: list[tuple[SentCard, ClosedCard]] = []
         self.replies: list[tuple[Mapping[str, Any], ChannelReply]] = []
@@ -85,15 +85,15 @@ class RecordingChannel(Channel):
     def raw(self, **fields: Any) -> InboundRequest:
         """Returns a message as it would reach us, rightly marked."""
         body = json.dumps(fields).encode()
-        return InboundRequest(body, headers={HEADER: self._mark(body)}, at=self.means.clock())
+        return InboundRequest(body, headers={HEADER: self._mark(body)}, at=self.context.clock())
 
     def _mark(self, body: bytes) -> str:
-        return hashlib.sha256(self.means.secret + body).hexdigest()
+        return hashlib.sha256(self.context.secret + body).hexdigest()
 
 
 def recording_channel(name: str = "recording", *, identity: str = "recording", per_second: float = 1_000.0) -> Any:
     """Returns a recording channel by itself, which reaches identities of that kind."""
-    means = ChannelContext(
+    context = ChannelContext(
         name=name,
         options={},
         public_url="http://127.0.0.1:8300",
@@ -101,7 +101,7 @@ def recording_channel(name: str = "recording", *, identity: str = "recording", p
         secret=name.encode(),
     )
     facts = {"identity": identity, "per_second": per_second}
-    return type("RecordingChannel", (RecordingChannel,), facts)(means)
+    return type("RecordingChannel", (RecordingChannel,), facts)(context)
 
 
 CHANNEL = RecordingChannel

@@ -59,8 +59,8 @@ async def mail_rig(**options: Any) -> AsyncIterator[MailRig]:
             "inbound": INBOUND,
             **options,
         }
-        means = ChannelContext("email", given, "https://signoff.example", lambda: NOW, b"k" * 32)
-        yield MailRig(Email(means, published), server)
+        context = ChannelContext("email", given, "https://signoff.example", lambda: NOW, b"k" * 32)
+        yield MailRig(Email(context, published), server)
 
 
 def a_notice(*, locale: str = "en", address: str = BO, kind: Any = "ask", more: int = 0, **given: Any) -> OutboundCard:

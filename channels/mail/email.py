@@ -52,13 +52,13 @@ class Email(Channel):
     max_bytes: int = MAX_MAIL * 4 // 3 + MIB
     """The longest mail that is read, as Base64 in somebody's JSON."""
 
-    def __init__(self, means: ChannelContext, txt: TxtLookup = lookup_txt) -> None:
-        super().__init__(means)
-        options = EmailOptions.model_validate(means.options)
+    def __init__(self, context: ChannelContext, txt: TxtLookup = lookup_txt) -> None:
+        super().__init__(context)
+        options = EmailOptions.model_validate(context.options)
         self._smtp = options.smtp
         # Validated it would be refused: who declares `inbound` has to name one way.
         self._inbound = options.inbound or InboundOptions.model_construct()
-        self._replies = ReplyAddresses(options.answered_at, means.secret)
+        self._replies = ReplyAddresses(options.answered_at, context.secret)
         self._paper = LetterSender(
             options.address,
             options.sender_name,
@@ -80,7 +80,7 @@ class Email(Channel):
 
     async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
         """See `Channel`."""
-        letter = self._paper.card(notice, before, self.means.clock())
+        letter = self._paper.card(notice, before, self.context.clock())
         await self._send(letter)
         # A reminder leaves the card what it is: its end goes into the first mail's thread.
         if before is not None:
@@ -89,18 +89,18 @@ class Email(Channel):
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """See `Channel`: one mail in the thread."""
-        await self._send(self._paper.closing(sent, closed, str(sent.handle.get("to", "")), self.means.clock()))
+        await self._send(self._paper.closing(sent, closed, str(sent.handle.get("to", "")), self.context.clock()))
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
         """See `Channel`. Nobody is told of one card twice that nothing was decided: no two machines write for ever."""
         if where.get("unproved"):
-            link = self.means.public_url
+            link = self.context.public_url
             # Whatever was to be said of a card is not for somebody who may have made the sender up.
             reply = ChannelReply(text=text("mail.unproved", ENGLISH, link=link))
         once = self._about(where, reply)
         if not where.get("to") or once in self._answered:
             return
-        await self._send(self._paper.answer(where, reply, self.means.clock()))
+        await self._send(self._paper.answer(where, reply, self.context.clock()))
         # Noted only now: what could not be sent is not told yet.
         if once:
             self._answered[once] = None
@@ -116,7 +116,7 @@ class Email(Channel):
         if receipt is not None and receipt.status in ("accepted", "counted"):
             return ()
         told = ("asked",) if receipt is None else (receipt.approval_id, receipt.status, receipt.code)
-        about = str(where.get("token", "")) or f"{self.means.clock():%Y-%m-%d}"
+        about = str(where.get("token", "")) or f"{self.context.clock():%Y-%m-%d}"
         return (str(where.get("to", "")), about, *told)
 
     def verify(self, raw: InboundRequest) -> None:
@@ -126,7 +126,7 @@ class Email(Channel):
             return
         if self._shape is None:
             raise Forged("no mail comes by HTTP here")
-        self._shape.verify(raw, self.means.clock())
+        self._shape.verify(raw, self.context.clock())
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
         """See `Channel`. Of a mail that only DKIM could prove, nothing is: its keys are looked up by `read` alone."""
@@ -165,7 +165,7 @@ class Email(Channel):
         """See `Channel`: the mailbox, or the port for our mail server."""
 
         async def kept(raw: bytes, recipients: tuple[str, ...] = ()) -> InboundBatch:
-            return await take(FetchedMail(raw, at=self.means.clock(), recipients=recipients))
+            return await take(FetchedMail(raw, at=self.context.clock(), recipients=recipients))
 
         if self._inbound.imap is not None:
             await fetch(self._inbound.imap, MAX_MAIL, kept, self._queue.proved)
@@ -200,7 +200,7 @@ class Email(Channel):
                 return [CheckFinding(False, f"{told}, where whoever reaches it is believed to be anybody", remedy)]
             return [CheckFinding(True, told)]
         if webhook is not None:
-            url = f"{self.means.public_url}/channels/{self.name}"
+            url = f"{self.context.public_url}/channels/{self.name}"
             if url.startswith("https://"):
                 return [CheckFinding(True, f"answers are expected at {url}, as {webhook.shape}")]
             return [CheckFinding(False, f"{url} is reached without TLS", "set the public address to one with https")]

@@ -57,9 +57,9 @@ class Slack(Channel):
     # Slack takes about one message a second in one conversation.
     per_second: ClassVar[float] = 1.0
 
-    def __init__(self, means: ChannelContext) -> None:
-        super().__init__(means)
-        self._options = SlackOptions.model_validate(means.options)
+    def __init__(self, context: ChannelContext) -> None:
+        super().__init__(context)
+        self._options = SlackOptions.model_validate(context.options)
         if not (self._options.signing_secret or self._options.app_token):
             raise ConfigError("it needs a `signing_secret`, or an `app_token` for Socket Mode", field="signing_secret")
         self._http = self.attach(VendorHttp(ERRORS))
@@ -69,7 +69,7 @@ class Slack(Channel):
 
     async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
         """See `Channel`."""
-        words, blocks = card_blocks(notice, self.formatter(notice.person), self.means.public_url)
+        words, blocks = card_blocks(notice, self.formatter(notice.person), self.context.public_url)
         # A conversation with a person has a name of its own, which the answer tells, and only that can be edited.
         message: dict[str, Any] = {"channel": _user(notice.address), "text": words, "blocks": blocks}
         if before is not None:
@@ -106,7 +106,7 @@ class Slack(Channel):
 
     def verify(self, raw: InboundRequest) -> None:
         """See `Channel`. The signature is Slack's `v0`."""
-        self._signature.check(raw, self.means.clock())
+        self._signature.check(raw, self.context.clock())
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
         """See `Channel`."""
@@ -140,7 +140,7 @@ class Slack(Channel):
                     )
                 )
         else:
-            address = f"{self.means.public_url}/channels/{self.name}"
+            address = f"{self.context.public_url}/channels/{self.name}"
             findings.append(CheckFinding(True, f"Slack is to call {address} (Interactivity and Event Subscriptions)"))
         return findings
 

@@ -69,9 +69,9 @@ class Telegram(Channel):
     # Telegram takes some 30 a second of a bot, whomever they are for.
     per_second: ClassVar[float] = 20.0
 
-    def __init__(self, means: ChannelContext) -> None:
-        super().__init__(means)
-        self._options = TelegramOptions.model_validate(means.options)
+    def __init__(self, context: ChannelContext) -> None:
+        super().__init__(context)
+        self._options = TelegramOptions.model_validate(context.options)
         self._bot = self.attach(TelegramBot(self._options.token, self._options.api_url))
 
     async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
@@ -184,7 +184,7 @@ class Telegram(Channel):
 
     def _webhook(self) -> dict[str, Any]:
         return {
-            "url": f"{self.means.public_url}/channels/{self.name}",
+            "url": f"{self.context.public_url}/channels/{self.name}",
             "secret_token": self._options.webhook_secret,
             "allowed_updates": ALLOWED,
         }

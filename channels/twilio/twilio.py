@@ -91,13 +91,13 @@ class Twilio(Channel):
     # Twilio signs each field, so that a stranger's form is parsed as well; one with a message is of a few KiB.
     max_bytes: int = 64 * KIB
 
-    def __init__(self, means: ChannelContext) -> None:
-        super().__init__(means)
-        self._options = TwilioOptions.model_validate(means.options)
+    def __init__(self, context: ChannelContext) -> None:
+        super().__init__(context)
+        self._options = TwilioOptions.model_validate(context.options)
         if self._options.via == "sms":
             # Any number can be written into an SMS as its sender.
             self.assurance = "link"
-        self._address = f"{means.public_url}/channels/{means.name}"
+        self._address = f"{context.public_url}/channels/{context.name}"
         self._answered: OrderedDict[tuple[str, str], None] = OrderedDict()
         signed_in = httpx.BasicAuth(self._options.account_sid, self._options.auth_token)
         self._http = self.attach(VendorHttp(ERRORS, auth=signed_in))

@@ -76,9 +76,9 @@ class WhatsApp(Channel):
     options: ClassVar[type[ChannelOptions]] = WhatsAppOptions
     per_second: ClassVar[float] = 20.0
 
-    def __init__(self, means: ChannelContext) -> None:
-        super().__init__(means)
-        self._options = WhatsAppOptions.model_validate(means.options)
+    def __init__(self, context: ChannelContext) -> None:
+        super().__init__(context)
+        self._options = WhatsAppOptions.model_validate(context.options)
         self._window = ServiceWindow()
         bearer = {"authorization": f"Bearer {self._options.token}"}
         self._http = self.attach(VendorHttp(ERRORS, headers=bearer))
@@ -90,7 +90,7 @@ class WhatsApp(Channel):
         about = before.vendor_id if before is not None else ""
         sent: SentCard | None = None
         # Without a template it is tried all the same: who wrote before this process began is not known here.
-        if not template or self._window.is_open(notice.address, self.means.clock().timestamp()):
+        if not template or self._window.is_open(notice.address, self.context.clock().timestamp()):
             sent = await self._free(notice.address, card_message(notice, formatter, self.assurance), about, template)
         if sent is None:
             language = template_language(self._options.languages, notice.person.locale or ENGLISH)
@@ -127,7 +127,7 @@ class WhatsApp(Channel):
             if raw.query.get("hub.mode") != "subscribe":
                 raise Forged("Meta asks nothing else")
             return
-        self._signature.check(raw, self.means.clock())
+        self._signature.check(raw, self.context.clock())
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
         """See `Channel`."""
@@ -147,7 +147,7 @@ class WhatsApp(Channel):
             one_line(str(told.get(field) or "?"), _NAME_CHARS).text
             for field in ("display_phone_number", "verified_name")
         )
-        address = f"{self.means.public_url}/channels/{self.name}"
+        address = f"{self.context.public_url}/channels/{self.name}"
         findings = [
             CheckFinding(True, f"the number is {number} of `{name}`"),
             CheckFinding(True, f"Meta is to call {address} (the webhook field `messages`)"),

@@ -166,7 +166,7 @@ async def test_an_approver_s_mail_is_the_same_work_as_anybody_s(
             await site.take(mail + (b"more\r\n" if kind == "altered" else b""))
             asked.append(list(site.names.asked.items()))
             assert not any("people" in held or "directory" in held for held in vars(site.rig.channel))
-            assert "people" not in vars(site.rig.channel.means)
+            assert "people" not in vars(site.rig.channel.context)
         (tmp_path / "signoff.db").unlink()
     assert asked[0] == asked[1] == asked[2]
     assert bool(asked[0]) == (kind != "altered")

@@ -21,8 +21,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:Deprecati
 
 def apprise(url: str) -> Apprise:
     """A channel by itself."""
-    means = ChannelContext("pager", {"url_secret": url}, "https://signoff.example", lambda: datetime.now(UTC), b"own")
-    return Apprise(means)
+    context = ChannelContext("pager", {"url_secret": url}, "https://signoff.example", lambda: datetime.now(UTC), b"own")
+    return Apprise(context)
 
 
 def fake(rig: ChannelRig) -> FakeApprise:

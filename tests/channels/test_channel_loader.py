@@ -54,12 +54,12 @@ async def test_a_channel_gets_its_name_its_options_and_a_key_of_its_own(store: S
     )
     assert problems == []
     assert [type(channel) for channel in made.values()] == [Webhook, RecordingChannel, RecordingChannel]
-    means = made["desk"].means
-    assert (means.name, means.options["secret"]) == ("desk", SECRET)
-    assert means.public_url == "https://signoff.example.com"
-    assert len({channel.means.secret for channel in made.values()}) == 3
+    context = made["desk"].context
+    assert (context.name, context.options["secret"]) == ("desk", SECRET)
+    assert context.public_url == "https://signoff.example.com"
+    assert len({channel.context.secret for channel in made.values()}) == 3
     again, _ = await opened(store, DeclaredChannel("book", RECORDING))
-    assert again["book"].means.secret == made["book"].means.secret
+    assert again["book"].context.secret == made["book"].context.secret
 
 
 async def test_one_that_lacks_something_leaves_the_others_running(store: Store) -> None:
@@ -141,7 +141,7 @@ async def test_one_that_fails_in_its_own_way_is_a_problem_and_says_nothing_secre
     text = """
         from signoff.testing.recording_channel import RecordingChannel
         class CHANNEL(RecordingChannel):
-            def __init__(self, means):
+            def __init__(self, context):
                 raise RuntimeError("the password is hunter2")
         """
     module(tmp_path, monkeypatch, "failing", text)

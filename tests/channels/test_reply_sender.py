@@ -74,10 +74,10 @@ async def test_a_channel_that_hangs_holds_up_no_other(store: Store, monkeypatch:
 
     monkeypatch.setattr(hanging, "answer", hangs)
     directory = FixedDirectory(people)
-    decisions = RecordingDecisions(directory, healthy.means.clock)
+    decisions = RecordingDecisions(directory, healthy.context.clock)
     channels = {"healthy": healthy, "hanging": hanging}
-    processor = InboundProcessor(store, channels, directory, decisions, record, healthy.means.clock)
-    receiver = InboundReceiver(store, channels, record, healthy.means.clock)
+    processor = InboundProcessor(store, channels, directory, decisions, record, healthy.context.clock)
+    receiver = InboundReceiver(store, channels, record, healthy.context.clock)
     for person in people:
         await receiver.take("hanging", hanging.raw(key=person.id, identity=person.id, text="hm"))
     running = asyncio.create_task(processor.run())

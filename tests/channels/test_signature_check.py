@@ -117,17 +117,17 @@ def test_what_a_channel_fetched_itself_is_known_by_its_mark() -> None:
     for forged in (
         InboundRequest(b"{}", fetched.headers),
         InboundRequest(fetched.body, {FETCHED: "0" * 64}),
-        InboundRequest(fetched.body, {FETCHED: hmac_hex(ours.means.secret, fetched.body)}),
+        InboundRequest(fetched.body, {FETCHED: hmac_hex(ours.context.secret, fetched.body)}),
     ):
         with pytest.raises(Forged):
             ours.is_fetched(forged)
-    if theirs.means.secret != ours.means.secret:
+    if theirs.context.secret != ours.context.secret:
         with pytest.raises(Forged):
             theirs.is_fetched(fetched)
 
 
 def test_what_holds_a_secret_writes_it_nowhere() -> None:
     """Neither how a vendor signs nor what a channel is given tells a secret where it is logged or quoted."""
-    means = ChannelContext("chat", {"token": "t0ken"}, "https://a.example", lambda: NOW, b"s3cret")
-    for holder in (HmacSignature("x-mark", (b"s3cret",)), means):
+    context = ChannelContext("chat", {"token": "t0ken"}, "https://a.example", lambda: NOW, b"s3cret")
+    for holder in (HmacSignature("x-mark", (b"s3cret",)), context):
         assert not any(secret in repr(holder) for secret in ("t0ken", "s3cret"))

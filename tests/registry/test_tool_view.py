@@ -121,7 +121,7 @@ def test_the_verdict_of_another_policy_of_the_same_name_is_never_taken_for_this_
     assert [view.verdict(each, {"amount": 1.0}).verdict for each in (loose, strict, loose)] == ["auto", "ask", "auto"]
 
 
-def test_a_sight_in_which_nothing_is_away_is_the_same_one() -> None:
+def test_a_view_in_which_nothing_is_away_is_the_same_one() -> None:
     """Each call asks for it; only what is away makes another, that remembers the same."""
     view = catalog().tool_view(pinned())
     assert view.without(frozenset()) is view

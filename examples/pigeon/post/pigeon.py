@@ -53,9 +53,9 @@ class Pigeon(Channel):
     options = PigeonOptions
     per_second = 8.0
 
-    def __init__(self, means: ChannelContext) -> None:
-        super().__init__(means)
-        options = self._options = PigeonOptions.model_validate(means.options)
+    def __init__(self, context: ChannelContext) -> None:
+        super().__init__(context)
+        options = self._options = PigeonOptions.model_validate(context.options)
         self._http = self.attach(VendorHttp(ERRORS, headers={"authorization": f"Bearer {options.token}"}))
         self._signature = HmacSignature(
             "x-pigeon-signature", [options.secret.encode()], time_header="x-pigeon-time", before="{time}."
@@ -88,7 +88,7 @@ class Pigeon(Channel):
 
     def verify(self, raw: InboundRequest) -> None:
         """Signed are the time and the body."""
-        self._signature.check(raw, self.means.clock())
+        self._signature.check(raw, self.context.clock())
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
         """What the vendor tells of: a button, a message, a state. What is new to us is left out."""

@@ -354,5 +354,5 @@ def remade(channel: Channel, vendor: MailboxPost) -> Channel:
     """The same channel with the options of another vendor."""
     options = vendor.options
     options["inbound"]["imap"]["password"] = vendor.environment["MAIL_PASSWORD"]
-    means = channel.means
-    return type(channel)(type(means)(means.name, options, means.public_url, means.clock, means.secret))
+    context = channel.context
+    return type(channel)(type(context)(context.name, options, context.public_url, context.clock, context.secret))

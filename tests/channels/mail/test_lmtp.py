@@ -148,10 +148,10 @@ async def test_a_port_that_others_reach_is_warned_of_where_it_is_believed() -> N
     """Whoever brings mail there may write our mail server's name into it."""
     for host, ok in (("127.0.0.1", True), ("localhost", True), ("0.0.0.0", False), ("signoff.example", False)):
         made = channel("lmtp", 24)
-        lmtp = {**made.means.options["inbound"]["lmtp"], "host": host}
-        options = {**made.means.options, "inbound": {"lmtp": lmtp}}
-        means = ChannelContext("email", options, "https://signoff.example", lambda: datetime.now(UTC), b"k" * 32)
-        found = (await Email(means, published).check())[-1]
+        lmtp = {**made.context.options["inbound"]["lmtp"], "host": host}
+        options = {**made.context.options, "inbound": {"lmtp": lmtp}}
+        context = ChannelContext("email", options, "https://signoff.example", lambda: datetime.now(UTC), b"k" * 32)
+        found = (await Email(context, published).check())[-1]
         assert (found.ok, "authserv_id" in found.remedy) == (ok, not ok), host
         unsigned = {**options, "authserv_id": ""}
-        assert (await Email(replace(means, options=unsigned), published).check())[-1].ok
+        assert (await Email(replace(context, options=unsigned), published).check())[-1].ok

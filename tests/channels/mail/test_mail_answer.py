@@ -157,7 +157,7 @@ async def test_a_reply_to_a_mail_that_is_none_of_ours_is_about_no_card() -> None
             found = heard(await rig.hear(signed(replied(card, BO, "Yes!", headers=headers))))
             assert (found.identity, found.token, found.vendor_ids) == (BO, "", (UNNAMED,))
         assert heard(await rig.hear(signed(written(BO, str(card.mail["Reply-To"]), "Yes!")))).token == TOKEN
-        smtp = {**rig.channel.means.options["smtp"], "rewrites_ids": True}
+        smtp = {**rig.channel.context.options["smtp"], "rewrites_ids": True}
     async with mail_rig(smtp=smtp) as rig:
         assert heard(await rig.hear(signed(replied(card, BO, "Yes!", headers=lunch)))).token == TOKEN
 
