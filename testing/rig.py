@@ -76,7 +76,7 @@ class ChannelRig:
         self.cards = DeliveryQueue(store)
         self.events = ScriptedEvents()
         self.recorded: list[AuditEntry] = []
-        supplies = SenderDeps(
+        deps = SenderDeps(
             deliveries=self.cards,
             people=self.people,
             links=self._link,
@@ -85,7 +85,7 @@ class ChannelRig:
             digest_over=5,
         )
         channels = {channel.name: channel}
-        self.dispatcher = Dispatcher(self.events, channels, RoutingRules(), supplies)
+        self.dispatcher = Dispatcher(self.events, channels, RoutingRules(), deps)
         self.processor = InboundProcessor(store, channels, self.people, self.decisions, self._records, time.now)
         self.receiver = InboundReceiver(store, channels, self._records, time.now)
 

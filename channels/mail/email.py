@@ -59,7 +59,7 @@ class Email(Channel):
         # Validated it would be refused: who declares `inbound` has to name one way.
         self._inbound = options.inbound or InboundOptions.model_construct()
         self._replies = ReplyAddresses(options.answered_at, context.secret)
-        self._paper = LetterSender(
+        self._letters = LetterSender(
             options.address,
             options.sender_name,
             self._replies,
@@ -68,7 +68,7 @@ class Email(Channel):
         )
         named = options.authserv_id
         self._server = ResultsServer(named, options.received_by) if named else None
-        self._ear = MailReceiver(self._replies, options.address, self._server, keeps_ids=options.smtp.keeps_ids)
+        self._receiver = MailReceiver(self._replies, options.address, self._server, keeps_ids=options.smtp.keeps_ids)
         self._names = DnsNames(txt)
         self._queue = MailQueue()
         webhook = self._inbound.webhook
@@ -80,7 +80,7 @@ class Email(Channel):
 
     async def deliver(self, notice: OutboundCard, before: SentCard | None) -> SentCard:
         """See `Channel`."""
-        letter = self._paper.card(notice, before, self.context.clock())
+        letter = self._letters.card(notice, before, self.context.clock())
         await self._send(letter)
         # A reminder leaves the card what it is: its end goes into the first mail's thread.
         if before is not None:
@@ -89,7 +89,7 @@ class Email(Channel):
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
         """See `Channel`: one mail in the thread."""
-        await self._send(self._paper.closing(sent, closed, str(sent.handle.get("to", "")), self.context.clock()))
+        await self._send(self._letters.closing(sent, closed, str(sent.handle.get("to", "")), self.context.clock()))
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
         """See `Channel`. Nobody is told of one card twice that nothing was decided: no two machines write for ever."""
@@ -100,7 +100,7 @@ class Email(Channel):
         once = self._about(where, reply)
         if not where.get("to") or once in self._answered:
             return
-        await self._send(self._paper.answer(where, reply, self.context.clock()))
+        await self._send(self._letters.answer(where, reply, self.context.clock()))
         # Noted only now: what could not be sent is not told yet.
         if once:
             self._answered[once] = None
@@ -131,7 +131,7 @@ class Email(Channel):
     def parse(self, raw: InboundRequest) -> InboundBatch:
         """See `Channel`. Of a mail that only DKIM could prove, nothing is: its keys are looked up by `read` alone."""
         examined = self._examine(raw)
-        return examined if isinstance(examined, InboundBatch) else self._ear.conclude(examined, txt_lookup_of({}))
+        return examined if isinstance(examined, InboundBatch) else self._receiver.conclude(examined, txt_lookup_of({}))
 
     async def read(self, raw: InboundRequest, threads: Executor) -> InboundBatch:
         """See `Channel`. Between reading and proving a mail the DNS is asked, for which no thread waits."""
@@ -141,10 +141,10 @@ class Email(Channel):
             return examined
         evidence = examined.evidence
         if not evidence.names:
-            return self._ear.conclude(examined, txt_lookup_of({}))
+            return self._receiver.conclude(examined, txt_lookup_of({}))
         async with self._queue.turn(evidence.domain, examined.size):
             found = await self._names.find(evidence.names)
-            received = await loop.run_in_executor(threads, self._ear.conclude, examined, txt_lookup_of(found))
+            received = await loop.run_in_executor(threads, self._receiver.conclude, examined, txt_lookup_of(found))
             proved = received.heard[0].where.get("unproved") is None
             self._queue.note(evidence.domain, proved=proved, silent=None in found.values())
         return received
@@ -155,11 +155,11 @@ class Email(Channel):
 
     def _examine(self, raw: InboundRequest) -> UnprovedMail | InboundBatch:
         if isinstance(raw, FetchedMail):
-            return self._ear.examine(ArrivedMail(raw.body, raw.recipients))
+            return self._receiver.examine(ArrivedMail(raw.body, raw.recipients))
         if self._shape is None:
             raise Malformed("no mail comes by HTTP here")
         arrived = self._shape.mail(raw)
-        return InboundBatch() if arrived is None else self._ear.examine(arrived)
+        return InboundBatch() if arrived is None else self._receiver.examine(arrived)
 
     async def listen(self, take: Receive) -> None:
         """See `Channel`: the mailbox, or the port for our mail server."""

@@ -46,15 +46,15 @@ class Dispatcher:
     """Carries out what `events` tell; `channels` are those that opened, by their names."""
 
     def __init__(
-        self, events: EventSource, channels: Mapping[str, Channel], rules: RoutingRules, supplies: SenderDeps
+        self, events: EventSource, channels: Mapping[str, Channel], rules: RoutingRules, deps: SenderDeps
     ) -> None:
         self._events = events
         self._left: list[RequestEvent] = []
         self._aside: list[tuple[datetime, RequestEvent]] = []
         self._rules = rules
-        self._supplies = supplies
+        self._deps = deps
         self._identities = {name: channel.identity for name, channel in channels.items()}
-        self._senders = {name: ChannelSender(channel, supplies) for name, channel in channels.items()}
+        self._senders = {name: ChannelSender(channel, deps) for name, channel in channels.items()}
         self._paces = {name: channel.per_second for name, channel in channels.items()}
         self._woken = asyncio.Event()
 
@@ -82,7 +82,7 @@ class Dispatcher:
 
     async def read(self) -> int:
         """Takes in what has happened; how many things it was. Raises `StoreUnavailable`."""
-        now = self._supplies.clock()
+        now = self._deps.clock()
         self._left += [event for due, event in self._aside if due <= now]
         self._aside = [each for each in self._aside if each[0] > now]
         self._left += await self._events.poll()
@@ -103,7 +103,7 @@ class Dispatcher:
         return done
 
     async def _take(self, event: RequestEvent) -> None:
-        request, cards = event.request, self._supplies.deliveries
+        request, cards = event.request, self._deps.deliveries
         if event.kind == "closed":
             await cards.end(request.id, request.revision, request)
             return
@@ -119,13 +119,13 @@ class Dispatcher:
             await cards.end(request.id, request.revision, over)
 
     async def _plan(self, request: ApprovalRequest) -> int:
-        supplies, now = self._supplies, self._supplies.clock()
-        people = asked(request, supplies.people, now)
+        deps, now = self._deps, self._deps.clock()
+        people = asked(request, deps.people, now)
         found = plan(request, people, self._identities, self._rules, now)
         if found.unreached:
             names = ", ".join(person.id for person in found.unreached)
             _log.warning("no channel of %s reaches %s; they find it in the inbox", request.id, names)
-        return await supplies.deliveries.plan(
+        return await deps.deliveries.plan(
             [
                 NewDelivery(
                     request=request,

@@ -54,11 +54,11 @@ class SenderDeps:
 class ChannelSender:
     """Sends the cards of one channel. No two calls of one method run at the same time."""
 
-    def __init__(self, channel: Channel, supplies: SenderDeps) -> None:
+    def __init__(self, channel: Channel, deps: SenderDeps) -> None:
         self._channel = channel
-        self._supplies = supplies
-        self._cards = supplies.deliveries
-        self._not_before = supplies.clock()
+        self._deps = deps
+        self._cards = deps.deliveries
+        self._not_before = deps.clock()
 
     @property
     def name(self) -> str:
@@ -75,7 +75,7 @@ class ChannelSender:
     async def send(self, pace: float = 0.0) -> int:
         """Sends what is due, `pace` seconds apart; how many messages it was. Raises `StoreUnavailable`."""
         # Not even claimed: each claim counts as an attempt, and by attempts the pauses grow.
-        if self._supplies.clock() < self._not_before:
+        if self._deps.clock() < self._not_before:
             return 0
         rows = await self._cards.claim_due(_AT_ONCE, [self.name])
         wanted = [row for row in rows if await self._still_wanted(row)]
@@ -83,7 +83,7 @@ class ChannelSender:
         # What is begun until then may take as long again, and is still out before its claim ends.
         late = loop.time() + SEND_SECONDS
         for message in self._messages(wanted):
-            if loop.time() > late or self._supplies.clock() < self._not_before:
+            if loop.time() > late or self._deps.clock() < self._not_before:
                 # Before somebody else may take them: sent twice at once, they would be there twice.
                 for row in message:
                     await self._cards.record_failure(row.token, row.code, row.told, again_after=0.0)
@@ -99,7 +99,7 @@ class ChannelSender:
         for _, same in groupby(sorted(rows, key=_to_whom), key=_to_whom):
             group = list(same)
             asks = [row for row in group if row.kind == "ask" and row.state == "planned"]
-            if len(asks) > self._supplies.digest_over:
+            if len(asks) > self._deps.digest_over:
                 yield asks
                 group = [row for row in group if row not in asks]
             yield from ([row] for row in group)
@@ -138,7 +138,7 @@ class ChannelSender:
 
     async def close(self) -> int:
         """Lets cards say that they are over; how many do now, or never will. Raises `StoreUnavailable`."""
-        if self._supplies.clock() < self._not_before:
+        if self._deps.clock() < self._not_before:
             return 0
         rows = await self._cards.claim_to_close(_AT_ONCE, [self.name])
         # At the same time, since one after the other, each as slow as it may be, they would outlast their claims.
@@ -146,18 +146,18 @@ class ChannelSender:
         return sum(closed)
 
     async def _over(self, row: DeliveryRow) -> int:
-        person = self._supplies.people.find(row.person, row.tenant)
+        person = self._deps.people.find(row.person, row.tenant)
         event, facts = "closed", dict[str, object]()
         # A digest is about several requests, of which the others may still wait.
         if row.kind != "digest" and person is not None:
-            link = await self._supplies.links(row)
+            link = await self._deps.links(row)
             closed = ClosedCard(request=row.request, person=person, token=row.token, link=link)
             sent = SentCard(vendor_id=row.vendor_id, handle=row.handle)
             try:
                 await self._within(self._channel.close(sent, closed))
             except NotDelivered as error:
                 since = row.ended_at or row.changed_at
-                if error.again and self._supplies.clock() < since + CLOSE_WITHIN:
+                if error.again and self._deps.clock() < since + CLOSE_WITHIN:
                     await self._cards.record_failure(
                         row.token, error.code, error.message, again_after=self._pause(row, error)
                     )
@@ -177,7 +177,7 @@ class ChannelSender:
             pause = self._pause(row, error)
             deadline = row.request.expires_at
             # After the deadline it would ask for what nobody can give any more; the next channel may be in time.
-            late = deadline is not None and self._supplies.clock() + timedelta(seconds=pause) >= deadline
+            late = deadline is not None and self._deps.clock() + timedelta(seconds=pause) >= deadline
             if error.again and not late:
                 await self._cards.record_failure(row.token, error.code, error.message, again_after=pause)
                 return None
@@ -193,7 +193,7 @@ class ChannelSender:
                 return await sending or SentCard()
         except NotDelivered as error:
             # Vendors quote what they were sent, and addresses of some hold the secret.
-            told = self._supplies.secrets.redact(error.message)
+            told = self._deps.secrets.redact(error.message)
             raise NotDelivered(told, code=error.code, again=error.again, after=error.after) from None
         except TimeoutError:
             raise NotDelivered("the vendor did not answer in time", code="timeout", again=True) from None
@@ -204,17 +204,17 @@ class ChannelSender:
     def _pause(self, row: DeliveryRow, error: NotDelivered) -> float:
         if error.after:
             # The vendor speaks of us, not of this card.
-            self._not_before = self._supplies.clock() + timedelta(seconds=min(error.after, LONGEST_PAUSE))
+            self._not_before = self._deps.clock() + timedelta(seconds=min(error.after, LONGEST_PAUSE))
         # No vendor's word, be it a day or nonsense, puts a card off for longer than our own longest pause.
         return min(max(error.after, 2.0 ** min(row.attempts - 1, 10)), LONGEST_PAUSE)
 
     async def _still_wanted(self, row: DeliveryRow) -> bool:
         """Returns whether the person is to be told now: they may still answer, and have not read it elsewhere."""
         request = row.request
-        person = self._supplies.people.find(row.person, row.tenant)
+        person = self._deps.people.find(row.person, row.tenant)
         spec = approver_spec_of(request)
         # By the directory as it is now: who has left since the card was planned is not told what waits.
-        may_answer = not resolve_eligibility(person, self._supplies.people, spec, self._supplies.clock()).code
+        may_answer = not resolve_eligibility(person, self._deps.people, spec, self._deps.clock()).code
         if not may_answer or any(vote.subject == row.person for vote in request.votes):
             # One acts on cards that are not out yet alone, the other on reminders of those that are.
             await self._cards.drop(row.token)
@@ -230,20 +230,20 @@ class ChannelSender:
         return True
 
     async def _notice(self, row: DeliveryRow, kind: Literal["ask", "remind", "digest"], more: int = 0) -> OutboundCard:
-        person = self._supplies.people.find(row.person, row.tenant)
+        person = self._deps.people.find(row.person, row.tenant)
         return OutboundCard(
             token=row.token,
             kind=kind,
             request=row.request,
             person=person or Person(id=row.person, tenant=row.tenant),
             address=row.address,
-            link=await self._supplies.links(row),
+            link=await self._deps.links(row),
             more=more,
         )
 
     async def _told(self, row: DeliveryRow, event: str, **facts: object) -> None:
         facts = {"person": row.person, "channel": row.channel, **facts}
-        await self._supplies.record(delivery_entry(row.request, event, row.token, self._supplies.clock(), facts))
+        await self._deps.record(delivery_entry(row.request, event, row.token, self._deps.clock(), facts))
 
 
 async def next_channel(cards: DeliveryQueue, failed: DeliveryRow) -> None:

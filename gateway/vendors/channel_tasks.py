@@ -113,7 +113,7 @@ def _dispatcher(deps: GatewayDeps, channels: Mapping[str, Channel], rules: Routi
     async def note(entry: AuditEntry) -> None:
         await record(deps.store, entry)
 
-    supplies = SenderDeps(
+    sender_deps = SenderDeps(
         deliveries=DeliveryQueue(deps.store),
         people=deps.people,
         links=link_of,
@@ -123,7 +123,7 @@ def _dispatcher(deps: GatewayDeps, channels: Mapping[str, Channel], rules: Routi
         secrets=deps.secrets,
     )
     events = RequestEvents(Questions(deps.store), deps.requests, deps.clock)
-    return Dispatcher(events, channels, rules, supplies)
+    return Dispatcher(events, channels, rules, sender_deps)
 
 
 async def _closed(name: str, channel: Channel) -> None:

@@ -64,7 +64,7 @@ class Rig:
 
     def another(self) -> Dispatcher:
         """A dispatcher over the same store and channels."""
-        supplies = SenderDeps(
+        deps = SenderDeps(
             deliveries=self.cards,
             people=FixedDirectory(self.people),
             links=self._link,
@@ -73,7 +73,7 @@ class Rig:
             digest_over=self.rules.digest_over,
             secrets=self.secrets,
         )
-        return Dispatcher(self.happened, {"chat": self.chat, "mail": self.mail}, self.rules, supplies)
+        return Dispatcher(self.happened, {"chat": self.chat, "mail": self.mail}, self.rules, deps)
 
     async def tell(self, kind: Any, what: ApprovalRequest) -> None:
         """Something happens to a request."""
