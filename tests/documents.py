@@ -89,6 +89,17 @@ def row_markers() -> dict[str, set[str]]:
     return found
 
 
+def marked_rows() -> dict[str, list[str]]:
+    """The rows that a test proves in each of its cases: those of its markers, by `path::name`."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                rows = [row for decorator in node.decorator_list for row in _rows(decorator, {})]
+                found[f"{path.relative_to(ROOT).as_posix()}::{node.name}"] = rows
+    return found
+
+
 def _rows_of_lists(tree: ast.Module) -> dict[str, list[str]]:
     """The rows of `case(...)` entries, by the name of the module's list they stand in."""
     return {

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from documents import PAGES, ROOT, anchors, links, named, names, page, row_markers, shell_lines, tables
+from documents import PAGES, ROOT, anchors, links, marked_rows, named, names, page, row_markers, shell_lines, tables
 
 from signoff.cli.main import COMMANDS, _loaded
 from signoff.contracts import limits
@@ -55,6 +55,11 @@ def test_every_row_of_the_designs_stands_in_one_place() -> None:
     assert _all_rows() - set(every) == set(), "these stand nowhere"
     assert set(every) - _all_rows() == set(), "there are no such rows"
     assert set(row_markers()) <= _all_rows()
+
+
+def test_no_test_proves_more_than_three_rows_at_once() -> None:
+    """A row of its own is a case of its own (`proved_rows.case`): a test that proves many says of none what it is."""
+    assert {name: rows for name, rows in marked_rows().items() if len(rows) > 3} == {}
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

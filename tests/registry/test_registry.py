@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from proved_rows import case
 from registry_kit import SCHEMA, a_call, a_tool, an_actor, pinned
 
 from signoff.contracts.activity_messages import Tally
@@ -48,16 +49,19 @@ def test_nothing_on_a_registry_can_be_set() -> None:
         registry.size = 2  # type: ignore[misc]
 
 
-@pytest.mark.row("X05")
-@pytest.mark.row("P06")
-@pytest.mark.row("P07")
-@pytest.mark.row("P08")
-def test_lookup_is_exact_and_unknown_is_none() -> None:
-    """A name resolves as it is written and no other way."""
-    registry = create_tool_registry([a_tool("get_weather")])
-    assert registry.resolve("get_weather").name == "get_weather"
-    for other in ("Get_Weather", "get-weather", " get_weather", ""):
-        assert registry.resolve(other) is None
+LOOKUPS = [
+    case("P08", "get_weather", "get_weather", name="the very name"),
+    case("P06", "Get_Weather", None, name="another case"),
+    case("P07", "get_rain", None, name="unknown"),
+    *(pytest.param(other, None) for other in ("get-weather", " get_weather", "")),
+]
+
+
+@pytest.mark.parametrize(("name", "found"), LOOKUPS)
+def test_lookup_is_exact_and_unknown_is_none(name: str, found: str | None) -> None:
+    """A name resolves as it is written and no other way, to the tool that a model sees under it."""
+    resolved = create_tool_registry([a_tool("get_weather")]).resolve(name)
+    assert (resolved.name if resolved is not None else None) == found
 
 
 def test_list_is_sorted() -> None:

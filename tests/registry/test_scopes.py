@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from proved_rows import case
 from registry_kit import SCHEMA, a_call, a_tool, an_actor, pinned
 
 from signoff.contracts.activity_messages import Tally
@@ -59,20 +60,33 @@ def trace(catalog: Catalog, name: str, route: str = "", step: str = "", **fields
     return [(each.layer, each.outcome) for each in found.trace]
 
 
-@pytest.mark.row("F04")
-@pytest.mark.row("F05")
-@pytest.mark.row("F06")
-@pytest.mark.row("F33")
-def test_tools_belong_to_the_actor_a_route_or_a_step() -> None:
-    """Those of the actor are everywhere, those of a route in it and its steps, those of a step there alone."""
+EVERYWHERE = ["greet", "note", "pay", "search"]
+PLACES = [
+    case("F04", (), EVERYWHERE, name="nowhere in particular"),
+    case("F04", ("talk",), EVERYWHERE, name="a route without tools"),
+    case("F05", ("trip",), ["seats", *EVERYWHERE], name="a route with its own"),
+    case("F05", ("trip", "buy"), ["seats", *EVERYWHERE], name="a step of that route"),
+    case("F06", ("trip", "ask"), ["greet", "note", "pay", "quote", "search", "seats"], name="a step with its own"),
+]
+
+
+def trip() -> Catalog:
+    """An actor with a tool of its own, one of its route and one of its step."""
     steps = (Step(name="ask", tools=(own("quote"), "search")), Step(name="buy"))
-    catalog = desk(
-        Route(name="trip", tools=(own("seats"),), steps=steps), Route(name="talk"), own_tools=(own("greet"),)
-    )
-    everywhere = ["greet", "note", "pay", "search"]
-    assert told(catalog) == told(catalog, "talk") == everywhere
-    assert told(catalog, "trip") == told(catalog, "trip", "buy") == ["seats", *everywhere]
-    assert told(catalog, "trip", "ask") == ["quote", "search", "seats", "greet", "note", "pay"]
+    return desk(Route(name="trip", tools=(own("seats"),), steps=steps), Route(name="talk"), own_tools=(own("greet"),))
+
+
+@pytest.mark.parametrize(("where", "tools"), PLACES)
+def test_tools_belong_to_the_actor_a_route_or_a_step(where: tuple[str, ...], tools: list[str]) -> None:
+    """Those of the actor are everywhere, those of a route in it and its steps, those of a step there alone."""
+    assert sorted(told(trip(), *where)) == sorted(tools)
+
+
+@pytest.mark.row("F33")
+def test_a_step_s_tools_are_seen_first_in_their_order() -> None:
+    """Then the route's, the actor's own and the registry's."""
+    assert told(trip(), "trip", "ask") == ["quote", "search", "seats", "greet", "note", "pay"]
+    assert told(trip(), "trip") == ["seats", *EVERYWHERE]
 
 
 @pytest.mark.row("F07")

@@ -115,13 +115,17 @@ def test_wrong_declaration_is_refused_naming_tool_field_and_value(
     assert isinstance(error, ConfigError)
 
 
-@pytest.mark.row("B01")
-@pytest.mark.row("X02")
-@pytest.mark.row("B15")
-@pytest.mark.row("P05")
-def test_duplicate_name_is_fatal_and_named() -> None:
+TWICE = [
+    case("B01", {}, name="the same tool"),
+    case("B15", {"description": "another"}, name="another tool"),
+    case("P05", {"scope": "specialist", "read_only": True}, name="of another scope"),
+]
+
+
+@pytest.mark.parametrize("fields", TWICE)
+def test_duplicate_name_is_fatal_and_named(fields: dict[str, Any]) -> None:
     """The same name twice is an error, not the first or the last one's win."""
-    error = refusal(a_tool(), a_tool(description="another"))
+    error = refusal(a_tool(), a_tool(**fields))
     assert "already registered" in error.message
     assert error.context["tool_name"] == "book_flight"
 

@@ -40,7 +40,6 @@ def unlucky(ledger: Ledger, name: str, error: Exception | None = None, times: in
 @pytest.mark.row("X18")
 @pytest.mark.row("F39")
 @pytest.mark.row("F41")
-@pytest.mark.row("N19")
 async def test_a_broken_connection_is_tried_again_by_the_nature_of_the_tool(
     client: Client, store: Store, task_queue: str
 ) -> None:

@@ -189,7 +189,7 @@ async def test_a_bad_respond_goes_back_once_and_is_then_taken_as_text(
     assert "`text`" in told[0].value.inline
 
 
-@pytest.mark.row("N03")
+@pytest.mark.row("F51")
 @pytest.mark.row("E28")
 @pytest.mark.row("X13")
 async def test_what_a_model_gets_wrong_is_told_and_nothing_runs(client: Client, store: Store, task_queue: str) -> None:

@@ -16,7 +16,6 @@ PAY = ("pay", {"amount": 20, "to": "Ana"})
 
 
 @pytest.mark.row("B75")
-@pytest.mark.row("B76")
 @pytest.mark.row("B77")
 @pytest.mark.row("N21")
 async def test_a_handler_knows_for_whom_it_runs_and_who_agreed(client: Client, store: Store, task_queue: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from activity_kit import ARGS, TURN, begun, environment, free, permit_for, room_of, run, task_for, told
 from desk_fixtures import Ledger
+from proved_rows import case
 
 from signoff.activities.results import record_distribution
 from signoff.approvals.redaction import HIDDEN
@@ -277,18 +278,14 @@ async def test_a_value_that_is_no_record_is_told_to_the_model_alone(store: Store
     assert "result" not in await facts(store, "outcome")
 
 
-@pytest.mark.row("B30")
-@pytest.mark.row("B37")
-@pytest.mark.row("B38")
-@pytest.mark.row("B42")
-@pytest.mark.parametrize(
-    ("fields", "event"),
-    [
-        ({}, {"source": "actor:desk", "event": "tool_call:pay"}),
-        (OWN, {"source": "actor:desk", "event": "tool_call:pay", "private": True}),
-        (BYPASS, {}),
-    ],
-)
+EVENTS = [
+    case("B30", {}, {"source": "actor:desk", "event": "tool_call:pay"}, name="routed"),
+    case("B37", OWN, {"source": "actor:desk", "event": "tool_call:pay", "private": True}, name="a specialist's"),
+    case("B38", BYPASS, {}, name="bypass"),
+]
+
+
+@pytest.mark.parametrize(("fields", "event"), EVENTS)
 async def test_a_routed_call_is_an_event_a_specialists_a_private_one_a_bypass_none(
     store: Store, fields: dict[str, Any], event: dict[str, Any]
 ) -> None:

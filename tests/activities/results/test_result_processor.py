@@ -300,8 +300,6 @@ def _law_room(store: Store) -> WorkerDeps:
 
 @pytest.mark.row("E26")
 @pytest.mark.row("E27")
-@pytest.mark.row("N10")
-@pytest.mark.row("N22")
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(["free", "asked", "small", "barred", "unknown"]), min_size=1, max_size=60))
 async def test_every_call_of_a_batch_counts_in_its_split(names: list[str]) -> None:
@@ -330,8 +328,6 @@ ODD = st.text(
 )
 
 
-@pytest.mark.row("E22")
-@pytest.mark.row("E23")
 @pytest.mark.row("N12")
 @pytest.mark.row("V15")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
