@@ -109,3 +109,37 @@ def test_a_test_that_expects_nothing_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "test_quiet.py"
     path.write_text("def test_quiet():\n    check()\n\n\ndef test_loud():\n    assert check()\n")
     assert says_nothing(path) == ["test_quiet.py:1 test_quiet"]
+
+
+OF_ONE_FOLDER = (
+    *("approvals", "audit", "client", "contracts", "engine", "formats"),
+    *("keys", "people", "policy", "registry", "store", "texts"),
+)
+"""Folders of the package whose tests stand in the folder of that name, and are about what is in it."""
+OF_WHOLE_TURNS = ("activities", "channels", "cli", "gateway", "workflows")
+"""The same, but a test may do without importing it: it asks by a command, a request or a turn."""
+OF_BEHAVIOURS = ("attacks", "bench", "browser", "examples", "histories", "security")
+"""Folders of tests that are about what several parts do together."""
+
+
+def test_a_folder_of_tests_is_that_of_a_folder_of_the_package_or_named_here() -> None:
+    """Who looks for the tests of a module finds them under its name."""
+    there = {path.parent.relative_to(HERE).parts[0] for path in modules("test_*.py") if path.parent != HERE}
+    assert there <= {*OF_ONE_FOLDER, *OF_WHOLE_TURNS, *OF_BEHAVIOURS}
+    assert [name for name in (*OF_ONE_FOLDER, *OF_WHOLE_TURNS) if not (HERE.parent / name).is_dir()] == []
+
+
+def imported(path: Path) -> set[str]:
+    """The folders of the package that a test imports, by itself or by a kit beside it."""
+    names = [node.module or "" for node in ast.walk(parsed(path)) if isinstance(node, ast.ImportFrom)]
+    kits = [path.parent / f"{name}.py" for name in names]
+    found = {name.split(".")[1] for name in names if name.startswith("signoff.")}
+    return found.union(*(imported(kit) for kit in kits if kit.is_file()))
+
+
+@pytest.mark.parametrize("folder", OF_ONE_FOLDER)
+def test_a_test_is_in_the_folder_of_what_it_tests(folder: str) -> None:
+    """What has moved takes its tests along."""
+    tests = sorted((HERE / folder).rglob("test_*.py"))
+    assert tests
+    assert [path.name for path in tests if folder not in imported(path)] == []
