@@ -20,8 +20,7 @@ from signoff.contracts.errors import Refused
 from signoff.contracts.ids import TurnKey, parse_workflow_id
 from signoff.keys.signatures import Signature, Signer, Verifier
 from signoff.store.store import Store
-from signoff.store.tables import AUDIT_HEADS, AUDIT_RECORDS
-from signoff.store.tokens import millis
+from signoff.store.tables import AUDIT_HEADS, AUDIT_RECORDS, millis_from_time
 
 RETIRED: Final = "retired"
 PURPOSE: Final = "audit retirement"
@@ -78,7 +77,7 @@ async def _old(store: Store, before: datetime) -> list[str]:
     query = (
         select(AUDIT_HEADS.c.stream)
         .join(AUDIT_RECORDS, last)
-        .where(AUDIT_RECORDS.c.written_at < millis(before), AUDIT_RECORDS.c.kind != RETIRED)
+        .where(AUDIT_RECORDS.c.written_at < millis_from_time(before), AUDIT_RECORDS.c.kind != RETIRED)
         .order_by(AUDIT_HEADS.c.stream)
     )
     return await store.run(lambda connection: list(connection.scalars(query)))
@@ -91,7 +90,7 @@ def _retire(connection: Connection, *, stream: str, signer: Signer, before: date
     # All of it is asked again under the lock, as a late answer may have been written since the list was made.
     # A head that is not its last record's was tampered with: the gateway's key vouches for nothing there.
     newest = connection.execute(select(AUDIT_RECORDS).where(in_stream, AUDIT_RECORDS.c.seq == seq)).first()
-    if newest is None or newest.hash != last or newest.written_at >= millis(before) or newest.kind == RETIRED:
+    if newest is None or newest.hash != last or newest.written_at >= millis_from_time(before) or newest.kind == RETIRED:
         return 0
     when = at.isoformat(timespec="seconds")
     mark = signer.sign_bytes(PURPOSE, _body(stream, seq + 1, last, when))

@@ -9,8 +9,8 @@ from sqlalchemy import Connection, Row, delete, insert, select
 from signoff.contracts.decision import Assurance
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.store.store import Also, Store
-from signoff.store.tables import SESSIONS, TOKENS
-from signoff.store.tokens import SCOPES, Scope, Token, millis, moment_of
+from signoff.store.tables import SESSIONS, TOKENS, millis_from_time, time_from_millis
+from signoff.store.tokens import SCOPES, Scope, Token
 
 LIFETIME: Final = timedelta(hours=12)
 """How long a sign-in lasts; one by a token not longer than the token."""
@@ -71,12 +71,12 @@ class StoredSessions:
         row = session.model_dump() | {
             "digest": _digest(cookie),
             "scopes": " ".join(session.scopes),
-            "created_at": millis(session.created_at),
-            "expires_at": millis(session.expires_at),
+            "created_at": millis_from_time(session.created_at),
+            "expires_at": millis_from_time(session.expires_at),
         }
 
         def begin(connection: Connection) -> None:
-            connection.execute(delete(SESSIONS).where(SESSIONS.c.expires_at <= millis(now)))
+            connection.execute(delete(SESSIONS).where(SESSIONS.c.expires_at <= millis_from_time(now)))
             connection.execute(insert(SESSIONS).values(**row))
             if also is not None:
                 also(connection)
@@ -90,7 +90,7 @@ class StoredSessions:
             select(SESSIONS, TOKENS.c.revoked_at)
             # Asked at each use: who revokes a token signs out every browser that it opened, at once.
             .outerjoin(TOKENS, TOKENS.c.id == SESSIONS.c.token)
-            .where(SESSIONS.c.digest == _digest(cookie), SESSIONS.c.expires_at > millis(now))
+            .where(SESSIONS.c.digest == _digest(cookie), SESSIONS.c.expires_at > millis_from_time(now))
         )
         row = await self._store.run(lambda connection: connection.execute(query).first())
         return None if row is None or row.revoked_at is not None else _session(row)
@@ -118,6 +118,6 @@ def _session(row: Row[Any]) -> BrowserSession:
         assurance=row.assurance,
         scopes=tuple(row.scopes.split()),
         token=row.token,
-        created_at=moment_of(row.created_at),
-        expires_at=moment_of(row.expires_at),
+        created_at=time_from_millis(row.created_at),
+        expires_at=time_from_millis(row.expires_at),
     )

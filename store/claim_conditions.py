@@ -2,7 +2,7 @@
 tools.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import cache
 from typing import Any, Final
 
@@ -12,10 +12,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from signoff.contracts.grant import Freeze
 from signoff.contracts.ids import parse_workflow_id
 from signoff.contracts.usage import LONGEST, LimitedUse
-from signoff.store.tables import FREEZES, GRANT_USES, GRANTS, TICKETS, USES, StoreClock
+from signoff.store.tables import FREEZES, GRANT_USES, GRANTS, TICKETS, USES, StoreClock, time_from_millis
 from signoff.store.tickets import digest_of_key
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 # Claims share the lock of their tenant and a freeze takes it alone: when the freeze is written, every claim that did
 # not see it is already committed. SQLite has one writer at a time anyway.
@@ -139,7 +137,7 @@ def freeze_of(connection: Connection, tenant: str) -> Freeze | None:
 
 def read_freeze(row: Row[Any]) -> Freeze:
     """Converts a row of `freezes`."""
-    return Freeze(tenant=row.tenant, reason=row.reason, by=row.frozen_by, at=moment(row.frozen_at))
+    return Freeze(tenant=row.tenant, reason=row.reason, by=row.frozen_by, at=time_from_millis(row.frozen_at))
 
 
 def hold_grant(connection: Connection, grant: str) -> None:
@@ -202,7 +200,7 @@ def possible_again(connection: Connection, use: LimitedUse, *, but: str = "") ->
         .limit(1)
     )
     found = connection.scalar(oldest)
-    return None if found is None else moment(found + period)
+    return None if found is None else time_from_millis(found + period)
 
 
 def return_use(connection: Connection, ticket: str) -> None:
@@ -219,11 +217,6 @@ def tenant_of(workflow: str) -> str:
     """Returns the tenant of a turn's workflow id; "" for an id that is no turn's."""
     key = parse_workflow_id(workflow)
     return "" if key is None else key.tenant
-
-
-def moment(milliseconds: int) -> datetime:
-    """Converts milliseconds of the store's clock to a time in UTC."""
-    return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
 @cache

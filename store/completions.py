@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, select
 
-from signoff.store.claim_conditions import insert_new, moment
+from signoff.store.claim_conditions import insert_new
 from signoff.store.leases import in_seconds
 from signoff.store.store import Blob, Store, add_blob
-from signoff.store.tables import COMPLETIONS
+from signoff.store.tables import COMPLETIONS, time_from_millis
 
 KEPT: Final = timedelta(hours=1)
 """For how long a reply is kept at most: all attempts of its completion together have ten minutes."""
@@ -84,7 +84,7 @@ class Completions:
 
 def _found(connection: Connection, key: str) -> KeptReply | None:
     row = connection.execute(_READ, {"named": key}).one_or_none()
-    return None if row is None else KeptReply(bytes(row.body), moment(row.kept_at))
+    return None if row is None else KeptReply(bytes(row.body), time_from_millis(row.kept_at))
 
 
 def _key(run: str, number: int) -> str:

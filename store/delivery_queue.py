@@ -12,11 +12,10 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, case, delete, or_, 
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.frozen_model import FrozenModel
-from signoff.store.claim_conditions import insert_new, moment
+from signoff.store.claim_conditions import insert_new
 from signoff.store.leases import claim_readable, clip_text, in_seconds, readable
 from signoff.store.store import Store
-from signoff.store.tables import DELIVERIES, StoreClock
-from signoff.store.tokens import millis
+from signoff.store.tables import DELIVERIES, StoreClock, millis_from_time, time_from_millis
 
 KEY: Final = "deliveries"
 """The name of the store's key under which tokens are made."""
@@ -215,7 +214,7 @@ class DeliveryQueue:
         where = (DELIVERIES.c.channel == channel, DELIVERIES.c.address == address)
         if at is None:
             return await self._find(*where, DELIVERIES.c.state.in_(_OUT), DELIVERIES.c.ended_at.is_(None))
-        then = millis(at)
+        then = millis_from_time(at)
         return await self._find(
             *where,
             or_(DELIVERIES.c.ended_at.is_(None), DELIVERIES.c.ended_at > then),
@@ -235,7 +234,7 @@ class DeliveryQueue:
         query = select(DELIVERIES).where(waiting, DELIVERIES.c.ended_at.is_(None)).order_by(*order)
         if after is not None:
             # By place, not by OFFSET: cards that end between two pages would let others be skipped.
-            query = query.where(tuple_(*order) > tuple_(millis(after.created_at), after.token))
+            query = query.where(tuple_(*order) > tuple_(millis_from_time(after.created_at), after.token))
         return await self._store.run(lambda connection: readable(connection.execute(query.limit(limit)), _row))
 
     async def remind(self, request: ApprovalRequest) -> int:
@@ -386,7 +385,7 @@ def _new(key: bytes, row: NewDelivery) -> dict[str, Any]:
         "attempts": 0,
         "claimed_until": 0,
         "request": request.model_dump_json(),
-        **({} if row.due_at is None else {"due_at": millis(row.due_at)}),
+        **({} if row.due_at is None else {"due_at": millis_from_time(row.due_at)}),
     }
 
 
@@ -397,7 +396,7 @@ def _with_request(row: Row[Any]) -> tuple[Row[Any], ApprovalRequest]:
 def _row(row: Row[Any]) -> DeliveryRow:
     fields = dict(row._mapping)
     for name in ("due_at", "created_at", "sent_at", "changed_at", "ended_at", "closed_at", "remind_at"):
-        fields[name] = None if fields[name] is None else moment(fields[name])
+        fields[name] = None if fields[name] is None else time_from_millis(fields[name])
     fields["handle"] = json.loads(fields["handle"])
     fields["request"] = ApprovalRequest.model_validate_json(fields["request"])
     return DeliveryRow(**fields)

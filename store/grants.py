@@ -8,9 +8,9 @@ from sqlalchemy import Connection, Row, select, update
 from signoff.contracts.decision import GrantRequest
 from signoff.contracts.errors import NotFound
 from signoff.contracts.grant import Grant, GrantScope
-from signoff.store.claim_conditions import SPENT, hold_grant, insert_new, moment, spend_grant
+from signoff.store.claim_conditions import SPENT, hold_grant, insert_new, spend_grant
 from signoff.store.store import Also, Store
-from signoff.store.tables import GRANTS, StoreClock
+from signoff.store.tables import GRANTS, StoreClock, time_from_millis
 
 CANDIDATES: Final = 200
 """How many remembered answers for one tool are tried; with more of them people are asked instead."""
@@ -102,7 +102,7 @@ def write_grant(
     """
     now: int = connection.execute(select(StoreClock())).scalar_one()
     # The earlier of the two: a late write does not lengthen the answer, nor does a clock that is ahead.
-    begin = moment(now) if since is None else min(moment(now), since)
+    begin = time_from_millis(now) if since is None else min(time_from_millis(now), since)
     row = {
         "id": grant_id,
         "verdict": verdict,
@@ -149,10 +149,10 @@ def _grant(row: Row[Any]) -> Grant:
         reason=row.reason,
         approval_id=row.approval_id,
         requester=row.requester,
-        created_at=moment(row.created_at),
-        expires_at=moment(row.expires_at),
+        created_at=time_from_millis(row.created_at),
+        expires_at=time_from_millis(row.expires_at),
         uses=row.uses,
         uses_left=row.uses_left,
         revoked_by=row.revoked_by or "",
-        revoked_at=None if row.revoked_at is None else moment(row.revoked_at),
+        revoked_at=None if row.revoked_at is None else time_from_millis(row.revoked_at),
     )

@@ -11,10 +11,10 @@ from typing import Any, Final, Literal, Protocol
 from sqlalchemy import Connection, Row, delete, select, update
 
 from signoff.contracts.frozen_model import FrozenModel
-from signoff.store.claim_conditions import insert_new, moment
+from signoff.store.claim_conditions import insert_new
 from signoff.store.leases import claim_rows, in_seconds
 from signoff.store.store import Store
-from signoff.store.tables import ARRIVALS
+from signoff.store.tables import ARRIVALS, time_from_millis
 
 ArrivalKind = Literal["heard", "status"]
 ArrivalState = Literal["new", "done", "dropped"]
@@ -168,7 +168,7 @@ def _row(row: Row[Any]) -> InboundRow:
         channel=row.channel,
         kind=row.kind,
         body=row.body,
-        received_at=moment(row.received_at),
+        received_at=time_from_millis(row.received_at),
         attempts=row.attempts,
         state=row.state,
         about=known if row.state == "new" else None,

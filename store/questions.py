@@ -38,9 +38,9 @@ from signoff.contracts.approval import JUDGED_SECONDS, ApprovalRequest, Ending, 
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.grant import Freeze
 from signoff.contracts.ids import TurnKey, new_code
-from signoff.store.claim_conditions import LIVE, freeze_of, insert_new, moment
+from signoff.store.claim_conditions import LIVE, freeze_of, insert_new
 from signoff.store.store import Also, Store
-from signoff.store.tables import ANSWERS, BLOBS, QUESTIONS, StoreClock
+from signoff.store.tables import ANSWERS, BLOBS, QUESTIONS, StoreClock, time_from_millis
 from signoff.store.tickets import number_of_key
 
 T = TypeVar("T")
@@ -226,7 +226,7 @@ class Questions:
                 update={
                     "revision": 1 if rows is None else rows.latest.revision + 1,
                     "code": _free_code(connection, question.tenant) if rows is None else rows.latest.code,
-                    "opened_at": moment(now),
+                    "opened_at": time_from_millis(now),
                 }
             )
             if asked.judging_delay > JUDGED_SECONDS:
@@ -370,9 +370,9 @@ class Questions:
             answers = connection.execute(counting.where(ANSWERS.c.approval.in_(which))).all()
             given: dict[str, int] = {row[0]: row[1] for row in answers}
             rows = connection.execute(latest.where(QUESTIONS.c.approval.in_(which))).all()
-            return [ApprovalProgress(name, number, given.get(name, 0), ended) for name, number, ended in rows], moment(
-                now
-            )
+            return [
+                ApprovalProgress(name, number, given.get(name, 0), ended) for name, number, ended in rows
+            ], time_from_millis(now)
 
         return await self._store.run(read)
 
@@ -509,7 +509,7 @@ def _found_of_turn(turn: TurnKey, connection: Connection) -> tuple[_Found, Freez
 
 
 def _found(query: Select[Any], connection: Connection, values: Mapping[str, Any] | None = None) -> _Found:
-    now = moment(connection.execute(_CLOCK).scalar_one())
+    now = time_from_millis(connection.execute(_CLOCK).scalar_one())
     rows = connection.execute(query, values).all()
     names = list(dict.fromkeys(row.approval for row in rows))
     answers: list[Row[Any]] = []
@@ -544,7 +544,7 @@ def read_rows(connection: Connection, approval: str) -> ApprovalRows | None:
         return None
     questions = tuple(map(_question, found))
     answers = tuple(_answer(row) for row in connection.execute(_ANSWERS, {"of": approval}))
-    return ApprovalRows(questions, answers, moment(found[0].clock))
+    return ApprovalRows(questions, answers, time_from_millis(found[0].clock))
 
 
 def read_rows_anew(connection: Connection, approval: str, before: ApprovalRows | None) -> ApprovalRows | None:
@@ -653,7 +653,7 @@ def _values(question: Question, now: int) -> dict[str, Any]:
         "code": question.code,
         "body": question.model_dump_json(exclude={"ended_at", "ended_as"}),
         "opened_at": now,
-        "last_at": now if last is None else now + (last - moment(now)) // timedelta(milliseconds=1),
+        "last_at": now if last is None else now + (last - time_from_millis(now)) // timedelta(milliseconds=1),
         "ended_at": None,
         "ended_as": None,
         "readers": _readers(question),
@@ -670,7 +670,7 @@ def _question(row: Row[Any]) -> Question:
     found = Question.model_validate_json(row.body)
     if row.ended_at is None:
         return found
-    return found.model_copy(update={"ended_at": moment(row.ended_at), "ended_as": row.ended_as})
+    return found.model_copy(update={"ended_at": time_from_millis(row.ended_at), "ended_as": row.ended_as})
 
 
 def _listed(row: Row[Any], answers: Sequence[StoredAnswer], now: datetime) -> ApprovalRequest | None:
@@ -685,5 +685,5 @@ def _listed(row: Row[Any], answers: Sequence[StoredAnswer], now: datetime) -> Ap
 
 
 def _answer(row: Row[Any]) -> StoredAnswer:
-    vote, at = Vote.model_validate_json(row.body), moment(row.answered_at)
+    vote, at = Vote.model_validate_json(row.body), time_from_millis(row.answered_at)
     return StoredAnswer(row.revision, row.number, vote, at, row.settles, row.voided_at is not None)

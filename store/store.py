@@ -25,7 +25,6 @@ from signoff.store.claim_conditions import (
     hold_call,
     insert_new,
     keep_use,
-    moment,
     return_use,
     share_tenant,
     spend_grant,
@@ -35,7 +34,7 @@ from signoff.store.claim_conditions import (
 from signoff.store.database import Database, Found, make_private, open_database, read_url
 from signoff.store.refusal_counts import RefusalCounts, RefusalKind
 from signoff.store.roles import StoreRole, readable_tables
-from signoff.store.tables import BLOBS, KEYS, PROBES, TICKETS, StoreClock
+from signoff.store.tables import BLOBS, KEYS, PROBES, TICKETS, StoreClock, time_from_millis
 from signoff.store.tickets import Claim, Ticket, earlier_keys
 from signoff.store.upgrade import prepare
 
@@ -187,7 +186,7 @@ class Store:
             # Every table that its role reads, not `SELECT 1`: a database that answers without its tables is not ready.
             for table in readable_tables(self.role):
                 connection.execute(select(*table.primary_key).limit(1))
-            return moment(connection.execute(select(StoreClock())).scalar_one())
+            return time_from_millis(connection.execute(select(StoreClock())).scalar_one())
 
         return await self.run(probe)
 
@@ -472,10 +471,10 @@ def _ticket(row: Row[Any]) -> Ticket:
     fields = dict(row._mapping)
     outcome, finished, seen = fields.pop("outcome"), fields.pop("finished_at"), fields.pop("seen_at")
     return Ticket(
-        **{**fields, "claimed_at": moment(fields["claimed_at"])},
+        **{**fields, "claimed_at": time_from_millis(fields["claimed_at"])},
         outcome=None if outcome is None else CallOutcome.model_validate_json(outcome),
-        finished_at=None if finished is None else moment(finished),
-        seen_at=None if seen is None else moment(seen),
+        finished_at=None if finished is None else time_from_millis(finished),
+        seen_at=None if seen is None else time_from_millis(seen),
     )
 
 

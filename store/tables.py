@@ -3,6 +3,7 @@
 A change here needs a step in store/migrations/ (its docstring says how).
 """
 
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text, text
@@ -10,6 +11,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import FunctionElement
 
 METADATA: Final = MetaData()
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST: Final = text("revision = 1")
 
 
@@ -371,3 +373,13 @@ PROBES: Final = Table(
     Column("at", BigInteger, nullable=False, default=StoreClock()),
 )
 """One row, written anew to see whether the store can be written."""
+
+
+def millis_from_time(moment: datetime) -> int:
+    """Converts a time to the form of every column of times: milliseconds since 1970 in UTC."""
+    return round(moment.timestamp() * 1000)
+
+
+def time_from_millis(milliseconds: int) -> datetime:
+    """Converts milliseconds of the store's clock to a time in UTC."""
+    return _EPOCH + timedelta(milliseconds=milliseconds)

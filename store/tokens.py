@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal, get_args
 
 from sqlalchemy import Connection, Row, insert, select, update
@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, insert, select, update
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.store.store import Also, Store
-from signoff.store.tables import TOKENS
+from signoff.store.tables import TOKENS, millis_from_time, time_from_millis
 
 Scope = Literal["read", "decide", "start"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
@@ -90,8 +90,8 @@ class Tokens:
             "tenant": tenant,
             "person": person,
             "scopes": " ".join(given),
-            "created_at": millis(now),
-            "expires_at": millis(token.expires_at),
+            "created_at": millis_from_time(now),
+            "expires_at": millis_from_time(token.expires_at),
         }
 
         def keep(connection: Connection) -> None:
@@ -117,7 +117,7 @@ class Tokens:
             token = _token(row)
             # A token that is over leaves no trace of use, and a busy one takes SQLite's lock once a minute at most.
             if not _over(token, now) and (token.used_at is None or now - token.used_at >= SEEN_EVERY):
-                connection.execute(update(TOKENS).where(TOKENS.c.id == token.id).values(used_at=millis(now)))
+                connection.execute(update(TOKENS).where(TOKENS.c.id == token.id).values(used_at=millis_from_time(now)))
             return token
 
         token = await self._store.run(read)
@@ -142,7 +142,7 @@ class Tokens:
         found = (TOKENS.c.id == token_id) & (TOKENS.c.tenant == tenant)
 
         def end(connection: Connection) -> Token | None:
-            mark = update(TOKENS).where(found, TOKENS.c.revoked_at.is_(None)).values(revoked_at=millis(now))
+            mark = update(TOKENS).where(found, TOKENS.c.revoked_at.is_(None)).values(revoked_at=millis_from_time(now))
             done = connection.execute(mark)
             row = connection.execute(select(TOKENS).where(found)).first()
             token = None if row is None else _token(row)
@@ -154,16 +154,6 @@ class Tokens:
         if token is None:
             raise NotFound(f"there is no token `{token_id[:40]}`; `signoff token list` shows those there are")
         return token
-
-
-def millis(moment: datetime) -> int:
-    """Converts a time to the store's form: milliseconds since 1970 in UTC."""
-    return round(moment.timestamp() * 1000)
-
-
-def moment_of(millis: int) -> datetime:
-    """Converts the store's milliseconds to a time in UTC."""
-    return datetime.fromtimestamp(millis / 1000, UTC)
 
 
 def _digest(secret: str) -> str:
@@ -186,8 +176,8 @@ def _token(row: Row[Any]) -> Token:
         tenant=row.tenant,
         person=row.person,
         scopes=tuple(row.scopes.split()),
-        created_at=moment_of(row.created_at),
-        expires_at=moment_of(row.expires_at),
-        used_at=None if row.used_at is None else moment_of(row.used_at),
-        revoked_at=None if row.revoked_at is None else moment_of(row.revoked_at),
+        created_at=time_from_millis(row.created_at),
+        expires_at=time_from_millis(row.expires_at),
+        used_at=None if row.used_at is None else time_from_millis(row.used_at),
+        revoked_at=None if row.revoked_at is None else time_from_millis(row.revoked_at),
     )

@@ -11,8 +11,7 @@ from sqlalchemy import Connection, Row, delete, select, update
 from signoff.people.vouched_directory import VouchedPerson
 from signoff.store.claim_conditions import insert_new
 from signoff.store.store import Also, Store
-from signoff.store.tables import PEOPLE, SESSIONS
-from signoff.store.tokens import millis
+from signoff.store.tables import PEOPLE, SESSIONS, millis_from_time
 
 _log = logging.getLogger(__name__)
 _STANDING = select(PEOPLE).where(PEOPLE.c.ended_at.is_(None)).order_by(PEOPLE.c.seen_at, PEOPLE.c.person)
@@ -42,7 +41,9 @@ class VouchedPeople:
         standing = (PEOPLE.c.tenant == tenant, PEOPLE.c.person == person, PEOPLE.c.ended_at.is_(None))
 
         def write(connection: Connection) -> bool:
-            ended = connection.execute(update(PEOPLE).where(*standing).values(ended_by=by, ended_at=millis(now)))
+            ended = connection.execute(
+                update(PEOPLE).where(*standing).values(ended_by=by, ended_at=millis_from_time(now))
+            )
             if not ended.rowcount:
                 return False
             # In one transaction: nobody whose word was ended goes on with a browser that is still signed in.
@@ -56,13 +57,13 @@ class VouchedPeople:
 
 def vouched_writer(vouched: VouchedPerson) -> Also:
     """Returns a write that replaces a person's row by what a sign-in said, and deletes expired rows."""
-    person, seen = vouched.person, millis(vouched.seen_at)
+    person, seen = vouched.person, millis_from_time(vouched.seen_at)
     row = {
         "tenant": person.tenant,
         "person": person.id,
         "body": vouched.model_dump_json(exclude_defaults=True),
         "seen_at": seen,
-        "until": millis(vouched.until),
+        "until": millis_from_time(vouched.until),
         "ended_by": None,
         "ended_at": None,
     }
