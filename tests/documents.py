@@ -1,6 +1,7 @@
 """The documents as data: blocks, tables, links, and the markers that features.md speaks of."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 from typing import NamedTuple, TypeGuard
@@ -75,11 +76,18 @@ def named(name: str, heading: str) -> list[str]:
     return [each for row in tables(name, heading) for each in names(row[0])]
 
 
+@functools.cache
+def _test_modules() -> list[tuple[Path, ast.Module]]:
+    """Every module of tests with its syntax, read once."""
+    paths = sorted((ROOT / "tests").rglob("test_*.py"))
+    return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in paths]
+
+
+@functools.cache
 def row_markers() -> dict[str, set[str]]:
     """Row -> the tests, `path::name`, that carry it, by a marker or by a case of a list that they are given."""
     found: dict[str, set[str]] = {}
-    for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+    for path, tree in _test_modules():
         cases = _rows_of_lists(tree)
         for node in ast.walk(tree):
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -92,8 +100,8 @@ def row_markers() -> dict[str, set[str]]:
 def marked_rows() -> dict[str, list[str]]:
     """The rows that a test proves in each of its cases: those of its markers, by `path::name`."""
     found: dict[str, list[str]] = {}
-    for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path, tree in _test_modules():
+        for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 rows = [row for decorator in node.decorator_list for row in _rows(decorator, {})]
                 found[f"{path.relative_to(ROOT).as_posix()}::{node.name}"] = rows
