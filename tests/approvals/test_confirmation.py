@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from signoff.approvals.card import render_card
-from signoff.approvals.confirmation import is_confirmed, missing_words, needs_typing, row_to_type
-from signoff.contracts.approval import ApprovalRequest
+from signoff.approvals.confirmation import is_confirmed, is_money, is_number, missing_words, needs_typing, row_to_type
+from signoff.contracts.approval import ApprovalRequest, CardRow
 from signoff.contracts.content import Content
 from signoff.testing import a_request
 
@@ -115,3 +115,19 @@ def test_a_policy_wants_it_by_word_or_by_the_strongest_sign_in(fields: dict[str,
     request = asked({"amount": 9500}, **fields)
     assert needs_typing(request) is wanted
     assert is_confirmed(request, "") is not wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "number", "money"),
+    [
+        ("count", "integer", True, False),
+        ("amount", "integer", True, True),
+        ("amount", "string", False, False),
+        ("note", "string", False, False),
+        ("note", "money", True, True),
+    ],
+)
+def test_what_is_money_is_a_number_by_format_and_by_name(name: str, kind: str, number: bool, money: bool) -> None:
+    """A number is money by its name alone, and a text by no name."""
+    row = CardRow(name=name, label=name.title(), value="5", format=kind)
+    assert (is_number(row), is_money(row)) == (number, money)
