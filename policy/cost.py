@@ -124,7 +124,7 @@ def _visit(node: _Tree, scope: _Scope, level: int) -> _Value:
     match node.data:
         case "literal":
             return _Value(_VISIT, _literal(str(node.children[0])))
-        case "ident" | "dot_ident":
+        case "ident":
             return _Value(_VISIT, scope.get(str(node.children[0]), EmptyExtent(level=_CONSTANT)))
         case "member_dot":
             holder = _visit(_tree(node, 0), scope, level)
@@ -133,7 +133,7 @@ def _visit(node: _Tree, scope: _Scope, level: int) -> _Value:
             return _indexed(node, scope, level)
         case "member_dot_arg":
             return _macro(node, scope, level) if is_macro(node) else _called(node, scope, level)
-        case "ident_arg" | "dot_ident_arg":
+        case "ident_arg":
             return _called(node, scope, level)
         case "relation":
             return _compared(node, scope, level)

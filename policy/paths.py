@@ -152,4 +152,4 @@ def _identifier(node: _Tree) -> str | None:
     if node.data == "primary":
         child = node.children[0]
         return _identifier(child) if isinstance(child, lark.Tree) else None
-    return str(node.children[0]) if node.data in ("ident", "dot_ident") else None
+    return str(node.children[0]) if node.data == "ident" else None

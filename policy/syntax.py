@@ -8,6 +8,7 @@ import lark
 
 from signoff.contracts.limits import POLICY_CHARS, POLICY_MACROS, POLICY_NESTING, POLICY_OPERATORS
 
+_ROOTED: Final = ("dot_ident", "dot_ident_arg")
 MACROS: Final = frozenset({"all", "exists", "exists_one", "filter", "map"})
 
 # Each alternative is linear: no character can be taken in two ways.
@@ -56,6 +57,12 @@ def tree_problem(tree: lark.Tree[lark.Token]) -> str:
         return f"macros stand more than {POLICY_MACROS} deep; split it"
     if next(tree.find_data("member_object"), None) is not None:
         return "a policy cannot build messages; compare the fields one by one"
+    # Behind a point the first engine takes a variable of the policy, celpy and all analysis that of a macro around it:
+    # a text could read what is hidden, or cost what nobody counted, under the name of a macro's variable.
+    rooted = next((node for kind in _ROOTED for node in tree.find_data(kind)), None)
+    if rooted is not None:
+        name = str(rooted.children[0])
+        return f"the name `.{name}` begins with a point; write `{name}`"
     return ""
 
 

@@ -27,6 +27,7 @@ GUESSES = (
     "args.to.startsWith('{}')",
     "dyn(args)['to'].startsWith('{}')",
     "[args].exists(each, each.to.startsWith('{}'))",
+    "[['a']].exists(args, .args.to.startsWith('{}'))",
 )
 
 

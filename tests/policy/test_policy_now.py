@@ -124,6 +124,12 @@ def test_the_instant_is_found_however_it_is_spelt(text: str) -> None:
         compile_filter(text, owner="actor `a`", field="filter")
 
 
+def test_the_instant_is_not_read_behind_the_name_of_a_macro() -> None:
+    """A macro's variable called `ctx` hides the context from what reads the tree, and not from the first engine."""
+    with pytest.raises(ConfigError, match=r"the name `\.ctx` begins with a point"):
+        compile_rules([GlobalRule(name="night", rule="[0].exists(ctx, .ctx.now.hour > 20)", effect="hide")])
+
+
 def test_the_word_in_a_text_reads_no_instant() -> None:
     """A string that spells `ctx.now` is a string: a search of the text refused it."""
     (hidden,) = compile_rules([GlobalRule(name="odd", rule="ctx.user.tier == 'ctx.now'", effect="hide")]).rules

@@ -67,6 +67,10 @@ def test_what_is_refused_unread_and_where(text: str, told: tuple[str, int]) -> N
         ("a.b{c: 1}", "a policy cannot build messages; compare the fields one by one"),
         ("true || a.b{c: 1} == a", "a policy cannot build messages; compare the fields one by one"),
         ("a == {'c': 1}", ""),
+        (".a == 1", "the name `.a` begins with a point; write `a`"),
+        ("b || .size(a) == 1", "the name `.size` begins with a point; write `size`"),
+        ("[1].exists(a, .a == 2)", "the name `.a` begins with a point; write `a`"),
+        ("[1].exists(b, [b].exists(a, !.a[0].c))", "the name `.a` begins with a point; write `a`"),
     ],
 )
 def test_what_is_refused_once_read(text: str, problem: str) -> None:
