@@ -97,6 +97,8 @@ class Principal(FrozenModel):
     """The route that was asked for."""
     step: str = ""
     """The step that was asked for."""
+    transient: tuple[str, ...] = ()
+    """Names of tools that were asked for, for the one turn and before all others."""
     given: tuple[str, ...] = ()
     """Names of the context fields that were given; nobody sets these later."""
     given_data: tuple[str, ...] = ()

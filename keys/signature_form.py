@@ -39,6 +39,7 @@ def principal_as_asked(
         "actor": "" if any_actor else ctx.actor,
         "route": ctx.route,
         "step": ctx.step,
+        "transient": ctx.transient,
         "given": tuple(sorted(name for name in ctx.extra if not (apart and name == DATA))),
         "given_data": tuple(sorted(told)) if isinstance(told, Mapping) else (),
         "nonce": nonce,
@@ -54,16 +55,16 @@ def new_nonce() -> str:
 
 
 def is_as_asked(ctx: CallContext) -> bool:
-    """Returns whether `ctx` has the actor, route and step that its user asked for; a session passes turns on to other
-    actors.
+    """Returns whether `ctx` has the actor, route, step and tools that its user asked for; a session passes turns on to
+    other actors.
 
-    Routes are an actor's own, so whoever it is passed to begins without.
+    Routes and the reach of tools are an actor's own, so whoever it is passed to begins without.
     """
     user = ctx.user
-    place = (ctx.route, ctx.step)
+    place, asked = (ctx.route, ctx.step, ctx.transient), (user.route, user.step, user.transient)
     if user.actor:
-        return user.actor == ctx.actor and place == (user.route, user.step)
-    return place in ((user.route, user.step), ("", ""))
+        return user.actor == ctx.actor and place == asked
+    return place in (asked, ("", "", ()))
 
 
 def principal_bytes(ctx: CallContext) -> bytes:
@@ -89,7 +90,7 @@ def unsigned_principal(principal: Principal) -> Principal:
 
 
 def context_digest(ctx: CallContext) -> str:
-    """Returns sha-256 of what was given of the context, and of the names of tools that this turn alone has.
+    """Returns sha-256 of what was given of the context.
 
     What tools have added to the context is not in it. Raises `NotCanonical`.
     """
@@ -101,7 +102,6 @@ def context_digest(ctx: CallContext) -> str:
             {
                 "context": {name: ctx.extra[name] for name in user.given},
                 "data": {name: data[name] for name in user.given_data},
-                "transient": ctx.transient,
             }
         )
     except (KeyError, PydanticSerializationError, UnicodeEncodeError, ValueError, RecursionError) as error:

@@ -168,6 +168,7 @@ def test_a_principal_is_bound_to_what_it_asked_for(change: dict[str, Any]) -> No
         {"locale": "de"},
         {"actor": ""},
         {"actor": "other"},
+        {"transient": ("pay",)},
         {"given": ()},
         {"given_data": ()},
         {"nonce": "another"},
@@ -191,15 +192,30 @@ def test_what_tools_add_to_the_context_breaks_no_signature() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "holds"), [(("refunds", "1"), True), (("", ""), True), (("refunds", ""), False), (("other", "1"), False)]
+    ("place", "holds"),
+    [
+        (("refunds", "1", ("pay",)), True),
+        (("", "", ()), True),
+        (("refunds", "", ("pay",)), False),
+        (("other", "1", ("pay",)), False),
+        (("refunds", "1", ()), False),
+        (("", "", ("pay",)), False),
+        (("", "", ("look",)), False),
+        (("refunds", "1", ("pay", "look")), False),
+    ],
 )
-def test_a_turn_that_may_be_passed_on_loses_its_place_at_most(place: tuple[str, str], holds: bool) -> None:
-    """For whomever the session talks to: the route and the step that were given, or, passed on, none at all."""
-    asked = pinned(actor="whoever")
+def test_a_turn_that_may_be_passed_on_loses_its_place_at_most(
+    place: tuple[str, str, tuple[str, ...]], holds: bool
+) -> None:
+    """For whomever the session talks to: the route, the step and the tools that were given, or, passed on, none at all.
+
+    With the tools under the digest of the context, whoever a turn that had some was passed on to was nobody's.
+    """
+    asked = pinned(actor="whoever", transient=("pay",))
     asker = principal_as_asked(asked, nonce="n", at=NOW, any_actor=True)
     asked = asked.model_copy(update={"user": asker})
     asked = asked.model_copy(update={"user": SIGNER.sign_principal(asked)})
-    moved = {"actor": "another", "route": place[0], "step": place[1]}
+    moved = {"actor": "another", "route": place[0], "step": place[1], "transient": place[2]}
     assert CHECK.check_principal(asked.model_copy(update=moved)) is holds
 
 
@@ -328,7 +344,7 @@ def test_no_text_form_shows_a_private_key() -> None:
 
 def test_the_bytes_are_canonical_json() -> None:
     """Anyone with the public key can check a decision without Signoff: RFC 8785 of what it says."""
-    context = hashlib.sha256(b'{"context":{"budget":10},"data":{},"transient":[]}').hexdigest()
+    context = hashlib.sha256(b'{"context":{"budget":10},"data":{}}').hexdigest()
     ctx = pinned(extra={"budget": 10})
     ctx = ctx.model_copy(update={"user": principal_as_asked(ctx, nonce="n", at=NOW, store_id="s")})
     assert principal_bytes(ctx) == (
