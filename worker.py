@@ -102,7 +102,7 @@ async def build_deps(
     return WorkerDeps(
         catalog=catalog,
         store=store,
-        people=people or catalog.people,
+        people=catalog.people if people is None else people,
         drivers=await build_drivers(catalog, secrets, instead=model),
         # A card shows its digest under this key: the bare one would let a masked argument be guessed by trying.
         mark_key=await store.secret_key(_MARK_KEY),

@@ -1,5 +1,6 @@
 """Messages between workflows and activities. Fields are only added, like in everything that lies in histories."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
@@ -102,11 +103,17 @@ class ModelReply(ActivityMessage):
 
     @property
     def answer(self) -> Response | None:
-        """Returns the answer, also where it stands in the `respond` call alone: that with words and nothing else."""
+        """Returns the answer, also where it stands in the `respond` call alone: that with words and nothing else.
+
+        None where the reply holds none: whoever schedules activities may write such a reply, and it must not raise in
+        the turn, whose task would then fail for ever.
+        """
         if self.response is not None or not self.respond_call:
             return self.response
-        [part] = (each for each in self.message.parts if isinstance(each, CallPart) and each.call == self.respond_call)
-        return Response(text=Content(inline=part.args.inline["text"]))
+        calls = (each for each in self.message.parts if isinstance(each, CallPart) and each.call == self.respond_call)
+        given = next((each.args.inline for each in calls), None)
+        text = given.get("text") if isinstance(given, Mapping) else None
+        return Response(text=Content(inline=text)) if isinstance(text, str) else None
 
     @property
     def calls(self) -> tuple[CallPart, ...]:

@@ -38,7 +38,9 @@ def load_installation(settings: Settings, people: Directory | None = None) -> In
         raise ConfigError(f"there is no manifest `{settings.manifest}` here: {remedy}", field="manifest")
     catalog = load_manifest(settings.manifest)
     # After the manifest, which says where modules are.
-    return Installation(settings, catalog, people or people_of(settings, catalog), provider_of_secrets(settings))
+    # Not by its truth: a directory of one's own may be empty at first, and nobody else's people may stand in for it.
+    known = people_of(settings, catalog) if people is None else people
+    return Installation(settings, catalog, known, provider_of_secrets(settings))
 
 
 def provider_of_secrets(settings: Settings) -> SecretProvider:

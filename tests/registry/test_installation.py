@@ -1,0 +1,30 @@
+"""The installation that settings describe."""
+
+from pathlib import Path
+
+import pytest
+
+from signoff.people.directory import FixedDirectory
+from signoff.registry.installation import load_installation
+from signoff.settings import load_settings
+
+
+class FilledLater(FixedDirectory):
+    """A directory that counts its people, and has none yet."""
+
+    def __len__(self) -> int:
+        return 0
+
+
+def test_a_directory_that_is_empty_yet_is_taken_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean_env: pytest.MonkeyPatch
+) -> None:
+    """Nobody else's people stand in for one's own, not the built-in ones of the development profile either.
+
+    Asked for its truth in place of None, the manifest's people were approvers in its place.
+    """
+    monkeypatch.chdir(tmp_path)
+    Path("m.yaml").write_text("version: 1\nactors: {clerk: {model: 'scripted:nowhere:model'}}\n")
+    own = FilledLater(())
+    assert load_installation(load_settings(manifest=Path("m.yaml")), own).people is own
+    assert load_installation(load_settings(manifest=Path("m.yaml"))).people.find("approver") is not None
