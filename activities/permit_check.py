@@ -56,7 +56,7 @@ RUN = PermitCheck("run")
 
 
 def turn_problem(caller: ActivityCaller, turn: TurnKey | None, what: str, by: str) -> str:
-    """Returns why `what` was not scheduled by `turn`, which `by` names and None is none; "" when it was."""
+    """Returns why `what` was not scheduled by `turn` (None: by no turn); "" when it was. `by` says what names it."""
     # Temporal lets any holder of a credential start any activity, by itself or from a workflow of their own.
     if caller.workflow_type != ACTOR_TURN:
         return f"{what} runs only inside a turn"

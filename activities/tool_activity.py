@@ -79,8 +79,8 @@ _CHANGED = "the tool changed while you were asked"
 
 
 class _Right(NamedTuple):
-    """The right to run that was derived of a call: how it was judged, its permit without what that claims, and the rows
-    of its approval by which that was."""
+    """The right to run that was derived for a call: how it was judged, its permit without the claims of the turn, and
+    the rows of its approval that it was derived from."""
 
     decision: LocalGateDecision
     permit: Permit

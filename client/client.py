@@ -255,7 +255,7 @@ class Client:
         return await self._transport.list_rows(Freeze, "freezes", tenant=tenant)
 
     async def freeze(self, reason: str, *, tenant: str = "", by: str = "") -> FreezeResult:
-        """Denies everything in a tenant until it is thawed, and withdraw what waits."""
+        """Denies everything in a tenant until it is thawed, and withdraws what waits."""
         body = _given({"tenant": tenant, "reason": reason})
         return await self._transport.call(FreezeResult, "POST", "/v1/freezes", json=body, params=_given({"as": by}))
 

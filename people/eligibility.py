@@ -19,7 +19,7 @@ class Eligibility:
     code: ReceiptCode = ""
     """Why they may not vote; "" when they may."""
     entries: frozenset[str] = frozenset()
-    """The approver entries under which whoever's vote it is is asked."""
+    """The approver entries under which the person is asked whose vote it is."""
 
 
 @dataclass(frozen=True)

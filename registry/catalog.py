@@ -179,7 +179,7 @@ class Catalog:
     def tool_view(self, ctx: CallContext) -> ToolView:
         """Returns the tools that the actor of `ctx` can see; an actor this catalog lacks sees nothing.
 
-        The sights of recent contexts are kept: one turn asks at least four times.
+        The views of recent contexts are kept: one turn asks at least four times.
         """
         # As text: a context holds mappings, and `1`, `1.0` and `True` are one key to Python but not one fact to a rule.
         key = repr(ctx.model_dump())

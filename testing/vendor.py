@@ -14,8 +14,8 @@ Told: TypeAlias = Literal["delivered", "read", "failed"]
 """What vendors tell of cards that they took."""
 Trouble: TypeAlias = Literal["", "down", "busy", "limited", "fault", "garbage", "cut"]
 """What a vendor does in place of its work. `down`: it answers nothing, or that it cannot. `busy`: it takes no more for
-now, and says for how long. The others are played by `vendor_server.served`: a bare 429, a 500, a success that is no
-answer, a connection that is cut.
+now, and says for how long. The others are played by `vendor_server.serve_vendor`: a bare 429, a 500, a success that is
+no answer, a connection that is cut.
 """
 HTTP_TROUBLES: Final[Sequence[Trouble]] = ("limited", "fault", "garbage", "cut")
 """Those of every vendor that is called over HTTP."""

@@ -31,7 +31,7 @@ SKIPPED = {34, None}
 
 
 @dataclass(frozen=True)
-class Room:
+class Area:
     """What is mutated, and the tests that have to notice. Paths are relative to `src/signoff` and `tests`."""
 
     sources: tuple[str, ...]
@@ -39,8 +39,8 @@ class Room:
 
 
 AREAS = {
-    "approvals": Room(("approvals/*.py",), ("approvals",)),
-    "gates": Room(
+    "approvals": Area(("approvals/*.py",), ("approvals",)),
+    "gates": Area(
         ("registry/gates/*.py",),
         (
             *("registry/test_gates.py", "registry/test_gate_words.py", "registry/test_tool_view.py"),
@@ -48,7 +48,7 @@ AREAS = {
             *("registry/test_checking.py", "registry/test_tenants.py"),
         ),
     ),
-    "activities": Room(
+    "activities": Area(
         tuple(
             f"activities/{each}.py"
             for each in (
@@ -71,7 +71,7 @@ AREAS = {
             )
         ),
     ),
-    "policy": Room(("policy/*.py",), ("policy",)),
+    "policy": Area(("policy/*.py",), ("policy",)),
 }
 _DIFFS = """
 import json, sys

@@ -9,7 +9,7 @@ _CONTROLS: Final = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), 
 
 
 def decode_text(body: bytes, charset: str) -> str:
-    """Decodes `body` to text without control characters, line ends `\n`.
+    """Decodes `body` to text without control characters, line ends LF.
 
     Read as UTF-8 if it is that, and not ASCII alone, whatever `charset` says: some clients say what they do not
     hold.

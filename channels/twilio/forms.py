@@ -1,6 +1,6 @@
 """Parses what Twilio brings: forms, each with one message or with a status of one of ours, and their signatures.
 
-Fields come and go without notice, so whatever comes is signed over; what is new in it means nothing.
+Fields come and go without notice: the signature covers every field that comes, and an unknown one means nothing.
 """
 
 from collections.abc import Mapping, Sequence

@@ -45,7 +45,7 @@ _NUMBERS = itertools.count(100, 10)
 
 
 class Rig:
-    """A channel, a decisions, and what lies between them; `ahead` moves the clock that is asked for the time."""
+    """A channel, recorded decisions, and what lies between them; `ahead` moves the clock that is asked for the time."""
 
     def __init__(self, store: Store, *people: Person) -> None:
         self.ahead = timedelta()

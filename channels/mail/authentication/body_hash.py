@@ -26,7 +26,7 @@ class BodyHashes:
         self._seconds = MAIL_HASH_SECONDS
 
     def of(self, form: str) -> bytes | None:
-        """Returns the hash in the form `simple` or `relaxed`; None of any other. `body` has line ends `\n`."""
+        """Returns the hash in the form `simple` or `relaxed`; None of any other. `body` has line ends LF."""
         if form not in self._known:
             self._known[form] = self._made(form) if form in ("simple", "relaxed") else None
         return self._known[form]
