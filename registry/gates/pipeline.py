@@ -40,8 +40,9 @@ UNREMEMBERED_RULES: Final = (DOUBTED_RULE, PERMISSION_RULE)
 # No tool can be called so, see `TOOL_NAME_PATTERN`.
 _UNNAMEABLE: Final = "?"
 _MARK_CHARS: Final = 16
-_ACTION_CHARS: Final = 32
 """Of a call's hash in the tally, which lies in the history with each completion."""
+_ACTION_CHARS: Final = 32
+"""Of a call's hash by which its denials are counted."""
 
 
 @dataclass(frozen=True)

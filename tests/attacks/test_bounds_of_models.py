@@ -41,7 +41,7 @@ async def read_and_approved(site: AttackSite, tool: str, args: dict[str, Any]) -
 async def test_arguments_are_as_long_as_this(site: AttackSite) -> None:
     """`ARGUMENTS_BYTES` of one text, plain and of marks that have to be written out; one byte more is refused.
 
-    With twice as much taken in `_arguments` of `activities/model_activity.py` and in `misshapen` people were asked
+    With twice as much taken in `_arguments` of `activities/model_activity.py` and in `shape_problem` people were asked
     about the call with one byte more; either alone refused it.
     """
     to = payee()
