@@ -1,19 +1,22 @@
 """What Temporal shows of a turn that waits: arguments and the way to the card, and none of it in the history."""
 
+import time
 from typing import Any
 
 from desk_fixtures import Ledger, bench, catalog_of, no, pay_tool
 from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import Client
 
-from signoff.activities.detail_cards import DetailCards
+from signoff.activities.detail_cards import DETAILED_SECRETS, DetailCards
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.approval import ApprovalRequest, Card
 from signoff.contracts.content import BlobRef, Content
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
+from signoff.registry.tool import Tool
 from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
+from signoff.worker import DEADLOCK_SECONDS
 
 ADDRESS = "https://desk.example"
 SCHEMA: dict[str, Any] = {
@@ -84,8 +87,7 @@ def _request(tool: str, args: Content) -> ApprovalRequest:
 
 
 def _cards(store: Store, address: str) -> DetailCards:
-    catalog = catalog_of([pay_tool(Ledger())])
-    return DetailCards(WorkerDeps(catalog, store, catalog.people, {}, b"key", public_url=address))
+    return DetailCards(_deps_of([pay_tool(Ledger())], store, address))
 
 
 async def test_without_an_address_there_is_no_link(store: Store) -> None:
@@ -107,6 +109,39 @@ async def test_what_is_not_known_here_has_no_rows(store: Store) -> None:
     assert cards.card(_request("pay", stored), []) is None
     assert cards.card(_request("pay", Content(inline={"amount": 1})), [_broken()]) is None
     assert cards.card(_request("pay", Content(inline={"amount": 1})), []) is not None
+
+
+async def test_arguments_are_not_drawn_where_too_many_secrets_would_be_looked_for(store: Store) -> None:
+    """At so many values each is still hidden; with one more nothing is drawn, and nothing searched."""
+    cards = DetailCards(_deps_of([_login()], store))
+    drawn = cards.card(_login_request("8-0"), _logins(DETAILED_SECRETS))
+    assert drawn is not None
+    assert "8-0" not in drawn.model_dump_json()
+    assert cards.card(_login_request("8-0"), _logins(DETAILED_SECRETS + 1)) is None
+    begun = time.process_time()
+    assert cards.card(_login_request("8-0"), _logins(400_000)) is None
+    assert time.process_time() - begun < DEADLOCK_SECONDS / 8
+
+
+def _login() -> Tool:
+    return pay_tool(Ledger(), name="login", input_schema=LOGIN, effect="Log in", secrets=("password",))
+
+
+def _deps_of(tools: list[Tool], store: Store, address: str = ADDRESS) -> WorkerDeps:
+    catalog = catalog_of(tools)
+    return WorkerDeps(catalog, store, catalog.people, {}, b"key", public_url=address)
+
+
+def _login_request(note: str) -> ApprovalRequest:
+    return _request("login", Content(inline={"note": note}))
+
+
+def _logins(values: int) -> list[CallPart]:
+    """Calls with so many secret values together, a thousand each at most."""
+    firsts = range(0, values, 1_000)
+    passwords = ([f"8-{number}" for number in range(first, min(values, first + 1_000))] for first in firsts)
+    args = (Content(inline={"password": each}) for each in passwords)
+    return [CallPart(call=f"c1.{at}", tool="login", args=each) for at, each in enumerate(args)]
 
 
 def _broken() -> CallPart:
