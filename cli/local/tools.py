@@ -233,7 +233,7 @@ def _explained(tool: Tool, row: InventoryRow, judged: LocalGateDecision | None) 
     if judged is None:
         return facts
     verdict = explain_json(judged.verdict) if judged.verdict is not None else None
-    call = {"kind": judged.kind, "gate": judged.gate, "code": judged.code, "message": judged.message}
+    call = {"kind": judged.explained_kind, "gate": judged.gate, "code": judged.code, "message": judged.message}
     return {**facts, "call": {**call, "verdict": verdict}}
 
 

@@ -121,10 +121,9 @@ def _explained(site: Site, found: LocalGateDecision, language: str) -> CallExpla
         approvers = site.deps.catalog.approvers(found.tool.activity, verdict)
         who = ", ".join(each.partition(":")[2] for each in approvers)
     rule = f"{verdict.rule}: {verdict.rule_text}" if verdict is not None and verdict.rule_text else ""
-    kind = "question" if found.awaits_permission else found.kind
     return CallExplanation(
-        kind=kind,
-        headline=text(f"try.{kind}", language, who=who),
+        kind=found.explained_kind,
+        headline=text(f"try.{found.explained_kind}", language, who=who),
         why=remark_words(verdict.why if verdict is not None else found.message, language),
         gate=found.gate,
         rule=rule,

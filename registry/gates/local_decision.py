@@ -54,6 +54,11 @@ class LocalGateDecision(GateDecision):
         return "ok" if self.outcome is None else self.outcome.code
 
     @property
+    def explained_kind(self) -> Literal["run", "ask", "settled", "question"]:
+        """The kind for whoever explains the call; `question` where the tool's permission check is still to be asked."""
+        return "question" if self.awaits_permission else self.kind
+
+    @property
     def message(self) -> str:
         """The words of the call's outcome; "" where it has none yet."""
         if self.outcome is None:

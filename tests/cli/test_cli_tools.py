@@ -7,9 +7,21 @@ import pytest
 from cli_kit import Cli, assert_one_sentence
 from served_stack import DESK, MANIFEST
 
-from signoff.registry.gates.local_decision import GateName
+from signoff.cli.local.installation import find_workplace
+from signoff.cli.local.tools import _explained, find_tool
+from signoff.contracts.content import Content
+from signoff.contracts.message import CallPart
+from signoff.registry.gates.inventory import inventory
+from signoff.registry.gates.local_decision import GateName, settled_decision
 
 PAY = '{"amount": %d, "to": "Ana", "pin": "4711-very-secret"}'
+PERMISSIONS = """
+from signoff.registry.hooks import Permission
+
+
+async def check(args, context):
+    return Permission.deny("an odd sum") if args["amount"] == 7 else Permission.allow()
+"""
 
 
 @pytest.fixture
@@ -48,6 +60,31 @@ async def test_tools_explain_judges_given_arguments(tools: Cli, amount: int, kin
     ran = await tools("tools", "explain", "pay", "--args", PAY % amount, "--json")
     assert (ran.data["call"]["kind"], ran.data["call"]["gate"]) == (kind, gate)
     assert "4711" not in ran.out
+
+
+def test_a_call_whose_permission_nobody_asked_is_a_question_in_json() -> None:
+    """As on the tool's page: `settled` would read as if it had been denied."""
+    catalog = find_workplace(MANIFEST).catalog
+    tool = find_tool(catalog, "pay")
+    row = next(each for each in inventory(catalog) if each.tool == "pay")
+    call = CallPart(call="c1.1", tool="pay", args=Content(inline={}))
+    found = settled_decision(call, "permission", "refused", "asked first", tool)
+    told = [_explained(tool, row, each)["call"]["kind"] for each in (found, found.change(awaits_permission=True))]
+    assert told == ["settled", "question"]
+
+
+@pytest.mark.parametrize(("amount", "kind", "gate"), [(5, "run", "approval"), (7, "settled", "permission")])
+async def test_tools_explain_asks_the_permission_check(
+    cli: Cli, tmp_path: Path, amount: int, kind: str, gate: str
+) -> None:
+    """With arguments it is asked as a worker would, so that a call is no question any more."""
+    (tmp_path / "cli_permissions.py").write_text(PERMISSIONS)
+    head, _, rest = MANIFEST.read_text().partition("tools:\n")
+    tool = rest.partition("  hurry:")[0] + "    check_permissions: 'cli_permissions:check'\n"
+    manifest = tmp_path / "signoff.yaml"
+    manifest.write_text(f"path: ['{DESK}', '{tmp_path}']\n{head}tools:\n{tool}")
+    ran = await cli("tools", "explain", "pay", "--args", PAY % amount, "--manifest", str(manifest), "--json")
+    assert (ran.data["call"]["kind"], ran.data["call"]["gate"]) == (kind, gate)
 
 
 async def test_tools_explain_names_wrong_arguments(tools: Cli) -> None:

@@ -89,6 +89,7 @@ def test_a_permission_that_nobody_asked_for_lets_nothing_run(policy: Any) -> Non
     question = ruled(tool)
     assert (facts(question), question.awaits_permission) == (("settled", "permission", "refused"), True)
     assert question.verdict is None
+    assert question.explained_kind == "question"
     denied = ruled(tool, permission=Permission.deny("not yours"))
     assert facts(denied) == ("settled", "permission", "denied")
     assert denied.message == "Permission denied: not yours"

@@ -9,7 +9,7 @@ from signoff.registry.hooks import PERMISSION_RULE
 from signoff.texts.catalogue import has_text
 from signoff.texts.reasons import rule_words
 
-KINDS = (*get_args(get_type_hints(LocalGateDecision)["kind"]), "question")
+KINDS = get_args(get_type_hints(LocalGateDecision.explained_kind.fget)["return"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
