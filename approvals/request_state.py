@@ -4,7 +4,7 @@ decided.
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from signoff.approvals import binding, deadlines, machine
 from signoff.approvals.digest import question_hash
@@ -12,6 +12,13 @@ from signoff.contracts.approval import ApprovalRequest, Card, Question, Vote
 
 NO_CARD = Card(effect="")
 """In place of a card where nobody looks at one."""
+ENDINGS: Final[Mapping[str, str]] = {
+    "superseded": "This is asked again.",
+    "cancelled": "The turn was stopped, or the question withdrawn.",
+    "not_asked": "The turn asks this no longer.",
+    "lapsed": "This is judged again.",
+}
+"""Why a request is cancelled that its turn ended, by how it did."""
 
 
 class StoredAnswer(NamedTuple):
@@ -94,14 +101,6 @@ def _counts(question: Question, answer: StoredAnswer, answers: Iterable[StoredAn
 
 def _ended(request: ApprovalRequest, question: Question) -> ApprovalRequest:
     state = "lapsed" if request.state == "approved" else "cancelled"
-    reason = _ENDINGS.get(question.ended_as or "", "")
+    reason = ENDINGS.get(question.ended_as or "", "")
     given: dict[str, Any] = {"state": state, "decided_at": question.ended_at}
     return request.model_copy(update=given if state == "lapsed" else given | {"reason": reason})
-
-
-_ENDINGS: Mapping[str, str] = {
-    "superseded": "This is asked again.",
-    "cancelled": "The turn was stopped, or the question withdrawn.",
-    "not_asked": "The turn asks this no longer.",
-    "lapsed": "This is judged again.",
-}

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Final
 
 from signoff.approvals.argument_rows import NAME_CHARS
+from signoff.approvals.request_state import ENDINGS
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import show_code
 from signoff.contracts.receipt import Receipt
@@ -14,6 +15,7 @@ from signoff.texts.remarks import remark_words
 
 REASON_CHARS: Final = 300
 _ACCEPTED: Final = {"cancelled": "withdrawn"}
+_ENDED_AS: Final = {words: ended_as for ended_as, words in ENDINGS.items()}
 _READ_ON: Final = frozenset(("stale", "assurance", "malformed", "unavailable", "already_decided"))
 
 
@@ -34,6 +36,15 @@ def closing_words(request: ApprovalRequest, formatter: Formatter) -> str:
     doubt = request.kind == "in_doubt"
     who = request.decided_name or request.decided_by
     return _ending(state, who, request.decided_channel, request.decided_at, formatter, doubt=doubt)
+
+
+def reason_words(request: ApprovalRequest, language: str) -> str:
+    """Writes why a request ended: a person's reason as they wrote it, one of the engine's in `language`."""
+    # Whoever withdrew it may have written the very words of the engine: they are theirs.
+    if request.state != "cancelled" or request.decided_by:
+        return request.reason
+    ended_as = _ENDED_AS.get(request.reason)
+    return request.reason if ended_as is None else text(f"ended_as.{ended_as}", language)
 
 
 def receipt_words(receipt: Receipt, formatter: Formatter, link: str = "", *, code: str = "") -> str:

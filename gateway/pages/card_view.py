@@ -30,7 +30,7 @@ from signoff.gateway.pages.visitor import Visitor
 from signoff.people.directory import Directory
 from signoff.people.eligibility import Eligibility
 from signoff.texts.catalogue import has_text, text
-from signoff.texts.endings import where_words
+from signoff.texts.endings import reason_words, where_words
 from signoff.texts.formatter import FormattedTime, Formatter
 from signoff.texts.reasons import rule_expression, rule_words
 from signoff.texts.remarks import remark_words
@@ -263,7 +263,7 @@ def _ending(request: ApprovalRequest, line: CallLine | None, visitor: Visitor, p
         sentence=text(key, language, who=who or "?"),
         when=visitor.formatter.moment(request.decided_at) if request.decided_at else None,
         where=where_words(request.decided_channel, language) if decided else "",
-        reason=remark_words(request.reason, language) if request.state == "cancelled" else request.reason,
+        reason=reason_words(request, language),
         result=result,
         then=line if request.state in ("approved", "lapsed", "happened") else None,
     )

@@ -4,9 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from signoff.approvals.request_state import ENDINGS
 from signoff.contracts.receipt import Receipt
-from signoff.texts.catalogue import LANGUAGES, text
-from signoff.texts.endings import receipt_words
+from signoff.testing.builders import a_request
+from signoff.texts.catalogue import ENGLISH, LANGUAGES, text
+from signoff.texts.endings import reason_words, receipt_words
 from signoff.texts.formatter import Formatter
 
 NOW = datetime(2026, 11, 24, 8, 0, tzinfo=UTC)
@@ -20,3 +22,19 @@ def test_a_receipt_that_does_not_say_how_it_ended_is_still_a_sentence(state: str
     formatter = Formatter(language, UTC, NOW)
     assert receipt_words(told, formatter) == text("receipt.unavailable", language, why="")
     assert "the turn has ended" in receipt_words(told.model_copy(update={"message": "the turn has ended"}), formatter)
+
+
+@pytest.mark.parametrize("language", sorted(set(LANGUAGES) - {ENGLISH}))
+@pytest.mark.parametrize("reason", ENDINGS.values())
+def test_the_reason_of_a_withdrawal_is_translated_where_it_is_ours(reason: str, language: str) -> None:
+    """Not where a person wrote it, be it the engine's words or those of a remark, nor where it is but like ours."""
+    gone = a_request(state="cancelled", reason=reason)
+    assert reason_words(gone, ENGLISH) == reason
+    assert reason_words(gone, language) not in (reason, "")
+    for words in (reason, "is required", "every line is required", f"{reason} "):
+        theirs = gone.model_copy(update={"reason": words, "decided_by": "ana"})
+        assert reason_words(theirs, language) == words
+    for words in ("is required", f"{reason}; {reason}", f"every line {reason}", "frozen: drill", ""):
+        assert reason_words(gone.model_copy(update={"reason": words}), language) == words
+    denied = gone.model_copy(update={"state": "denied"})
+    assert reason_words(denied, language) == reason

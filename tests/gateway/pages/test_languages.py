@@ -8,6 +8,7 @@ from gateway_rig import BASE, GatewayRig
 from starlette.requests import Request
 from test_pages import fields, opened, send, words
 
+from signoff.approvals.request_state import ENDINGS
 from signoff.gateway.languages import language_for
 from signoff.texts.catalogue import ENGLISH, LANGUAGES, texts_of
 
@@ -130,6 +131,18 @@ async def test_a_program_is_answered_in_the_language_it_asks_for(gateway: Gatewa
         assert (answer.json()["code"], answer.json()["message"]) == ("not_allowed", told)
     done = await gateway.http.post(url, params={"as": "guest"}, json={}, headers={"accept-language": "it"})
     assert done.json()["message"] == texts_of("it")["receipt.accepted.withdrawn"]
+
+
+async def test_a_person_s_reason_stays_as_they_wrote_it(gateway: GatewayRig) -> None:
+    """Be it word for word one of ours, which is translated where the engine gives it."""
+    approval = await gateway.asked("pay")
+    reason, url = ENDINGS["superseded"], f"/v1/approvals/{approval}/withdraw"
+    assert (await gateway.http.post(url, params={"as": "guest"}, json={"reason": reason})).status_code == 200
+    async with browser(gateway) as page:
+        page.headers["accept-language"] = "de"
+        shown = (await page.get(f"/approvals/{approval}")).text
+    assert reason in words(shown)
+    assert texts_of("de")["ended_as.superseded"] not in words(shown)
 
 
 async def test_what_is_wrong_with_a_change_is_said_in_the_language(gateway: GatewayRig) -> None:

@@ -18,7 +18,6 @@ TEXTS: Final[Mapping[str, str]] = {
     "remark.corrected": "Die Argumente wurden berichtigt ({names}).",
     "remark.corrected.why": "Die Argumente wurden berichtigt ({names}): {why}.",
     "remark.misfit": "Die Argumente passen nicht zum Schema: {what}.",
-    "remark.again": "Dies wird erneut gefragt.",
     # What is wrong with an argument.
     "remark.minimum": "muss mindestens {n} sein",
     "remark.maximum": "darf höchstens {n} sein",

@@ -108,6 +108,10 @@ TEXTS: Final[Mapping[str, str]] = {
     "ended.doubt.denied": "Given up by {who}",
     "ended.doubt.timed_out": "Timed out: nobody answered in time, so it was given up",
     "ended.happened": "{who} says that it happened",
+    "ended_as.superseded": "This is asked again.",
+    "ended_as.cancelled": "The turn was stopped, or the question withdrawn.",
+    "ended_as.not_asked": "The turn asks this no longer.",
+    "ended_as.lapsed": "This is judged again.",
     # Why a form decided nothing.
     "note.out_of_date": "Nothing was decided: this page was not opened by you, or is out of date. Read it again.",
     "note.refused": "Nothing was decided: {why}.",

@@ -18,7 +18,6 @@ TEXTS: Final[Mapping[str, str]] = {
     "remark.corrected": "The arguments were corrected ({names}).",
     "remark.corrected.why": "The arguments were corrected ({names}): {why}.",
     "remark.misfit": "The arguments do not fit the schema: {what}.",
-    "remark.again": "This is asked again.",
     # What is wrong with an argument.
     "remark.minimum": "must be at least {n}",
     "remark.maximum": "must be at most {n}",

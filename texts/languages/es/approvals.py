@@ -110,6 +110,10 @@ TEXTS: Final[Mapping[str, str]] = {
     "ended.doubt.denied": "Abandonado por {who}",
     "ended.doubt.timed_out": "Tiempo agotado: nadie respondió a tiempo, así que se abandonó",
     "ended.happened": "{who} dice que ocurrió",
+    "ended_as.superseded": "Esto se pregunta de nuevo.",
+    "ended_as.cancelled": "El turno se detuvo, o la pregunta se retiró.",
+    "ended_as.not_asked": "El turno ya no pregunta esto.",
+    "ended_as.lapsed": "Esto se evalúa de nuevo.",
     # Why a form decided nothing.
     "note.out_of_date": "No se decidió nada: esta página no la abrió usted, o ya no está al día. Léala de nuevo.",
     "note.refused": "No se decidió nada: {why}.",

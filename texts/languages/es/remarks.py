@@ -18,7 +18,6 @@ TEXTS: Final[Mapping[str, str]] = {
     "remark.corrected": "Los argumentos se corrigieron ({names}).",
     "remark.corrected.why": "Los argumentos se corrigieron ({names}): {why}.",
     "remark.misfit": "Los argumentos no se ajustan al esquema: {what}.",
-    "remark.again": "Esto se pregunta de nuevo.",
     # What is wrong with an argument.
     "remark.minimum": "debe ser como mínimo {n}",
     "remark.maximum": "debe ser como máximo {n}",

@@ -111,6 +111,10 @@ TEXTS: Final[Mapping[str, str]] = {
     "ended.doubt.denied": "Abandonné par {who}",
     "ended.doubt.timed_out": "Délai dépassé : personne n’a répondu à temps, c’est donc abandonné",
     "ended.happened": "{who} dit que cela a eu lieu",
+    "ended_as.superseded": "La question est posée de nouveau.",
+    "ended_as.cancelled": "Le tour a été arrêté, ou la question retirée.",
+    "ended_as.not_asked": "Le tour ne pose plus cette question.",
+    "ended_as.lapsed": "Ceci est évalué de nouveau.",
     # Why a form decided nothing.
     "note.out_of_date": "Rien n’a été décidé : cette page n’a pas été ouverte par vous, ou n’est plus à jour. Relisez-la.",
     "note.refused": "Rien n’a été décidé : {why}.",

@@ -20,7 +20,6 @@ TEXTS: Final[Mapping[str, str]] = {
     "remark.corrected": "Les arguments ont été corrigés ({names}).",
     "remark.corrected.why": "Les arguments ont été corrigés ({names}) : {why}.",
     "remark.misfit": "Les arguments ne correspondent pas au schéma : {what}.",
-    "remark.again": "La question est posée de nouveau.",
     # What is wrong with an argument.
     "remark.minimum": "doit être au moins {n}",
     "remark.maximum": "doit être au plus {n}",

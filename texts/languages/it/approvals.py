@@ -111,6 +111,10 @@ TEXTS: Final[Mapping[str, str]] = {
     "ended.doubt.denied": "Abbandonato da {who}",
     "ended.doubt.timed_out": "Tempo scaduto: nessuno ha risposto in tempo, quindi si è rinunciato",
     "ended.happened": "{who} dice che è avvenuto",
+    "ended_as.superseded": "Questo viene chiesto di nuovo.",
+    "ended_as.cancelled": "Il turno è stato fermato, o la domanda ritirata.",
+    "ended_as.not_asked": "Il turno non lo chiede più.",
+    "ended_as.lapsed": "Questo viene valutato di nuovo.",
     # Why a form decided nothing.
     "note.out_of_date": "Non è stato deciso nulla: questa pagina non è stata aperta da te, o non è più aggiornata. Leggila di nuovo.",
     "note.refused": "Non è stato deciso nulla: {why}.",

@@ -20,7 +20,6 @@ TEXTS: Final[Mapping[str, str]] = {
     "remark.corrected": "Gli argomenti sono stati corretti ({names}).",
     "remark.corrected.why": "Gli argomenti sono stati corretti ({names}): {why}.",
     "remark.misfit": "Gli argomenti non corrispondono allo schema: {what}.",
-    "remark.again": "Questo viene chiesto di nuovo.",
     # What is wrong with an argument.
     "remark.minimum": "deve essere almeno {n}",
     "remark.maximum": "deve essere al massimo {n}",

@@ -110,6 +110,10 @@ TEXTS: Final[Mapping[str, str]] = {
     "ended.doubt.denied": "Abandonado por {who}",
     "ended.doubt.timed_out": "Tempo esgotado: ninguém respondeu a tempo, por isso foi abandonado",
     "ended.happened": "{who} diz que aconteceu",
+    "ended_as.superseded": "Isto é perguntado de novo.",
+    "ended_as.cancelled": "O turno foi parado, ou a pergunta retirada.",
+    "ended_as.not_asked": "O turno já não pergunta isto.",
+    "ended_as.lapsed": "Isto é avaliado de novo.",
     # Why a form decided nothing.
     "note.out_of_date": "Nada foi decidido: esta página não foi aberta por si, ou está desatualizada. Leia-a de novo.",
     "note.refused": "Nada foi decidido: {why}.",

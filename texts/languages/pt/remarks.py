@@ -18,7 +18,6 @@ TEXTS: Final[Mapping[str, str]] = {
     "remark.corrected": "Os argumentos foram corrigidos ({names}).",
     "remark.corrected.why": "Os argumentos foram corrigidos ({names}): {why}.",
     "remark.misfit": "Os argumentos não correspondem ao esquema: {what}.",
-    "remark.again": "Isto é perguntado de novo.",
     # What is wrong with an argument.
     "remark.minimum": "deve ser no mínimo {n}",
     "remark.maximum": "deve ser no máximo {n}",
