@@ -10,7 +10,10 @@ _SHORT: Final = 8
 
 
 def entry_words(kind: str, facts: Mapping[str, Any], language: str) -> str:
-    """Writes the event of an entry; its kind where nobody knows that, and the reason that a person gave."""
+    """Writes the event of an entry; its kind where nobody knows that, and the reason that a person gave.
+
+    Raises whatever facts of another shape than the engine writes lead to: they are the word of whoever wrote them.
+    """
     write = _KINDS.get(kind)
     told = write(_Facts(facts, language)) if write is not None else kind
     reason = facts.get("reason")
@@ -167,7 +170,7 @@ def _retired(of: _Facts) -> str:
 
 def _act(of: _Facts) -> str:
     more = _joined(f"{name} {value}" for name, value in of.facts.items() if name not in ("act", "reason"))
-    return f"{of.named('act', 'no_act')}{f' ({more})' if more else ''}"
+    return f"{of.named('act', 'entry.no_act')}{f' ({more})' if more else ''}"
 
 
 def _standing(of: _Facts) -> str:

@@ -8,10 +8,14 @@ author, stays as it is.
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from signoff.texts.catalogue import ENGLISH, text, texts_of
 
+REMARK_CHARS: Final = 2_000
+"""Longer remarks stay as they are: none of ours is, and whoever writes one chooses how long readers wait for it."""
+_NESTED: Final = 2
+"""How deep a remark holds another: `The arguments do not fit the schema: every line must be ...`."""
 _PREFIXES: Final = ("remark.", "value.hidden")
 _WHAT: Final = "what"
 """The place of a text that holds another remark."""
@@ -20,45 +24,86 @@ _OF_PLACE: Final = re.compile(r"(?P<place>`[^`]*`) (?P<what>.+)", re.DOTALL)
 _JOINT: Final = "; "
 
 
+class _Pattern(NamedTuple):
+    """A text with places; reads their values out of a remark."""
+
+    pieces: tuple[str, ...]
+    """The text between its places."""
+    names: tuple[str, ...]
+    """Its places."""
+
+    def values(self, remark: str) -> dict[str, str] | None:
+        """Returns the values, each as short as can be and none of them empty; None for another remark.
+
+        Looks at each character once or twice: a regular expression tried every way to part a remark among its places.
+        """
+        first, *others = self.pieces
+        if not others:
+            return {} if remark == first else None
+        if not remark.startswith(first):
+            return None
+        found: dict[str, str] = {}
+        begin = len(first)
+        for name, piece in zip(self.names[:-1], others[:-1], strict=True):
+            end = remark.find(piece, begin + 1)
+            if end < 0:
+                return None
+            found[name] = remark[begin:end]
+            begin = end + len(piece)
+        end = len(remark) - len(others[-1])
+        if end <= begin or not remark.endswith(others[-1]):
+            return None
+        return found | {self.names[-1]: remark[begin:end]}
+
+
 def remark_words(remark: str, language: str) -> str:
     """Returns a remark, or several joined by `; `, in `language`; whatever the catalogue lacks stays as it is."""
-    if language == ENGLISH or not remark:
+    if language == ENGLISH or len(remark) > REMARK_CHARS:
         return remark
-    whole = _one(remark, language)
+    return _words(remark, language, 0)
+
+
+def _words(remark: str, language: str, depth: int) -> str:
+    if depth > _NESTED or not remark:
+        return remark
+    whole = _one(remark, language, depth)
     if whole is not None or _JOINT not in remark:
         return whole or remark
-    return _JOINT.join(_one(each, language) or each for each in remark.split(_JOINT))
+    return _JOINT.join(_one(each, language, depth) or each for each in remark.split(_JOINT))
 
 
-def _one(remark: str, language: str) -> str | None:
-    for key, pattern in _patterns().items():
-        found = pattern.fullmatch(remark)
-        if found is not None:
-            return text(key.removesuffix(".one"), language, **_values(found.groupdict(), language))
+def _one(remark: str, language: str, depth: int) -> str | None:
+    if (whole := _whole(remark, language, depth)) is not None:
+        return whole
     within = _OF_PLACE.fullmatch(remark)
-    what = None if within is None else _one(within["what"], language)
+    what = None if within is None else _whole(within["what"], language, depth)
     return None if within is None or what is None else f"{within['place']} {what}"
 
 
-def _values(found: Mapping[str, str], language: str) -> dict[str, object]:
-    return {name: _value(name, value, language) for name, value in found.items()}
+def _whole(remark: str, language: str, depth: int) -> str | None:
+    for key, pattern in _patterns().items():
+        found = pattern.values(remark)
+        if found is not None:
+            values = {name: _value(name, value, language, depth) for name, value in found.items()}
+            return text(key.removesuffix(".one"), language, **values)
+    return None
 
 
-def _value(name: str, value: str, language: str) -> object:
+def _value(name: str, value: str, language: str, depth: int) -> object:
     if name == _WHAT:
-        return remark_words(value, language)
+        return _words(value, language, depth + 1)
     # As a number it takes the singular where it is one.
     return int(value) if name == "n" and value.isascii() and value.isdecimal() and len(value) < 10 else value
 
 
 @cache
-def _patterns() -> Mapping[str, re.Pattern[str]]:
+def _patterns() -> Mapping[str, _Pattern]:
     """Returns a pattern for each remark, those with the most words of their own first: others could match as well."""
     written = {key: words for key, words in texts_of(ENGLISH).items() if key.startswith(_PREFIXES)}
     order = sorted(written, key=lambda key: -len(_PLACE.sub("", written[key])))
-    return {key: re.compile(_pattern(written[key]), re.DOTALL) for key in order}
+    return {key: _pattern(written[key]) for key in order}
 
 
-def _pattern(words: str) -> str:
+def _pattern(words: str) -> _Pattern:
     pieces = _PLACE.split(words)
-    return "".join(f"(?P<{piece}>.+?)" if at % 2 else re.escape(piece) for at, piece in enumerate(pieces))
+    return _Pattern(tuple(pieces[::2]), tuple(pieces[1::2]))

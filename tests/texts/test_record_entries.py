@@ -101,7 +101,11 @@ ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("people", {"act": "people", "where": "w", "count": 2, "after": "0123456789"}, "people at w: 2 by hash 01234567"),
 ]
-PLAIN = [("admin", {"act": "freeze", "reason": "drill"}, "freeze: drill"), ("strange", {}, "strange")]
+PLAIN = [
+    ("admin", {"act": "freeze", "reason": "drill"}, "freeze: drill"),
+    ("admin", {}, "did something"),
+    ("strange", {}, "strange"),
+]
 
 
 @pytest.mark.parametrize(("kind", "facts", "words"), [*ENTRIES, *PLAIN])

@@ -13,7 +13,7 @@ from signoff.gateway.approvals.argument_parser import read_fields
 from signoff.registry.gates.argument_check import apply_correction
 from signoff.registry.hooks import Correction
 from signoff.texts.catalogue import ENGLISH, LANGUAGES, texts_of
-from signoff.texts.remarks import remark_words
+from signoff.texts.remarks import REMARK_CHARS, remark_words
 
 ROOT = Path(__file__).parents[2]
 OTHERS = sorted(set(LANGUAGES) - {ENGLISH})
@@ -67,6 +67,7 @@ SENT = {
     "few": "1\n2",
     "data": "{}",
 }
+_CHANGED = " changed the arguments"
 UNREADABLE = {"whole": "x", "number": "x", "kind": "x", "many": "x", "data": "{"}
 
 
@@ -114,6 +115,25 @@ def test_values_stay_and_so_does_what_somebody_else_wrote(remark: str, told: str
     """Only our own words are translated."""
     assert remark_words(remark, "de") == told
     assert remark_words(remark, ENGLISH) == remark
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_a_remark_holds_others_two_deep(language: str) -> None:
+    """What is nested deeper, and what is longer than any of ours, stays as it is."""
+    told = remark_words("every line every line every line every line is required", language)
+    assert told.endswith("every line is required")
+    assert "every line" not in told.removesuffix("every line is required")
+    longest = f"{'a' * (REMARK_CHARS - len(_CHANGED))}{_CHANGED}"
+    assert remark_words(longest, language) != longest
+    assert remark_words(f"a{longest}", language) == f"a{longest}"
+
+
+def test_no_value_of_a_remark_is_empty() -> None:
+    """Each place holds a character at least, and as few as can be."""
+    assert remark_words(_CHANGED, "de") == _CHANGED
+    assert remark_words("must be of type ", "de") == "must be of type "
+    assert remark_words("The arguments were corrected (a): b): c.", "de").endswith("(a): b): c.")
+    assert remark_words("The arguments were corrected (): b.", "de") == "The arguments were corrected (): b."
 
 
 def test_braces_of_a_value_are_no_place() -> None:

@@ -1,0 +1,90 @@
+"""The record in words, whatever was written into it under a turn's id."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from signoff.audit.record import DATA_BYTES, Record
+from signoff.audit.timeline import timeline
+from signoff.texts.catalogue import LANGUAGES
+from signoff.texts.record_entries import _KINDS
+
+KINDS = sorted((*_KINDS, "strange"))
+NAMES = (
+    "act", "actor", "after", "approval", "approvers", "assurance", "call", "changed", "channel", "code", "count",
+    "decisions", "ended", "error", "grant", "heard", "id", "key_id", "more", "note", "permit", "quorum", "reason",
+    "records", "refused", "removed", "rule", "policy_hash", "private", "status", "stop", "tool", "unsigned", "verdict",
+)  # fmt: skip
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=6,
+)
+FACTS = st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=9), JSON, max_size=6)
+
+
+def a_record(kind: str, data: str) -> Record:
+    """A record of this kind with this data."""
+    return Record(
+        stream="main.s.t",
+        seq=1,
+        key="k",
+        kind=kind,
+        at="2026-11-24T09:00:00.000000+00:00",
+        tenant="main",
+        subject="ana",
+        data=data,
+        prev="",
+        written_at=0,
+    )
+
+
+@given(kind=st.sampled_from(KINDS), language=st.sampled_from(sorted(LANGUAGES)), facts=FACTS)
+def test_any_facts_of_any_kind_have_words(kind: str, language: str, facts: dict[str, Any]) -> None:
+    """Each record keeps its line, in every language, and nothing is raised."""
+    (entry,) = timeline([a_record(kind, json.dumps(facts))], language)
+    assert (entry.at, entry.who) == ("2026-11-24 09:00:00", "ana")
+    assert entry.what
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES))
+@pytest.mark.parametrize(
+    ("kind", "facts"),
+    [
+        ("request", {"quorum": "x"}),
+        ("request", {"approvers": 5}),
+        ("execution", {"decisions": ["a"]}),
+        ("execution", {"decisions": [{"name": "bo"}]}),
+        ("policy", {"added": 7}),
+    ],
+)
+def test_facts_without_words_are_shown_as_they_are(kind: str, facts: dict[str, Any], language: str) -> None:
+    """By the kind and the data; the entries around keep their words."""
+    data = json.dumps(facts)
+    before, told, after = timeline([a_record("admin", "{}"), a_record(kind, data), a_record("admin", "{}")], language)
+    assert told.what == f"{kind}: {data}"
+    assert before.what == after.what != "admin: {}"
+
+
+def test_data_nested_too_deeply_is_shown_as_it_is() -> None:
+    """Python reads no such JSON, and says so by an error of its own."""
+    data = '{"a":' + "[" * 20_000 + "]" * 20_000 + "}"
+    assert timeline([a_record("turn", data)])[0].what == f"turn: {data}"
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES))
+@pytest.mark.parametrize(
+    "piece", ["every line ", "` is a", "`a` ", "; ", "{", ": ", " and ", "`, which `", "; every line "]
+)
+def test_the_longest_remark_takes_no_time(piece: str, language: str) -> None:
+    """Whoever writes into the record cannot hold the gateway up; both as much as a record holds and as we translate."""
+    for size in (DATA_BYTES - 100, 2_000):
+        note = (piece * size)[:size]
+        begun = time.process_time()
+        (entry,) = timeline([a_record("revision", json.dumps({"note": note}))], language)
+        assert time.process_time() - begun < 0.25
+        assert entry.what.endswith(note) or size == 2_000
