@@ -32,10 +32,19 @@ def trace(records: Sequence[Record]) -> list[str]:
     Raises `Refused` for a record that cannot be read, and where older ones were retired.
     """
     turn = _Turn()
-    events = [event for record in records for event in turn.events(record)]
+    events = [event for record in records for event in _events(turn, record)]
     if records:
         events.append(_event(records[-1], "session_end", reason="the end of the record"))
     return [json.dumps(event, ensure_ascii=False, separators=(",", ":")) for event in events]
+
+
+def _events(turn: "_Turn", record: Record) -> list[Event]:
+    try:
+        return list(turn.events(record))
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        # Whoever runs under a turn's id writes its entries. A trace without one of them would be another turn's.
+        why = f"record {record.seq} of `{record.stream}` is no `{record.kind}` that can be read"
+        raise Refused(why) from error
 
 
 @dataclass(frozen=True)
