@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -13,6 +14,17 @@ from signoff.audit.record import Record
 from signoff.contracts.ids import parse_approval_id
 from signoff.gateway.app import build_app
 from signoff.gateway.refused_attempts import AttemptRecords
+
+
+@pytest.fixture(name="gateway")
+async def gateway_that_wrote_nothing(gateway: GatewayRig) -> AsyncIterator[GatewayRig]:
+    """The shared gateway with a count of its own: other tests' refusals in this minute may have used up what is
+    written down of the same people.
+    """
+    deps = dataclasses.replace(gateway.deps, attempts=AttemptRecords())
+    app = build_app(deps)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
+        yield dataclasses.replace(gateway, http=http, app=app, deps=deps)
 
 
 async def of_turn(gateway: GatewayRig, approval_id: str) -> list[Record]:
@@ -71,12 +83,9 @@ async def test_an_attempt_after_the_end_is_recorded(gateway: GatewayRig) -> None
 async def test_what_is_no_decision_is_recorded_by_its_hash(gateway: GatewayRig, raw: bytes) -> None:
     """Malformed bodies are kept as attempts on the request they named; nothing of them is."""
     approval = await gateway.asked("pay")
-    # A gateway of its own: the tries of other tests in this minute may have used up what is written down of nobody's.
-    app = build_app(dataclasses.replace(gateway.deps, attempts=AttemptRecords()))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
-        answered = await http.post(
-            f"/v1/approvals/{approval}/decide", content=raw, headers={"content-type": "application/json"}
-        )
+    answered = await gateway.http.post(
+        f"/v1/approvals/{approval}/decide", content=raw, headers={"content-type": "application/json"}
+    )
     assert answered.status_code == 422
     (found,) = facts(await of_turn(gateway, approval), "attempt")
     assert (found["receipt"], len(found["body"])) == ("malformed", 64)
