@@ -60,12 +60,6 @@ async def turns(
     return sorted(found[:limit], key=_started, reverse=True)
 
 
-async def turn_keys(client: Client, *, tenant: str, limit: int) -> list[TurnKey]:
-    """Lists the keys of a tenant's newest turns. Raises `ServerUnavailable`."""
-    keys = [parse_workflow_id(row.id) async for row in _executions(client, _turns(tenant), limit)]
-    return [key for key in keys if key is not None]
-
-
 async def turn_row(client: Client, questions: Questions, key: TurnKey) -> TurnRow | None:
     """Returns the row of one turn, which needs no worker; None for no such turn.
 

@@ -249,9 +249,12 @@ def _called(node: _Tree, scope: _Scope, level: int) -> _Value:
         # Naive search, in wide registers.
         return _Value(cost + Cost(text * _BYTE + sizes[0].text * sizes[1].text), Extent(nodes=1))
     if name == "includes" and len(parts) == 2:
-        # Of a list each item is compared, of a text it is searched; the first engine hands both over to Python before.
-        work = sizes[0].nodes * _NODE + sizes[0].text * sizes[1].text
-        return _Value(cost + _copying(sizes[0], _VALUE_BYTES) + Cost(text * _BYTE + work), Extent(nodes=1))
+        # Of a list each item is compared, as by `in`; in a text it is searched, as by `contains`. The first engine hands
+        # both over to Python before.
+        holder, item = sizes
+        searched = 0 if holder.kind == "list" else holder.text * item.text
+        work = Cost(holder.nodes * _NODE + text * _BYTE + searched)
+        return _Value(cost + _copying(holder, _VALUE_BYTES) + work, Extent(nodes=1))
     if name == "matches" and len(parts) == 2:
         return _Value(cost + _matching(operands[1], *sizes), Extent(nodes=1))
     # A number as text has 32 characters at most; bytes become text of the same size or an error.
