@@ -249,8 +249,8 @@ def _called(node: _Tree, scope: _Scope, level: int) -> _Value:
         # Naive search, in wide registers.
         return _Value(cost + Cost(text * _BYTE + sizes[0].text * sizes[1].text), Extent(nodes=1))
     if name == "includes" and len(parts) == 2:
-        # Of a list each item is compared, as by `in`; in a text it is searched, as by `contains`. The first engine hands
-        # both over to Python before.
+        # Of a list each item is compared, as by `in`; a text is searched, as by `contains`. The first engine hands both
+        # over to Python before.
         holder, item = sizes
         searched = 0 if holder.kind == "list" else holder.text * item.text
         work = Cost(holder.nodes * _NODE + text * _BYTE + searched)

@@ -265,15 +265,6 @@ async def test_declared_hosts_are_reached(tmp_path: Path) -> None:
 LONG = f"https://{'a.' * 110}example/"
 
 
-def reach_for(kind: str) -> Any:
-    """Something that reaches for a kind of capability."""
-
-    async def reach(given: GrantedCapabilities) -> Any:
-        return given.network if kind == "network" else given.storage if kind == "storage" else given.other(kind)
-
-    return reach
-
-
 @pytest.mark.row("E47")
 @pytest.mark.parametrize(
     ("url", "told"),
