@@ -181,13 +181,13 @@ class GateActivity:
         # After the denials: `asked_since` is its caller's word, and must open no way past what somebody denied.
         if any(each.call == call.call and is_unheard(each, task.asked_since, task.spent) for each in asked):
             # An earlier attempt asked this, and its turn has yet to hear what was answered: it hears that.
-            return found.change(kind="ask") if found.kind == "run" else found
+            return found.model_copy(update={"kind": "ask"}) if found.kind == "run" else found
         if task.edit is not None or task.changed_by:
             return found
         barred = is_barred(asked, call.call)
         if barred and found.kind == "run":
             # Of a turn that was reset: what people are asked, or have not let run, is not for a rule to say by now.
-            return found.change(kind="ask")
+            return found.model_copy(update={"kind": "ask"})
         return found if barred else await self._remembered.consulted(task.ctx, call, args, found)
 
     async def _ruling(
@@ -201,7 +201,7 @@ class GateActivity:
     ) -> GateDecision:
         tool, verdict = found.tool, found.verdict
         if found.kind == "settled" or tool is None or verdict is None:
-            settled = found.change(outcome=settled_outcome(found)).to_send()
+            settled = found.model_copy(update={"outcome": settled_outcome(found)}).to_send()
             if found.gate != "available" or tool is None or not tool.fallbacks:
                 return settled
             # What is not there now may be stood in for like what failed.
@@ -209,12 +209,14 @@ class GateActivity:
         digest = digest_of(task.ctx, call.call, tool, args)
         # What a person wrote into a call is never run by rule alone, nor corrected unseen where it is judged again.
         ask = found.kind == "ask" or task.edit is not None or task.changed_by != ""
-        ruling = found.change(
-            kind="ask" if ask else "run",
-            digest=digest,
-            rule=verdict.rule,
-            override=override_hash(found.objection),
-            options=self._options(task.ctx, tool, budget, ask=ask),
+        ruling = found.model_copy(
+            update={
+                "kind": "ask" if ask else "run",
+                "digest": digest,
+                "rule": verdict.rule,
+                "override": override_hash(found.objection),
+                "options": self._options(task.ctx, tool, budget, ask=ask),
+            }
         ).to_send()
         if not ask:
             return ruling
@@ -444,4 +446,6 @@ def _quiet(found: LocalGateDecision, secrets: Collection[str]) -> LocalGateDecis
     """Returns `found` without the secrets of the batch in its words: a schema's error quotes the value it is about."""
     if not secrets:
         return found
-    return found.reword(redact_secrets(found.message, secrets)).change(note=redact_secrets(found.note, secrets))
+    return found.reword(redact_secrets(found.message, secrets)).model_copy(
+        update={"note": redact_secrets(found.note, secrets)}
+    )

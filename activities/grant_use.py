@@ -163,7 +163,7 @@ def by_grant(found: LocalGateDecision, grant: Grant) -> LocalGateDecision:
     why = f"{', '.join(grant.people)} approved calls like this in advance, until {until}"
     rule = grant_rule(grant.id)
     verdict = dataclasses.replace(found.verdict, verdict="auto", rule=rule, rule_text=grant.like.where, why=why)
-    return found.change(kind="run", verdict=verdict, grant=grant.id)
+    return found.model_copy(update={"kind": "run", "verdict": verdict, "grant": grant.id})
 
 
 def frozen_decision(found: LocalGateDecision, reason: str, call: CallPart) -> LocalGateDecision:
@@ -185,4 +185,4 @@ def _denied(found: LocalGateDecision, grant: Grant, call: CallPart) -> LocalGate
         decided_at=grant.created_at,
         **({"reason": grant.reason} if grant.reason else {}),
     )
-    return found.deny(denied).change(grant=grant.id)
+    return found.deny(denied).model_copy(update={"grant": grant.id})

@@ -186,7 +186,7 @@ def judge_doubt(found: LocalGateDecision, why: str) -> LocalGateDecision:
     if found.kind != "run" or found.verdict is None or not why:
         return found
     verdict = dataclasses.replace(found.verdict, verdict="ask", rule=DOUBTED_RULE, rule_text="", why=why)
-    return found.change(kind="ask", verdict=verdict)
+    return found.model_copy(update={"kind": "ask", "verdict": verdict})
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The base of every record that crosses a process border or lies in a workflow history."""
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -18,6 +19,17 @@ class FrozenModel(BaseModel):
         # One set for all, which nothing changes: a copy gets its own. `exclude_unset` would leave out every field here:
         # what is to be short is dumped with `exclude_defaults`.
         object.__setattr__(self, "__pydantic_fields_set__", _NOTHING)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Returns a copy with other values in these fields, by their names and not their aliases.
+
+        Raises `TypeError` for a name that is no field: pydantic would keep it beside the field that was meant, which
+        then holds its old value.
+        """
+        if update and not update.keys() <= self.__pydantic_fields__.keys():
+            unknown = ", ".join(sorted(update.keys() - self.__pydantic_fields__.keys()))
+            raise TypeError(f"{type(self).__name__} has no field {unknown}")
+        return super().model_copy(update=update, deep=deep)
 
 
 class ActivityMessage(FrozenModel):

@@ -37,7 +37,7 @@ async def apply_policy_handler(
     view = catalog.tool_view_at(ctx, found.at)
     verdict = await verdict_of(catalog, found.tool, found.args(args), view.judged_ctx, found.unheard)
     said = by_verdict(view, call, found.tool, verdict, found.objection)
-    return said.change(corrected=found.corrected, note=found.note, at=found.at)
+    return said.model_copy(update={"corrected": found.corrected, "note": found.note, "at": found.at})
 
 
 async def terms_at(

@@ -69,13 +69,6 @@ class LocalGateDecision(GateDecision):
         """Returns the arguments that are judged, shown, bound and run: those proposed, unless they were corrected."""
         return proposed if self.corrected is None else dict(self.corrected)
 
-    def change(self, **fields: Any) -> "LocalGateDecision":
-        """Returns a copy with other values in these fields. Raises `TypeError` for a name that is no field."""
-        # `model_copy` would take any name, and the field that was meant would keep its value.
-        if unknown := fields.keys() - type(self).model_fields.keys():
-            raise TypeError(f"a gate decision has no field {', '.join(sorted(unknown))}")
-        return self.model_copy(update=fields)
-
     def deny(self, denied: ToolDenied) -> "LocalGateDecision":
         """Returns the decision with the call ended by this denial."""
         outcome = CallOutcome(
@@ -86,7 +79,7 @@ class LocalGateDecision(GateDecision):
             value=Content(inline=denied.model_dump(mode="json")),
             denied=denied,
         )
-        return self.change(kind="settled", outcome=outcome)
+        return self.model_copy(update={"kind": "settled", "outcome": outcome})
 
     def to_send(self) -> GateDecision:
         """Returns the decision without what stays in this process."""
@@ -96,7 +89,7 @@ class LocalGateDecision(GateDecision):
         """Returns the decision with other words in its outcome; a denial keeps its own."""
         if self.outcome is None or self.outcome.denied is not None:
             return self
-        return self.change(outcome=self.outcome.model_copy(update={"value": Content(inline=message)}))
+        return self.model_copy(update={"outcome": self.outcome.model_copy(update={"value": Content(inline=message)})})
 
 
 def settled_decision(

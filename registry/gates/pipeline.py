@@ -110,7 +110,7 @@ def judge(
     checked = schema(proposal, tool)
     if isinstance(checked, LocalGateDecision):
         return checked
-    return _noted(checked, _judged(checked, tool)).change(at=known.at)
+    return _noted(checked, _judged(checked, tool)).model_copy(update={"at": known.at})
 
 
 def _judged(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
@@ -249,7 +249,7 @@ def permission(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     if answer is None:
         # Settled as it is, it must not pass for a call that came to a good end.
         message = f"nobody has asked whether {quote_name(tool.name)} is permitted"
-        return proposal.settled("permission", "refused", message, tool).change(awaits_permission=True)
+        return proposal.settled("permission", "refused", message, tool).model_copy(update={"awaits_permission": True})
     if answer.allowed or _objection(proposal, tool):
         return None
     return denied_decision(proposal.call, "permission", f"Permission denied: {answer.why}", tool)
@@ -295,7 +295,7 @@ def approval(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
         return found
     why = f"{verdict.why}; `handler` has not been asked"
     asks = dataclasses.replace(verdict, verdict="ask", rule=handler, rule_text="", why=why)
-    return found.change(kind="ask", verdict=asks, unheard=verdict)
+    return found.model_copy(update={"kind": "ask", "verdict": asks, "unheard": verdict})
 
 
 def by_verdict(
@@ -307,7 +307,7 @@ def by_verdict(
     """
     # Deny first, then whoever asks: an override is of the permission check alone and lifts no policy's denial.
     if verdict.verdict == "deny":
-        return denied_decision(call, "approval", verdict.why, tool).change(verdict=verdict)
+        return denied_decision(call, "approval", verdict.why, tool).model_copy(update={"verdict": verdict})
     ruling = view.rules_verdict(tool)
     # A policy that asks anyway keeps its own rule: remembered answers are to that rule, and to no other question.
     if ruling.effect == "require_approval" and verdict.verdict == "auto":
@@ -343,7 +343,7 @@ def _objection(proposal: _Proposal, tool: Tool) -> str:
 def _noted(proposal: _Proposal, found: LocalGateDecision) -> LocalGateDecision:
     if not (proposal.corrected or proposal.note):
         return found
-    return found.change(corrected=proposal.args if proposal.corrected else None, note=proposal.note)
+    return found.model_copy(update={"corrected": proposal.args if proposal.corrected else None, "note": proposal.note})
 
 
 def _not_there(proposal: _Proposal, gate: GateName) -> LocalGateDecision:

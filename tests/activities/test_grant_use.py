@@ -287,7 +287,7 @@ async def test_what_becomes_of_a_call_by_a_remembered_denial(store: Store) -> No
     assert ended.outcome is not None
     assert ended.outcome.denied is not None
     assert (ended.outcome.denied.approval_id, ended.outcome.denied.decided_by) == ("main.s.other.c1.1", "ana")
-    assert ended == found.deny(ended.outcome.denied).change(grant=second)
+    assert ended == found.deny(ended.outcome.denied).model_copy(update={"grant": second})
     assert (ended.kind, ended.gate, ended.code, ended.message) == ("settled", "approval", "denied", "no")
     assert settled_outcome(ended).value.inline == json.loads(ended.outcome.denied.model_dump_json())
 
@@ -307,8 +307,8 @@ def test_what_becomes_of_a_call_by_a_remembered_approval(store: Store) -> None:
         rule_text=SMALL.where,
         why="ana, bo approved calls like this in advance, until 2026-03-01 12:05 UTC",
     )
-    assert by_grant(found, grant) == found.change(kind="run", verdict=verdict, grant=grant.id)
-    unknown = found.change(verdict=None)
+    assert by_grant(found, grant) == found.model_copy(update={"kind": "run", "verdict": verdict, "grant": grant.id})
+    unknown = found.model_copy(update={"verdict": None})
     assert by_grant(unknown, grant) == unknown
 
 

@@ -1,8 +1,9 @@
 """The base of all shapes: frozen, forgiving of what is new, and light."""
 
 import pytest
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
+from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.person import Person, Principal
 
 
@@ -23,3 +24,24 @@ def test_a_shape_is_frozen_and_reads_what_a_later_version_wrote() -> None:
     with pytest.raises(ValidationError):
         principal.user = "other"  # type: ignore[misc]
     assert principal.user == "guest"
+
+
+class _Aliased(FrozenModel):
+    """A record whose field is written otherwise than it is named."""
+
+    max_price: int = Field(default=0, alias="maxPrice")
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_record_is_copied_with_other_values_in_its_own_fields_only(deep: bool) -> None:
+    """A field that was renamed, or an alias, is not silently added beside the one that was meant."""
+    person = Person(id="guest")
+    assert person.model_copy(update={"tier": "trusted"}, deep=deep) == Person(id="guest", tier="trusted")
+    assert person.model_copy(update={}, deep=deep) == person.model_copy(deep=deep) == person
+    with pytest.raises(TypeError, match=r"^Person has no field teir, zone$"):
+        person.model_copy(update={"zone": "UTC", "tier": "trusted", "teir": "trusted"}, deep=deep)
+
+    aliased = _Aliased.model_validate({"maxPrice": 1})
+    assert aliased.model_copy(update={"max_price": 2}, deep=deep).max_price == 2
+    with pytest.raises(TypeError, match=r"^_Aliased has no field maxPrice$"):
+        aliased.model_copy(update={"maxPrice": 2}, deep=deep)

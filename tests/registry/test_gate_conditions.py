@@ -371,7 +371,7 @@ def test_a_permission_is_asked_for_and_refused_in_words() -> None:
     """Gate 10: the question names the tool whose check is to be asked; a denial says why and what to do instead."""
     tool = a_tool(check_permissions=asked)
     message = "nobody has asked whether `book_flight` is permitted"
-    assert ruled(tool) == told("refused", "permission", message, tool).change(awaits_permission=True)
+    assert ruled(tool) == told("refused", "permission", message, tool).model_copy(update={"awaits_permission": True})
     why = "Permission denied: not yours"
     denied = ruled(tool, permission=Permission.deny("not yours"))
     assert denied == denied_decision(a_call(), "permission", why, tool)
