@@ -155,9 +155,9 @@ def _environment() -> dict[str, str]:
     return kept | {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
 
 
-def _outcome(said: Any) -> EngineOutcome:
+def _outcome(data: Any) -> EngineOutcome:
     """Parses an outcome. Raises `ValueError` or `TypeError` for anything else."""
-    kind, note, value = said["kind"], str(said["note"])[:_NOTE_CHARS], said["value"]
+    kind, note, value = data["kind"], str(data["note"])[:_NOTE_CHARS], data["value"]
     if kind not in _KINDS or not (value is None or isinstance(value, list)):
         raise ValueError("no outcome")
     return EngineOutcome(kind, note, value)

@@ -174,8 +174,8 @@ class GateActivity:
         if found.kind in ("run", "ask"):
             request = denial_of(asked, task.ctx, call.tool, args)
             # Of its session, and of what nobody signed, only the turn knows; its word can but deny.
-            told = next((each for each in task.denied if each.action == action), None)
-            denial = told if request is None else denial_from_request(request, action)
+            denial_of_turn = next((each for each in task.denied if each.action == action), None)
+            denial = denial_of_turn if request is None else denial_from_request(request, action)
             if denial is not None:
                 return found.deny(repeated_denial(denial, call.call, call.tool))
         # After the denials: `asked_since` is its caller's word, and must open no way past what somebody denied.
@@ -245,8 +245,8 @@ class GateActivity:
         turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
         tickets = await self._deps.store.tickets_of_turn(turn.workflow_id)
         ran = [at for each in tickets for at in (each.claimed_at, each.finished_at, each.seen_at) if at is not None]
-        heard = max((ctx.user.expires_at, *last_asked(asked), *ran))
-        return heard + timedelta(seconds=TURN_RESTS_SECONDS) < now
+        last_sign = max((ctx.user.expires_at, *last_asked(asked), *ran))
+        return last_sign + timedelta(seconds=TURN_RESTS_SECONDS) < now
 
     async def _ran_before(self, task: GateTask, call: CallPart, digest: str) -> tuple[CallOutcome | None, str]:
         """Returns the outcome of this very action, where it was done already; else words on what this call began.
@@ -292,10 +292,10 @@ class GateActivity:
         if ticket.outcome is not None and ticket.outcome.code != "in_doubt":
             return GateDecision(call=call.call, kind="settled", outcome=ticket.outcome)
         digest = doubt_digest(task.doubt_of, task.doubt)
-        told = ending_of([each for each in asked if each.call == call.call], digest)
-        if told is not None and told.state == "happened":
-            return nobody.model_copy(update={"outcome": told_happened(call.call, call.tool, told.votes[-1].decision)})
-        if told is not None or freeze is not None:
+        ending = ending_of([each for each in asked if each.call == call.call], digest)
+        if ending is not None and ending.state == "happened":
+            return nobody.model_copy(update={"outcome": told_happened(call.call, call.tool, ending.votes[-1].decision)})
+        if ending is not None or freeze is not None:
             return nobody
         # People who look at what goes on cannot know how it ends.
         await check_ended(self._deps.store, ticket.key)
@@ -378,11 +378,11 @@ def _told(task: GateTask, rulings: Sequence[GateDecision], at: datetime) -> list
 
     What is asked was written with its row; what runs tells it.
     """
-    told = []
+    entries = []
     for call, ruling in zip(task.calls, rulings, strict=True):
         if ruling.outcome is not None:
-            told.append(audit_events.settled_entry(task.ctx, call.tool, ruling, ruling.outcome, at))
-    return told
+            entries.append(audit_events.settled_entry(task.ctx, call.tool, ruling, ruling.outcome, at))
+    return entries
 
 
 def in_doubt(call: CallPart) -> CallOutcome:
@@ -429,13 +429,13 @@ def settled_outcome(found: LocalGateDecision) -> CallOutcome:
     outcome = found.outcome
     if outcome is None:
         raise RuntimeError(f"the gates have not ended the call {found.call}")
-    told: dict[str, Any] = {
+    update: dict[str, Any] = {
         "rule": found.verdict.rule if found.verdict else "",
         "note": cut_text(found.note, _TOLD_CHARS),
     }
     if outcome.denied is None:
-        told["value"] = Content(inline=cut_text(found.message, _TOLD_CHARS))
-    return outcome.model_copy(update=told)
+        update["value"] = Content(inline=cut_text(found.message, _TOLD_CHARS))
+    return outcome.model_copy(update=update)
 
 
 def _not_asked(call: CallPart, why: str) -> CallOutcome:

@@ -86,11 +86,11 @@ class ModelActivity:
                 reply = await replying
                 return await self._judged(task, reply, begun) if _has_calls(reply) else _said_once(reply)
         except (ConfigError, ModelRefused) as error:
-            told = self._deps.secrets.redact(error.message)
-            raise ApplicationError(told, type=type(error).__name__, non_retryable=True) from None
+            message = self._deps.secrets.redact(error.message)
+            raise ApplicationError(message, type=type(error).__name__, non_retryable=True) from None
         except ModelUnavailable as error:
-            told = self._deps.secrets.redact(error.message)
-            raise ApplicationError(told, type="ModelUnavailable", next_retry_delay=_delay(error)) from None
+            message = self._deps.secrets.redact(error.message)
+            raise ApplicationError(message, type="ModelUnavailable", next_retry_delay=_delay(error)) from None
 
     async def _complete(self, task: ModelTask) -> ModelReply:
         info = activity.info()
@@ -310,8 +310,8 @@ def _said_once(reply: ModelReply) -> ModelReply:
     twice.
     """
     calls = (part for part in reply.message.parts if isinstance(part, CallPart) and part.call == reply.respond_call)
-    said = [part.args.inline for part in calls]
-    if reply.respond_error or not said or not isinstance(said[0], dict) or said[0].keys() != {"text"}:
+    payloads = [part.args.inline for part in calls]
+    if reply.respond_error or not payloads or not isinstance(payloads[0], dict) or payloads[0].keys() != {"text"}:
         return reply
     short = reply.model_copy(update={"response": None})
     # What the model wrote is not always what is told: a text may be kept apart, or be made printable.

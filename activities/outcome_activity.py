@@ -91,8 +91,8 @@ class OutcomeActivity:
         found = await judge_past_call(self._deps.catalog, permit.ctx, call, args, self._deps.clock())
         approvals, policy = ApprovalReader(self._deps), self._deps.catalog.policy(tool.activity)
         rows = await approvals.of(permit)
-        told = permit.model_copy(update={"doubts": (*permit.doubts, word)})
-        words = words_on(told, rows, task.ticket)
+        doubted = permit.model_copy(update={"doubts": (*permit.doubts, word)})
+        words = words_on(doubted, rows, task.ticket)
         doubts = doubts_of(rows)
         at = doubts[-1].judged_at if doubts else found.at
         terms = await terms_at(self._deps.catalog, permit.ctx, args, found, tool, at)
@@ -120,12 +120,12 @@ class OutcomeActivity:
         found = await self._deps.store.void_unclaimed(
             key, workflow=workflow, call=permit.call, tool=task.tool, nonce=permit.ctx.user.nonce
         )
-        told = recorded_reply(found)
-        if told is None and found.kind == "open":
+        reply = recorded_reply(found)
+        if reply is None and found.kind == "open":
             # Looked up while it still runs, it would be said not to have happened, and run again.
             await check_ended(self._deps.store, key)
-        told = told or (None if tool is None else await self._looked_up(task, tool, key))
-        return told or ToolReply(outcome=_settled(task, "in_doubt", IN_DOUBT_TEXT))
+        reply = reply or (None if tool is None else await self._looked_up(task, tool, key))
+        return reply or ToolReply(outcome=_settled(task, "in_doubt", IN_DOUBT_TEXT))
 
     async def _asked_of(self, task: OutcomeTask, tool: Tool) -> bool:
         """Returns whether the tool was asked as it is defined now: by another definition what only reads may have

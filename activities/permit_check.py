@@ -397,11 +397,11 @@ def is_given_up(
 
     To run a call again takes as many of them as to run it.
     """
-    told = [word for word in words if _says(word, "approved", policy, signature_policy)]
+    denials = [word for word in words if _says(word, "approved", policy, signature_policy)]
     # Whatever people were asked again: one who said that it happened, or gave it up, ends it.
     if any(_says(word, verdict, policy, signature_policy) for word in words for verdict in ("happened", "denied")):
         return False
-    return voters.suffices(told, quorum)
+    return voters.suffices(denials, quorum)
 
 
 def has_happened(
@@ -419,8 +419,8 @@ def has_happened(
 
 def _says(word: Decision, verdict: Verdict, policy: CompiledPolicy, signature_policy: SignaturePolicy) -> bool:
     rules = policy.policy or ApprovalPolicy()
-    said = word.verdict == verdict and word.subject != ""
-    return said and not signature_policy.decision_problem(word, accept_unsigned=rules.accept_unsigned)
+    agrees = word.verdict == verdict and word.subject != ""
+    return agrees and not signature_policy.decision_problem(word, accept_unsigned=rules.accept_unsigned)
 
 
 class _Lack(NamedTuple):

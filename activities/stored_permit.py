@@ -17,8 +17,8 @@ def prove_permit(permit: Permit, found: LocalGateDecision, approval: StoredAppro
     if permit.kind == "approved":
         return _answered(permit, approval)
     verdict = found.verdict
-    said = {"rule": verdict.rule, "policy_hash": verdict.policy_hash} if verdict is not None else {}
-    return _bare(permit).model_copy(update={**said, "grant": found.grant})
+    by_rule = {"rule": verdict.rule, "policy_hash": verdict.policy_hash} if verdict is not None else {}
+    return _bare(permit).model_copy(update={**by_rule, "grant": found.grant})
 
 
 def prove_for_probe(
@@ -39,8 +39,8 @@ def undone(
     """Returns the answers, vouched for, that tries of a call before the one with number `ticket` did not happen."""
     asked = () if rows is None else rows.questions
     numbers = sorted({each.doubt_of for each in asked if each.kind == "in_doubt" and each.doubt_of < ticket})
-    said = (word for number in numbers for word in words_on(permit, rows, number))
-    return tuple(each for each in said if each.verdict == "approved" and _vouched(each, policy, signature_policy))
+    words = (word for number in numbers for word in words_on(permit, rows, number))
+    return tuple(each for each in words if each.verdict == "approved" and _vouched(each, policy, signature_policy))
 
 
 def _answered(permit: Permit, approval: StoredApproval | None) -> Permit:

@@ -212,13 +212,13 @@ class ToolActivity:
             return None
         return await _left(self._deps, task)
 
-    async def _refused(self, task: ToolTask, why: str, told: str = "", *, vouched: bool = True) -> ToolReply:
-        """Refuses to run the call; where it may have run before, `told` says so instead of that nothing did.
+    async def _refused(self, task: ToolTask, why: str, message: str = "", *, vouched: bool = True) -> ToolReply:
+        """Refuses to run the call; where it may have run before, `message` says so instead of that nothing did.
 
         `vouched`: who asked is whom the gateway signed for.
         """
         await self._journal.refused(task.permit, why, vouched=vouched)
-        return _not_executed(task, self._tool, why, told)
+        return _not_executed(task, self._tool, why, message)
 
     async def _ended(self, task: ToolTask, found: LocalGateDecision) -> ToolReply:
         """Ends and records a call that the gates let through before and do not now; nothing else would tell of it."""
@@ -262,9 +262,9 @@ class ToolActivity:
             self._journal.settled()
         else:
             await self._journal.settle()
-        told = recorded_reply(claim)
-        if told is not None:
-            return told
+        reply = recorded_reply(claim)
+        if reply is not None:
+            return reply
         if claim.kind == "frozen":
             return await self._ended(task, frozen_decision(found, claim.frozen, _call(task)))
         if claim.kind == "other":
@@ -477,9 +477,9 @@ class ToolActivity:
         return tool_context_of(task.permit, key, task.budget_chars, people=self._deps.people, capabilities=given)
 
 
-def _not_executed(task: ToolTask, tool: Tool, why: str, told: str = "") -> ToolReply:
+def _not_executed(task: ToolTask, tool: Tool, why: str, message: str = "") -> ToolReply:
     activity.logger.warning("refused to run %s: %s", tool.name, why)
-    words = told or f"Not executed: {why}."
+    words = message or f"Not executed: {why}."
     return ToolReply(outcome=plain_outcome(task.permit.call, task.tool, "refused", words))
 
 

@@ -40,8 +40,8 @@ class AuditBuffer:
         to.
         """
         if self._last is not None:
-            told = {"key": f"dropped/{self._last.key}", "data": {"dropped": self._dropped, "status": "refused"}}
-            self._entries.append(self._last.model_copy(update=told))
+            note = {"key": f"dropped/{self._last.key}", "data": {"dropped": self._dropped, "status": "refused"}}
+            self._entries.append(self._last.model_copy(update=note))
         taken = [
             entry.model_copy(update={"stream": "", "tenant": "", "data": _short(entry.data, self._turn)})
             for entry in self._entries

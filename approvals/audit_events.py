@@ -185,17 +185,17 @@ def untaken_entry(ctx: CallContext, call: str, tool: str, names: Sequence[str], 
     return _of_turn(ctx, "outcome", f"untaken/{call}", at, call=call, tool=tool, untaken=why, updates=list(names))
 
 
-def probe_entry(permit: Permit, tool: str, ticket: str, said: str, at: datetime) -> AuditEntry:
+def probe_entry(permit: Permit, tool: str, ticket: str, answer: str, at: datetime) -> AuditEntry:
     """Records the result of a tool's probe of a call: `happened`, `did_not_happen` or `unknown`."""
     return _of_turn(
         permit.ctx,
         "in_doubt",
-        f"probe/{permit.call}/{ticket}/{said}",
+        f"probe/{permit.call}/{ticket}/{answer}",
         at,
         call=permit.call,
         tool=tool,
         ticket=ticket,
-        probe=said,
+        probe=answer,
         digest=permit.digest,
     )
 

@@ -144,8 +144,8 @@ def _repeated(proposed: Mapping[str, Any], shown: Mapping[str, Any]) -> str:
 def _plain_sentence(name: str, args: Mapping[str, Any], secrets: Collection[str]) -> str:
     subject = one_line(name, TITLE_CHARS).text
     first = list(args)[:EFFECT_ARGUMENTS]
-    told = [f"{one_line(key, 20).text} {_argument(step_from_key(key), args, secrets, 30)}" for key in first]
-    return _cut_sentence([f"{subject}: " if told else subject, ", ".join(told)])
+    phrases = [f"{one_line(key, 20).text} {_argument(step_from_key(key), args, secrets, 30)}" for key in first]
+    return _cut_sentence([f"{subject}: " if phrases else subject, ", ".join(phrases)])
 
 
 def _argument(name: str, args: Mapping[str, Any], secrets: Collection[str], limit: int) -> str:

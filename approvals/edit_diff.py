@@ -41,10 +41,12 @@ def edit_note(before: Sequence[CardRow], after: Sequence[CardRow]) -> str:
     found = row_changes(before, after)
     if not found:
         return "A person changed arguments of this call before it ran; they are hidden."
-    told = [f"{each.name} is {each.after or _ABSENT} (was {each.before or _ABSENT})" for each in found[:NOTE_CHANGES]]
+    changes = [
+        f"{each.name} is {each.after or _ABSENT} (was {each.before or _ABSENT})" for each in found[:NOTE_CHANGES]
+    ]
     more = len(found) - NOTE_CHANGES
     rest = f"; and {more} more" if more > 0 else ""
-    return f"A person changed arguments of this call before it ran: {'; '.join(told)}{rest}."
+    return f"A person changed arguments of this call before it ran: {'; '.join(changes)}{rest}."
 
 
 def _named(rows: Sequence[CardRow]) -> dict[str, CardRow]:

@@ -205,8 +205,8 @@ def _expired(request: ApprovalRequest) -> Receipt:
 def _too_late(request: ApprovalRequest, decision: Decision) -> Receipt:
     receipt = settled_receipt(request)
     # Anyone can write a time into a raw message.
-    told = decision.received_at if decision.signature else None
-    if request.state == "timed_out" and told is not None and not _is_over(request, told):
+    received = decision.received_at if decision.signature else None
+    if request.state == "timed_out" and received is not None and not _is_over(request, received):
         return receipt.model_copy(update={"why": "late"})
     return receipt
 

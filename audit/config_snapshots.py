@@ -125,7 +125,7 @@ async def _note(
         return False
     # Named after the record before it: processes that see the same change at once write it once.
     key = f"{kind}/{where}/{0 if last is None else last.seq}/{blob.sha256[:16]}"
-    told = admin_entry(
+    entry = admin_entry(
         tenant,
         f"{kind} in force",
         "",
@@ -139,7 +139,7 @@ async def _note(
         **facts,
         **_difference(await _parts_before(store, before), parts),
     )
-    return await AuditLog(store).append([told]) == 1
+    return await AuditLog(store).append([entry]) == 1
 
 
 async def _last(store: Store, kind: Standing, where: str, tenant: str) -> Record | None:

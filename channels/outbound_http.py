@@ -126,9 +126,11 @@ class GuardedHttp:
         # The head alone: a body may be without end, and nothing that it says is wanted.
         response = await self._http().send(request, stream=True)
         await response.aclose()
-        told = response.headers
+        response_headers = response.headers
         return ServerAnswer(
-            response.status_code, retry_after(told.get("retry-after", "")), read_date(told.get("date", ""))
+            response.status_code,
+            retry_after(response_headers.get("retry-after", "")),
+            read_date(response_headers.get("date", "")),
         )
 
     def _http(self) -> httpx.AsyncClient:

@@ -91,14 +91,14 @@ class VendorErrors:
         # What is known to be final stays so, whatever the status says.
         passes = code in self.pauses or code in self.passing
         again = passes or (code not in self.said and _passing(answer.status))
-        told = self.words(answer) if self.words and code not in self.pauses else self.meaning(code)
+        message = self.words(answer) if self.words and code not in self.pauses else self.meaning(code)
         pause = max(self.pauses.get(code, 0.0), self._pause(answer))
-        return NotDelivered(told, code=str(code), again=again, after=pause if again else 0.0)
+        return NotDelivered(message, code=str(code), again=again, after=pause if again else 0.0)
 
     def _by_status(self, answer: VendorAnswer) -> NotDelivered:
         again = _passing(answer.status)
-        told = self._enough() if answer.status == _TOO_MANY else f"{self.vendor} answered {answer.status}"
-        return NotDelivered(told, code=str(answer.status), again=again, after=self._pause(answer) if again else 0.0)
+        message = self._enough() if answer.status == _TOO_MANY else f"{self.vendor} answered {answer.status}"
+        return NotDelivered(message, code=str(answer.status), again=again, after=self._pause(answer) if again else 0.0)
 
     def _pause(self, answer: VendorAnswer) -> float:
         # Never 0 where there was too much: by a pause the whole channel is left alone, and not this one card.

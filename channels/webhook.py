@@ -177,8 +177,8 @@ class Webhook(Channel):
             "choices": list(reply.choices),
         }
         # An answer has no number of its own: by what it says, one that is told again has the same id.
-        told = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:32]
-        await self._post(f"answer.{told}", "answer.receipt", data)
+        digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:32]
+        await self._post(f"answer.{digest}", "answer.receipt", data)
 
     def verify(self, raw: InboundRequest) -> None:
         """See `Channel`."""
@@ -281,33 +281,33 @@ def _received(key: str, kind: Any, data: Any) -> InboundBatch:
         message = _Message.model_validate(data)
         return InboundBatch(heard=(_heard(key, message, text=message.text),))
     if kind == "status":
-        told = _Told.model_validate(data)
+        report = _Told.model_validate(data)
         known: dict[str, Literal["delivered", "read", "failed", "unknown"]] = {
             "delivered": "delivered",
             "read": "read",
             "failed": "failed",
         }
-        state = known.get(told.state, "unknown")
-        token = _token(told.id)
-        card = f"{token}.ask" if token else told.id
-        if state == "failed" and token and told.id != card:
+        state = known.get(report.state, "unknown")
+        token = _token(report.id)
+        card = f"{token}.ask" if token else report.id
+        if state == "failed" and token and report.id != card:
             # What failed told of the card again, or of its end: the card itself is out.
             state = "unknown"
         return InboundBatch(
-            statuses=(DeliveryStatus(key=key, vendor_id=card, state=state, code=told.code, told=told.told),)
+            statuses=(DeliveryStatus(key=key, vendor_id=card, state=state, code=report.code, told=report.told),)
         )
     # Also what we sent and somebody sends back: one secret signs both ways, and only types tell them apart.
     return InboundBatch()
 
 
-def _heard(key: str, said: _Decision | _Message, **more: Any) -> InboundAction:
-    token = said.token or _token(said.in_reply_to)
+def _heard(key: str, answer: _Decision | _Message, **more: Any) -> InboundAction:
+    token = answer.token or _token(answer.in_reply_to)
     return InboundAction(
         key=key,
-        identity=said.identity,
+        identity=answer.identity,
         token=token,
-        vendor_ids=(said.in_reply_to,) if said.in_reply_to and not token else (),
-        where={"to": said.identity, "in_reply_to": key},
+        vendor_ids=(answer.in_reply_to,) if answer.in_reply_to and not token else (),
+        where={"to": answer.identity, "in_reply_to": key},
         **more,
     )
 

@@ -62,8 +62,8 @@ def find_gateway(url: str | None = None, *, token: str = "") -> str:
     refuse_misspelt_variables()
     found = _given(url) or _of_settings(token)
     if token and not found.startswith("https:") and not is_loopback(found):
-        told = f"`{found}` is not https: anybody on the way could read the token in {TOKEN_VARIABLE}"
-        raise ConfigError(told, field="url")
+        message = f"`{found}` is not https: anybody on the way could read the token in {TOKEN_VARIABLE}"
+        raise ConfigError(message, field="url")
     return found
 
 
@@ -96,8 +96,8 @@ def _of_settings(token: str) -> str:
         found = _given(public)
         # Not with a token either, else whoever has somebody work in a folder of theirs is sent it.
         if token and not os.environ.get(f"{ENV_PREFIX}PUBLIC_URL") and not is_loopback(found):
-            told = f"`{SETTINGS_FILE}` names `{found}`, and no file of a folder says where a token is sent"
-            raise ConfigError(f"{told}: set {ENV_PREFIX}PUBLIC_URL, or give the address", file=SETTINGS_FILE)
+            message = f"`{SETTINGS_FILE}` names `{found}`, and no file of a folder says where a token is sent"
+            raise ConfigError(f"{message}: set {ENV_PREFIX}PUBLIC_URL, or give the address", file=SETTINGS_FILE)
         return found
     host, port = _setting("host", file), _setting("port", file)
     if not (host or port or token):

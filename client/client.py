@@ -270,8 +270,8 @@ class Client:
         if given.get("seen") is None and given["verdict"] == "approved" and not isinstance(named, str):
             # Whoever has the request has every value; who names one has read none of it.
             given["seen"] = request.seen
-        said = {name: value for name, value in given.items() if value is not None}
-        draft = _draft(revision=request.revision, question_hash=request.question_hash, **said)
+        body = {name: value for name, value in given.items() if value is not None}
+        draft = _draft(revision=request.revision, question_hash=request.question_hash, **body)
         return await self._transport.receipt(
             f"/v1/approvals/{_quoted(request.id)}/decide", draft.model_dump(mode="json", exclude_defaults=True), by
         )

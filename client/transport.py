@@ -56,9 +56,9 @@ class Transport:
     async def receipt(self, path: str, body: dict[str, Any], person: str) -> Receipt:
         """Returns the receipt of an answer as `person`; one that is refused says by whom and when it was decided."""
         reply = await self._reply("POST", path, json=body, params={"as": person} if person else {})
-        said = self._json(reply)
-        if isinstance(said, dict) and "approval_id" in said:
-            return self.read(Receipt, said)
+        content = self._json(reply)
+        if isinstance(content, dict) and "approval_id" in content:
+            return self.read(Receipt, content)
         raise self._refusal(reply)
 
     async def events(self, path: str) -> AsyncGenerator[tuple[str, Any]]:
@@ -91,11 +91,11 @@ class Transport:
             raise self._silent(error) from None
 
     def _refusal(self, reply: httpx.Response) -> Refused | ServerUnavailable:
-        said = self._json(reply)
-        message = said.get("message") if isinstance(said, dict) else None
+        body = self._json(reply)
+        message = body.get("message") if isinstance(body, dict) else None
         if not isinstance(message, str):
             return self._stranger()
-        code = str(said.get("code", "refused"))
+        code = str(body.get("code", "refused"))
         if reply.status_code == httpx.codes.UNAUTHORIZED:
             return Refused(f"{message}; put one of yours in {TOKEN_VARIABLE}", code="sign_in")
         if reply.status_code == httpx.codes.NOT_FOUND:

@@ -58,13 +58,13 @@ class TurnHandle:
 
         One that is asked again in other words comes again, as its next revision.
         """
-        told: set[tuple[str, int]] = set()
+        yielded: set[tuple[str, int]] = set()
         async with aclosing(self.watch()) as views:
             async for view in views:
                 for call in view.calls:
-                    request = await self._asked(call, told)
+                    request = await self._asked(call, yielded)
                     if request is not None:
-                        told.add((request.id, request.revision))
+                        yielded.add((request.id, request.revision))
                         yield request
 
     async def result(self) -> TurnResult:
@@ -75,14 +75,14 @@ class TurnHandle:
                     return view.result
         raise ServerUnavailable(f"`{self.id}` ended without a result")
 
-    async def _asked(self, call: CallView, told: Collection[tuple[str, int]]) -> ApprovalRequest | None:
+    async def _asked(self, call: CallView, yielded: Collection[tuple[str, int]]) -> ApprovalRequest | None:
         """Returns the request of a call that was not yielded yet; None for none."""
         seen = call.approval
-        if seen is None or seen.state != "pending" or (seen.id, seen.revision) in told:
+        if seen is None or seen.state != "pending" or (seen.id, seen.revision) in yielded:
             return None
         request = await self._transport.call(ApprovalRequest, "GET", f"/v1/approvals/{seen.id}")
         # Somebody may have answered meanwhile, or it was asked anew.
-        return request if request.state == "pending" and (request.id, request.revision) not in told else None
+        return request if request.state == "pending" and (request.id, request.revision) not in yielded else None
 
     async def cancel(self, *, by: str = "") -> str:
         """Asks the turn to stop, as `by`: `cancelling`, or the state in which it is over already."""

@@ -51,15 +51,17 @@ def merge_updates(before: Updates, new: Updates) -> Updates:
 def apply_updates(updates: Updates, given: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the context of a turn: `updates`, overridden by what its caller has `given` (P18)."""
     extra = {**updates.context, **given}
-    told = given.get(DATA, {})
+    data = given.get(DATA, {})
     # Data that the caller gives as something else than an object are its word on all of them.
-    if updates.data and isinstance(told, Mapping):
-        extra[DATA] = {**updates.data, **told}
+    if updates.data and isinstance(data, Mapping):
+        extra[DATA] = {**updates.data, **data}
     return extra
 
 
 def free_updates(updates: Updates, given: Mapping[str, Any]) -> Updates:
     """Returns those of `updates` for which the caller has `given` nothing: the others change nothing."""
-    told = given.get(DATA, {})
-    data = {name: each for name, each in updates.data.items() if isinstance(told, Mapping) and name not in told}
+    given_data = given.get(DATA, {})
+    data = {
+        name: each for name, each in updates.data.items() if isinstance(given_data, Mapping) and name not in given_data
+    }
     return Updates(data=data, context={name: each for name, each in updates.context.items() if name not in given})

@@ -28,8 +28,8 @@ _BETWEEN_SECONDS: Final = 0.05
 async def store_clock_lead(store: Store, *, clock: Clock = system_clock) -> timedelta:
     """Measures how far the store's clock is ahead of this machine's; checks the store. Raises as `Store.check`."""
     before = clock()
-    told = await store.check()
-    return told - _between(before, clock())
+    store_time = await store.check()
+    return store_time - _between(before, clock())
 
 
 async def server_clock_lead(client: Client, *, clock: Clock = system_clock) -> timedelta | None:
@@ -46,14 +46,14 @@ async def server_clock_lead(client: Client, *, clock: Clock = system_clock) -> t
     before = clock()
     poll = asyncio.ensure_future(client.workflow_service.poll_workflow_task_queue(request, timeout=_POLL))
     try:
-        told = await _polled_at(client, queue, identity)
+        server_time = await _polled_at(client, queue, identity)
     except RPCError:
         return None
     finally:
         poll.cancel()
         with contextlib.suppress(asyncio.CancelledError, RPCError):
             await poll
-    return None if told is None else told - _between(before, clock())
+    return None if server_time is None else server_time - _between(before, clock())
 
 
 def clock_problem(name: str, ahead: timedelta | None) -> str:

@@ -292,9 +292,9 @@ class TurnClient:
         # All that tells two apart: the server gives a known update id its first result, whatever else is in the second.
         # Ids are the workflow's own, so that neither session nor turn need be in them.
         kind = "" if update == names.DECIDE else f"{update}:"
-        told_apart = f"{kind}{decision.delivery_id}:{key.call}:{decision.revision or 1}"
+        update_id = f"{kind}{decision.delivery_id}:{key.call}:{decision.revision or 1}"
         # An Update's id lies five times in the history of its turn.
-        named = hashlib.sha256(told_apart.encode(errors="surrogatepass")).hexdigest()[:_UPDATE_HEX]
+        named = hashlib.sha256(update_id.encode(errors="surrogatepass")).hexdigest()[:_UPDATE_HEX]
         tried = f"{key.turn.workflow_id}:{named}"
         tries = self._undecided.get(tried, 0)
         receipt: Receipt = await handle.execute_update(
@@ -397,9 +397,9 @@ class TurnClient:
         turn = named.turn
         # From the event alone, so that it is brought once, whoever brings it; the event's id is too long for an id.
         late = f"late-{hashlib.sha256(event_id.encode()).hexdigest()[:_LATE_HEX]}"
-        said = user_message(f"Result of `{event_id}`: {text}")
+        message = user_message(f"Result of `{event_id}`: {text}")
         return await self.inject(
-            SessionKey(turn.tenant, turn.session), LateResult(id=late, turn=turn.turn, message=said)
+            SessionKey(turn.tenant, turn.session), LateResult(id=late, turn=turn.turn, message=message)
         )
 
     async def session(self, key: SessionKey) -> SessionView:

@@ -16,12 +16,12 @@ def bounds_problem(value: Any) -> str:
     """
     # A stack of our own: what measures depth must not be what breaks on it, as recursion would.
     stack: list[tuple[Any, int, int]] = [(value, 1, 0)]
-    seen = told = 0
+    seen = chars = 0
     while stack:
         item, depth, path = stack.pop()
         seen += 1
-        told += path
-        if told > MAX_PATHS_CHARS:
+        chars += path
+        if chars > MAX_PATHS_CHARS:
             return f"names that lead to its values of more than {MAX_PATHS_CHARS} characters together"
         if depth > MAX_DEPTH:
             return f"nested deeper than {MAX_DEPTH} levels"

@@ -30,8 +30,8 @@ def pattern_problem(schema: Any) -> tuple[str, str]:
         try:
             _compiled(pattern)
         except re2.error as error:
-            (said,) = error.args or ("",)
-            why = said.decode(errors="replace") if isinstance(said, bytes) else said
+            (reason,) = error.args or ("",)
+            why = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
             remedy = "write it without look-around and back-references, as RE2 has it"
             return pattern, f"has the pattern `{pattern}`, which takes more than linear time ({why}); {remedy}"
     if {"patternProperties", "unevaluatedProperties"} <= {key for node in nodes for key in node.keywords}:

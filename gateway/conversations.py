@@ -44,9 +44,9 @@ class Conversations:
     async def turn(self, key: TurnKey, person: Person | None) -> TurnView:
         """Returns a turn as it stands. Whoever may read the session that it belongs to may read it."""
         begun, _ = await self._admitted(key, person)
-        said = await self._deps.said(key)
-        await self._owe_again(key, said)
-        return await self._deps.proved(said, begun)
+        view = await self._deps.said(key)
+        await self._owe_again(key, view)
+        return await self._deps.proved(view, begun)
 
     async def session(self, key: SessionKey, person: Person | None) -> SessionView:
         """Returns a session as it stands, for whose it is; whom one of its turns asks reads that turn."""
@@ -113,8 +113,8 @@ class Conversations:
         code = read_code(name)
         if code is None:
             near = await self._near(name, person, tenant)
-            told = near or ": it is neither an approval id nor a code such as `K7Q-2FM`"
-            raise NotFound(f"there is no request {quote_name(name)}{told}")
+            hint = near or ": it is neither an approval id nor a code such as `K7Q-2FM`"
+            raise NotFound(f"there is no request {quote_name(name)}{hint}")
         found = await self._deps.requests.find_by_code(tenant, code)
         try:
             # That a code leads anywhere is told to those alone who may read what it leads to.

@@ -73,8 +73,8 @@ def sentence(errors: Sequence[Any]) -> str:
     if identity:
         named = ", ".join(f"`{name}`" for name in identity)
         return f"{named} cannot be given: a request names its `user`, and everything else comes from the directory"
-    told = [_problem(name, each) for name, each in found[:PROBLEMS_TOLD]]
-    return "; ".join(told) or "the request cannot be read"
+    problems = [_problem(name, each) for name, each in found[:PROBLEMS_TOLD]]
+    return "; ".join(problems) or "the request cannot be read"
 
 
 def _problem(name: str, error: Mapping[str, Any]) -> str:

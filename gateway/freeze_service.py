@@ -25,8 +25,8 @@ async def freeze(deps: GatewayDeps, person: Person, *, reason: str, channel: str
     """
     require_operator(deps, person)
     tenant = person.tenant
-    told = admin_entry(tenant, "freeze", person.id, deps.clock(), reason=reason, channel=channel)
-    standing = await Freezes(deps.store).freeze(tenant, reason=reason, by=person.id, also=entry_writer([told]))
+    entry = admin_entry(tenant, "freeze", person.id, deps.clock(), reason=reason, channel=channel)
+    standing = await Freezes(deps.store).freeze(tenant, reason=reason, by=person.id, also=entry_writer([entry]))
     return FreezeResult(freeze=standing, swept=await sweep_tenant(deps, person, standing.reason, _SWEEP_SECONDS))
 
 
@@ -46,8 +46,8 @@ async def thaw(deps: GatewayDeps, person: Person, *, channel: str) -> Freeze:
     Raises `Refused` (`not_allowed`), `NotFound` where nothing is frozen, `StoreUnavailable`.
     """
     require_operator(deps, person)
-    told = admin_entry(person.tenant, "thaw", person.id, deps.clock(), channel=channel)
-    lifted = await Freezes(deps.store).thaw(person.tenant, also=entry_writer([told]))
+    entry = admin_entry(person.tenant, "thaw", person.id, deps.clock(), channel=channel)
+    lifted = await Freezes(deps.store).thaw(person.tenant, also=entry_writer([entry]))
     if lifted is None:
         raise NotFound(f"the tenant {quote_name(person.tenant)} is not frozen")
     return lifted

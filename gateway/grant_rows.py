@@ -31,7 +31,7 @@ def write_agreed_grant(connection: Connection, request: ApprovalRequest, args: M
         reason=found.votes[-1].reason,
         since=found.since,
     )
-    told = admin_entry(
+    entry = admin_entry(
         like.tenant,
         "remember",
         found.people[-1],
@@ -49,4 +49,4 @@ def write_agreed_grant(connection: Connection, request: ApprovalRequest, args: M
         seconds=found.wish.seconds,
     )
     if new:
-        entry_writer([told])(connection)
+        entry_writer([entry])(connection)

@@ -29,8 +29,8 @@ async def take_back(deps: GatewayDeps, grant: str, person: Person, tenant: str) 
         raise NotFound(f"there is no grant {quote_name(grant)}")
     if person.id not in found.people:
         require_operator(deps, person)
-    told = admin_entry(tenant, "revoke", person.id, deps.clock(), kind="grant", grant=found.id, channel="gateway")
-    return masked_grant(await grants.revoke(found.id, tenant, by=person.id, also=entry_writer([told])))
+    entry = admin_entry(tenant, "revoke", person.id, deps.clock(), kind="grant", grant=found.id, channel="gateway")
+    return masked_grant(await grants.revoke(found.id, tenant, by=person.id, also=entry_writer([entry])))
 
 
 def _may_read(deps: GatewayDeps, person: Person | None, grant: Grant) -> bool:

@@ -156,8 +156,8 @@ def _fault(error: ValidationError) -> str:
     if any(fault["type"] == "extra_forbidden" and fault["loc"][-1] == "private" for fault in faults):
         return "private keys, which no worker may have"
     where = ".".join(map(str, faults[0]["loc"]))
-    told = faults[0]["msg"].removeprefix("Value error, ").partition(":")[0].lower()
-    return f"no keys ({f'`{where}`: ' if where else ''}{told})"
+    problem = faults[0]["msg"].removeprefix("Value error, ").partition(":")[0].lower()
+    return f"no keys ({f'`{where}`: ' if where else ''}{problem})"
 
 
 def _write(path: Path, keys: BaseModel, mode: int, *, replace: bool = True) -> None:

@@ -33,15 +33,15 @@ def principal_as_asked(
     when the turn begins.
     """
     issued = at.astimezone(UTC)
-    told = ctx.extra.get(DATA)
-    apart = isinstance(told, Mapping)
+    data = ctx.extra.get(DATA)
+    apart = isinstance(data, Mapping)
     update = {
         "actor": "" if any_actor else ctx.actor,
         "route": ctx.route,
         "step": ctx.step,
         "transient": ctx.transient,
         "given": tuple(sorted(name for name in ctx.extra if not (apart and name == DATA))),
-        "given_data": tuple(sorted(told)) if isinstance(told, Mapping) else (),
+        "given_data": tuple(sorted(data)) if isinstance(data, Mapping) else (),
         "nonce": nonce,
         "store_id": store_id,
         "issued_at": issued,
@@ -94,8 +94,8 @@ def context_digest(ctx: CallContext) -> str:
 
     What tools have added to the context is not in it. Raises `NotCanonical`.
     """
-    user, told = ctx.user, ctx.extra.get(DATA)
-    data = told if isinstance(told, Mapping) else {}
+    user, extra_data = ctx.user, ctx.extra.get(DATA)
+    data = extra_data if isinstance(extra_data, Mapping) else {}
     try:
         # In JSON's own types, as a history gives it back: people's attributes may be dates.
         given = to_jsonable_python(

@@ -80,9 +80,9 @@ class VouchedDirectory:
 def vouch(signer: Signer, person: Person, *, names: Sequence[str], now: datetime, lifetime: timedelta) -> VouchedPerson:
     """Signs what a person's sign-in at `now` said. Raises `NotCanonical`."""
     now = now.astimezone(UTC)
-    told = VouchedPerson(person=person, names=tuple(names), seen_at=now, until=now + lifetime)
-    mark = signer.sign_bytes(_PURPOSE, _body(told))
-    return told.model_copy(update={"key_id": mark.key_id, "signature": mark.signature})
+    vouched = VouchedPerson(person=person, names=tuple(names), seen_at=now, until=now + lifetime)
+    mark = signer.sign_bytes(_PURPOSE, _body(vouched))
+    return vouched.model_copy(update={"key_id": mark.key_id, "signature": mark.signature})
 
 
 def vouching_problem(vouched: VouchedPerson, declared: Directory, verifier: Verifier, now: datetime) -> str:

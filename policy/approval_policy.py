@@ -172,8 +172,8 @@ class Term(_PolicyData):
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
-        said = (self.quorum, self.min_assurance, self.timeout, self.escalate_after)
-        if not (any(each is not None for each in said) or self.approvers or self.escalate_to):
+        values = (self.quorum, self.min_assurance, self.timeout, self.escalate_after)
+        if not (any(each is not None for each in values) or self.approvers or self.escalate_to):
             raise ConfigError(
                 "a term of `terms` changes nothing; give it a `quorum`, `approvers`, `min_assurance`, a `timeout` or "
                 "an escalation",

@@ -92,8 +92,8 @@ def _instant(given: object, where: str) -> datetime | None:
     except ValueError:
         at = ""
     if at is not None and not (isinstance(at, datetime) and at.tzinfo is not None):
-        told = f"{where}: `now` must be a time with its zone, such as `2026-11-21T10:00:00+01:00`"
-        raise ConfigError(told, field="now", value=given)
+        message = f"{where}: `now` must be a time with its zone, such as `2026-11-21T10:00:00+01:00`"
+        raise ConfigError(message, field="now", value=given)
     return at
 
 

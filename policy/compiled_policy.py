@@ -105,8 +105,8 @@ class CompiledPolicy:
             # Also for an `auto`: a global rule or a later gate may ask all the same, and must not ask anybody else.
             if verdict == "auto":
                 approvers, _, routed = self._route(data)
-                terms, said = self._terms(data, approvers)
-                return self._verdict(verdict, why, expression, engines + routed + said, terms)
+                terms, term_answers = self._terms(data, approvers)
+                return self._verdict(verdict, why, expression, engines + routed + term_answers, terms)
             return self._verdict(verdict, why, expression, engines)
         # That nothing forbids a call, and nothing demands a person for it, is no permission to skip one.
         return self._ask("the policy has no rule that lets it pass without a person", None, engines, data)
@@ -146,8 +146,8 @@ class CompiledPolicy:
         data: EngineInput | None = None,
     ) -> PolicyVerdict:
         approvers, note, routed = self._route(data)
-        terms, said = self._terms(data, approvers)
-        return self._verdict("ask", why + note, expression, engines + routed + said, terms)
+        terms, term_answers = self._terms(data, approvers)
+        return self._verdict("ask", why + note, expression, engines + routed + term_answers, terms)
 
     def _terms(self, data: EngineInput | None, approvers: tuple[str, ...]) -> tuple[Terms, tuple[EngineAnswer, ...]]:
         """Returns the terms on which `approvers` are asked, and what the engines said of the stricter ones."""
@@ -351,10 +351,10 @@ def _normal_form(requires_approval: RequiresApproval, expressions: Mapping[str, 
     if isinstance(requires_approval, bool):
         return requires_approval
     # Without defaults, so that a new field changes no hash: remembered answers hold for one hash of a policy only.
-    said = requires_approval.model_dump(mode="json", exclude_defaults=True)
-    for number, term in enumerate(said.get("terms", ())):
+    data = requires_approval.model_dump(mode="json", exclude_defaults=True)
+    for number, term in enumerate(data.get("terms", ())):
         term["when"] = expressions[_term_rule(number)].text
-    return {**said, **{rule: each.text for rule, each in expressions.items() if rule in said}}
+    return {**data, **{rule: each.text for rule, each in expressions.items() if rule in data}}
 
 
 def _term_rule(number: int) -> str:

@@ -55,16 +55,16 @@ _WORDS: Final[Mapping[str, HandlerVerdict]] = {
 }
 
 
-def read_answer(said: object) -> HandlerVerdict | None:
+def read_answer(returned: object) -> HandlerVerdict | None:
     """Parses what a handler returned; None when that is no answer."""
-    if isinstance(said, str):
-        return _WORDS.get(said)
-    if not isinstance(said, HandlerVerdict) or not isinstance(said.reason, str):
+    if isinstance(returned, str):
+        return _WORDS.get(returned)
+    if not isinstance(returned, HandlerVerdict) or not isinstance(returned.reason, str):
         return None
     # `failed` is for the engine to say: it makes the question another one, under a rule of its own.
-    right = said.verdict in _VERDICTS and said.level in _LEVELS and said.failed is False
-    right = right and (said.stricter is None or isinstance(said.stricter, Term))
-    return said if right else None
+    right = returned.verdict in _VERDICTS and returned.level in _LEVELS and returned.failed is False
+    right = right and (returned.stricter is None or isinstance(returned.stricter, Term))
+    return returned if right else None
 
 
 def handler_rule(policy: CompiledPolicy) -> str:
@@ -91,9 +91,9 @@ def apply_handler_verdict(policy: CompiledPolicy, verdict: PolicyVerdict, answer
     if answer.verdict == "auto":
         if verdict.verdict == "ask" and not policy.handler_alone:
             return verdict
-        said = why if policy.handler_alone else f"{verdict.why}; {why}"
+        reason = why if policy.handler_alone else f"{verdict.why}; {why}"
         # Whom it names stays: a global rule or a later gate may ask them all the same.
-        return dataclasses.replace(verdict, verdict="auto", rule=name, rule_text=_words(answer), why=said)
+        return dataclasses.replace(verdict, verdict="auto", rule=name, rule_text=_words(answer), why=reason)
     return _asked(verdict, answer, name, why)
 
 

@@ -106,13 +106,13 @@ def _of(
 def _dynamic(policy: ApprovalPolicy | None) -> str:
     if policy is None:
         return ""
-    said = (
+    fields = (
         ("`handler`", policy.handler),
         ("`route_to`", policy.route_to),
         ("groups in `approvers`", policy.groups),
         ("`terms`", policy.terms),
     )
-    return next((name for name, given in said if given), "")
+    return next((name for name, given in fields if given), "")
 
 
 def _common(policies: Sequence[CompiledPolicy], default: Sequence[str]) -> tuple[str, ...]:

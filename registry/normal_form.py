@@ -55,8 +55,8 @@ def normal_text(catalog: Catalog) -> str:
 
 def _tool(catalog: Catalog, tool: Tool) -> dict[str, Any]:
     reducer = catalog.reducers.get(tool.name)
-    said = {"definition": tool.definition, **_declared(tool), "input_schema": _plain(tool.schema.schema)}
-    return said if reducer is None else {**said, "reducer": _plain(reducer)}
+    form = {"definition": tool.definition, **_declared(tool), "input_schema": _plain(tool.schema.schema)}
+    return form if reducer is None else {**form, "reducer": _plain(reducer)}
 
 
 def _rule(rule: GlobalRule) -> dict[str, Any]:

@@ -91,9 +91,9 @@ def _place(tool: Tool) -> Iterator[FieldProblem]:
 
 def _scope(tool: Tool) -> Iterator[FieldProblem]:
     if tool.scope not in _SCOPES:
-        said = f"has scope `{tool.scope}`" if tool.scope else "has no `scope`; say whose calls they are"
+        problem = f"has scope `{tool.scope}`" if tool.scope else "has no `scope`; say whose calls they are"
         near = did_you_mean(str(tool.scope), _SCOPES)
-        yield FieldProblem("scope", tool.scope, f"{said}; allowed: `generalist`, `specialist`{near}")
+        yield FieldProblem("scope", tool.scope, f"{problem}; allowed: `generalist`, `specialist`{near}")
     if tool.routing not in _ROUTINGS:
         yield FieldProblem("routing", tool.routing, f"has routing `{tool.routing}`; allowed: `routed`, `bypass`")
     if tool.scope == "generalist" and tool.routing == "bypass":

@@ -337,22 +337,22 @@ class DeliveryQueue:
 
 def delivery_token(key: bytes, approval: str, revision: int, person: str, channel: str) -> str:
     """Computes the name of a card: the same whoever plans it, and known to nobody without the store's key."""
-    told = f"{approval}|{revision}|{person}|{channel}".encode()
+    content = f"{approval}|{revision}|{person}|{channel}".encode()
     # In lower-case base32: the mail addresses in which it stands may come back in any case.
-    return base64.b32encode(hmac.digest(key, told, "sha256")).decode().lower()[:_TOKEN_CHARS]
+    return base64.b32encode(hmac.digest(key, content, "sha256")).decode().lower()[:_TOKEN_CHARS]
 
 
-def _newer(had: ApprovalRequest, told: ApprovalRequest, *, reminds: bool) -> ApprovalRequest:
+def _newer(had: ApprovalRequest, update: ApprovalRequest, *, reminds: bool) -> ApprovalRequest:
     """Returns a card's request after a notice; `had` where the notice brings nothing new, as notices may arrive out of
     order.
 
     Only a reminder counts as one: an escalation may be read before the reminder that came before it.
     """
-    further = told.escalated + told.extended - had.escalated - had.extended
-    if reminds and told.reminded > had.reminded:
-        return told if further >= 0 else had.model_copy(update={"reminded": told.reminded, "votes": told.votes})
+    further = update.escalated + update.extended - had.escalated - had.extended
+    if reminds and update.reminded > had.reminded:
+        return update if further >= 0 else had.model_copy(update={"reminded": update.reminded, "votes": update.votes})
     if not reminds and further > 0:
-        return told.model_copy(update={"reminded": had.reminded})
+        return update.model_copy(update={"reminded": had.reminded})
     return had
 
 

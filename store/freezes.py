@@ -54,8 +54,8 @@ class Freezes:
         """Raises `Refused` (`frozen`) with the reason while the tenant is frozen: nothing new starts then."""
         standing = await self.read(tenant)
         if standing is not None:
-            told = f"the tenant `{tenant}` is frozen: {standing.reason}; nothing new starts until it is thawed"
-            raise Refused(told, code="frozen", tenant=tenant)
+            message = f"the tenant `{tenant}` is frozen: {standing.reason}; nothing new starts until it is thawed"
+            raise Refused(message, code="frozen", tenant=tenant)
 
     async def all(self) -> list[Freeze]:
         """Returns every frozen tenant, the latest first."""

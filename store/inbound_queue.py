@@ -64,9 +64,9 @@ class InboundQueue:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def put(self, channel: str, heard: Sequence[InboundItem], statuses: Sequence[InboundItem]) -> int:
+    async def put(self, channel: str, actions: Sequence[InboundItem], statuses: Sequence[InboundItem]) -> int:
         """Keeps all of it or nothing; returns how much of it is new. Known messages stay as they are."""
-        rows = [_new(channel, "heard", each) for each in heard] + [_new(channel, "status", each) for each in statuses]
+        rows = [_new(channel, "heard", each) for each in actions] + [_new(channel, "status", each) for each in statuses]
         # In one order, so that two who keep the same do not wait for each other.
         rows.sort(key=lambda row: str(row["key"]))
         return await self._store.run(lambda connection: sum(insert_new(connection, ARRIVALS, row) for row in rows))

@@ -135,10 +135,10 @@ class ChannelSuite:
     async def test_what_a_model_writes_is_text_and_nothing_else(self, rig: ChannelRig) -> None:
         """No character that is not seen, no line of its own."""
         await rig.ask(args={"to": HOSTILE, "note\u202e": "x"})
-        told = rig.card(rig.bo).text
-        assert not any(char in told for char in _HIDDEN)
-        assert "⟦U+202E⟧" in told
-        assert not any(line.strip().startswith("Approved by") for line in told.splitlines())
+        message = rig.card(rig.bo).text
+        assert not any(char in message for char in _HIDDEN)
+        assert "⟦U+202E⟧" in message
+        assert not any(line.strip().startswith("Approved by") for line in message.splitlines())
 
     @play_scenario
     async def test_unicode_arrives_as_it_is(self, rig: ChannelRig) -> None:
@@ -154,11 +154,11 @@ class ChannelSuite:
         """Every argument is there, cut where it has to be; or the card says that it is not whole."""
         args = {f"argument_{number}": f"{number}:" + "x" * 480 for number in range(40)}
         await rig.ask(args=args)
-        told = rig.card(rig.bo).text
-        if not all(value in told for value in args.values()):
+        message = rig.card(rig.bo).text
+        if not all(value in message for value in args.values()):
             whole = (text("card.incomplete_short", "en"), text("card.incomplete", "en", link="").strip())
-            assert any(words in told for words in whole)
-        assert "signoff.example/link/" in told
+            assert any(words in message for words in whole)
+        assert "signoff.example/link/" in message
 
     @play_scenario
     async def test_all_cards_say_who_decided_and_where(self, rig: ChannelRig) -> None:
@@ -167,9 +167,9 @@ class ChannelSuite:
         assert "Approved by Ana" not in rig.text_read_by(rig.bo)
         await rig.decide_elsewhere(request)
         for identity in (rig.ana, rig.bo):
-            told = rig.text_read_by(identity)
-            assert "Approved by Ana" in told
-            assert text("where.inbox", "en") in told
+            message = rig.text_read_by(identity)
+            assert "Approved by Ana" in message
+            assert text("where.inbox", "en") in message
         assert (await rig.delivery(request, "bo")).state == "closed"
 
     @play_scenario
@@ -205,8 +205,8 @@ class ChannelSuite:
             ("delivered", "read"),
             ("failed", "read"),
         )
-        for told, known in course:
-            raw = rig.vendor.status(card, told)
+        for report, known in course:
+            raw = rig.vendor.status(card, report)
             if raw is None:
                 pytest.skip("that vendor tells nothing of cards")
             assert await rig.receive(raw, raw) == [None, None]
@@ -335,13 +335,13 @@ class ChannelSuite:
         self._answers(rig)
         request = await rig.ask(args={"items": [{"pieces": number} for number in range(40)]})
         card = rig.card(rig.bo)
-        told = text("card.how.unseen", "en", deny=text("word.deny", "en"), code=show_code(request.code), approve="")
-        assert rig.channel.assurance == "link" or not rig.vendor.writes or told in card.text
-        said = [rig.vendor.write(rig.bo, f"approve {show_code(request.code)}")] if rig.vendor.writes else []
+        hint = text("card.how.unseen", "en", deny=text("word.deny", "en"), code=show_code(request.code), approve="")
+        assert rig.channel.assurance == "link" or not rig.vendor.writes or hint in card.text
+        answers = [rig.vendor.write(rig.bo, f"approve {show_code(request.code)}")] if rig.vendor.writes else []
         # A strict vendor knows no press of a button that the card does not have.
         with contextlib.suppress(KeyError):
-            said.append(rig.vendor.press(card, rig.bo, "approved"))
-        for raw in said:
+            answers.append(rig.vendor.press(card, rig.bo, "approved"))
+        for raw in answers:
             await rig.receive(raw)
             assert rig.request(request.id).state == "pending"
             assert text("reply.unseen", "en") in rig.text_read_by(rig.bo)
@@ -445,8 +445,8 @@ class ChannelSuite:
         request = await rig.ask()
         await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.stranger, "approved"))
         assert rig.decisions.answers == []
-        told = rig.text_read_by(rig.stranger)
-        assert not any(part in told for part in (request.card.effect, show_code(request.code), "Payee"))
+        message = rig.text_read_by(rig.stranger)
+        assert not any(part in message for part in (request.card.effect, show_code(request.code), "Payee"))
 
     @play_scenario
     async def test_who_is_not_asked_is_told_that_they_may_not(self, rig: ChannelRig) -> None:
@@ -466,8 +466,8 @@ class ChannelSuite:
         await rig.decide_elsewhere(request)
         await rig.receive(late)
         assert rig.request(request.id).decided_by == "ana"
-        told = rig.text_read_by(rig.bo)
-        assert "Already decided. Approved by Ana" in told
+        message = rig.text_read_by(rig.bo)
+        assert "Already decided. Approved by Ana" in message
 
     @play_scenario
     async def test_who_comes_too_late_is_told_that_time_is_over(self, rig: ChannelRig) -> None:
@@ -521,9 +521,9 @@ class ChannelSuite:
         first, second = await rig.ask(1), await rig.ask(2)
         await rig.receive(rig.vendor.write(rig.bo, "yes"))
         assert rig.decisions.answers == []
-        told = rig.text_read_by(rig.bo)
-        assert text("reply.which", "en") in told
-        assert all(show_code(each.code) in told for each in (first, second))
+        message = rig.text_read_by(rig.bo)
+        assert text("reply.which", "en") in message
+        assert all(show_code(each.code) in message for each in (first, second))
         await rig.receive(rig.vendor.write(rig.bo, f"approve {show_code(second.code).lower()}"))
         assert rig.request(second.id).state == "approved"
         assert rig.request(first.id).state == "pending"

@@ -242,10 +242,10 @@ class FakeTelegram(Vendor):
                 result = self._method(method)(body)
         except BotRefusal as refusal:
             self.refused.append(refusal.words)
-            told = {"ok": False, "error_code": refusal.code, "description": refusal.words}
+            answer = {"ok": False, "error_code": refusal.code, "description": refusal.words}
             if refusal.code == 429:
-                told["parameters"] = {"retry_after": BUSY_SECONDS}
-            return JSONResponse(told, refusal.code)
+                answer["parameters"] = {"retry_after": BUSY_SECONDS}
+            return JSONResponse(answer, refusal.code)
         return JSONResponse({"ok": True, "result": result})
 
     def _method(self, name: str) -> Callable[[Body], Any]:

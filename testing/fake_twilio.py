@@ -168,8 +168,8 @@ class FakeTwilio(Vendor):
     def press_request(self, bubble: TwilioMessage, identity: str, title: str, **more: str) -> InboundRequest:
         """Returns a button by its title."""
         about = {"OriginalRepliedMessageSid": bubble.sid, "OriginalRepliedMessageSender": self.prefix + OURS}
-        said = {"Body": title, "ButtonText": title, "ButtonPayload": bubble.buttons[title], "MessageType": "button"}
-        return self.message(identity, **{**about, **said, **more})
+        fields = {"Body": title, "ButtonText": title, "ButtonPayload": bubble.buttons[title], "MessageType": "button"}
+        return self.message(identity, **{**about, **fields, **more})
 
     def write(self, identity: str, words: str) -> InboundRequest:
         """Sends words in the conversation."""
@@ -274,8 +274,8 @@ class FakeTwilio(Vendor):
             self.late.append(self.status_request(bubble, "failed", 63016))
         else:
             self.bubbles.append(bubble)
-        told = {"sid": bubble.sid, "status": "queued", "error_code": None, "error_message": None, "to": bubble.person}
-        return JSONResponse(told, status_code=201)
+        body = {"sid": bubble.sid, "status": "queued", "error_code": None, "error_message": None, "to": bubble.person}
+        return JSONResponse(body, status_code=201)
 
     def _problem(self, sent: Mapping[str, str]) -> int:
         """Returns Twilio's code for what is wrong; 0 for nothing."""
@@ -316,8 +316,8 @@ class FakeTwilio(Vendor):
         return TwilioMessage(sent["To"], self.sid(), _filled(body, variables), buttons, sent)
 
     async def _described(self, request: Request) -> Response:
-        told = {"sid": ACCOUNT, "friendly_name": "Acme", "status": "active"}
-        return self._trouble(request) or JSONResponse(told)
+        body = {"sid": ACCOUNT, "friendly_name": "Acme", "status": "active"}
+        return self._trouble(request) or JSONResponse(body)
 
     async def _listed(self, request: Request) -> Response:
         mine = request.query_params.get("PhoneNumber") == OURS
@@ -329,8 +329,8 @@ class FakeTwilio(Vendor):
         if found is None:
             return self._trouble(request) or self._no(20404)
         actions = [{"title": title, "id": name} for title, name in found[1]]
-        told = {"language": "en", "types": {"twilio/quick-reply": {"body": found[0], "actions": actions}}}
-        return self._trouble(request) or JSONResponse(told)
+        body = {"language": "en", "types": {"twilio/quick-reply": {"body": found[0], "actions": actions}}}
+        return self._trouble(request) or JSONResponse(body)
 
     async def _approval(self, request: Request) -> Response:
         return self._trouble(request) or JSONResponse({"whatsapp": {"status": self.approved, "category": "UTILITY"}})

@@ -271,8 +271,8 @@ class FakeWhatsApp(Vendor):
         bubble = self._bubble(person, body)
         self.bubbles.append(bubble)
         contact = {"input": to, "wa_id": self.scoped.get(person, person)}
-        told = {"messaging_product": "whatsapp", "contacts": [contact], "messages": [{"id": bubble.name}]}
-        return JSONResponse(told)
+        answer = {"messaging_product": "whatsapp", "contacts": [contact], "messages": [{"id": bubble.name}]}
+        return JSONResponse(answer)
 
     def _problem(self, number: str, body: Mapping[str, Any]) -> int:
         """Returns Meta's code for what is wrong; 0 for nothing."""

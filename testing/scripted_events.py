@@ -21,8 +21,8 @@ class ScriptedEvents:
 
     async def poll(self) -> Sequence[RequestEvent]:
         """See `signoff.channels.outbound.dispatcher.EventSource`."""
-        told, self._told = self._told, []
-        return told
+        events, self._told = self._told, []
+        return events
 
     async def ending(self, request: ApprovalRequest) -> ApprovalRequest | None:
         """See `signoff.channels.outbound.dispatcher.EventSource`."""

@@ -50,14 +50,14 @@ def troubled_app(app: Any, vendor: Vendor) -> Any:
     """Returns `app` (ASGI), which answers as the vendor's `trouble` says while it has one that is not its own."""
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
-        told = _TROUBLES.get(vendor.trouble) if scope["type"] == "http" else None
-        if told is None:
+        trouble = _TROUBLES.get(vendor.trouble) if scope["type"] == "http" else None
+        if trouble is None:
             await app(scope, receive, send)
             return
         # Read to its end: else the next request on the connection would begin with the rest of this one.
         while (await receive()).get("more_body"):
             pass
-        for message in told:
+        for message in trouble:
             await send(message)
 
     return answer

@@ -82,8 +82,8 @@ def _receipt(receipt: Receipt, formatter: Formatter) -> str:
         key = f"receipt.accepted.{taken}"
         return text(key if has_text(key) else "receipt.pending", language)
     if receipt.status == "counted":
-        told = formatter.text("receipt.counted", n=receipt.votes, of=receipt.needed)
-        return f"{told} {formatter.open(receipt.open)}".rstrip()
+        words = formatter.text("receipt.counted", n=receipt.votes, of=receipt.needed)
+        return f"{words} {formatter.open(receipt.open)}".rstrip()
     if receipt.status == "pending":
         return text("receipt.pending", language)
     ended = has_text(f"end.{receipt.verdict or receipt.state}")

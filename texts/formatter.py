@@ -63,11 +63,11 @@ class Formatter:
         """Writes which places of a request are open: `Still needed: 1 of finance, 2 of legal / ana.`; "" for no
         groups.
         """
-        told = [
+        groups_text = [
             self.text("card.group", n=group.quorum, who=" / ".join(each.partition(":")[2] for each in group.of))
             for group in groups
         ]
-        return self.text("card.still", groups=", ".join(told)) if told else ""
+        return self.text("card.still", groups=", ".join(groups_text)) if groups_text else ""
 
     def stricter_reasons(self, applied: Iterable[AppliedTerm]) -> tuple[str, ...]:
         """Returns why a request asks for more than usual, a sentence each: `2 people have to approve: it is the

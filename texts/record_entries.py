@@ -15,9 +15,9 @@ def entry_words(kind: str, facts: Mapping[str, Any], language: str) -> str:
     Raises whatever facts of another shape than the engine writes lead to: they are the word of whoever wrote them.
     """
     write = _KINDS.get(kind)
-    told = write(_Facts(facts, language)) if write is not None else kind
+    words = write(_Facts(facts, language)) if write is not None else kind
     reason = facts.get("reason")
-    return f"{told}: {reason}" if reason else told
+    return f"{words}: {reason}" if reason else words
 
 
 class _Facts:
@@ -158,10 +158,10 @@ def _ending(of: _Facts) -> str:
 
 
 def _delivery(of: _Facts) -> str:
-    told = f"{of.get('event', 'delivered')} {of.get('approval', '')}".strip()
+    words = f"{of.get('event', 'delivered')} {of.get('approval', '')}".strip()
     if of.has("person"):
-        told = of.text("entry.delivery.card", what=told, who=of.get("person"), channel=of.get("channel"))
-    return told + (f" ({of.get('code')})" if of.get("code", "") else "")
+        words = of.text("entry.delivery.card", what=words, who=of.get("person"), channel=of.get("channel"))
+    return words + (f" ({of.get('code')})" if of.get("code", "") else "")
 
 
 def _retired(of: _Facts) -> str:
@@ -177,8 +177,8 @@ def _standing(of: _Facts) -> str:
     named = ("added", "removed", "changed")
     differs = "; ".join(of.text(f"entry.{each}", names=of.names(each)) for each in named if of.has(each))
     hashed = str(of.facts.get("after"))[:_SHORT]
-    told = of.text("entry.standing", act=of.get("act"), where=of.get("where"), n=str(of.get("count")), hash=hashed)
-    return f"{told} ({differs})" if differs else told
+    words = of.text("entry.standing", act=of.get("act"), where=of.get("where"), n=str(of.get("count")), hash=hashed)
+    return f"{words} ({differs})" if differs else words
 
 
 _KINDS: Final[Mapping[str, Callable[[_Facts], str]]] = {

@@ -177,8 +177,8 @@ class CallLoop:
                 if isinstance(doubt, CallOutcome):
                     return self._credited(_direct(doubt, ruling), ruling, request)
                 if doubt is not None and doubt.state == "happened":
-                    told = await self._tell(call, ruling, request, tries, doubt)
-                    return self._credited(told, ruling, request)
+                    ended = await self._tell(call, ruling, request, tries, doubt)
+                    return self._credited(ended, ruling, request)
                 if doubt is None or doubt.state != "approved":
                     return self._credited(outcomes.given_up_outcome(unknown, doubt), ruling, request)
                 # It did not happen: the same right to run it, under the next ticket.

@@ -336,13 +336,13 @@ class Conversation:
         turn = self._latest(injection.turn)
         return turn is not None and turn.turn == turn_id
 
-    def _follow_up(self, turn: SessionTurn, actor: str, said: tuple[Message, ...]) -> None:
+    def _follow_up(self, turn: SessionTurn, actor: str, messages: tuple[Message, ...]) -> None:
         # One for each turn: its heir's id follows from its own, and of two that follow the second could not begin.
         for place, due in enumerate(self._due):
             if due.turn == turn.turn:
-                self._due[place] = due.model_copy(update={"said": (*due.said, *said)})
+                self._due[place] = due.model_copy(update={"said": (*due.said, *messages)})
                 return
-        self._due.append(FollowUp(turn=turn.turn, actor=actor, said=said))
+        self._due.append(FollowUp(turn=turn.turn, actor=actor, said=messages))
 
     def _heir(self, item: FollowUp, now: datetime) -> SessionTurn:
         before = self._turns[item.turn]

@@ -64,25 +64,25 @@ def fallback_outcome(primary: CallOutcome, tried: Sequence[CallOutcome]) -> Call
     """
     if not tried:
         return primary
-    told = next((each for each in reversed(tried) if not _never_begun(each)), primary)
-    words = [_went(each) for each in (primary, *tried) if each is not told]
-    if told is not primary:
-        words.append(f"`{told.tool}` was tried in its place.")
-    return told.model_copy(
+    ended = next((each for each in reversed(tried) if not _never_begun(each)), primary)
+    words = [_went(each) for each in (primary, *tried) if each is not ended]
+    if ended is not primary:
+        words.append(f"`{ended.tool}` was tried in its place.")
+    return ended.model_copy(
         update={
             "call": primary.call,
             "tool": primary.tool,
-            "note": " ".join(filter(None, (*words, told.note))),
-            "fallback": "" if told is primary else told.tool,
+            "note": " ".join(filter(None, (*words, ended.note))),
+            "fallback": "" if ended is primary else ended.tool,
             "primary_error": text_of(primary.value)[:_BRIEF],
         }
     )
 
 
-def stops_siblings(primary: CallOutcome, told: CallOutcome) -> bool:
-    """Returns whether a call failed that ended in `told`: its tool did, and none in its place did better."""
-    worse = primary.code == "execution_failed" and bool(told.fallback) and told.code in _NEVER_BEGUN
-    return told.code == "execution_failed" or worse
+def stops_siblings(primary: CallOutcome, ended: CallOutcome) -> bool:
+    """Returns whether a call failed that ended in `ended`: its tool did, and none in its place did better."""
+    worse = primary.code == "execution_failed" and bool(ended.fallback) and ended.code in _NEVER_BEGUN
+    return ended.code == "execution_failed" or worse
 
 
 def _never_begun(outcome: CallOutcome) -> bool:

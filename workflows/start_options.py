@@ -47,13 +47,13 @@ def summary(turn: TurnInput) -> str:
 
 def title(turn: TurnInput) -> str:
     """Returns the first words of the message: the first one's, or the last one's after a session's earlier turns."""
-    said = [words for message in turn.messages for words in _words(message)]
-    return _brief(said[-1:] if turn.in_session else said[:1])
+    texts = [words for message in turn.messages for words in _words(message)]
+    return _brief(texts[-1:] if turn.in_session else texts[:1])
 
 
 def _words(message: Message) -> list[str]:
     return [text_of(part.text) for part in message.parts if isinstance(part, TextPart)]
 
 
-def _brief(said: list[str]) -> str:
-    return " ".join("".join(said).split())[:80]
+def _brief(texts: list[str]) -> str:
+    return " ".join("".join(texts).split())[:80]

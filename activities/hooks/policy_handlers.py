@@ -36,8 +36,8 @@ async def apply_policy_handler(
         return found
     view = catalog.tool_view_at(ctx, found.at)
     verdict = await verdict_of(catalog, found.tool, found.args(args), view.judged_ctx, found.unheard)
-    said = by_verdict(view, call, found.tool, verdict, found.objection)
-    return said.model_copy(update={"corrected": found.corrected, "note": found.note, "at": found.at})
+    decision = by_verdict(view, call, found.tool, verdict, found.objection)
+    return decision.model_copy(update={"corrected": found.corrected, "note": found.note, "at": found.at})
 
 
 async def terms_at(
@@ -78,8 +78,8 @@ async def verdict_of(
         logger.warning("%s of tool %s: %s", handler_rule(policy), tool.name, answer.reason)
     # Hidden before it is cut: half of a secret would not be found.
     reason = redact_secrets(answer.reason, secret_values(args, tool.masked_arguments))[:_REASON_CHARS]
-    told = dataclasses.replace(answer, reason=reason, stricter=_quiet(answer.stricter, args, tool))
-    return verdict_heard(policy, verdict, told)
+    redacted = dataclasses.replace(answer, reason=reason, stricter=_quiet(answer.stricter, args, tool))
+    return verdict_heard(policy, verdict, redacted)
 
 
 def _quiet(stricter: Term | None, args: Mapping[str, Any], tool: Tool) -> Term | None:

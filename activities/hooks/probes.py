@@ -42,23 +42,23 @@ class ProbeRunner:
             return None
         answer = await self._answer(args, context)
         key = context.idempotency_key
-        said = audit_events.probe_entry(permit, self._tool.name, key, _word(answer), self._clock())
+        entry = audit_events.probe_entry(permit, self._tool.name, key, _word(answer), self._clock())
         if isinstance(answer, Happened):
             budget = context.result_budget_chars
             secrets = handed_out_secrets(context.capabilities, self._secrets)
             made = await self._results.of(permit, args, answer.result, budget, key, secrets)
             note = " ".join(filter(None, (HAPPENED_NOTE, made.outcome.note)))
             outcome = made.outcome.model_copy(update={"note": note})
-            seen = [said, *await self._journal.end(permit, outcome, key, CallContent(args, made.kept))]
+            seen = [entry, *await self._journal.end(permit, outcome, key, CallContent(args, made.kept))]
             stands = await self._store.record(key, outcome, also=self._journal.together(seen))
             await self._journal.apart(seen)
             return ToolReply(outcome=stands)
         if isinstance(answer, DidNotHappen):
-            found = await self._store.void_claimed(key, also=self._journal.together([said]))
-            await self._journal.apart([said])
+            found = await self._store.void_claimed(key, also=self._journal.together([entry]))
+            await self._journal.apart([entry])
             # Not `undone` for sure: a worker that was only slow may have told its outcome meanwhile, and that stands.
             return recorded_reply(found)
-        await self._journal.alone([said])
+        await self._journal.alone([entry])
         return None
 
     async def _answer(self, args: dict[str, Any], context: ToolContext) -> ProbeAnswer:

@@ -121,9 +121,9 @@ def _find(name: str) -> Model:
         raise ConfigError(f"there is no model `{name}`: {_sentence(error)}", field="model", value=name) from None
 
 
-def _unusable(name: str, told: str) -> str:
+def _unusable(name: str, message: str) -> str:
     """Returns why a model cannot be had, in our words: the library's name its own remedies, which are none here."""
-    keys = list(dict.fromkeys(_VARIABLE.findall(told)))
+    keys = list(dict.fromkeys(_VARIABLE.findall(message)))
     if keys:
         named = " or ".join(f"`{key}`" for key in keys)
         return f"the model `{name}` needs a key: set {named}, or name another model in the manifest or SIGNOFF_MODEL"
@@ -133,12 +133,12 @@ def _unusable(name: str, told: str) -> str:
 
 def _translated(error: Exception, model: Model) -> ModelUnavailable | ModelRefused | ConfigError:
     if isinstance(error, ModelHTTPError):
-        told = f"the model's provider answered {error.status_code}"
+        message = f"the model's provider answered {error.status_code}"
         if error.status_code == 404:
-            return ModelRefused(f"{told} at {_address(model)}: {_not_found(model)}", status=404)
+            return ModelRefused(f"{message} at {_address(model)}: {_not_found(model)}", status=404)
         if error.status_code in _TRY_AGAIN or error.status_code >= 500:
-            return ModelUnavailable(told, retry_after=error.retry_after)
-        return ModelRefused(told, status=error.status_code)
+            return ModelUnavailable(message, retry_after=error.retry_after)
+        return ModelRefused(message, status=error.status_code)
     if isinstance(error, ModelAPIError):
         return ModelUnavailable(f"the model's provider did not answer ({type(error).__name__})")
     if isinstance(error, ContentFilterError):

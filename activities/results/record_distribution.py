@@ -97,9 +97,9 @@ class RecordDistributor:
         activity.logger.warning("the record of %s did not reach %s: %s", self._tool.name, name, why)
         if observer is None:
             return
-        told = DeliveryFailure(name, self._tool.name, permit.call, permit.ctx.tenant, permit.ctx.turn, why)
+        failure = DeliveryFailure(name, self._tool.name, permit.call, permit.ctx.tenant, permit.ctx.turn, why)
         try:
-            await await_within(call_function(observer, told), _TOLD_SECONDS)
+            await await_within(call_function(observer, failure), _TOLD_SECONDS)
         except Exception as error:
             activity.logger.warning("the observer of deliveries failed: %s", type(error).__name__)
 

@@ -211,14 +211,14 @@ class ResultProcessor:
         text = self._short(permit, args, result)
         cut = trim(text, budget_chars)
         # Fenced last: a fence that the cut takes away stays open, and what follows reads as the tool's output.
-        told = fence_text(cut.text, tool.name) if tool.untrusted_output else cut.text
+        shown_text = fence_text(cut.text, tool.name) if tool.untrusted_output else cut.text
         rest, note = await self._rest(permit, text, budget_chars) if cut.truncated else ("", "")
         return CallOutcome(
             call=permit.call,
             tool=tool.name,
             code=result.code if isinstance(result, ToolFailure) else "ok",
             gate="execute",
-            value=await self._content(told, _place(permit)),
+            value=await self._content(shown_text, _place(permit)),
             truncated=cut.truncated,
             original_chars=cut.original_chars,
             rest=rest,

@@ -114,10 +114,10 @@ class _Body:
 
 def parse_answer(text: str, sender: AnswerSender) -> ParsedAnswer:
     """Parses a text that is wholly an answer. Never raises; the work grows with its length alone."""
-    said = read_lines(lines_of(text), sender, cut=len(text) > READ_CHARS)
-    if said.verdict == "approved" and is_unfinished(text):
-        return ParsedAnswer(None, said.code, text.strip(), "more", text.strip()[:LINE_CHARS], said.effects)
-    return said
+    answer = read_lines(lines_of(text), sender, cut=len(text) > READ_CHARS)
+    if answer.verdict == "approved" and is_unfinished(text):
+        return ParsedAnswer(None, answer.code, text.strip(), "more", text.strip()[:LINE_CHARS], answer.effects)
+    return answer
 
 
 def is_unfinished(text: str) -> bool:

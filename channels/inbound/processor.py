@@ -148,7 +148,7 @@ class InboundProcessor:
                 # Before looking: what comes in while we look wakes us again.
                 self._woken.clear()
                 try:
-                    heard = await self._claim()
+                    rows = await self._claim()
                     await self._sweep()
                     failures = 0
                 except Unavailable as error:
@@ -156,17 +156,17 @@ class InboundProcessor:
                     _log.warning("what came in by channels cannot be looked at now: %s", error.message)
                     await asyncio.sleep(backoff(failures))
                     continue
-                if not heard:
+                if not rows:
                     await self._rest()
         finally:
             await self._leave()
 
     async def step(self) -> int:
         """Hears what is due now; how much that was. Raises `StoreUnavailable`."""
-        heard = await self._claim()
+        rows = await self._claim()
         while self._speakers:
             await asyncio.wait(self._speakers.values())
-        return heard
+        return rows
 
     async def _claim(self) -> int:
         """Begins to hear what is due, as much as there is room for; returns how much that was."""
@@ -280,10 +280,10 @@ class InboundProcessor:
         try:
             if row.kind == "status":
                 return _Made(await self._reported(channel, DeliveryStatus.model_validate_json(row.body), row.attempts))
-            heard = InboundAction.model_validate_json(row.body)
+            action = InboundAction.model_validate_json(row.body)
         except ValidationError:
             return _Made({"what": "unreadable"})
-        return await self._said(channel, heard, row)
+        return await self._said(channel, action, row)
 
     async def _reported(self, channel: Channel, status: DeliveryStatus, attempts: int) -> dict[str, Any] | None:
         card = await self._deliveries.state(channel.name, status.vendor_id, status.state, status.code, status.told)
@@ -305,129 +305,131 @@ class InboundProcessor:
                 facts = {"person": card.person, "channel": card.channel, "code": card.code, "told": card.told}
                 await self._record([delivery_entry(card.request, "failed", card.token, self._clock(), facts)])
 
-    async def _said(self, channel: Channel, heard: InboundAction, row: InboundRow) -> _Made:
-        person = await self._who(channel, heard)
+    async def _said(self, channel: Channel, action: InboundAction, row: InboundRow) -> _Made:
+        person = await self._who(channel, action)
         if person is None:
-            return await self._stranger(channel, heard)
-        said = _read(heard, await self._sender(channel, heard, person, row))
-        if row.about is not None and said.verdict is not None:
+            return await self._stranger(channel, action)
+        answer = _read(action, await self._sender(channel, action, person, row))
+        if row.about is not None and answer.verdict is not None:
             # It may be decided already, and what is open now is not what was open then.
-            return await self._decided(channel, heard, person, said, read_note(row.about), row)
-        about = await find_target(self._deliveries, self._decisions, channel, person, heard, said.code, row.received_at)
+            return await self._decided(channel, action, person, answer, read_note(row.about), row)
+        about = await find_target(
+            self._deliveries, self._decisions, channel, person, action, answer.code, row.received_at
+        )
         if about.from_others_card and any(self._may_answer(person, asked.request) for asked in about.asked):
             about = replace(about, certain=False)
-        if said.effects and not {asked.request.code for asked in about.asked} <= said.effects:
+        if answer.effects and not {asked.request.code for asked in about.asked} <= answer.effects:
             # What was repeated is another request's.
             about = replace(about, certain=False)
-        if said.verdict is None or not about.certain:
-            return await self._question(channel, heard, person, said, about)
+        if answer.verdict is None or not about.certain:
+            return await self._question(channel, action, person, answer, about)
         asked = about.asked[0]
         request = asked.request
         # A template has buttons where its card should have none, and words can be written below any card.
         typed = needs_typing(request) or request.kind == "in_doubt"
-        unseen = said.verdict == "approved" and not asked.whole
+        unseen = answer.verdict == "approved" and not asked.whole
         if request.state == "pending" and (typed or unseen) and self._may_answer(person, request):
             language = formatter_for(person, self._clock()).language
             link = await self._decisions.link(request, person, channel.kind)
             why = text("reply.link_only" if typed else "reply.unseen", language)
             words = f"{why} {text('reply.see', language, link=link)}"
-            told = ChannelReply(text=words, language=language)
-            return _Made({"what": "link", "person": person.id}, told, heard.where)
+            reply = ChannelReply(text=words, language=language)
+            return _Made({"what": "link", "person": person.id}, reply, action.where)
         # Noted before it is decided: after a crash in between, the next try must not be about what is shown by then.
         asked = read_note(await self._arrivals.note(row.key, note_of(asked)))
-        return await self._decided(channel, heard, person, said, asked, row)
+        return await self._decided(channel, action, person, answer, asked, row)
 
     async def _decided(
         self,
         channel: Channel,
-        heard: InboundAction,
+        action: InboundAction,
         person: Person,
-        said: ParsedAnswer,
+        answer: ParsedAnswer,
         asked: AskedRevision,
         row: InboundRow,
     ) -> _Made:
         """Decides an answer that names one request."""
-        assert said.verdict is not None
+        assert answer.verdict is not None
         link = await self._decisions.link(asked.request, person, channel.kind)
         author = DecisionAuthor(person, channel.kind, channel.assurance, row.received_at, by_card=True)
-        draft = _draft(asked, said.verdict, said.comment, row)
+        draft = _draft(asked, answer.verdict, answer.comment, row)
         receipt = await self._decisions.decide(draft, author, again=row.attempts > 1)
         formatter = formatter_for(person, self._clock())
         words = receipt_words(receipt, formatter, link, code=asked.request.code)
         reply = ChannelReply(text=words, receipt=receipt, language=formatter.language)
         facts = {"person": person.id, "approval": receipt.approval_id}
         if receipt.code == "unavailable" and self._clock() >= _over(asked.request, row) + LATE:
-            return _Made({"what": "given up", **facts, "code": receipt.code}, reply, heard.where, state="dropped")
+            return _Made({"what": "given up", **facts, "code": receipt.code}, reply, action.where, state="dropped")
         if receipt.status == "pending" or receipt.code == "unavailable":
             # It is kept and tried again, of which somebody is told once.
-            kept = Receipt(status="pending", approval_id=asked.request.id, verdict=said.verdict)
-            told = ChannelReply(
+            kept = Receipt(status="pending", approval_id=asked.request.id, verdict=answer.verdict)
+            pending_reply = ChannelReply(
                 text=receipt_words(kept, formatter, code=asked.request.code), receipt=kept, language=formatter.language
             )
-            return _Made(None, told if row.about is None else None, heard.where)
-        if said.footer and receipt.status in ("accepted", "counted"):
-            await self._footers.confirm(person.tenant, person.id, footer_digest(said.footer))
+            return _Made(None, pending_reply if row.about is None else None, action.where)
+        if answer.footer and receipt.status in ("accepted", "counted"):
+            await self._footers.confirm(person.tenant, person.id, footer_digest(answer.footer))
         made = {"what": "decided", **facts, "status": receipt.status, "code": receipt.code}
-        return _Made(_given(made), reply, heard.where)
+        return _Made(_given(made), reply, action.where)
 
-    async def _who(self, channel: Channel, heard: InboundAction) -> Person | None:
+    async def _who(self, channel: Channel, action: InboundAction) -> Person | None:
         """Returns the one active person who is that identity: in the tenant of the card, else in whichever tenant it
         is.
         """
-        card = await self._deliveries.by_token(heard.token) if heard.token else None
+        card = await self._deliveries.by_token(action.token) if action.token else None
         # An identity is one person's within a tenant alone. Without a card to say which, two people are nobody.
         everywhere = dict.fromkeys(person.tenant for person in self._directory.all())
         tenants = everywhere if card is None else (card.tenant,)
-        found = [self._directory.by_identity(channel.identity, heard.identity, tenant) for tenant in tenants]
+        found = [self._directory.by_identity(channel.identity, action.identity, tenant) for tenant in tenants]
         people = [person for person in found if person is not None and person.active]
         return people[0] if len(people) == 1 else None
 
-    async def _stranger(self, channel: Channel, heard: InboundAction) -> _Made:
+    async def _stranger(self, channel: Channel, action: InboundAction) -> _Made:
         """Tells a stranger once a day that nobody knows them, and nothing of what there is."""
-        met = await self._strangers[channel.name].count_sender(heard.identity)
+        met = await self._strangers[channel.name].count_sender(action.identity)
         reply = ChannelReply(text=text("reply.stranger", ENGLISH)) if met == "new" else None
-        return _Made({"what": "stranger"}, reply, _in_words(heard.where), forgotten=met == "many")
+        return _Made({"what": "stranger"}, reply, _in_words(action.where), forgotten=met == "many")
 
     async def _question(
-        self, channel: Channel, heard: InboundAction, person: Person, said: ParsedAnswer, about: Target
+        self, channel: Channel, action: InboundAction, person: Person, answer: ParsedAnswer, about: Target
     ) -> _Made:
         """Asks back where an answer decides nothing; only about requests that its author may decide."""
         formatter = formatter_for(person, self._clock())
         found = {asked.request.id: asked.request for asked in about.asked if self._may_answer(person, asked.request)}
         requests = list(found.values())[:CHOICES]
-        where = heard.where if requests and about.certain else _in_words(heard.where)
+        where = action.where if requests and about.certain else _in_words(action.where)
         if not requests:
             # The same words for what is others' and for what there is not: by asking, nobody finds out which it is.
-            told = "receipt.unknown" if said.code or heard.token else "reply.none"
-            reply = ChannelReply(text=text(told, formatter.language))
-        elif about.certain or (said.verdict is None and len(requests) == 1):
+            message = "receipt.unknown" if answer.code or action.token else "reply.none"
+            reply = ChannelReply(text=text(message, formatter.language))
+        elif about.certain or (answer.verdict is None and len(requests) == 1):
             link = await self._decisions.link(requests[0], person, channel.kind)
             # With the code they say that they mean this request, and that the rest says nothing.
-            coded = bool(said.unread) or not (heard.token or heard.vendor_ids)
+            coded = bool(answer.unread) or not (action.token or action.vendor_ids)
             how: How = "text" if coded else "reply"
-            if said.footer:
-                await self._footers.ask(person.tenant, person.id, footer_digest(said.footer), requests[0].code)
-            told = not_understood_text(
-                requests[0], formatter, link, how=how, unread=said.unread, footer=bool(said.footer)
+            if answer.footer:
+                await self._footers.ask(person.tenant, person.id, footer_digest(answer.footer), requests[0].code)
+            message = not_understood_text(
+                requests[0], formatter, link, how=how, unread=answer.unread, footer=bool(answer.footer)
             )
-            reply = ChannelReply(text=told)
+            reply = ChannelReply(text=message)
         else:
             reply = ChannelReply(
                 text=which_request_text(requests, formatter), choices=tuple(show_code(each.code) for each in requests)
             )
         reply = reply.model_copy(update={"language": formatter.language})
-        return _Made(_given({"what": "asked", "person": person.id, "why": said.why}), reply, where)
+        return _Made(_given({"what": "asked", "person": person.id, "why": answer.why}), reply, where)
 
-    async def _sender(self, channel: Channel, heard: InboundAction, person: Person, row: InboundRow) -> AnswerSender:
+    async def _sender(self, channel: Channel, action: InboundAction, person: Person, row: InboundRow) -> AnswerSender:
         """Describes the author of an answer, with all that reading it depends on."""
-        if heard.verdict is not None:
+        if action.verdict is not None:
             return AnswerSender(person.locale)
         requests = await open_requests(self._deliveries, channel, person, row.received_at)
-        mail = heard.form == "mail"
+        mail = action.form == "mail"
         footers = await self._footers.list_newest(person.tenant, person.id) if mail else ()
         # A mail's address is one of its writer's names too: `ana.sousa@example.org`.
         names = (
-            (person.name, heard.name, heard.identity.partition("@")[0].replace(".", " ")) if mail else (person.name,)
+            (person.name, action.name, action.identity.partition("@")[0].replace(".", " ")) if mail else (person.name,)
         )
         return AnswerSender(
             locale=person.locale,
@@ -457,15 +459,15 @@ def _speaker(row: InboundRow) -> str:
         return row.key
 
 
-def _read(heard: InboundAction, sender: AnswerSender) -> ParsedAnswer:
+def _read(action: InboundAction, sender: AnswerSender) -> ParsedAnswer:
     """Reads an answer: of a button, else of words."""
-    if heard.verdict is not None:
-        return ParsedAnswer(heard.verdict, "", heard.reason or heard.text.strip())
-    if heard.unclear:
-        return ParsedAnswer(None, "", heard.text, "empty" if heard.unclear == "nothing" else "more")
-    if heard.form == "mail":
-        return read_mail_answer(heard.text.split("\n"), heard.below.split("\n"), sender)
-    return parse_answer(heard.text, sender)
+    if action.verdict is not None:
+        return ParsedAnswer(action.verdict, "", action.reason or action.text.strip())
+    if action.unclear:
+        return ParsedAnswer(None, "", action.text, "empty" if action.unclear == "nothing" else "more")
+    if action.form == "mail":
+        return read_mail_answer(action.text.split("\n"), action.below.split("\n"), sender)
+    return parse_answer(action.text, sender)
 
 
 def _draft(asked: AskedRevision, verdict: Verdict, reason: str, row: InboundRow) -> DecisionDraft:

@@ -73,15 +73,15 @@ class InboundReceiver:
             return received
         # More is never read, and a mail may be of megabytes.
         # One more than is read: who reads it sees that there was more.
-        heard = [each.model_copy(update={"text": each.text[: READ_CHARS + 1]}) for each in received.heard]
+        actions = [each.model_copy(update={"text": each.text[: READ_CHARS + 1]}) for each in received.heard]
         try:
-            new = await self._arrivals.put(name, heard, received.statuses)
+            new = await self._arrivals.put(name, actions, received.statuses)
         # JSON may hold half of a surrogate pair (`"\ud800"`), which Python reads and UTF-8 cannot write.
         except PydanticSerializationError:
             raise Malformed("it holds text that is none") from None
         if new:
             self._woken()
-        for _ in range(len(heard) + len(received.statuses) - new):
+        for _ in range(len(actions) + len(received.statuses) - new):
             self._store.count_refusal("replayed")
         return received
 
@@ -110,11 +110,11 @@ class InboundReceiver:
         more = self._forged[name].admit(now)
         if more is None:
             return
-        told = admin_entry(
+        entry = admin_entry(
             DEFAULT_TENANT, "forged message", "", now, kind="attempt", channel=name, more_before=more or None
         )
         try:
-            await self._record([told])
+            await self._record([entry])
         # What is forged is refused with 401 all the same, and nobody learns how our store is.
         except StoreUnavailable as error:
             _log.warning("not recorded: a forged message on `%s` (%s)", name, error.message)

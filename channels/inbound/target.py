@@ -75,27 +75,27 @@ async def find_target(
     codes: CodeLookup,
     channel: Channel,
     person: Person,
-    heard: InboundAction,
+    action: InboundAction,
     code: str,
     at: datetime,
 ) -> Target:
-    """Finds the requests that `heard`, said by `person` with the short code `code` or none, is about. Raises
+    """Finds the requests that `action`, made by `person` with the short code `code` or none, is about. Raises
     `Unavailable`.
 
     `at` is when it came in, by the store's clock: however late it is heard, it is about what was shown by then.
     """
-    if not heard.token and not heard.vendor_ids:
+    if not action.token and not action.vendor_ids:
         if code:
             return await _by_code(deliveries, codes, channel, person, code, at)
         return await _open(deliveries, channel, person, at)
-    rows = await _named(deliveries, channel, person, heard)
+    rows = await _named(deliveries, channel, person, action)
     if not code and not rows:
         # A card that is gone is about nothing; another message may be about anything that waits, even where that is
         # one request alone.
-        return Target(() if heard.token else (await _open(deliveries, channel, person, at)).asked, certain=False)
+        return Target(() if action.token else (await _open(deliveries, channel, person, at)).asked, certain=False)
     if not code:
         certain = len(rows) == 1 and rows[0].kind != "digest"
-        from_others_card = heard.verdict is None and any(row.person != person.id for row in rows)
+        from_others_card = action.verdict is None and any(row.person != person.id for row in rows)
         return Target(_shown(rows), certain=certain, from_others_card=from_others_card)
     agreeing = [row for row in rows if row.request.code == code]
     if agreeing:
@@ -114,17 +114,17 @@ async def open_requests(
 
 
 async def _named(
-    deliveries: DeliveryQueue, channel: Channel, person: Person, heard: InboundAction
+    deliveries: DeliveryQueue, channel: Channel, person: Person, action: InboundAction
 ) -> list[DeliveryRow]:
     """Returns the cards that an answer names: by our own name, else by the vendor's, to this very person first."""
-    row = await deliveries.by_token(heard.token) if heard.token else None
+    row = await deliveries.by_token(action.token) if action.token else None
     # A token counts on the channel by which it went out. Elsewhere somebody copied it, and it names nothing.
-    if heard.token and (row is None or row.channel != channel.name):
+    if action.token and (row is None or row.channel != channel.name):
         return []
     if row is not None and row.kind != "digest":
         found = [row]
     else:
-        found = await deliveries.by_vendor(channel.name, heard.vendor_ids if row is None else [row.vendor_id])
+        found = await deliveries.by_vendor(channel.name, action.vendor_ids if row is None else [row.vendor_id])
         # Of a list, what is over is not asked about any more.
         found = [each for each in found if each.kind != "digest" or each.ended_at is None]
     # Whoever answers may not even be asked about another tenant's card, though its token is right.

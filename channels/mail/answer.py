@@ -65,49 +65,49 @@ class MailReceiver:
 
     def examine(self, arrived: ArrivedMail) -> UnprovedMail | InboundBatch:
         """Examines a mail without asking anybody, the same work whoever sent it. Raises `Malformed`."""
-        said, header, body = _read(arrived.raw)
+        answer, header, body = _read(arrived.raw)
         # The address that a mail came to decides nothing: it shows that whoever sent it has seen a card of ours.
-        claimed = self.replies.tokens((*arrived.recipients, *said.recipients, *said.delivered))
+        claimed = self.replies.tokens((*arrived.recipients, *answer.recipients, *answer.delivered))
         # Before any key is looked up: what a machine writes can decide nothing, so nothing has to be proved.
-        if said.automatic:
+        if answer.automatic:
             return self._returned(arrived.raw, claimed)
         # Our own mail that a forwarder or a list brings back: an answer to it would come here again.
-        if said.sender == self.own or self.replies.is_ours(said.sender):
+        if answer.sender == self.own or self.replies.is_ours(answer.sender):
             return InboundBatch()
         evidence = authenticate(arrived.raw, provider=arrived.verdict, server=self.server)
         unanswered = answers_go_nowhere(header)
-        return UnprovedMail(said, evidence, claimed, hashlib.sha256(body).hexdigest(), unanswered, len(arrived.raw))
+        return UnprovedMail(answer, evidence, claimed, hashlib.sha256(body).hexdigest(), unanswered, len(arrived.raw))
 
     def conclude(self, mail: UnprovedMail, txt: KnownTxt) -> InboundBatch:
         """Interprets a mail, once the names of its evidence are looked up."""
-        said, proof = mail.said, mail.evidence.judge(txt)
+        answer, proof = mail.said, mail.evidence.judge(txt)
         key = _key(mail, proof)
         if proof.why:
             return InboundBatch(heard=(_unproved(key, mail),))
-        token, ids = self._about(said, proof)
+        token, ids = self._about(answer, proof)
         if not token and "message-id" not in proof.surely:
             # With the card's code in it, it could be sent again as another mail.
             return InboundBatch(heard=(_unproved(key, mail),))
-        heard = InboundAction(
+        action = InboundAction(
             key=key,
             identity=proof.sender,
             token=token,
             vendor_ids=ids,
-            text="\n".join(said.above),
-            below="\n".join(said.below),
+            text="\n".join(answer.above),
+            below="\n".join(answer.below),
             form="mail",
-            unclear=said.unclear,
-            name=said.name,
-            where={**_where(said), "token": token},
+            unclear=answer.unclear,
+            name=answer.name,
+            where={**_where(answer), "token": token},
         )
-        return InboundBatch(heard=(heard,))
+        return InboundBatch(heard=(action,))
 
-    def _about(self, said: MailAnswer, proof: Authenticity) -> tuple[str, tuple[str, ...]]:
+    def _about(self, answer: MailAnswer, proof: Authenticity) -> tuple[str, tuple[str, ...]]:
         """Returns the token of the one card that is meant, and ids of mails it replies to; never neither.
 
         A mail that names no card needs its code: an old `yes` would else be lent to whatever is open now.
         """
-        if self.keeps_ids and said.references and not self.replies.tokens_of_ids(said.references[:1]):
+        if self.keeps_ids and answer.references and not self.replies.tokens_of_ids(answer.references[:1]):
             # A `yes` to somebody's own question, whatever address for answers that gave.
             return "", (UNNAMED,)
         tokens = self.replies.tokens(proof.recipients)
@@ -116,10 +116,10 @@ class MailReceiver:
         # A plus address that names no card may be anybody's, even another deployment's.
         to_us = self.replies.bare in proof.recipients
         # Both, also where one is missing: who sends an old mail again could add the one that is not signed.
-        replies_surely = bool(said.references) and {"in-reply-to", "references"} <= proof.surely
+        replies_surely = bool(answer.references) and {"in-reply-to", "references"} <= proof.surely
         if tokens or not to_us or not replies_surely:
             return "", (UNNAMED,)
-        return next(iter(self.replies.tokens_of_ids(said.references)), ""), said.references[:_KEPT_IDS]
+        return next(iter(self.replies.tokens_of_ids(answer.references)), ""), answer.references[:_KEPT_IDS]
 
     def _returned(self, raw: bytes, claimed: tuple[str, ...]) -> InboundBatch:
         """Interprets a machine's mail: at most that a card did not arrive. Only its recipient knows its address."""
@@ -158,35 +158,35 @@ def _key(mail: UnprovedMail, proof: Authenticity) -> str:
     Nobody can use up the key of a mail of somebody else's. Where its id is not sure it may get others, and is then only
     heard if what is sure names its one card.
     """
-    said, header = mail.said, mail.evidence.header
-    if "message-id" in proof.surely and said.message_id:
-        own = [said.message_id]
+    answer, header = mail.said, mail.evidence.header
+    if "message-id" in proof.surely and answer.message_id:
+        own = [answer.message_id]
     else:
         names = sorted(proof.surely & {"date", "subject", "to", "cc", "in-reply-to", "references"})
         own = [*(f"{name}:{value}" for name in names for value in header.all(name)), mail.body_hash]
     # Apart from what is proved: who forges a mail could else use up the key of the true one that is still on its way.
-    sure = "proved" if not proof.why else f"claimed/{said.message_id}"
-    told = "\0".join((sure, said.sender, *own))
-    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+    sure = "proved" if not proof.why else f"claimed/{answer.message_id}"
+    content = "\0".join((sure, answer.sender, *own))
+    return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
 def _unproved(key: str, mail: UnprovedMail) -> InboundAction:
     """Makes an action of nobody: its identity is none that a person can have. Who has a card of ours is told so, others
     nothing.
     """
-    said = mail.said
+    answer = mail.said
     where: dict[str, Any] = {"unproved": True}
     # Else whoever is named as the sender of a forged mail would be sent one by us.
-    if mail.claimed and said.sender and not mail.unanswered:
-        where = {**_where(said), "unproved": True}
-    return InboundAction(key=key, identity=f"{said.sender or '?'} (not proved)", vendor_ids=(UNNAMED,), where=where)
+    if mail.claimed and answer.sender and not mail.unanswered:
+        where = {**_where(answer), "unproved": True}
+    return InboundAction(key=key, identity=f"{answer.sender or '?'} (not proved)", vendor_ids=(UNNAMED,), where=where)
 
 
-def _where(said: MailAnswer) -> dict[str, Any]:
+def _where(answer: MailAnswer) -> dict[str, Any]:
     return {
         # Nobody reads what is sent there, and where a machine does, two of them write for ever.
-        "to": "" if is_no_reply(said.sender) else said.sender,
-        "subject": said.subject[:_SUBJECT_CHARS],
-        "message_id": said.message_id,
-        "references": list(reversed(said.references))[-_KEPT_IDS:],
+        "to": "" if is_no_reply(answer.sender) else answer.sender,
+        "subject": answer.subject[:_SUBJECT_CHARS],
+        "message_id": answer.message_id,
+        "references": list(reversed(answer.references))[-_KEPT_IDS:],
     }

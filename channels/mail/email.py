@@ -115,9 +115,9 @@ class Email(Channel):
         receipt = reply.receipt
         if receipt is not None and receipt.status in ("accepted", "counted"):
             return ()
-        told = ("asked",) if receipt is None else (receipt.approval_id, receipt.status, receipt.code)
+        parts = ("asked",) if receipt is None else (receipt.approval_id, receipt.status, receipt.code)
         about = str(where.get("token", "")) or f"{self.context.clock():%Y-%m-%d}"
-        return (str(where.get("to", "")), about, *told)
+        return (str(where.get("to", "")), about, *parts)
 
     def verify(self, raw: InboundRequest) -> None:
         """See `Channel`."""
@@ -187,18 +187,18 @@ class Email(Channel):
         imap, lmtp, webhook = self._inbound.imap, self._inbound.lmtp, self._inbound.webhook
         if imap is not None:
             trouble = await asyncio.get_running_loop().run_in_executor(None, partial(try_mailbox, imap))
-            told = f"the folder `{imap.folder}` of `{imap.user}` "
+            place = f"the folder `{imap.folder}` of `{imap.user}` "
             if trouble:
-                return [CheckFinding(False, f"{told}cannot be read: {trouble}", "check `inbound.imap`")]
-            return [CheckFinding(True, f"{told}can be read")]
+                return [CheckFinding(False, f"{place}cannot be read: {trouble}", "check `inbound.imap`")]
+            return [CheckFinding(True, f"{place}can be read")]
         if lmtp is not None:
-            told = f"answers are expected at {lmtp.host}:{lmtp.port} by {lmtp.protocol}"
+            place = f"answers are expected at {lmtp.host}:{lmtp.port} by {lmtp.protocol}"
             if self._server is not None and not is_here(lmtp.host):
                 remedy = (
                     "let nobody but your mail server reach that port, best on 127.0.0.1, or leave out `authserv_id`"
                 )
-                return [CheckFinding(False, f"{told}, where whoever reaches it is believed to be anybody", remedy)]
-            return [CheckFinding(True, told)]
+                return [CheckFinding(False, f"{place}, where whoever reaches it is believed to be anybody", remedy)]
+            return [CheckFinding(True, place)]
         if webhook is not None:
             url = f"{self.context.public_url}/channels/{self.name}"
             if url.startswith("https://"):

@@ -80,23 +80,23 @@ class _Cut:
 def read_mail_answer(above: Sequence[str], below: Sequence[str], sender: AnswerSender) -> ParsedAnswer:
     """Parses a mail's answer: `above` its quote, and `below` it, where mostly nothing stands but what a server adds."""
     cut = _cut(_without_banners(above), sender)
-    said = read_lines(cut.body, sender)
-    if said.verdict == "denied":
-        return _denied(said, cut, below, sender)
+    answer = read_lines(cut.body, sender)
+    if answer.verdict == "denied":
+        return _denied(answer, cut, below, sender)
     whole = "\n".join([*above, *below]).strip()
-    if said.verdict is None:
-        return replace(said, comment=whole)
+    if answer.verdict is None:
+        return replace(answer, comment=whole)
     if not any(cut.footer) and is_unfinished("\n".join(cut.body)):
-        return ParsedAnswer(None, said.code, whole, "more", next(filter(None, reversed(cut.body))), said.effects)
+        return ParsedAnswer(None, answer.code, whole, "more", next(filter(None, reversed(cut.body))), answer.effects)
     footer, under = _text(cut.footer), _text(below)
     for block, lines in ((footer, cut.footer), (under, below)):
         unread = unknown_line(lines, sender)
-        if unread and not _is_known(block, sender, said.code):
-            return ParsedAnswer(None, said.code, whole, "more", unread, said.effects, _to_remember(block, sender))
+        if unread and not _is_known(block, sender, answer.code):
+            return ParsedAnswer(None, answer.code, whole, "more", unread, answer.effects, _to_remember(block, sender))
     # Known only because the code was given: from now on it is known of this sender.
     new = [each for each in (footer, under) if each and footer_digest(each) not in sender.footers]
-    confirmed = next((each for each in new if _is_known(each, sender, said.code)), "")
-    return replace(said, footer=_to_remember(confirmed, sender))
+    confirmed = next((each for each in new if _is_known(each, sender, answer.code)), "")
+    return replace(answer, footer=_to_remember(confirmed, sender))
 
 
 def unknown_line(lines: Sequence[str], sender: AnswerSender) -> str:
@@ -115,13 +115,13 @@ def unknown_line(lines: Sequence[str], sender: AnswerSender) -> str:
     return ""
 
 
-def _denied(said: ParsedAnswer, cut: _Cut, below: Sequence[str], sender: AnswerSender) -> ParsedAnswer:
+def _denied(answer: ParsedAnswer, cut: _Cut, below: Sequence[str], sender: AnswerSender) -> ParsedAnswer:
     """Keeps a no whatever is below it, but for a yes."""
     yes = {phrase for phrase, verdict in decision_words(sender.locale).items() if verdict == "approved"}
     unread = unknown_line([*cut.footer, "", *below], sender)
     if unread and any(fold(line.strip(_TIGHT)) in yes for line in (*cut.footer, *below) if len(line) <= LINE_CHARS):
-        return ParsedAnswer(None, said.code, "\n".join([*cut.body, *cut.footer, *below]).strip(), "two", unread)
-    return said
+        return ParsedAnswer(None, answer.code, "\n".join([*cut.body, *cut.footer, *below]).strip(), "two", unread)
+    return answer
 
 
 def _cut(lines: Sequence[str], sender: AnswerSender) -> _Cut:
@@ -171,17 +171,17 @@ def _is_notice(text: str) -> bool:
     if len(text) > _NOTICE_CHARS:
         return False
     folded = fold(text.lstrip("*_[(- "))
-    told = len(_words(text) & NOTICE_WORDS) >= _NOTICE_LEAST
-    return told and folded.startswith(_openings()) and _each_sentence_has(text, NOTICE_WORDS)
+    has_notice_words = len(_words(text) & NOTICE_WORDS) >= _NOTICE_LEAST
+    return has_notice_words and folded.startswith(_openings()) and _each_sentence_has(text, NOTICE_WORDS)
 
 
 def _each_sentence_has(text: str, words: frozenset[str]) -> bool:
     sentences = [each for each in _SENTENCE.split(text[:_NOTICE_CHARS]) if any(map(str.isalnum, each))]
-    told = _decisions() | AGAINST
+    decisive = _decisions() | AGAINST
     for sentence in sentences:
         found = _words(sentence)
         # A heading such as `Disclaimer:` is a sentence of its own here.
-        if not (words & found) or told & found or not MONEY_SIGNS.isdisjoint(sentence):
+        if not (words & found) or decisive & found or not MONEY_SIGNS.isdisjoint(sentence):
             return False
     return bool(sentences)
 

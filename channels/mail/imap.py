@@ -102,9 +102,9 @@ def _sorted(box: BaseMailBox, uids: list[str], first: Callable[[str], bool]) -> 
     # By UID: the numbers that IMAP gives by position shift when somebody takes a mail away.
     _, found = box.client.uid("FETCH", ",".join(uids), "(UID BODY.PEEK[HEADER.FIELDS (FROM)])")
     domains: dict[str, str] = {}
-    for told in found:
-        if isinstance(told, tuple) and (uid := _UID.search(told[0])) is not None:
-            header = part_header(bytes(told[1]).replace(b"\r\n", b"\n"))
+    for item in found:
+        if isinstance(item, tuple) and (uid := _UID.search(item[0])) is not None:
+            header = part_header(bytes(item[1]).replace(b"\r\n", b"\n"))
             domains[uid[1].decode("ascii")] = only_sender(header)[0].partition("@")[2]
     claimed = [(uid, domains.get(uid, "")) for uid in uids]
     return sorted(claimed, key=lambda mail: not first(mail[1]))
@@ -177,8 +177,8 @@ class _Look:
 def _size(box: BaseMailBox, uid: str) -> int | None:
     """Returns the bytes of a mail; None if it is gone."""
     _, sized = box.client.uid("FETCH", uid, "(RFC822.SIZE)")
-    told = next((line for line in sized if isinstance(line, bytes)), b"").partition(b"RFC822.SIZE ")[2]
-    return int(told.split(b")")[0].split()[0]) if told else None
+    size = next((line for line in sized if isinstance(line, bytes)), b"").partition(b"RFC822.SIZE ")[2]
+    return int(size.split(b")")[0].split()[0]) if size else None
 
 
 def _mail(box: BaseMailBox, uid: str) -> bytes | None:
@@ -195,8 +195,8 @@ def _mail(box: BaseMailBox, uid: str) -> bytes | None:
 def _wait(box: BaseMailBox, over: threading.Event) -> None:
     """Waits until something is new, it is time to look anyway, or all is over."""
     # Asked for after signing in: what was told before may differ (RFC 3501).
-    _, told = box.client.capability()
-    if b"IDLE" not in told[-1].upper().split():
+    _, capabilities = box.client.capability()
+    if b"IDLE" not in capabilities[-1].upper().split():
         over.wait(DEAF_SECONDS)
         # NOOP is how a server that pushes nothing is asked for new mail (RFC 3501).
         box.client.noop()

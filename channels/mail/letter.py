@@ -121,12 +121,12 @@ class LetterSender:
     def closing(self, sent: SentCard, closed: ClosedCard, address: str, now: datetime) -> Letter:
         """Writes how a request ended, in the thread of its card. Raises `NotDelivered`."""
         formatter = formatter_for(closed.person, now)
-        told = closing_text(closed, formatter)
-        page = self._page("mail_text.html", formatter.language, told=told)
+        message = closing_text(closed, formatter)
+        page = self._page("mail_text.html", formatter.language, told=message)
         subject = _answering(str(sent.handle.get("subject") or closing_words(closed.request, formatter)))
         identity = self.replies.message_id(closed.token, f"closed.{closed.request.revision}")
         draft = _Draft(address, identity, subject, _ids([sent.vendor_id]), now)
-        return self._letter(draft, closed.token, formatter.language, told, page)
+        return self._letter(draft, closed.token, formatter.language, message, page)
 
     def answer(self, where: Mapping[str, Any], reply: ChannelReply, now: datetime) -> Letter:
         """Writes an answer to a mail, in its thread. Raises `NotDelivered`."""
@@ -141,7 +141,7 @@ class LetterSender:
         return self._letter(draft, token, reply.language, reply.text, page, automatic="auto-replied")
 
     def _letter(
-        self, draft: "_Draft", token: str, language: str, told: str, page: str, automatic: str = "auto-generated"
+        self, draft: "_Draft", token: str, language: str, message: str, page: str, automatic: str = "auto-generated"
     ) -> Letter:
         to = plain_address(draft.to)
         if not to:
@@ -163,7 +163,7 @@ class LetterSender:
         mail["Auto-Submitted"] = automatic
         # Not `All`: that would suppress bounces too, by which it is known that a card did not arrive.
         mail["X-Auto-Response-Suppress"] = "OOF, AutoReply"
-        whole = "\n\n".join(filter(None, (self._above(language), told, self._end())))
+        whole = "\n\n".join(filter(None, (self._above(language), message, self._end())))
         mail.set_content(f"{whole}\n", cte="quoted-printable")
         mail.add_alternative(page, subtype="html", cte="quoted-printable")
         # With the token in the envelope's sender, a bounce names its card by the address that it goes to.

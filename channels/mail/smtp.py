@@ -19,7 +19,7 @@ async def send(options: SmtpOptions, letter: Letter, helo: str) -> str:
     """Hands a mail in; returns the server's answer. Raises `NotDelivered`."""
     try:
         async with _client(options, helo) as client:
-            _, told = await client.sendmail(letter.sender, [letter.to], letter.content)
+            _, response = await client.sendmail(letter.sender, [letter.to], letter.content)
     except aiosmtplib.SMTPRecipientsRefused as error:
         refused = error.recipients[0]
         raise _refused(refused.code, refused.message) from None
@@ -40,7 +40,7 @@ async def send(options: SmtpOptions, letter: Letter, helo: str) -> str:
     except (aiosmtplib.SMTPException, OSError) as error:
         why = type(error).__name__
         raise NotDelivered(f"the mail server cannot be reached: {why}", code="connection", again=True) from None
-    return told[:_TOLD_CHARS]
+    return response[:_TOLD_CHARS]
 
 
 async def knock(options: SmtpOptions, helo: str) -> str:
@@ -66,9 +66,9 @@ def _client(options: SmtpOptions, helo: str) -> aiosmtplib.SMTP:
     )
 
 
-def _refused(code: int, told: str) -> NotDelivered:
-    said = " ".join(told.split())[:_TOLD_CHARS]
+def _refused(code: int, response: str) -> NotDelivered:
+    words = " ".join(response.split())[:_TOLD_CHARS]
     if code in (_CLOSING, _TROUBLE):
-        message = f"the mail server has trouble itself: {code} {said}"
+        message = f"the mail server has trouble itself: {code} {words}"
         return NotDelivered(message, code=str(code), again=True, after=PAUSE_SECONDS)
-    return NotDelivered(f"the mail server refused: {code} {said}", code=str(code), again=code < 500)
+    return NotDelivered(f"the mail server refused: {code} {words}", code=str(code), again=code < 500)

@@ -68,8 +68,8 @@ class CardLine:
     @property
     def text(self) -> str:
         """Returns all of it on one line."""
-        told = f"{self.label}: {self.value}" if self.label else self.value
-        return f"{told} ({self.note})" if self.note else told
+        line = f"{self.label}: {self.value}" if self.label else self.value
+        return f"{line} ({self.note})" if self.note else line
 
 
 @dataclass(frozen=True)
@@ -196,12 +196,12 @@ class _Writer:
     def least(self, max_chars: int) -> CardWords:
         """Writes what is left where even no argument fits: what it is, and that there is more to read."""
         short = text("card.incomplete_short", self.formatter.language)
-        told = short if self.how == "link" else text("card.incomplete", self.formatter.language, link=self.notice.link)
+        hint = short if self.how == "link" else text("card.incomplete", self.formatter.language, link=self.notice.link)
         bare = replace(self.words(0, 0, 0), rows=(), note="", asked="", rule="", counted="", more="", effect=ELLIPSIS)
         # Said also of a call without arguments: who asks, and by which rule, is not there.
         how = self.how if self.how == "link" else "unseen"
-        said = how_words(how, self.request, self.formatter, self.notice.link)
-        bare = replace(bare, whole=False, approves=False, incomplete=told, how=said, open="")
+        how_to_answer = how_words(how, self.request, self.formatter, self.notice.link)
+        bare = replace(bare, whole=False, approves=False, incomplete=hint, how=how_to_answer, open="")
         # An address that is cut leads nowhere.
         fitting = (bare, replace(bare, due=""), replace(bare, due="", incomplete=short, how="", open=""))
         words = next((each for each in fitting if len(each.text) + _LEAST_EFFECT <= max_chars), fitting[-1])
@@ -276,8 +276,8 @@ class _Writer:
         request = self.request
         if request.revision < 2:
             return ""
-        told = cut_visible(remark_words(request.card.note, self.formatter.language), NOTE_CHARS) or MISSING
-        return text("card.again", self.formatter.language, n=request.revision, note=told)
+        words = cut_visible(remark_words(request.card.note, self.formatter.language), NOTE_CHARS) or MISSING
+        return text("card.again", self.formatter.language, n=request.revision, note=words)
 
     def asked(self) -> str:
         request = self.request
@@ -287,16 +287,16 @@ class _Writer:
 
     def rule(self) -> str:
         request = self.request
-        told = rule_words(request.rule, request.rule_text, self.formatter.language)
-        return " ".join(filter(None, (told, *self.formatter.stricter_reasons(request.applied))))
+        words = rule_words(request.rule, request.rule_text, self.formatter.language)
+        return " ".join(filter(None, (words, *self.formatter.stricter_reasons(request.applied))))
 
     def counted(self) -> str:
         request = self.request
         if request.quorum < 2:
             return ""
         found = progress(request)
-        told = self.formatter.text("card.counted", n=found.yes, of=found.needed)
-        return f"{told} {self.formatter.open(found.open)}".rstrip()
+        words = self.formatter.text("card.counted", n=found.yes, of=found.needed)
+        return f"{words} {self.formatter.open(found.open)}".rstrip()
 
     def due(self) -> str:
         request, formatter = self.request, self.formatter

@@ -43,15 +43,15 @@ def not_understood_text(
     `unread` is the line that could have been anything; `footer` says that it will be known after a clear answer.
     """
     language = formatter.language
-    told = [text("reply.not_understood", language)]
+    lines = [text("reply.not_understood", language)]
     if unread:
-        told.append(text("reply.unread", language, line=one_line(unread, UNREAD_CHARS).text))
-    told.append(how_words(how, request, formatter, link))
+        lines.append(text("reply.unread", language, line=one_line(unread, UNREAD_CHARS).text))
+    lines.append(how_words(how, request, formatter, link))
     if footer:
-        told.append(text("reply.footer", language))
+        lines.append(text("reply.footer", language))
     if link and how != "link":
-        told.append(text("card.open", language, link=link))
-    return "\n".join(told)
+        lines.append(text("card.open", language, link=link))
+    return "\n".join(lines)
 
 
 def which_request_text(requests: Sequence[ApprovalRequest], formatter: Formatter) -> str:

@@ -193,8 +193,8 @@ class ChannelSender:
                 return await sending or SentCard()
         except NotDelivered as error:
             # Vendors quote what they were sent, and addresses of some hold the secret.
-            told = self._deps.secrets.redact(error.message)
-            raise NotDelivered(told, code=error.code, again=error.again, after=error.after) from None
+            message = self._deps.secrets.redact(error.message)
+            raise NotDelivered(message, code=error.code, again=error.again, after=error.after) from None
         except TimeoutError:
             raise NotDelivered("the vendor did not answer in time", code="timeout", again=True) from None
         except Exception as error:

@@ -59,15 +59,15 @@ def card_blocks(notice: OutboundCard, formatter: Formatter, public_url: str) -> 
 
 def closed_blocks(closed: ClosedCard, formatter: Formatter) -> tuple[str, list[Block]]:
     """Writes the text and the blocks of a closed card: who, when and where, and no button but the link."""
-    told = closing_text(closed, formatter)
+    message = closing_text(closed, formatter)
     # Without the address: that has a button here.
-    said = closing_text(closed.model_copy(update={"link": ""}), formatter)
-    blocks: list[Block] = [_section(each) for each in _cut(said)]
+    without_link = closing_text(closed.model_copy(update={"link": ""}), formatter)
+    blocks: list[Block] = [_section(each) for each in _cut(without_link)]
     if closed.link:
         button = _button(OPEN, text("button.open", formatter.language), url=closed.link)
         # Another name than before: Slack wants a new one where a message is changed.
         blocks.append({"type": "actions", "block_id": f"signoff.{closed.token}.over", "elements": [button]})
-    return escape(told)[:FALLBACK_CHARS] or closing_words(closed.request, formatter), blocks
+    return escape(message)[:FALLBACK_CHARS] or closing_words(closed.request, formatter), blocks
 
 
 def reason_view(token: str, where: dict[str, Any], language: str) -> Block:

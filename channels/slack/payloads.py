@@ -30,8 +30,8 @@ def read_payload(raw: InboundRequest) -> InboundBatch:
 def interaction(payload: Mapping[str, Any]) -> InboundBatch:
     """Parses a press of a button, or a window that was submitted."""
     if payload.get("type") == "block_actions":
-        heard = [_pressed(payload, each) for each in _list(payload, "actions")]
-        return InboundBatch(heard=tuple(each for each in heard if each is not None))
+        actions = [_pressed(payload, each) for each in _list(payload, "actions")]
+        return InboundBatch(heard=tuple(each for each in actions if each is not None))
     if payload.get("type") == "view_submission":
         return _submitted(payload)
     return InboundBatch()
@@ -93,7 +93,7 @@ def _submitted(payload: Mapping[str, Any]) -> InboundBatch:
         return InboundBatch()
     opened = _object(_text(view, "private_metadata").encode())
     given = _map(_map(_map(_map(view, "state"), "values"), REASON), REASON)
-    heard = InboundAction(
+    action = InboundAction(
         key=":".join((_team(payload), _text(view, "id"), _text(user, "id"))),
         identity=_who(_team(payload), user.get("id")),
         token=_text(opened, "token")[:_TOKEN_CHARS],
@@ -101,7 +101,7 @@ def _submitted(payload: Mapping[str, Any]) -> InboundBatch:
         reason=unescape(_text(given, "value")).strip(),
         where={"channel": _text(opened, "channel"), "user": _text(user, "id")},
     )
-    return InboundBatch(heard=(heard,))
+    return InboundBatch(heard=(action,))
 
 
 def _team(payload: Mapping[str, Any]) -> str:

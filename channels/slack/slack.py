@@ -74,10 +74,10 @@ class Slack(Channel):
         message: dict[str, Any] = {"channel": _user(notice.address), "text": words, "blocks": blocks}
         if before is not None:
             message |= {"channel": before.handle["channel"], "thread_ts": before.handle["ts"]}
-        told = await self._call("chat.postMessage", message)
+        answer = await self._call("chat.postMessage", message)
         if before is not None:
             return before
-        channel, stamp = str(told.get("channel")), str(told.get("ts"))
+        channel, stamp = str(answer.get("channel")), str(answer.get("ts"))
         return SentCard(vendor_id=f"{channel}:{stamp}", handle={"channel": channel, "ts": stamp})
 
     def draws_whole(self, notice: OutboundCard) -> bool:
@@ -95,10 +95,10 @@ class Slack(Channel):
         """See `Channel`. Whoever pressed Deny is asked for the reason, in a window that Slack opens for 3 seconds."""
         if where.get("trigger_id") and reply.receipt is None and await self._asked_why(where):
             return
-        told = {"text": escape(reply.text), "mrkdwn": False}
-        if await self._responded(str(where.get("response_url", "")), told):
+        content = {"text": escape(reply.text), "mrkdwn": False}
+        if await self._responded(str(where.get("response_url", "")), content):
             return
-        message = {"channel": where["channel"], **told}
+        message = {"channel": where["channel"], **content}
         if where.get("thread"):
             await self._call("chat.postMessage", {**message, "thread_ts": where["thread"]})
         else:
@@ -125,10 +125,10 @@ class Slack(Channel):
     async def check(self) -> list[CheckFinding]:
         """See `Channel`."""
         try:
-            told = await self._call("auth.test", {})
+            answer = await self._call("auth.test", {})
         except NotDelivered as error:
             return [CheckFinding(False, f"Slack refuses the token: {error.code}", "check `token` and the app's scopes")]
-        findings = [CheckFinding(True, f"the app is `{told.get('user')}` of `{told.get('team')}`")]
+        findings = [CheckFinding(True, f"the app is `{answer.get('user')}` of `{answer.get('team')}`")]
         if self._options.app_token:
             try:
                 await self._call("apps.connections.open", {}, token=self._options.app_token)
@@ -167,15 +167,15 @@ class Slack(Channel):
             # Acknowledged also where it cannot be read: brought again, it would be as it is.
             await socket.send(json.dumps({"envelope_id": name}))
 
-    async def _responded(self, url: str, told: Mapping[str, Any]) -> bool:
+    async def _responded(self, url: str, message: Mapping[str, Any]) -> bool:
         """Returns whether it was said at the address that a press brought, which serves a few times and not for
         long.
         """
         if not self._is_slacks(url):
             return False
         try:
-            said = {**told, "response_type": "ephemeral", "replace_original": False}
-            await self._http.call("POST", url, body=said, worded=True)
+            body = {**message, "response_type": "ephemeral", "replace_original": False}
+            await self._http.call("POST", url, body=body, worded=True)
         except NotDelivered as error:
             # Slack as a whole is away then, and the other way would fail as well.
             if error.again:

@@ -57,8 +57,8 @@ class TelegramBot:
         """
         # What is asked for on the wire is told apart from the address, which ends up in logs and errors.
         target = f"{urlsplit(self._api_url).path}/bot{self._token}/{method}"
-        told = await self._http.call("POST", f"{self._api_url}/{method}", body=body, waits=waits, target=target)
-        return told.get("result")
+        answer = await self._http.call("POST", f"{self._api_url}/{method}", body=body, waits=waits, target=target)
+        return answer.get("result")
 
     async def close(self) -> None:
         """Closes the connections."""

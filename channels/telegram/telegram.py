@@ -83,10 +83,10 @@ class Telegram(Channel):
         message = card_message(notice, self.formatter(notice.person), self.assurance)
         if before is not None:
             message |= below(before.handle["message"])
-        told = await self._bot.call("sendMessage", {"chat_id": chat, **message})
+        answer = await self._bot.call("sendMessage", {"chat_id": chat, **message})
         if before is not None:
             return before
-        number = told.get("message_id") if isinstance(told, dict) else None
+        number = answer.get("message_id") if isinstance(answer, dict) else None
         return SentCard(vendor_id=vendor_id(chat, number or 0), handle={"chat": chat, "message": number or 0})
 
     def draws_whole(self, notice: OutboundCard) -> bool:

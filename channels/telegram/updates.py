@@ -114,8 +114,8 @@ def _marked(words: str, entities: Any) -> str:
     return "".join(pieces) + units[2 * at :].decode("utf-16-le", "replace") + more
 
 
-def _one(heard: InboundAction) -> InboundBatch:
-    return InboundBatch(heard=(heard,))
+def _one(action: InboundAction) -> InboundBatch:
+    return InboundBatch(heard=(action,))
 
 
 def _map(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -76,9 +76,9 @@ def read_form(raw: InboundRequest, sender: str, via: Via) -> InboundBatch:
     if "MessageStatus" in form:
         return InboundBatch(statuses=(_status(form, key),))
     made = _message(form, key, sender, via)
-    heard = (made,) if isinstance(made, InboundAction) else ()
+    actions = (made,) if isinstance(made, InboundAction) else ()
     statuses = (made,) if isinstance(made, DeliveryStatus) else ()
-    return InboundBatch(heard=heard, statuses=statuses, body=_NOTHING, media_type="text/xml")
+    return InboundBatch(heard=actions, statuses=statuses, body=_NOTHING, media_type="text/xml")
 
 
 def _message(form: Mapping[str, str], key: str, sender: str, via: Via) -> InboundAction | DeliveryStatus | None:
@@ -116,8 +116,8 @@ def _says(form: Mapping[str, str], kind: str, opted: str) -> bool:
 
 
 def _status(form: Mapping[str, str], key: str) -> DeliveryStatus:
-    told = form["MessageStatus"]
-    known, new = _STATES.get(told), one_line(told, _CODE_CHARS).text
+    state = form["MessageStatus"]
+    known, new = _STATES.get(state), one_line(state, _CODE_CHARS).text
     written = form.get("ErrorCode", "")
     code = int(written) if written.isascii() and written.isdigit() and len(written) < 9 else 0
     return DeliveryStatus(

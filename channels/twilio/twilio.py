@@ -164,12 +164,12 @@ class Twilio(Channel):
     async def check(self) -> list[CheckFinding]:
         """See `Channel`."""
         try:
-            told = await self._call("GET", self._api(".json"))
+            answer = await self._call("GET", self._api(".json"))
         except NotDelivered as error:
             what = f"Twilio refuses to tell of the account: {error.message} ({error.code})"
             return [CheckFinding(False, what, "check `account_sid` and `auth_token`")]
         status, name = (
-            one_line(str(told.get(field) or "?"), _NAME_CHARS).text for field in ("status", "friendly_name")
+            one_line(str(answer.get(field) or "?"), _NAME_CHARS).text for field in ("status", "friendly_name")
         )
         account = CheckFinding(status == "active", f"the account `{name}` is {status}", "see Twilio's console")
         return [account, await self._called(), *await self._templates()]
@@ -180,10 +180,10 @@ class Twilio(Channel):
         if self._options.via != "sms" or not sender.startswith("+"):
             return CheckFinding(True, f"Twilio is to call {self._address} (POST) when a message comes in")
         try:
-            told = await self._call("GET", self._api("/IncomingPhoneNumbers.json"), PhoneNumber=sender)
+            answer = await self._call("GET", self._api("/IncomingPhoneNumbers.json"), PhoneNumber=sender)
         except NotDelivered as error:
             return CheckFinding(False, f"Twilio refuses to tell of {sender}: {error.message} ({error.code})", remedy)
-        listed = told.get("incoming_phone_numbers")
+        listed = answer.get("incoming_phone_numbers")
         numbers = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
         if not numbers:
             return CheckFinding(False, f"the account has no number {sender}", "check `sender`")
@@ -217,8 +217,8 @@ class Twilio(Channel):
         ours = {"MessagingServiceSid": options.sender} if service else {"From": PREFIX[options.via] + options.sender}
         # Twilio takes most of what it cannot deliver, and says so only later, there.
         form = {"To": address, **ours, "StatusCallback": self._address, **fields}
-        told = await self._call("POST", self._api("/Messages.json"), form)
-        return SentCard(vendor_id=str(told.get("sid") or ""), handle={"to": address})
+        answer = await self._call("POST", self._api("/Messages.json"), form)
+        return SentCard(vendor_id=str(answer.get("sid") or ""), handle={"to": address})
 
     def _api(self, path: str) -> str:
         return f"{self._options.api_url}/2010-04-01/Accounts/{self._options.account_sid}{path}"

@@ -135,13 +135,13 @@ def _decides(notice: OutboundCard, assurance: Assurance) -> bool:
 
 
 def _fitting(
-    notice: OutboundCard, formatter: Formatter, assurance: Assurance, max_chars: int, said: Callable[[CardWords], str]
+    notice: OutboundCard, formatter: Formatter, assurance: Assurance, max_chars: int, write: Callable[[CardWords], str]
 ) -> CardWords:
-    """Returns the card's words, narrow enough for what is `said` of them to fit in `max_chars`."""
+    """Returns the card's words, narrow enough that what `write` makes of them fits in `max_chars`."""
     for whole in (max_chars, max_chars * 3 // 4, max_chars // 2):
         limits = CardLimits(whole=max(whole, LEAST_CHARS), value=300, says=300, rows=40)
         words = card_words(notice, formatter, how="buttons", assurance=assurance, limits=limits)
-        if units(said(words)) <= max_chars:
+        if units(write(words)) <= max_chars:
             break
     return words
 

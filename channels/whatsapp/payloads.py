@@ -41,7 +41,7 @@ def read_payload(raw: InboundRequest, number: str, window: ServiceWindow) -> Inb
         raise Malformed("the body is not JSON") from None
     if not isinstance(body, dict):
         raise Malformed("the body is not a JSON object")
-    heard: list[InboundAction] = []
+    actions: list[InboundAction] = []
     statuses: list[DeliveryStatus] = []
     for value in _values(body, number):
         for error in _maps(value, "errors"):
@@ -53,10 +53,10 @@ def read_payload(raw: InboundRequest, number: str, window: ServiceWindow) -> Inb
         lone = contacts[0] if len(messages) == len(contacts) == 1 else {}
         for message in messages:
             made = _message(message, _sender(message, by_number, lone), window)
-            heard += [made] if isinstance(made, InboundAction) else []
+            actions += [made] if isinstance(made, InboundAction) else []
             statuses += [made] if isinstance(made, DeliveryStatus) else []
         statuses += [status for each in _maps(value, "statuses") if (status := _status(each, window)) is not None]
-    return InboundBatch(heard=tuple(heard), statuses=tuple(statuses))
+    return InboundBatch(heard=tuple(actions), statuses=tuple(statuses))
 
 
 def _values(body: Mapping[str, Any], number: str) -> Iterator[Mapping[str, Any]]:
@@ -83,10 +83,10 @@ def _message(
     for name in filter(None, sender):
         window.heard(name, float(_number(message, "timestamp")))
     # What is written in a group is said to others, and not to us alone.
-    said = None if "group_id" in message else _said(message, kind)
-    if said is None:
+    content = None if "group_id" in message else _said(message, kind)
+    if content is None:
         return DeliveryStatus(key=key, vendor_id=key, state="unknown", code=_unknown_code(message, kind))
-    verdict, token, text = said
+    verdict, token, text = content
     context = _map(message, "context")
     about = _text(context, "id")
     if context.get("forwarded") or context.get("frequently_forwarded"):
@@ -138,14 +138,14 @@ def _sender(
     return _text(message, "from_user_id") or _text(contact, "user_id"), phone or _text(contact, "wa_id")
 
 
-def _status(told: Mapping[str, Any], window: ServiceWindow) -> DeliveryStatus | None:
-    name, state = _text(told, "id"), _text(told, "status")
+def _status(report: Mapping[str, Any], window: ServiceWindow) -> DeliveryStatus | None:
+    name, state = _text(report, "id"), _text(report, "status")
     if not name:
         return None
-    errors = [_number(each, "code") for each in _maps(told, "errors")]
+    errors = [_number(each, "code") for each in _maps(report, "errors")]
     if OUTSIDE in errors:
         for to in ("recipient_id", "recipient_user_id"):
-            window.shut(_text(told, to))
+            window.shut(_text(report, to))
     known = _STATES.get(state)
     new = one_line(state, _CODE_CHARS).text
     return DeliveryStatus(

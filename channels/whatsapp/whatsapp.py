@@ -140,11 +140,11 @@ class WhatsApp(Channel):
         """See `Channel`."""
         options, remedy = self._options, "check `token` and `phone_number_id`"
         try:
-            told = await self._call("GET", options.phone_number_id, fields="display_phone_number,verified_name")
+            answer = await self._call("GET", options.phone_number_id, fields="display_phone_number,verified_name")
         except NotDelivered as error:
             return [CheckFinding(False, f"Meta refuses to tell of the number: {error.message} ({error.code})", remedy)]
         number, name = (
-            one_line(str(told.get(field) or "?"), _NAME_CHARS).text
+            one_line(str(answer.get(field) or "?"), _NAME_CHARS).text
             for field in ("display_phone_number", "verified_name")
         )
         address = f"{self.context.public_url}/channels/{self.name}"
@@ -172,8 +172,8 @@ class WhatsApp(Channel):
         body = {"messaging_product": "whatsapp", "recipient_type": "individual", **to, **message}
         if about:
             body["context"] = {"message_id": about}
-        told = await self._call("POST", f"{self._options.phone_number_id}/messages", body)
-        messages = told.get("messages")
+        answer = await self._call("POST", f"{self._options.phone_number_id}/messages", body)
+        messages = answer.get("messages")
         first = messages[0] if isinstance(messages, list) and messages else {}
         name = first.get("id") if isinstance(first, dict) else ""
         return SentCard(vendor_id=str(name or ""), handle={"to": address})
@@ -187,13 +187,13 @@ class WhatsApp(Channel):
             return [CheckFinding(False, f"whether the template `{options.template}` is approved is not known", remedy)]
         path = f"{options.business_account_id}/message_templates"
         try:
-            told = await self._call(
+            answer = await self._call(
                 "GET", path, name=options.template, fields="name,language,status,components", limit="200"
             )
         except NotDelivered as error:
             remedy = "check `business_account_id`, and that the token has whatsapp_business_management"
             return [CheckFinding(False, f"Meta refuses to tell of templates: {error.message} ({error.code})", remedy)]
-        return check_templates(options.template, list(options.languages.values()), told)
+        return check_templates(options.template, list(options.languages.values()), answer)
 
     async def _call(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, **query: str

@@ -62,5 +62,5 @@ async def _reached(answer: Awaitable[T]) -> T:
     try:
         return await answer
     except ServerUnavailable as error:
-        told = f"{error.message}; with the store's address `signoff store freeze` and `thaw` need none"
-        raise ServerUnavailable(told) from None
+        message = f"{error.message}; with the store's address `signoff store freeze` and `thaw` need none"
+        raise ServerUnavailable(message) from None

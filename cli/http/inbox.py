@@ -109,8 +109,8 @@ def approve(
         raise typer.BadParameter("this is of one request alone", param_hint="--seen")
     if change and len(names) > 1:
         raise typer.BadParameter("only one request at a time can be changed", param_hint="--set/--edit")
-    said = CommandAnswer("approved", person, reason, remember=wish, confirm=confirm, change=change, seen=seen)
-    run(lambda out: _decide(out, names, said, url), as_json=as_json)
+    answer = CommandAnswer("approved", person, reason, remember=wish, confirm=confirm, change=change, seen=seen)
+    run(lambda out: _decide(out, names, answer, url), as_json=as_json)
 
 
 @app.command()
@@ -128,8 +128,8 @@ def deny(
 ) -> None:
     """Deny requests: their calls do not run, and the agents are told why. Of a call in doubt: give up."""
     wish = _wish(remember, where, lasting, uses, everywhere)
-    said = CommandAnswer("denied", person, reason, remember=wish)
-    run(lambda out: _decide(out, names, said, url), as_json=as_json)
+    answer = CommandAnswer("denied", person, reason, remember=wish)
+    run(lambda out: _decide(out, names, answer, url), as_json=as_json)
 
 
 @app.command()
@@ -142,8 +142,8 @@ def happened(
     as_json: AsJson = False,
 ) -> None:
     """Say that a call in doubt happened; `approve` says that it did not and runs it, `deny` gives it up."""
-    said = CommandAnswer("happened", person, reason, result)
-    run(lambda out: _decide(out, [name], said, url), as_json=as_json)
+    answer = CommandAnswer("happened", person, reason, result)
+    run(lambda out: _decide(out, [name], answer, url), as_json=as_json)
 
 
 @app.command()
@@ -191,9 +191,9 @@ async def _withdrawn(client: Client, name: str, reason: str, person: str) -> tup
     return receipt, f"withdrawn: {request.card.effect}" if done else receipt_line(receipt)
 
 
-async def _decide(out: Output, names: list[str], said: CommandAnswer, url: str | None) -> int:
+async def _decide(out: Output, names: list[str], answer: CommandAnswer, url: str | None) -> int:
     async with gateway_client(url) as client:
-        return await _each(out, names, lambda name: _answered(out, client, name, said))
+        return await _each(out, names, lambda name: _answered(out, client, name, answer))
 
 
 async def _each(out: Output, names: list[str], act: Callable[[str], Awaitable[tuple[Receipt, str]]]) -> int:
@@ -218,32 +218,32 @@ async def _each(out: Output, names: list[str], act: Callable[[str], Awaitable[tu
     return 1 if any(receipt.status == "refused" for receipt in receipts) else 0
 
 
-async def _answered(out: Output, client: Client, name: str, said: CommandAnswer) -> tuple[Receipt, str]:
+async def _answered(out: Output, client: Client, name: str, answer: CommandAnswer) -> tuple[Receipt, str]:
     """Returns the receipt of one answer, and a line that says it."""
     request = await client.request(name)
-    receipt = await _sent(out, client, request, said)
-    if said.change and receipt.status in ("accepted", "counted"):
+    receipt = await _sent(out, client, request, answer)
+    if answer.change and receipt.status in ("accepted", "counted"):
         request = await client.request(request.id)
-    changed = "; ".join(change_lines(request)) if said.change and receipt.status != "refused" else ""
+    changed = "; ".join(change_lines(request)) if answer.change and receipt.status != "refused" else ""
     line = receipt_line(receipt, request.card.effect, doubt=request.kind == "in_doubt")
-    wants_more = receipt.code == "malformed" and request.confirm == "type" and not said.confirm
+    wants_more = receipt.code == "malformed" and request.confirm == "type" and not answer.confirm
     return receipt, f"{line} ({changed})" if changed else f"{line}: add --confirm VALUE" if wants_more else line
 
 
-async def _sent(out: Output, client: Client, request: ApprovalRequest, said: CommandAnswer) -> Receipt:
-    if said.verdict == "denied":
-        return await client.deny(request, by=said.person, reason=said.reason, remember=said.remember)
-    if said.verdict == "happened":
-        return await client.happened(request, by=said.person, reason=said.reason, result=said.result)
-    edited = await _edited(out, client, request, said.change) if said.change else None
+async def _sent(out: Output, client: Client, request: ApprovalRequest, answer: CommandAnswer) -> Receipt:
+    if answer.verdict == "denied":
+        return await client.deny(request, by=answer.person, reason=answer.reason, remember=answer.remember)
+    if answer.verdict == "happened":
+        return await client.happened(request, by=answer.person, reason=answer.reason, result=answer.result)
+    edited = await _edited(out, client, request, answer.change) if answer.change else None
     return await client.approve(
         request,
-        by=said.person,
-        reason=said.reason,
+        by=answer.person,
+        reason=answer.reason,
         edited_args=edited,
-        remember=said.remember,
-        confirm=said.confirm,
-        seen=check_seen(request, said.seen) if request.state == "pending" else "",
+        remember=answer.remember,
+        confirm=answer.confirm,
+        seen=check_seen(request, answer.seen) if request.state == "pending" else "",
     )
 
 

@@ -95,15 +95,15 @@ async def _say(out: Output, *, url: str | None, session: str, text: str, actor: 
 
 async def _heard(out: Output, client: Client, name: str, message: str) -> list[TurnView]:
     """Prints the course of a message, until everything it led to is answered or waits for people."""
-    told: set[tuple[str, str]] = set()
+    printed: set[tuple[str, str]] = set()
     while True:
         view = await client.session(name)
         mine = [turn for turn in view.turns if turn.message_id == message]
         found = [(turn, await _full(client, view, turn)) for turn in mine]
         for turn, full in found:
             for line in _answers(turn, full):
-                if (turn.turn, line.plain) not in told:
-                    told.add((turn.turn, line.plain))
+                if (turn.turn, line.plain) not in printed:
+                    printed.add((turn.turn, line.plain))
                     out.say(line)
         if _settled(mine):
             return [full for _, full in found if full is not None]

@@ -128,8 +128,8 @@ def cancel(
         async with gateway_client(url) as client:
             handle = await client.turn(turn)
             state = await handle.cancel(by=person)
-        told = "is asked to stop" if state == "cancelling" else f"is over already: {clean(state)}"
-        out.show({"id": handle.id, "state": state}, f"turn {handle.key.turn} {told}")
+        message = "is asked to stop" if state == "cancelling" else f"is over already: {clean(state)}"
+        out.show({"id": handle.id, "state": state}, f"turn {handle.key.turn} {message}")
         return 0
 
     run(body, as_json=as_json)
@@ -168,15 +168,15 @@ async def _begun(out: Output, turn: TurnHandle, *, wait: bool, found: object) ->
 
 async def _follow(out: Output, turn: TurnHandle, *, every: bool) -> int:
     """Prints the events of a turn until it ends; as JSON `every` view, or the last one."""
-    told: set[str] = set()
+    printed: set[str] = set()
     view: TurnView | None = None
     async for seen in turn.watch():
         view = seen
         if every and out.as_json:
             out.show(view, compact=True)
         for line in turn_lines(view):
-            if line.plain not in told:
-                told.add(line.plain)
+            if line.plain not in printed:
+                printed.add(line.plain)
                 out.say(line)
     if not every and out.as_json:
         out.show(view)

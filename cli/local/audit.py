@@ -129,14 +129,14 @@ def show(
             settings = load_settings()
             async with working_store(settings) as store:
                 stream = await _stream(AuditLog(store), turn)
-                told = await report_stream(store, stream, _verifier(settings.public_keys, given=False))
+                report = await report_stream(store, stream, _verifier(settings.public_keys, given=False))
         else:
             async with GatewayClient(url) as client:
                 # The slash of a stream such as `admin/main` stays one: the route takes the rest of the path.
-                told = await client.get(StreamReport, f"/v1/audit/{quote(turn.strip())}")
-        finding = told.finding
-        verdict = finding.message if finding else f"verified: {len(told.records)} records, none changed or missing"
-        out.show(told, told.stream, _table(told.timeline), verdict)
+                report = await client.get(StreamReport, f"/v1/audit/{quote(turn.strip())}")
+        finding = report.finding
+        verdict = finding.message if finding else f"verified: {len(report.records)} records, none changed or missing"
+        out.show(report, report.stream, _table(report.timeline), verdict)
         return 1 if finding else 0
 
     run(body, as_json=as_json)

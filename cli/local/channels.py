@@ -102,8 +102,8 @@ def check(
             wanted = [channel for channel in channels.values() if name in ("", channel.name)]
             answers = await asyncio.gather(*(_asked(place, channel) for channel in wanted))
         found += [each for answer in answers for each in answer]
-        said = [Text(_line(each), "" if each.ok else "red") for each in found]
-        out.show(found, *(said or [Text("the manifest declares no channels")]))
+        lines = [Text(_line(each), "" if each.ok else "red") for each in found]
+        out.show(found, *(lines or [Text("the manifest declares no channels")]))
         return 0 if all(each.ok for each in found) else 1
 
     run(body, as_json=as_json)
@@ -132,8 +132,8 @@ def send_test(
             tried = [await _tried(place, store, each, who) for each in wanted]
             await AuditLog(store).append([_entry(place, who, [each.channel for each in tried if each.sent])])
         tried += [ChannelTrial(channel=each.channel, address="", sent=False, said=each.what) for each in missing]
-        said = [f"{'✓' if each.sent else '✗'} {each.channel}: {clean(each.said)}" for each in tried]
-        out.show(tried, *(Text(words, "" if each.sent else "red") for words, each in zip(said, tried, strict=True)))
+        lines = [f"{'✓' if each.sent else '✗'} {each.channel}: {clean(each.said)}" for each in tried]
+        out.show(tried, *(Text(words, "" if each.sent else "red") for words, each in zip(lines, tried, strict=True)))
         return 0 if all(each.sent for each in tried) else 1
 
     run(body, as_json=as_json)
@@ -211,8 +211,8 @@ async def _tried(place: LocalInstallation, store: Store, channel: Channel, perso
         return ChannelTrial(channel=channel.name, address=address, sent=False, said="the vendor did not answer in time")
     except Exception as error:
         # Its name alone, as in `_asked`.
-        said = f"the channel failed: {type(error).__name__}"
-        return ChannelTrial(channel=channel.name, address=address, sent=False, said=said)
+        message = f"the channel failed: {type(error).__name__}"
+        return ChannelTrial(channel=channel.name, address=address, sent=False, said=message)
     named = f", as {sent.vendor_id}" if sent.vendor_id else ""
     return ChannelTrial(channel=channel.name, address=address, sent=True, said=f"sent to {address}{named}")
 

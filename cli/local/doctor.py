@@ -141,8 +141,8 @@ async def _program(settings: Settings) -> str:
     process = await asyncio.create_subprocess_exec(
         str(found), "--version", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
-    said, _ = await process.communicate()
-    line = said.decode(errors="replace").strip().partition("\n")[0]
+    output, _ = await process.communicate()
+    line = output.decode(errors="replace").strip().partition("\n")[0]
     if process.returncode:
         raise ConfigError(f"the `temporal` program `{found}` does not run (`{line}`): {_NAME_ANOTHER}")
     return line
@@ -178,8 +178,8 @@ async def _refused(settings: Settings) -> str:
     """Counts the bad input refused lately: nothing is wrong with that, but somebody may be trying."""
     async with working_store(settings) as store:
         counted = await refusals_since(store.run, _COUNTED)
-    told = ", ".join(f"{number} {kind}" for kind, number in counted.items())
-    return f"in the last day {told or 'nothing'}"
+    counts = ", ".join(f"{number} {kind}" for kind, number in counted.items())
+    return f"in the last day {counts or 'nothing'}"
 
 
 async def _clocks(settings: Settings, address: str | None) -> str:
@@ -196,7 +196,7 @@ async def _logins(manifest: Path | None) -> str:
     """Names those who could come in as somebody else, and the sign-ins refused for that in the last days."""
     place = find_workplace(manifest)
     declared = declared_people(place.people)
-    said = [missing_logins_warning(place.catalog, declared, place.settings)]
+    warnings = [missing_logins_warning(place.catalog, declared, place.settings)]
     since = system_clock() - timedelta(days=REFUSED_DAYS)
     refused: dict[tuple[str, str], str] = {}
     async with working_store(place.settings) as store:
@@ -205,8 +205,8 @@ async def _logins(manifest: Path | None) -> str:
             # Whoever wrote the login down since is done with it.
             if each.facts.get("act") == "sign-in refused" and person and not declared.by_identity(OIDC, login):
                 refused[login, person] = f"{second_login(each.facts)} (refused at {each.at})"
-    told = [each for each in (*said, *refused.values()) if each]
-    return "; ".join(told) or f"approvers' logins at {place.settings.oidc_issuer} are written down"
+    problems = [each for each in (*warnings, *refused.values()) if each]
+    return "; ".join(problems) or f"approvers' logins at {place.settings.oidc_issuer} are written down"
 
 
 async def _server(settings: Settings, address: str | None) -> str:

@@ -110,12 +110,12 @@ def export(
 
 async def _recorded(settings: Settings, name: str, key: str) -> list[str]:
     """Records an act on a key, once. It is done whatever the store says: the returned words tell that."""
-    told = admin_entry(
+    entry = admin_entry(
         DEFAULT_TENANT, name, "", system_clock(), key=f"{name}/{key}", key_id=key, channel="cli", account=account()
     )
     try:
         async with working_store(settings) as store:
-            await AuditLog(store).append([told])
+            await AuditLog(store).append([entry])
     except (ConfigError, StoreUnavailable) as error:
         return [f"not recorded: {error.message}"]
     return []

@@ -146,8 +146,8 @@ async def _check_models(place: LocalInstallation) -> None:
         whose = [name for name, actor in place.catalog.actors.items() if actor.model == model]
         if not whose:
             raise
-        told = "" if ":" in str(model) else "; write `provider:model`, such as `openai:gpt-5`"
-        raise ConfigError(f"actor `{whose[0]}`: {error.message}{told}", **error.context) from error
+        hint = "" if ":" in str(model) else "; write `provider:model`, such as `openai:gpt-5`"
+        raise ConfigError(f"actor `{whose[0]}`: {error.message}{hint}", **error.context) from error
 
 
 def _coverage(place: LocalInstallation) -> list[str]:

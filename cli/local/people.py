@@ -58,11 +58,11 @@ def signout(
         if place.people.find(person, place.tenant) is not None:
             raise Refused(f"{quote_name(person)} is declared: make them `active: false` where they are")
         by = account()
-        told = entry_writer(
+        write_entry = entry_writer(
             [admin_entry(place.tenant, "people signout", "", now, channel="cli", person=person, account=by)]
         )
         async with working_store(place.settings) as store:
-            ended = await VouchedPeople(store).end(place.tenant, person, by=by[:64], now=now, also=told)
+            ended = await VouchedPeople(store).end(place.tenant, person, by=by[:64], now=now, also=write_entry)
         if not ended:
             raise NotFound(f"nobody signed in as {quote_name(person)}; `signoff people list` shows who did")
         out.show({"person": person, "ended_at": now}, f"{clean(person)} is signed out")

@@ -177,8 +177,8 @@ def _check_arguments(tool: Tool, args: dict[str, Any]) -> None:
     """Raises `Refused` for arguments that no policy would ever see."""
     problems = tool.schema.check(args)
     if problems:
-        told = "; ".join(f"`{path}` {message}" if path else message for path, message in problems[:5])
-        raise Refused(f"these are no arguments of `{tool.name}`: {told}", code="input_invalid")
+        problem = "; ".join(f"`{path}` {message}" if path else message for path, message in problems[:5])
+        raise Refused(f"these are no arguments of `{tool.name}`: {problem}", code="input_invalid")
 
 
 def _merged(base: dict[str, Any], differing: dict[str, Any]) -> dict[str, Any]:

@@ -112,10 +112,10 @@ def _told(name: str) -> Callable[[Token], Also]:
             "scopes": list(token.scopes),
             "account": account(),
         }
-        told = admin_entry(
+        entry = admin_entry(
             token.tenant, name, "", system_clock(), expires_at=token.expires_at.isoformat(), channel="cli", **facts
         )
-        return entry_writer([told])
+        return entry_writer([entry])
 
     return seen
 

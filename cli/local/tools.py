@@ -97,8 +97,8 @@ def explain(
             words.append(Text(f"\nthis call: {_decision_text(found)}"))
         if ctx is not None and place.catalog.scopes[ctx.actor].layered:
             words += ["", _layers_table(layers)]
-        told = {"gates": gates, "layers": layers}
-        out.show(_explained(tool, row, None if given is None else found) | told, *words)
+        explanation = {"gates": gates, "layers": layers}
+        out.show(_explained(tool, row, None if given is None else found) | explanation, *words)
         return 0
 
     run(body, as_json=as_json)

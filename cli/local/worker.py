@@ -39,8 +39,8 @@ async def running_worker(
 
     Raises as `installed_worker`.
     """
-    if place.settings.profile == "production" and (said := role_problem(store.dialect, store.role)):
-        _log.warning(said)
+    if place.settings.profile == "production" and (problem := role_problem(store.dialect, store.role)):
+        _log.warning(problem)
     async with installed_worker(place, client, store, task_queue=task_queue) as worker:
         freeze_gc()
         task = asyncio.create_task(worker.run())

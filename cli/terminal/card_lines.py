@@ -39,8 +39,8 @@ def card_lines(request: ApprovalRequest, now: datetime) -> RenderableType:
     if not card.whole:
         facts.add_row("", Text("The lines above do not show every value. Every value of this call:", style="bold"))
         for each in _values(request):
-            told = f" ({each.size} bytes, sha-256 {each.sha256})" if each.sha256 else ""
-            facts.add_row(Text(each.name), Text(each.text + told))
+            size = f" ({each.size} bytes, sha-256 {each.sha256})" if each.sha256 else ""
+            facts.add_row(Text(each.name), Text(each.text + size))
     facts.add_row("", "")
     for name, value in (*_about(request, now), *_course(request, now), *_ending(request)):
         facts.add_row(name, value)
@@ -57,8 +57,8 @@ def check_seen(request: ApprovalRequest, written: str) -> str:
     if request.card.whole:
         return ""
     if len(written) < SEEN_CHARS or not request.seen.startswith(written):
-        told = f"`signoff show {show_code(request.code)}` shows all of them and says what to add"
-        raise Refused(f"{SEEN_NEEDED}; {told}", code="malformed")
+        hint = f"`signoff show {show_code(request.code)}` shows all of them and says what to add"
+        raise Refused(f"{SEEN_NEEDED}; {hint}", code="malformed")
     return request.seen
 
 

@@ -61,6 +61,6 @@ def read_moment(text: str, option: str) -> datetime:
     except ValueError:
         found = None
     if found is None or found.tzinfo is None:
-        told = f"{option}: `{text}` is no time with its zone, such as `2026-11-21T10:00:00+01:00`"
-        raise ConfigError(told, field=option.removeprefix("--"), value=text)
+        message = f"{option}: `{text}` is no time with its zone, such as `2026-11-21T10:00:00+01:00`"
+        raise ConfigError(message, field=option.removeprefix("--"), value=text)
     return found

@@ -178,8 +178,8 @@ def _listed(card: WaitingCard) -> str:
         "changed" if card.edited_by else "",
         "escalated" if card.escalated else "reminded" if card.reminded else "",
     )
-    told = ", ".join(filter(None, course))
-    return f"{asks}{cut_visible(card.effect, EFFECT_CHARS)}{f' ({told})' if told else ''}"
+    words = ", ".join(filter(None, course))
+    return f"{asks}{cut_visible(card.effect, EFFECT_CHARS)}{f' ({words})' if words else ''}"
 
 
 def _table(*names: str) -> Table:

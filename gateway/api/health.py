@@ -95,7 +95,7 @@ async def ready(
     last day, by kind.
     """
     checks = await readiness.checks()
-    is_ready = all(told == "ok" for told in checks.values())
+    is_ready = all(state == "ok" for state in checks.values())
     response.status_code = 200 if is_ready else 503
     refused = await _refused(deps) if _may_count(deps, caller) else None
     return ReadinessReport(status="ready" if is_ready else "not ready", checks=checks, refused=refused)

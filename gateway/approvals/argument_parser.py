@@ -146,8 +146,8 @@ def _as_in_form(field: ArgumentField, value: str) -> str:
 
 def problem_words(typed: ParsedArguments) -> str:
     """Returns all that is wrong with what was typed, in one sentence; "" for nothing."""
-    told = [f"{_what(field)}{field.problem}" for field in typed.fields if field.problem]
-    return "; ".join((*told, *typed.problems))
+    problems = [f"{_what(field)}{field.problem}" for field in typed.fields if field.problem]
+    return "; ".join((*problems, *typed.problems))
 
 
 def _what(field: ArgumentField) -> str:
@@ -166,15 +166,15 @@ def _checked(
     fields: tuple[ArgumentField, ...], args: dict[str, Any], problems: Sequence[SchemaProblem]
 ) -> ParsedArguments:
     rest: list[str] = []
-    told = {field.key: field for field in fields}
+    by_key = {field.key: field for field in fields}
     for problem in problems:
         near = _nearest(fields, problem.path)
         if near is None:
             rest.append(f"`{problem.path}` {problem.message}" if problem.path else problem.message)
-        elif not told[near.key].problem:
+        elif not by_key[near.key].problem:
             inside = problem.path.removeprefix(near.dotted).lstrip(".")
-            told[near.key] = replace(near, problem=f"`{inside}` {problem.message}" if inside else problem.message)
-    return ParsedArguments(tuple(told.values()), args, tuple(rest))
+            by_key[near.key] = replace(near, problem=f"`{inside}` {problem.message}" if inside else problem.message)
+    return ParsedArguments(tuple(by_key.values()), args, tuple(rest))
 
 
 def _nearest(fields: Sequence[ArgumentField], path: str) -> ArgumentField | None:

@@ -27,8 +27,8 @@ def read_draft(given: Any, approval_id: str = "") -> DecisionDraft | Receipt:
     try:
         draft = DecisionDraft.model_validate(given)
     except ValidationError as error:
-        told = sentence(error.errors(include_url=False, include_input=False, include_context=False))
-        return refused_receipt("malformed", approval_id, told)
+        message = sentence(error.errors(include_url=False, include_input=False, include_context=False))
+        return refused_receipt("malformed", approval_id, message)
     if approval_id and draft.approval_id not in ("", approval_id):
         return refused_receipt("malformed", approval_id, "`approval_id` is another than the address names")
     return draft.model_copy(update={"approval_id": approval_id or draft.approval_id})
@@ -76,9 +76,9 @@ def with_key(draft: DecisionDraft, header: str | None) -> DecisionDraft | Receip
     if header is None:
         return draft
     if not 0 < len(header) <= DELIVERY_CHARS or not header.isascii() or not header.isprintable():
-        told = f"`Idempotency-Key`: 1 to {DELIVERY_CHARS} printable ASCII characters"
-        return refused_receipt("malformed", draft.approval_id, told)
+        message = f"`Idempotency-Key`: 1 to {DELIVERY_CHARS} printable ASCII characters"
+        return refused_receipt("malformed", draft.approval_id, message)
     if draft.delivery_id not in ("", header):
-        told = "`Idempotency-Key` and `delivery_id` mean the same and differ; keep one"
-        return refused_receipt("malformed", draft.approval_id, told)
+        message = "`Idempotency-Key` and `delivery_id` mean the same and differ; keep one"
+        return refused_receipt("malformed", draft.approval_id, message)
     return draft.model_copy(update={"delivery_id": header})

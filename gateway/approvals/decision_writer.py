@@ -113,24 +113,24 @@ class DecisionWriter:
             if decision.edited_args is not None:
                 # The gates judge what it makes of the call, so it settles nothing yet.
                 add_answer(connection, rows, vote, settles=False)
-                told = Receipt(status="pending", approval_id=request.id, state=asked.state, verdict=decision.verdict)
-                self._write(connection, signed, told, author)
-                return _Taken(told, signed)
+                receipt = Receipt(status="pending", approval_id=request.id, state=asked.state, verdict=decision.verdict)
+                self._write(connection, signed, receipt, author)
+                return _Taken(receipt, signed)
             after = count_vote(asked, vote)
             if after is asked:
                 return _Taken(receipt_after(asked, after))
             add_answer(connection, rows, vote, settles=after.state != "pending")
             if args is not None:
                 write_agreed_grant(connection, after, args, self._clock())
-            told = receipt_after(asked, after)
-            self._write(connection, signed, told, author)
-            return _Taken(told, signed)
+            receipt = receipt_after(asked, after)
+            self._write(connection, signed, receipt, author)
+            return _Taken(receipt, signed)
 
         return await self._rows.run_locked(request.id, work)
 
-    def _write(self, connection: Connection, decision: Decision, told: Receipt, author: Authority) -> None:
+    def _write(self, connection: Connection, decision: Decision, receipt: Receipt, author: Authority) -> None:
         """Records an answer with its row: the turn, which tells the same under the same key, may keep it back."""
-        entry_writer([audit_events.attempt_entry(decision, told, self._clock(), author)])(connection)
+        entry_writer([audit_events.attempt_entry(decision, receipt, self._clock(), author)])(connection)
 
     async def _hand_over(self, taken: _Taken) -> Receipt:
         """Returns the receipt of an answer once its turn was given it, by what the store has then: never by the turn's
@@ -139,12 +139,12 @@ class DecisionWriter:
         decision = taken.decision
         if decision is None:
             return taken.receipt
-        told = await self._given(decision)
-        if told is None or told.status == "pending":
+        receipt = await self._given(decision)
+        if receipt is None or receipt.status == "pending":
             # It is in the store and counts; that a server or a worker is away changes nothing of it.
             return _pending(taken.receipt, decision)
-        if _voids(told, decision) or decision.edited_args is not None:
-            return await self._receipt(decision, told)
+        if _voids(receipt, decision) or decision.edited_args is not None:
+            return await self._receipt(decision, receipt)
         return taken.receipt
 
     async def _given(self, decision: Decision) -> Receipt | None:
@@ -155,33 +155,33 @@ class DecisionWriter:
         which people were told that it was refused. One whose call has begun it has taken.
         """
         try:
-            told = await self._send(decision)
+            receipt = await self._send(decision)
         except Unavailable:
             return None
         except Exception as error:
             # Whoever can answer in a turn's name can answer anything; it must hold up nobody else's answers.
             _log.warning("turn of %r gave no receipt: %s", decision.approval_id, type(error).__name__)
             return None
-        if told.code == "unavailable":
+        if receipt.code == "unavailable":
             return None
-        stands = _voids(told, decision) and not await self._rows.void(decision.approval_id, decision.delivery_id)
+        stands = _voids(receipt, decision) and not await self._rows.void(decision.approval_id, decision.delivery_id)
         if stands and decision.edited_args is None:
-            told = Receipt(status="accepted", approval_id=decision.approval_id)
+            receipt = Receipt(status="accepted", approval_id=decision.approval_id)
         await self._rows.hand_over(decision.approval_id, decision.delivery_id)
-        return told
+        return receipt
 
-    async def _receipt(self, decision: Decision, told: Receipt) -> Receipt:
-        """Returns the receipt of a changed call, or of a yes that its turn refused. Of `told` only why counts."""
+    async def _receipt(self, decision: Decision, receipt: Receipt) -> Receipt:
+        """Returns the receipt of a changed call, or of a yes that its turn refused. Of `receipt` only why counts."""
         rows = await self._rows.read(decision.approval_id)
         if rows is None:
             return _refused("unknown", decision.approval_id, "there is no such request")
         request = rows.request(rows.latest)
         if decision.edited_args is not None and rows.latest.edit_delivery == decision.delivery_id:
             return _after_change(rows, request, decision)
-        if told.status == "refused":
+        if receipt.status == "refused":
             # Settled otherwise: then by whom, as the store has it.
             settled = rows.latest.revision == (decision.revision or 1) and request.state != "pending"
-            return settled_receipt(request) if settled else _not_taken(request, decision, told)
+            return settled_receipt(request) if settled else _not_taken(request, decision, receipt)
         return _pending(Receipt(status="pending", approval_id=request.id, state=request.state), decision)
 
     async def _send(self, decision: Decision) -> Receipt:
@@ -195,21 +195,21 @@ class DecisionWriter:
     def _signed(self, decision: Decision) -> Decision | Receipt:
         """Returns `decision` with the gateway's signature, or why there is none."""
         if self._signer is None:
-            told = "this gateway has no keys"
-            return decision if self._development else _refused("unavailable", decision.approval_id, told)
+            message = "this gateway has no keys"
+            return decision if self._development else _refused("unavailable", decision.approval_id, message)
         try:
             return self._signer.sign_decision(decision)
         except NotCanonical:
-            told = "the answer holds a number or text that JSON cannot carry safely; send it as a string"
-            return _refused("malformed", decision.approval_id, told)
+            message = "the answer holds a number or text that JSON cannot carry safely; send it as a string"
+            return _refused("malformed", decision.approval_id, message)
 
 
-def _voids(told: Receipt, decision: Decision) -> bool:
+def _voids(receipt: Receipt, decision: Decision) -> bool:
     """Returns whether a turn's receipt takes a yes away. It never takes a no, nor the word that something happened.
 
     Nor one that may be what approved its call: a turn that is over answers so to whatever is brought a second time.
     """
-    return told.status == "refused" and decision.verdict == "approved" and told.state != "approved"
+    return receipt.status == "refused" and decision.verdict == "approved" and receipt.state != "approved"
 
 
 def _takes_back(decision: Decision) -> bool:
@@ -224,11 +224,11 @@ def _after_change(rows: ApprovalRows, request: ApprovalRequest, decision: Decisi
     return receipt_after(request_of(rows.latest), request)
 
 
-def _not_taken(request: ApprovalRequest, decision: Decision, told: Receipt) -> Receipt:
+def _not_taken(request: ApprovalRequest, decision: Decision, receipt: Receipt) -> Receipt:
     """Returns the receipt of a yes that its turn refused. Its words are the gates' where it changed arguments."""
-    if decision.edited_args is not None and told.code == "malformed":
-        return refusal(request, "malformed", f"the change was not taken: {told.message}")
-    return refusal(request, told.code if told.code in _TAKEN_OVER else "unavailable")
+    if decision.edited_args is not None and receipt.code == "malformed":
+        return refusal(request, "malformed", f"the change was not taken: {receipt.message}")
+    return refusal(request, receipt.code if receipt.code in _TAKEN_OVER else "unavailable")
 
 
 _TAKEN_OVER: Final = frozenset(("expired", "stale", "cancelled", "not_allowed", "self_approval", "assurance"))
@@ -294,8 +294,8 @@ def _repeated(rows: ApprovalRows, decision: Decision) -> Receipt | None:
 
 
 def _pending(receipt: Receipt, decision: Decision) -> Receipt:
-    told = {"status": "pending", "code": "", "verdict": decision.verdict}
-    return receipt.model_copy(update=told)
+    update = {"status": "pending", "code": "", "verdict": decision.verdict}
+    return receipt.model_copy(update=update)
 
 
 def _refused(code: ReceiptCode, approval_id: str, message: str = "", *, why: ReceiptReason = "") -> Receipt:

@@ -37,9 +37,9 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> Op
     language = visitor.formatter.language
     line = await _line(deps, key, language)
     rows = await DeliveryQueue(deps.store).of_request(request.id, request.revision) if request.notify else []
-    told = told_lines(rows, deps.catalog.channels.declared, deps.people, language)
+    deliveries = told_lines(rows, deps.catalog.channels.declared, deps.people, language)
     left = await unopened_pages(deps.store, loaded, visitor.person) if request.state == "pending" else 0
-    return OpenedRequest(request, args, card_page(request, args, line, visitor, deps.people, told, left))
+    return OpenedRequest(request, args, card_page(request, args, line, visitor, deps.people, deliveries, left))
 
 
 async def _line(deps: GatewayDeps, key: ApprovalKey, language: str) -> CallLine | None:

@@ -45,14 +45,14 @@ async def proved_view(
         return view
     tickets = await store.tickets_of_turn(begun.key.workflow_id)
     asked = await _asked(begun, requests)
-    said = (*view.calls, *_calls_of(view))
+    all_calls = (*view.calls, *_calls_of(view))
     proof = CallProof(
         turn=begun.key,
         catalog=catalog,
         asked=asked,
         done=tuple(each for each in tickets if each.state == "done" and _is_of(each, begun)),
-        unsigned={call.call: call.approval for call in said if _by_turn(call, asked, requests)},
-        earlier=await _earlier(begun.key, said, requests),
+        unsigned={call.call: call.approval for call in all_calls if _by_turn(call, asked, requests)},
+        earlier=await _earlier(begun.key, all_calls, requests),
         dry_run=begun.dry_run,
     )
     calls = tuple(proof.call(call) for call in view.calls)
@@ -79,45 +79,47 @@ class CallProof:
     earlier: Mapping[str, ApprovalRequest] = field(default_factory=dict)
     dry_run: bool = False
 
-    def call(self, said: CallView) -> CallView:
-        """Returns `said` as it may be shown."""
-        outcome = None if said.outcome is None else self.outcome(said.outcome.model_copy(update={"call": said.call}))
-        request = self.request(said.call)
-        tool = said.tool if request is None else request.tool
+    def call(self, view: CallView) -> CallView:
+        """Returns `view` as it may be shown."""
+        outcome = None if view.outcome is None else self.outcome(view.outcome.model_copy(update={"call": view.call}))
+        request = self.request(view.call)
+        tool = view.tool if request is None else request.tool
         if outcome is not None and outcome.code == "ok" and request is not None and not self._ran(outcome, request):
             # It ran by a rule after that question had ended: none of those whom it asked let this one run.
             request = None
-        on_the_way = said.state if said.state in _ON_THE_WAY else _ON_THE_WAY[0]
-        return said.model_copy(
+        on_the_way = view.state if view.state in _ON_THE_WAY else _ON_THE_WAY[0]
+        return view.model_copy(
             update={
                 "tool": tool,
                 "state": on_the_way if outcome is None else outcome.code,
                 "approval": request,
                 "outcome": outcome,
-                "stands_for": said.stands_for if said.call in _stand_ins(said.stands_for) else "",
+                "stands_for": view.stands_for if view.call in _stand_ins(view.stands_for) else "",
             }
         )
 
-    def outcome(self, said: CallOutcome) -> CallOutcome:
-        """Returns `said` as it may be shown: as done only with its ticket, and as decided by those who have
+    def outcome(self, outcome: CallOutcome) -> CallOutcome:
+        """Returns `outcome` as it may be shown: as done only with its ticket, and as decided by those who have
         answered.
         """
-        request = self.request(said.call)
-        said = said if request is None else said.model_copy(update={"tool": request.tool})
-        if said.code == "ok" and not self._is_done(said):
-            return CallOutcome(call=said.call, tool=said.tool, code="in_doubt", gate="execute", value=_text(UNPROVED))
-        if said.denied is not None:
-            return self._denied(said, said.denied)
-        if said.code == "denied":
-            return _undenied(said)
-        decided = self._deciding(said)
-        approved, edited = self._people(decided, said)
+        request = self.request(outcome.call)
+        outcome = outcome if request is None else outcome.model_copy(update={"tool": request.tool})
+        if outcome.code == "ok" and not self._is_done(outcome):
+            return CallOutcome(
+                call=outcome.call, tool=outcome.tool, code="in_doubt", gate="execute", value=_text(UNPROVED)
+            )
+        if outcome.denied is not None:
+            return self._denied(outcome, outcome.denied)
+        if outcome.code == "denied":
+            return _undenied(outcome)
+        decided = self._deciding(outcome)
+        approved, edited = self._people(decided, outcome)
         credit = {
-            "approval_id": said.approval_id if said.approval_id == self._asked_as(decided) else "",
-            "decided_by": said.decided_by if said.decided_by in approved else "",
-            "edited_by": said.edited_by if said.edited_by in edited else "",
+            "approval_id": outcome.approval_id if outcome.approval_id == self._asked_as(decided) else "",
+            "decided_by": outcome.decided_by if outcome.decided_by in approved else "",
+            "edited_by": outcome.edited_by if outcome.edited_by in edited else "",
         }
-        return said.model_copy(update=credit)
+        return outcome.model_copy(update=credit)
 
     def request(self, call: str) -> ApprovalRequest | None:
         """Returns the request of a call, by the store; of its answer by the turn where that counts though nobody
@@ -126,22 +128,24 @@ class CallProof:
         loaded = self.asked.get(call)
         if loaded is None:
             return None
-        said = self.unsigned.get(call)
-        if said is None:
+        of_turn = self.unsigned.get(call)
+        if of_turn is None:
             return loaded.request
-        return loaded.request.model_copy(update={name: getattr(said, name) for name in _ANSWERED})
+        return loaded.request.model_copy(update={name: getattr(of_turn, name) for name in _ANSWERED})
 
-    def _is_done(self, said: CallOutcome) -> bool:
-        if said.gate == "dry_run":
+    def _is_done(self, outcome: CallOutcome) -> bool:
+        if outcome.gate == "dry_run":
             # People were asked about a call, or it has run: then it is none that was judged alone.
-            return self.dry_run and said.call not in self.asked and all(each.call != said.call for each in self.done)
-        if said.fallback:
+            return (
+                self.dry_run and outcome.call not in self.asked and all(each.call != outcome.call for each in self.done)
+            )
+        if outcome.fallback:
             # What a fallback did counts for the call in whose place it was tried; it was tried under a call of its own.
-            tried = _stand_ins(said.call)
-            return any(each.call in tried and self._bears_out(each, said.fallback) for each in self.done)
-        if any(each.call == said.call and self._bears_out(each, said.tool) for each in self.done):
+            tried = _stand_ins(outcome.call)
+            return any(each.call in tried and self._bears_out(each, outcome.fallback) for each in self.done)
+        if any(each.call == outcome.call and self._bears_out(each, outcome.tool) for each in self.done):
             return True
-        tools = self.catalog.tools_named(said.tool)
+        tools = self.catalog.tools_named(outcome.tool)
         # What only reads takes no ticket, but where a use of it is counted.
         return bool(tools) and all(tool.read_only and tool.usage_limit is None for tool in tools)
 
@@ -159,16 +163,16 @@ class CallProof:
         tickets = [each for each in self.done if each.call == outcome.call]
         return not tickets or any(_names(request, each) for each in tickets)
 
-    def _deciding(self, said: CallOutcome) -> str:
-        """Returns the call whose people decided `said`: that of the fallback, where one ended it."""
-        tried = _stand_ins(said.call) if said.fallback else ()
-        found = (call for call in tried if call in self.asked and self.asked[call].request.tool == said.fallback)
-        return next(found, said.call)
+    def _deciding(self, outcome: CallOutcome) -> str:
+        """Returns the call whose people decided `outcome`: that of the fallback, where one ended it."""
+        tried = _stand_ins(outcome.call) if outcome.fallback else ()
+        found = (call for call in tried if call in self.asked and self.asked[call].request.tool == outcome.fallback)
+        return next(found, outcome.call)
 
     def _asked_as(self, call: str) -> str:
         return ApprovalKey(self.turn, call).id if call in self.asked else ""
 
-    def _people(self, call: str, said: CallOutcome) -> tuple[set[str], set[str]]:
+    def _people(self, call: str, outcome: CallOutcome) -> tuple[set[str], set[str]]:
         """Says who let a call run or says that it happened, by answers that count; and who changed its arguments."""
         request, loaded = self.request(call), self.asked.get(call)
         if request is None or loaded is None:
@@ -181,7 +185,7 @@ class CallProof:
         ran = [each for each in self.done if each.call == call]
         counting = [each for each in asked if not ran or any(_names(each, ticket) for ticket in ran)]
         agreed = {name for each in counting for name in _agreed(each)}
-        if said.code == "in_doubt" and request.kind == "in_doubt":
+        if outcome.code == "in_doubt" and request.kind == "in_doubt":
             # There a `no` is an answer as well: that nobody knows, or that it is not to be tried again.
             agreed.add(request.decided_by)
         changes = {each.edit_delivery for each in questions}
@@ -190,12 +194,12 @@ class CallProof:
         edited = {each.subject for each in made if each.decision.delivery_id in changes}
         return agreed, edited | {request.edited_by}
 
-    def _denied(self, said: CallOutcome, denied: ToolDenied) -> CallOutcome:
+    def _denied(self, outcome: CallOutcome, denied: ToolDenied) -> CallOutcome:
         people = {"decided_by": "", "reason": denied.reason}
         if denied.source == "human":
-            request = self._denial(self._deciding(said))
+            request = self._denial(self._deciding(outcome))
             if request is None:
-                return _undenied(said)
+                return _undenied(outcome)
             people = {"decided_by": request.decided_by, "reason": request.reason or denied.reason}
             people["approval_id"] = request.id
         elif denied.source == "repeat":
@@ -206,18 +210,18 @@ class CallProof:
             else:
                 people = {}
         elif denied.source == "cancelled":
-            request = self.request(self._deciding(said))
+            request = self.request(self._deciding(outcome))
             people = {"decided_by": request.decided_by if request is not None else ""}
-        told = denied.model_copy(update=people)
-        if told == denied:
-            return said.model_copy(update={"decided_by": told.decided_by, "edited_by": ""})
-        return said.model_copy(
+        proved = denied.model_copy(update=people)
+        if proved == denied:
+            return outcome.model_copy(update={"decided_by": proved.decided_by, "edited_by": ""})
+        return outcome.model_copy(
             update={
-                "denied": told,
-                "decided_by": told.decided_by,
-                "approval_id": told.approval_id,
+                "denied": proved,
+                "decided_by": proved.decided_by,
+                "approval_id": proved.approval_id,
                 "edited_by": "",
-                "value": Content(inline=told.model_dump(mode="json")),
+                "value": Content(inline=proved.model_dump(mode="json")),
             }
         )
 
@@ -240,9 +244,9 @@ async def _asked(begun: SignedStart, requests: RequestReader) -> dict[str, Loade
     return found
 
 
-async def _earlier(turn: TurnKey, said: Sequence[CallView], requests: RequestReader) -> dict[str, ApprovalRequest]:
+async def _earlier(turn: TurnKey, calls: Sequence[CallView], requests: RequestReader) -> dict[str, ApprovalRequest]:
     """Returns the requests that repeated denials name, those of their own tenant."""
-    denials = [call.outcome.denied for call in said if call.outcome is not None and call.outcome.denied is not None]
+    denials = [call.outcome.denied for call in calls if call.outcome is not None and call.outcome.denied is not None]
     found: dict[str, ApprovalRequest] = {}
     for name in {each.approval_id for each in denials if each.source == "repeat"}:
         key = parse_approval_id(name)
@@ -263,8 +267,8 @@ def _calls_of(view: TurnView) -> tuple[CallView, ...]:
 
 def _by_turn(call: CallView, asked: Mapping[str, LoadedRequest], requests: RequestReader) -> bool:
     """Returns whether the answer to a call's request is the turn's word: raw messages leave none in the store."""
-    said, loaded = call.approval, asked.get(call.call)
-    if said is None or loaded is None or said.revision != loaded.request.revision:
+    request, loaded = call.approval, asked.get(call.call)
+    if request is None or loaded is None or request.revision != loaded.request.revision:
         return False
     open_here = loaded.request.ended_as == "unsigned" or loaded.request.state == "pending"
     return open_here and requests.takes_unsigned(loaded.request)
@@ -293,8 +297,8 @@ def _stand_ins(call: str) -> Collection[str]:
     return {stand_in_id(call, number) for number in range(1, MAX_FALLBACKS + 1)} if is_call(call) else ()
 
 
-def _undenied(said: CallOutcome) -> CallOutcome:
-    return CallOutcome(call=said.call, tool=said.tool, code="refused", gate="approval", value=_text(UNDENIED))
+def _undenied(outcome: CallOutcome) -> CallOutcome:
+    return CallOutcome(call=outcome.call, tool=outcome.tool, code="refused", gate="approval", value=_text(UNDENIED))
 
 
 def _text(words: str) -> Content:

@@ -45,7 +45,7 @@ class BrowserSessions:
         by = "" if token is None else token.id
         roles = () if vouched is None else vouched.person.roles
         # Written with the session: nobody is in without a record of it, or vouched for without having come in.
-        told = entry_writer(
+        write_entry = entry_writer(
             [admin_entry(person.tenant, "sign-in", person.id, now, assurance=assurance, token=by, roles=roles)]
         )
         await self._sessions.open(
@@ -55,7 +55,7 @@ class BrowserSessions:
             assurance=assurance,
             now=now,
             token=token,
-            also=told if vouched is None else _both(vouched_writer(vouched), told),
+            also=write_entry if vouched is None else _both(vouched_writer(vouched), write_entry),
         )
         response = RedirectResponse(then, status_code=303)
         self._visitors.set_cookie(response, SESSION, cookie, seconds=int(LIFETIME.total_seconds()))
@@ -64,8 +64,8 @@ class BrowserSessions:
     async def leave(self, visitor: Visitor) -> Response:
         """Signs out: the session is over, not only its cookie gone."""
         person = visitor.person
-        told = admin_entry(person.tenant, "sign-out", person.id, self._deps.clock())
-        await self._sessions.close(visitor.session, also=entry_writer([told]))
+        entry = admin_entry(person.tenant, "sign-out", person.id, self._deps.clock())
+        await self._sessions.close(visitor.session, also=entry_writer([entry]))
         response = RedirectResponse("/login?out=1", status_code=303)
         self._visitors.set_cookie(response, SESSION, "", seconds=0)
         return response

@@ -31,7 +31,7 @@ class FailedSignIns:
         more = self._sparing.admit(now)
         if more is None:
             return
-        told = admin_entry(
+        entry = admin_entry(
             DEFAULT_TENANT,
             "sign-in refused",
             "",
@@ -42,4 +42,4 @@ class FailedSignIns:
             login=login[:_FACT_CHARS],
             person=person,
         )
-        await record(self._deps.store, told)
+        await record(self._deps.store, entry)

@@ -37,8 +37,8 @@ class Streams:
         """Streams `events` to whoever sent `request`. Raises `BadRequest` (429): each stream holds a connection."""
         caller = caller_of(request)
         if caller is not None and self._open[_owner(caller)] >= STREAMS_OF_ONE:
-            told = f"you follow {STREAMS_OF_ONE} streams already; close some first"
-            raise BadRequest(told, status=429, code="streams")
+            message = f"you follow {STREAMS_OF_ONE} streams already; close some first"
+            raise BadRequest(message, status=429, code="streams")
         # nginx holds back what it proxies until a buffer is full; events would come late and in heaps.
         headers = {"x-accel-buffering": "no"}
         known = self._while_known(request, events, allowed)

@@ -84,8 +84,8 @@ def operations(described: Mapping[str, Any]) -> Iterator[tuple[str, OperationRow
 def _parameters(operation: Mapping[str, Any]) -> Iterator[FieldRow]:
     for each in operation.get("parameters", ()):
         schema = each["schema"]
-        told = each.get("description") or schema.get("description", "")
-        yield FieldRow(each["name"], _kind(schema), each["in"], each.get("required", False), told)
+        description = each.get("description") or schema.get("description", "")
+        yield FieldRow(each["name"], _kind(schema), each["in"], each.get("required", False), description)
 
 
 def _body(operation: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterator[FieldRow]:

@@ -39,19 +39,19 @@ router = APIRouter(include_in_schema=False)
 @router.api_route("/audit/{name:path}", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
 async def show_record(name: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
     """A timeline, for those who may read the record; names as the API takes them."""
-    told = await read_record(site.deps, name, visitor.person.tenant, visitor.person)
-    broken = told.finding.seq if told.finding is not None else -1
-    turn = parse_workflow_id(told.stream)
+    report = await read_record(site.deps, name, visitor.person.tenant, visitor.person)
+    broken = report.finding.seq if report.finding is not None else -1
+    turn = parse_workflow_id(report.stream)
     return site.renderer.page(
         "record.html",
         visitor,
         nav="turns" if turn is not None else "freeze",
         turn=turn_name(turn) if turn is not None else "",
-        stream=told.stream,
-        broken=finding_words(told.finding, visitor.formatter.language) if told.finding is not None else "",
+        stream=report.stream,
+        broken=finding_words(report.finding, visitor.formatter.language) if report.finding is not None else "",
         rows=[
             _row(site, line, record, visitor, broken=record.seq == broken)
-            for line, record in zip(timeline(told.records, visitor.formatter.language), told.records, strict=True)
+            for line, record in zip(timeline(report.records, visitor.formatter.language), report.records, strict=True)
         ],
     )
 

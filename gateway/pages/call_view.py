@@ -69,7 +69,7 @@ def call_line(
 
     `stood` is the tool that is, or was, tried last in its place; that has a line of its own.
     """
-    state, told, detail = _became(view, catalog, people, language, stood)
+    state, words, detail = _became(view, catalog, people, language, stood)
     outcome = view.outcome
     tone = "quiet" if outcome is not None and outcome.gate == "dry_run" else _TONES.get(state, "quiet")
     return CallLine(
@@ -77,7 +77,7 @@ def call_line(
         what=_what(view, part, catalog),
         state=state,
         tone=tone,
-        told=told,
+        told=words,
         detail=" ".join(filter(None, (detail, _in_its_place(outcome, language)))),
         result=_words(outcome.value) if outcome is not None and state == "ok" else "",
         approval=view.approval.id if view.approval is not None else "",
@@ -101,8 +101,8 @@ def _became(view: CallView, catalog: Catalog, people: Directory, language: str, 
         return "waiting", text("call.doubt_waiting" if doubt else "call.waiting", language, who=who), ""
     if request is not None and request.kind == "approval" and request.state in _ENDED:
         who = request.decided_name or request.decided_by
-        told, detail = _denied_words(_ENDED[request.state], who, request.reason, language)
-        return "denied", told, detail
+        words, detail = _denied_words(_ENDED[request.state], who, request.reason, language)
+        return "denied", words, detail
     if request is not None and request.state == "approved":
         who = request.decided_name or request.decided_by
         return "running", text("call.running_by", language, who=who), ""
@@ -114,13 +114,13 @@ def _settled(
     outcome: CallOutcome, view: CallView, catalog: Catalog, people: Directory, language: str
 ) -> tuple[str, str, str]:
     if outcome.code == "ok":
-        told, detail = _ran(outcome, view, catalog, people, language)
-        return "ok", told, detail
+        words, detail = _ran(outcome, view, catalog, people, language)
+        return "ok", words, detail
     if outcome.denied is not None:
         denied = outcome.denied
         who = (view.approval.decided_name if view.approval is not None else "") or denied.decided_by
-        told, detail = _denied_words(denied.source, who, denied.reason, language)
-        return "denied", told, detail
+        words, detail = _denied_words(denied.source, who, denied.reason, language)
+        return "denied", words, detail
     if outcome.code == "in_doubt" and outcome.decided_by and view.approval is not None:
         who = view.approval.decided_name or outcome.decided_by
         return outcome.code, text("call.doubt_gave_up", language, who=who), view.approval.reason
@@ -176,11 +176,11 @@ def _expression(tool: str, rule: str, catalog: Catalog) -> str:
 
 
 def _whom(approvers: tuple[str, ...], people: Directory, tenant: str) -> str:
-    told = [
+    names = [
         name if kind == "role" else display_name(people, name, tenant)
         for kind, _, name in (approver.partition(":") for approver in approvers)
     ]
-    return ", ".join(told) or "?"
+    return ", ".join(names) or "?"
 
 
 def _what(view: CallView, part: CallPart | None, catalog: Catalog) -> str:

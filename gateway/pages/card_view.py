@@ -223,8 +223,8 @@ def _vote(vote: Vote, request: ApprovalRequest, visitor: Visitor, people: Direct
     who = _named(vote.name or vote.subject, vote.subject, visitor)
     if vote.on_behalf:
         who = text("card.for_whom", language, who=who, whom=display_name(people, vote.on_behalf, request.tenant))
-    told = text(f"doubt.state.{vote.verdict}" if request.kind == "in_doubt" else f"state.{vote.verdict}", language)
-    return VoteLine(who, vote.verdict, told, visitor.formatter.moment(vote.at), vote.reason)
+    words = text(f"doubt.state.{vote.verdict}" if request.kind == "in_doubt" else f"state.{vote.verdict}", language)
+    return VoteLine(who, vote.verdict, words, visitor.formatter.moment(vote.at), vote.reason)
 
 
 def _example(request: ApprovalRequest) -> tuple[str, str] | None:
@@ -238,11 +238,11 @@ def _counted(request: ApprovalRequest, people: Directory, formatter: Formatter) 
         return ""
     found = progress(request)
     key = "card.votes_doubt" if request.kind == "in_doubt" else "card.votes"
-    told = formatter.text(key, n=found.yes, of=found.needed)
+    words = formatter.text(key, n=found.yes, of=found.needed)
     if not found.open or request.state != "pending":
-        return told
+        return words
     still = formatter.text("card.still", groups=groups_words(found.open, request, people, formatter))
-    return f"{told}. {still}"
+    return f"{words}. {still}"
 
 
 def _ending(request: ApprovalRequest, line: CallLine | None, visitor: Visitor, people: Directory) -> CardEnding:

@@ -169,15 +169,15 @@ def _purpose(request: ApprovalRequest) -> str:
 def _hints(field: ArgumentField, formatter: Formatter) -> str:
     """Says what may be written into a field, in a line."""
     language = formatter.language
-    told = [field.help.rstrip(".")] if field.help else []
+    hints = [field.help.rstrip(".")] if field.help else []
     if field.kind in ("number", "integer", "lines", "json"):
-        told.append(text(f"edit.{field.kind}", language))
+        hints.append(text(f"edit.{field.kind}", language))
     for key, bound in (("least", field.least), ("most", field.most)):
-        told += [] if bound is None else [text(f"edit.{key}", language, n=number(bound))]
+        hints += [] if bound is None else [text(f"edit.{key}", language, n=number(bound))]
     if field.secret:
         words = remark_words(field.words, language) or text("edit.not_given", language)
-        told.append(text("edit.secret", language, words=words))
-    return " · ".join(told)
+        hints.append(text("edit.secret", language, words=words))
+    return " · ".join(hints)
 
 
 def _wrong(typed: ParsedArguments, language: str) -> str:

@@ -51,10 +51,10 @@ async def freeze_tenant(request: Request, site: CurrentSite, visitor: CurrentVis
     except Refused as error:
         note = text("freeze.refused", language, why=remark_words(error.message, language))
         return _page(site, visitor, note=note, status=403)
-    told = text("freeze.withdrawn", language, n=swept.withdrawn)
+    message = text("freeze.withdrawn", language, n=swept.withdrawn)
     if swept.waiting:
-        told = f"{told} {text('freeze.left', language, n=len(swept.waiting))}"
-    return _page(site, await site.visitors.visitor(request), note=told, status=200, good=not swept.waiting)
+        message = f"{message} {text('freeze.left', language, n=len(swept.waiting))}"
+    return _page(site, await site.visitors.visitor(request), note=message, status=200, good=not swept.waiting)
 
 
 @router.post("/thaw", dependencies=[PAGE_DECIDE])

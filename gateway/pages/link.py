@@ -141,8 +141,8 @@ def _require_lately(site: Site, card: CardPage) -> None:
     ended = card.request.decided_at
     if ended is not None and site.deps.clock() >= ended + timedelta(seconds=LINK_SECONDS):
         site.deps.store.count_refusal("late")
-        told = "the request of this link is over; sign in and find it there"
-        raise BadRequest(told, status=410, code="expired")
+        message = "the request of this link is over; sign in and find it there"
+        raise BadRequest(message, status=410, code="expired")
 
 
 async def _page(site: Site, opened: OpenedLink, *, note: str = "", status: int = 200, bad: bool = True) -> Response:

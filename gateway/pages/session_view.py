@@ -68,14 +68,14 @@ async def _turn(deps: GatewayDeps, key: TurnKey) -> TurnView | None:
 
 async def _remembered(deps: GatewayDeps, view: SessionView, turn: SessionTurnView) -> list[TranscriptEntry]:
     asker, place = display_name(deps.people, turn.requester, view.tenant), SessionKey(view.tenant, view.session)
-    said = [
+    entries = [
         TranscriptEntry(
             f"{turn.turn}-m{turn.earlier + number}-0", "person", await said_words(deps, message, place), speaker=asker
         )
         for number, message in enumerate(turn.said)
     ]
     answered = [part.content for part in turn.parts if part.type == RESPONSE]
-    return said + [
+    return entries + [
         TranscriptEntry(f"{turn.turn}-r{number}", "agent", await said_words(deps, content, place), speaker=turn.actor)
         for number, content in enumerate(answered)
     ]

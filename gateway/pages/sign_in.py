@@ -38,8 +38,8 @@ async def show_sign_in(request: Request, site: CurrentSite) -> Response:
     if caller_of(request) is not None:
         return RedirectResponse(then, status_code=303)
     browser = await site.visitors.browser(request)
-    told = next((key for key in ("out", "lost") if key in request.query_params), "")
-    return _form(site, browser, then, note=text(f"login.{told}", browser.formatter.language) if told else "")
+    notice = next((key for key in ("out", "lost") if key in request.query_params), "")
+    return _form(site, browser, then, note=text(f"login.{notice}", browser.formatter.language) if notice else "")
 
 
 @router.post("/login", dependencies=[OPEN_PAGE])

@@ -65,8 +65,8 @@ def groups_words(
     groups: Iterable[ApproverGroup], request: ApprovalRequest, people: Directory, formatter: Formatter
 ) -> str:
     """Returns how many of whom are still needed: each group with its people."""
-    told = ((group.quorum, _others(group.of, request, people, formatter)) for group in groups)
-    return ", ".join(formatter.text("card.group", n=lacks, who=who) for lacks, who in told)
+    lacking = ((group.quorum, _others(group.of, request, people, formatter)) for group in groups)
+    return ", ".join(formatter.text("card.group", n=lacks, who=who) for lacks, who in lacking)
 
 
 def silence_words(request: ApprovalRequest, people: Directory, formatter: Formatter) -> str:
@@ -84,7 +84,7 @@ def timed_words(request: ApprovalRequest, people: Directory, formatter: Formatte
     """Returns reminders and escalation, past and to come, of a request that waits."""
     if request.state != "pending":
         return ()
-    told = [
+    steps = [
         TimedStep(
             text("card.reminded" if at < request.reminded else "card.reminder", formatter.language),
             formatter.moment(when),
@@ -93,11 +93,11 @@ def timed_words(request: ApprovalRequest, people: Directory, formatter: Formatte
     ]
     who = _others(request.escalate_to, request, people, formatter)
     if request.escalated:
-        told.append(TimedStep(text("card.escalated", formatter.language, who=who)))
+        steps.append(TimedStep(text("card.escalated", formatter.language, who=who)))
     elif request.escalate_at is not None:
         moment = formatter.moment(request.escalate_at)
-        told.append(TimedStep(text("card.escalates", formatter.language, who=who), moment))
-    return tuple(told)
+        steps.append(TimedStep(text("card.escalates", formatter.language, who=who), moment))
+    return tuple(steps)
 
 
 def diff_of(request: ApprovalRequest, visitor: Visitor) -> EditDiff | None:
@@ -139,16 +139,16 @@ def _told(
         for person in active_people(people, request.tenant)
         if (request.allow_self or person.id != request.requester.user) and person.id not in without
     ]
-    told: list[str] = []
+    names: list[str] = []
     for approver in approvers:
         kind, _, name = approver.partition(":")
         own = [person for person in everybody if approver in rights(person)]
         found = [person.name or person.id for person in own] + _standing_in(own, everybody, request, people, formatter)
         if kind == "role":
-            told.append(f"{', '.join(found) or text('card.nobody', formatter.language)} ({name})")
+            names.append(f"{', '.join(found) or text('card.nobody', formatter.language)} ({name})")
         elif found or people.find(name, request.tenant) is None:
-            told.append(", ".join(found) or name)
-    return "; ".join(told) or text("card.nobody", formatter.language)
+            names.append(", ".join(found) or name)
+    return "; ".join(names) or text("card.nobody", formatter.language)
 
 
 def _standing_in(
@@ -159,15 +159,15 @@ def _standing_in(
     formatter: Formatter,
 ) -> list[str]:
     """Returns those who may answer only in the place of one of `own`, and of whom."""
-    told: list[str] = []
+    names: list[str] = []
     for person in everybody:
         if person not in own:
             standing = [each for each in people.delegators(person.id, request.tenant, formatter.now) if each in own]
-            told += [
+            names += [
                 text("card.for_whom", formatter.language, who=person.name or person.id, whom=each.name or each.id)
                 for each in standing
             ]
-    return told
+    return names
 
 
 @dataclass(frozen=True)

@@ -74,14 +74,14 @@ async def said_in(
     entries += await _answer(deps, view, entries)
     asker = view.requester.name or view.requester.user
     speakers = {"person": asker, "agent": view.actor}
-    return [replace(said, key=prefix + said.key, speaker=speakers.get(said.who, "")) for said in entries]
+    return [replace(entry, key=prefix + entry.key, speaker=speakers.get(entry.who, "")) for entry in entries]
 
 
-async def said_words(deps: GatewayDeps, said: Message | Content, place: SessionKey) -> str:
+async def said_words(deps: GatewayDeps, content: Message | Content, place: SessionKey) -> str:
     """Returns the words of a message or a content of a session, long ones from the store. Raises `StoreUnavailable`."""
-    if isinstance(said, Content):
-        return await _words(deps, said, place)
-    return " ".join([await _words(deps, part.text, place) for part in said.parts if isinstance(part, TextPart)])
+    if isinstance(content, Content):
+        return await _words(deps, content, place)
+    return " ".join([await _words(deps, part.text, place) for part in content.parts if isinstance(part, TextPart)])
 
 
 def call_lines(deps: GatewayDeps, view: TurnView, language: str) -> dict[str, CallLine]:

@@ -113,8 +113,8 @@ def _askers(site: Site, visitor: Visitor, found: Sequence[TurnRow]) -> list[str]
     if site.deps.development:
         return [person.id for person in active_people(site.deps.people, visitor.person.tenant)]
     # Who else there is, is told to nobody who may not read it: these are in the rows.
-    told = {row.requester for row in found} | {visitor.person.id}
-    return sorted(told - {""})
+    people = {row.requester for row in found} | {visitor.person.id}
+    return sorted(people - {""})
 
 
 def _own(site: Site, visitor: Visitor, turn: str) -> TurnKey:
@@ -130,7 +130,7 @@ async def _talk(
     view = await site.conversations.turn(key, visitor.person)
     session = SessionKey(key.tenant, key.session)
     talk = await talk_of(site.deps, view, visitor.formatter.language)
-    first = next((said.words for said in talk.entries if said.who == "person"), "")
+    first = next((entry.words for entry in talk.entries if entry.who == "person"), "")
     started = visitor.formatter.moment(view.started_at) if view.started_at else None
     return site.renderer.page(
         "_thread.html" if part else "talk.html",

@@ -174,10 +174,10 @@ async def _whole(receive: Receive, max_bytes: int, held: _Held) -> bytes | None:
             async with asyncio.timeout_at(begun + patience):
                 message = await receive()
         except TimeoutError:
-            told = (
+            words = (
                 f"the body came too slowly; at least {BODY_BYTES_PER_SECOND} bytes a second, within {BODY_SECONDS:g} s"
             )
-            raise BodyRefused(408, "too_slow", told) from None
+            raise BodyRefused(408, "too_slow", words) from None
         # Half a form could be a whole one that says less.
         if message["type"] == "http.disconnect":
             return None

@@ -142,8 +142,8 @@ def _bracketed(host: str) -> str:
 def unexpected_receipt(approval_id: str, error: Exception) -> Receipt:
     """Returns the receipt of an answer that failed as nobody expected: it may have counted, so it is not refused."""
     name = _logged(f"an answer to {approval_id!r}", error)
-    told = f"something went wrong here, and it may have counted; the gateway's log has it under the id {name}"
-    return Receipt(status="pending", approval_id=approval_id, message=told)
+    message = f"something went wrong here, and it may have counted; the gateway's log has it under the id {name}"
+    return Receipt(status="pending", approval_id=approval_id, message=message)
 
 
 def _logged(what: str, error: Exception) -> str:
@@ -181,6 +181,6 @@ class ErrorMiddleware:
             # As Python writes it: a `%0A` in an address would begin a line of its own, as whoever wrote it likes.
             name = _logged(f"{scope['method']} {scope['path']!r}", error)
             if not begun:
-                told = f"something went wrong here; the gateway's log has it under the id {name}"
-                response = await self._answer(Request(scope, receive), Fault(code="internal", message=told), 500)
+                words = f"something went wrong here; the gateway's log has it under the id {name}"
+                response = await self._answer(Request(scope, receive), Fault(code="internal", message=words), 500)
                 await response(scope, receive, send)

@@ -85,8 +85,8 @@ def apply_correction(proposed: Mapping[str, Any], found: Correction) -> tuple[di
     args = dict(found.args)
     names = sorted(name for name in {*proposed, *args} if _differ(name, proposed, args))
     more = f" and {len(names) - _NAMES_TOLD} more" if len(names) > _NAMES_TOLD else ""
-    told = f"The arguments were corrected ({', '.join(map(quote_name, names[:_NAMES_TOLD])) or 'none changed'}{more})"
-    return args, f"{told}: {found.why}." if found.why else f"{told}."
+    note = f"The arguments were corrected ({', '.join(map(quote_name, names[:_NAMES_TOLD])) or 'none changed'}{more})"
+    return args, f"{note}: {found.why}." if found.why else f"{note}."
 
 
 def check_corrected(tool: Tool, args: Any) -> ArgumentCheck:
@@ -114,9 +114,9 @@ def problems_text(problems: Sequence[SchemaProblem]) -> str:
     At most some 1,500 characters: paths, and the words of a tool's own check, may repeat what the model sent.
     """
     first = problems[:PROBLEMS_TOLD]
-    told = "; ".join(f"`{cut_text(path, _PATH_CHARS)}` {message}" if path else message for path, message in first)
-    told = cut_text(told, _TOLD_CHARS)
-    return f"{told}; and {len(problems) - PROBLEMS_TOLD} more" if len(problems) > PROBLEMS_TOLD else told
+    words = "; ".join(f"`{cut_text(path, _PATH_CHARS)}` {message}" if path else message for path, message in first)
+    words = cut_text(words, _TOLD_CHARS)
+    return f"{words}; and {len(problems) - PROBLEMS_TOLD} more" if len(problems) > PROBLEMS_TOLD else words
 
 
 def _differ(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

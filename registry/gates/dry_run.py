@@ -18,9 +18,9 @@ def dry_run_text(tool: Tool, args: Mapping[str, Any]) -> str:
     # Hidden before cut: the first 500 characters of a secret are the secret.
     shown = hide(args, tool.masked_arguments, lambda _: HIDDEN)
     # Not as `\u` escapes: the limits count characters, and text that is not English would be cut six times as soon.
-    told = json.dumps(_shortened(shown), ensure_ascii=False)
-    told = told if len(told) <= _ALL_CHARS else f"{told[:_ALL_CHARS]}...[truncated, {len(told)} chars]"
-    return f"[dry-run] {tool.name} would be called with: {told}"
+    written = json.dumps(_shortened(shown), ensure_ascii=False)
+    written = written if len(written) <= _ALL_CHARS else f"{written[:_ALL_CHARS]}...[truncated, {len(written)} chars]"
+    return f"[dry-run] {tool.name} would be called with: {written}"
 
 
 def _shortened(value: Any) -> Any:

@@ -42,5 +42,5 @@ def _said(index: int, decides: int, found: LocalGateDecision) -> GateTraceEntry:
     if index != decides:
         return GateTraceEntry(gate, "passes" if index < decides else "unasked")
     why = found.verdict.why if found.verdict is not None else ""
-    told = found.message or ": ".join(filter(None, (_WORDS[found.kind], why)))
-    return GateTraceEntry(gate, "decides", told)
+    words = found.message or ": ".join(filter(None, (_WORDS[found.kind], why)))
+    return GateTraceEntry(gate, "decides", words)

@@ -190,13 +190,13 @@ def tag_policy(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     """Applies the global rules that hide a tool (as if it did not exist) or deny it."""
     if proposal.view.hides(tool):
         return _not_there(proposal, "tag_policy")
-    ruling = proposal.view.rules_verdict(tool)
-    if ruling.effect != "deny":
+    verdict = proposal.view.rules_verdict(tool)
+    if verdict.effect != "deny":
         return None
     if not proposal.view.offers(tool):
         # Why it is denied is for those who would have it: to all others it must not even exist.
         return _not_there(proposal, "tag_policy")
-    reason = (ruling.rule.reason if ruling.rule is not None else "") or ruling.why
+    reason = (verdict.rule.reason if verdict.rule is not None else "") or verdict.why
     return denied_decision(proposal.call, "tag_policy", reason, tool)
 
 
@@ -232,8 +232,8 @@ def schema(proposal: _Proposal, tool: Tool) -> LocalGateDecision | _Proposal:
         checked = ArgumentCheck((SchemaProblem("", why),)) if why else check_corrected(tool, args)
         proposal = dataclasses.replace(proposal, args=args, corrected=True, note=note)
     if checked.problems:
-        told = problems_text(checked.problems)
-        message = f"the arguments of {quote_name(tool.name)} are not valid: {told}. Correct them and call it again"
+        problems = problems_text(checked.problems)
+        message = f"the arguments of {quote_name(tool.name)} are not valid: {problems}. Correct them and call it again"
         return proposal.settled("schema", "input_invalid", message, tool)
     if not checked.misfits:
         return proposal
@@ -308,11 +308,13 @@ def by_verdict(
     # Deny first, then whoever asks: an override is of the permission check alone and lifts no policy's denial.
     if verdict.verdict == "deny":
         return denied_decision(call, "approval", verdict.why, tool).model_copy(update={"verdict": verdict})
-    ruling = view.rules_verdict(tool)
+    rules_verdict = view.rules_verdict(tool)
     # A policy that asks anyway keeps its own rule: remembered answers are to that rule, and to no other question.
-    if ruling.effect == "require_approval" and verdict.verdict == "auto":
-        name, text = (ruling.rule.name, ruling.rule.rule) if ruling.rule is not None else ("policies", "")
-        why = (ruling.rule.reason if ruling.rule is not None else "") or ruling.why
+    if rules_verdict.effect == "require_approval" and verdict.verdict == "auto":
+        name, text = (
+            (rules_verdict.rule.name, rules_verdict.rule.rule) if rules_verdict.rule is not None else ("policies", "")
+        )
+        why = (rules_verdict.rule.reason if rules_verdict.rule is not None else "") or rules_verdict.why
         verdict = dataclasses.replace(verdict, verdict="ask", rule=name, rule_text=text, why=why)
     if objection:
         why = f"{objection}; {verdict.why}" if verdict.verdict == "ask" else objection

@@ -141,11 +141,11 @@ def _rule(file: YamlFile, index: int, data: Any) -> GlobalRule:
 def _tool(file: YamlFile, place: Place, name: str, data: Any) -> Tool:
     section = dict(read_section(file, place, ToolSection, data, f"tool `{name}`"))
     # Below, `key` is the word that was written: the line is looked up by it.
-    said, key = section["name"], "name" if "name" in data else "id"
-    if said is not None and said.casefold() == RESPOND:
-        raise file.error((*place, key), f"`{said}` is a reserved name: every actor has `respond` by itself")
-    if said not in (None, name):
-        raise file.error((*place, key), f"tool `{name}` calls itself `{said}`; drop `{key}` or rename the tool")
+    own_name, key = section["name"], "name" if "name" in data else "id"
+    if own_name is not None and own_name.casefold() == RESPOND:
+        raise file.error((*place, key), f"`{own_name}` is a reserved name: every actor has `respond` by itself")
+    if own_name not in (None, name):
+        raise file.error((*place, key), f"tool `{name}` calls itself `{own_name}`; drop `{key}` or rename the tool")
     fields = {
         key: _value(file, place, name, key, value)
         for key, value in section.items()

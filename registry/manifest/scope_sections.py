@@ -108,7 +108,7 @@ def _own_tool(file: YamlFile, place: Place, name: str, data: Any, tool: ReadTool
     # Reducers are kept by the name of a registered tool: it would shorten another tool's results, or nobody's.
     if "reducer" in data:
         raise file.error((*place, "reducer"), f"own tool `{name}` has a `reducer`; only those of `tools` have one")
-    said = dict(read_section(file, place, OwnToolSection, data, f"tool `{name}`"))
+    section = dict(read_section(file, place, OwnToolSection, data, f"tool `{name}`"))
     # The tool's section is closed, and would refuse what is said of its use.
     declared = tool(place, name, {key: value for key, value in data.items() if key not in _OF_USE})
-    return ToolUse(tool=declared, min_step=said["min_step"], loosens=said["loosens"])
+    return ToolUse(tool=declared, min_step=section["min_step"], loosens=section["loosens"])

@@ -85,12 +85,12 @@ def kanban_list(result: Result, given: ReducerInput) -> Result:
     if not isinstance(items, list) or len(items) <= ITEMS_WHOLE or not all(isinstance(item, dict) for item in items):
         return result
     counts = Counter(str(item.get("status") or "unknown") for item in items)
-    told = ", ".join(f"{status}={count}" for status, count in counts.items())
+    summary = ", ".join(f"{status}={count}" for status, count in counts.items())
     # Sorting is stable: of items without a date the first ones win.
     unfinished = sorted((i for i in items if i.get("status") != "done"), key=_updated, reverse=True)
     lines = [f"- {item.get('id', '?')} [{item.get('status') or 'unknown'}] {item.get('title') or '(no title)'}"
              for item in unfinished[:ITEMS_SHOWN]]  # fmt: skip
-    return replace(result, value="\n".join((f"{len(items)} items: {told}", "newest not done:", *lines)))
+    return replace(result, value="\n".join((f"{len(items)} items: {summary}", "newest not done:", *lines)))
 
 
 def _updated(item: Mapping[str, Any]) -> str:
@@ -129,10 +129,10 @@ def _git_status(text: str) -> str:
     if not files:
         return ""
     counts = Counter(kind for kind, _ in files)
-    told = ", ".join(f"{kind}={count}" for kind, count in counts.items())
+    summary = ", ".join(f"{kind}={count}" for kind, count in counts.items())
     shown = [f"- {kind}: {name}" for kind, name in files[:FILES_SHOWN]]
     more = [f"... and {len(files) - FILES_SHOWN} more"] if len(files) > FILES_SHOWN else []
-    return "\n".join((f"{len(files)} changed: {told}", *shown, *more))
+    return "\n".join((f"{len(files)} changed: {summary}", *shown, *more))
 
 
 def _kind(letters: str) -> str:

@@ -25,10 +25,10 @@ def output_problem(tool: Tool, result: ToolResult) -> str:
     problems = tool.output.check(declared_value(result))
     if not problems:
         return ""
-    told = "; ".join(f"`{path}` {message}" if path else message for path, message in problems[:_TOLD])
+    words = "; ".join(f"`{path}` {message}" if path else message for path, message in problems[:_TOLD])
     more = f"; and {len(problems) - _TOLD} more" if len(problems) > _TOLD else ""
     # A model that reads of a failure calls again, and what the tool does would happen twice: that it ran is told first.
     return (
         f"{INVALID}: `{tool.name}` ran and what it does has happened, but its result does not fit its declared "
-        f"output: {told}{more}. Do not call it again for that; tell the user."
+        f"output: {words}{more}. Do not call it again for that; tell the user."
     )

@@ -132,11 +132,11 @@ class Position:
     def names(self, moment: ResolutionContext, listed: tuple[str, ...] | None) -> Iterator[str]:
         """Yields every name that may be seen here, once, nearest first; `listed` orders the registry's own (N23)."""
         layers = (_transient(self, moment), *self.layers[:-1]) if moment.transient else self.layers[:-1]
-        told: set[str] = set()
+        yielded: set[str] = set()
         for names in (*(layer.tools for layer in layers), self.layers[-1].tools if listed is None else listed):
             for name in names:
-                if name not in told:
-                    told.add(name)
+                if name not in yielded:
+                    yielded.add(name)
                     yield name
 
     def _filtered(self, tool: Tool, moment: ResolutionContext, known: dict[str, str]) -> str:

@@ -334,23 +334,23 @@ class _Build:
 
     def _once(self, where: str, listed: Iterable[ListedTool], *, per_kind: bool = False) -> tuple[ToolUse, ...]:
         """Returns `listed`, none of them twice; a step may list a name and a tool of that name (F27)."""
-        told: set[tuple[str, bool]] = set()
+        keys: set[tuple[str, bool]] = set()
         found = tool_uses(tuple(listed))
         for use in found:
             key = (use.name, per_kind and isinstance(use.tool, str))
-            if key in told:
+            if key in keys:
                 raise self._wrong(where, use.name, f"lists `{use.name}` twice in `{where}`; keep one")
-            told.add(key)
+            keys.add(key)
         return found
 
     def _named(self, where: str, given: Sequence[Any]) -> Sequence[Any]:
-        told: set[str] = set()
+        names: set[str] = set()
         for each in given:
             if not is_id(each.name):
                 raise self._wrong(where, each.name, f"needs names that match `{ID_PATTERN[:-2]}$` in `{where}`")
-            if each.name in told:
+            if each.name in names:
                 raise self._wrong(where, each.name, f"has `{each.name}` twice in `{where}`; rename one")
-            told.add(each.name)
+            names.add(each.name)
         return given
 
     def _wrong(self, field: str, value: object, why: str) -> ConfigError:

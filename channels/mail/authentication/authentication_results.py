@@ -69,8 +69,8 @@ class ResultsServer:
         values = (value for field, value in header.fields[:end] if field == "authentication-results")
         fields = [field for field in map(parse_results, values) if name.fullmatch(field.authserv_id)]
         # A field may say that nothing was looked at (`none`): a verdict beside it is then not our server's.
-        said = all(field.results for field in fields)
-        return tuple(result for field in fields for result in field.results) if said else ()
+        has_results = all(field.results for field in fields)
+        return tuple(result for field in fields for result in field.results) if has_results else ()
 
 
 def _pattern(name: str) -> re.Pattern[str]:

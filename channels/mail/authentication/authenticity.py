@@ -145,9 +145,9 @@ def _by_results(header: MailHeader, sender: str, server: ResultsServer) -> Authe
 def _envelope(spf: list[MethodResult]) -> str:
     """Returns the domain of MAIL FROM for which SPF passed; "" where any result of SPF differs."""
     # Of HELO alone it is told too. That says nothing of who sends, except where it failed.
-    told = [each for each in spf if "smtp.mailfrom" in each.properties or each.value not in ("pass", "none")]
-    domains = {each.properties.get("smtp.mailfrom", "").rpartition("@")[2] for each in told}
-    return domains.pop() if len(domains) == 1 and all(each.value == "pass" for each in told) else ""
+    results = [each for each in spf if "smtp.mailfrom" in each.properties or each.value not in ("pass", "none")]
+    domains = {each.properties.get("smtp.mailfrom", "").rpartition("@")[2] for each in results}
+    return domains.pop() if len(domains) == 1 and all(each.value == "pass" for each in results) else ""
 
 
 def _passed(header: MailHeader, sender: str, by: _By, *, envelope: str) -> Authenticity:
