@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from desk_fixtures import AMOUNT_SCHEMA, Ledger, bench, catalog_of, pay_tool
+from desk_fixtures import AMOUNT_SCHEMA, ApprovalPolicy, Ledger, bench, catalog_of, pay_tool
 from temporalio import activity
 from temporalio.client import Client
 
@@ -18,6 +18,8 @@ from signoff.activities import gate_activity
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts import names
 from signoff.contracts.audit import AuditEntry
+from signoff.contracts.person import Person
+from signoff.people.directory import development_directory
 from signoff.registry.catalog import Catalog
 from signoff.registry.results.tool_result import ToolFailure
 from signoff.registry.tool_context import ToolContext
@@ -26,8 +28,10 @@ from signoff.temporal.converter import DATA_CONVERTER
 from signoff.testing.scripted_model import calls, respond
 
 PAY = {"amount": 20, "to": "Ana"}
-WAYS = ("changed", "in_doubt", "fallback")
-"""Why people are asked while a call is carried out: its tool changed, it is in doubt, or another tool failed."""
+EDITED = PAY | {"amount": 15}
+WAYS = ("changed", "in_doubt", "fallback", "edited")
+"""Why people are asked beside a completion: a tool changed, is in doubt or failed, or somebody changed arguments."""
+PEOPLE = development_directory([Person(id=name, roles=("approvers",)) for name in ("approver", "ana")])
 
 
 def desk(way: str, ledger: Path, *, old: bool = False) -> Catalog:
@@ -35,14 +39,15 @@ def desk(way: str, ledger: Path, *, old: bool = False) -> Catalog:
 
     async def pay(args: dict[str, Any], ctx: ToolContext) -> str:
         with ledger.open("a") as file:
-            file.write(f"{ctx.idempotency_key}\n")
+            file.write(f"{args['amount']}\n")
         return "paid"
 
     async def fail(args: dict[str, Any], ctx: ToolContext) -> ToolFailure:
         return ToolFailure("the market is shut")
 
     properties = AMOUNT_SCHEMA["properties"] | ({} if old else {"note": {"type": "string"}})
-    tools = [pay_tool(Ledger(), handler=pay, input_schema=AMOUNT_SCHEMA | {"properties": properties})]
+    policy = ApprovalPolicy(edit="approve", quorum=2) if way == "edited" else True
+    tools = [pay_tool(Ledger(), policy, handler=pay, input_schema=AMOUNT_SCHEMA | {"properties": properties})]
     if way == "fallback":
         free = {"requires_approval": False, "read_only": True, "fallbacks": ("pay",), "effect": ""}
         tools.append(pay_tool(Ledger(), name="rates", handler=fail, **free))
@@ -83,7 +88,7 @@ async def work(address: str, store_url: str, task_queue: str, way: str, ledger: 
     client = await Client.connect(address, data_converter=DATA_CONVERTER)
     async with (
         open_store(store_url) as store,
-        bench(client, store, task_queue, desk(way, ledger), script(way)),
+        bench(client, store, task_queue, desk(way, ledger), script(way), people=PEOPLE),
     ):
         await asyncio.Event().wait()
 

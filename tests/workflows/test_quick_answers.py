@@ -10,10 +10,13 @@ from desk_fixtures import Bench, Ledger, bench, catalog_of, no, pay_tool, yes
 from temporalio.client import Client
 
 from signoff.activities import gate_activity
+from signoff.activities.gate_activity import GateActivity
 from signoff.activities.worker_deps import WorkerDeps
+from signoff.contracts.activity_messages import GateTask
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.receipt import Receipt
+from signoff.registry.gates.pipeline import GateFacts
 from signoff.store.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.questions import answer
@@ -121,6 +124,28 @@ async def test_a_turn_that_asks_the_gates_itself_tells_them_since_when_its_reply
         revisions = (await Questions(store).of_turns([key]))[key]
     assert (receipt.status, [call.code for call in result.calls]) == ("accepted", ["ok"])
     assert (len(ledger.rows), len(revisions)) == (1, 1)
+
+
+async def test_a_batch_hands_the_gates_the_time_at_which_its_reply_was_kept(
+    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gates fail in the model's activity; what `CallLoop.batch` asks them then is what they were asked there."""
+    seen: list[GateTask] = []
+    judged = GateActivity._judged
+
+    async def failing_once(self: GateActivity, task: GateTask, known: GateFacts) -> Any:
+        seen.append(task)
+        if len(seen) == 1:
+            raise ValueError("a fault")
+        return await judged(self, task, known)
+
+    monkeypatch.setattr(GateActivity, "_judged", failing_once)
+    async with bench(client, store, task_queue, catalog_of([pay_tool(Ledger(), False)]), SCRIPT) as desk:
+        result = await desk.signoff.result(await desk.start())
+    assert [call.code for call in result.calls] == ["ok"]
+    in_activity, in_turn = seen
+    assert in_turn.asked_since is not None
+    assert in_turn == in_activity
 
 
 async def test_an_answer_to_what_is_never_asked_is_refused(
