@@ -61,7 +61,7 @@ _TO_A_MODEL = ". Correct them and call it again"
 _START_SLACK = 15.0
 """Seconds the server waits beyond a tool's own timeout, which the worker keeps itself."""
 _TOLD_CHARS = 2_000
-"""Of a settled call's words and of its note, each: the rulings of a whole batch are one result."""
+"""Of a settled call's words and of its note, each: the gate decisions of a whole batch are one result."""
 
 
 class _Judged(NamedTuple):
@@ -83,15 +83,15 @@ class GateActivity:
 
     @activity.defn(name=names.GATE)
     async def gate(self, task: GateTask) -> GateReply:
-        """Judges each call of the batch; returns one ruling a call, in order. Never fails for what a model wrote."""
-        rulings: list[GateDecision] = []
+        """Judges each call of the batch; returns one decision a call, in order. Never fails for what a model wrote."""
+        gate_decisions: list[GateDecision] = []
         doubt = await self._deps.doubt(task.ctx)
         forged = self._deps.signature_policy.requester_problem(task.ctx)
         budget = RESULT_CHARS_PER_BATCH // max(len(task.calls), 1)
         known = await self._known(task, forged)
         batch, tally = await self._judged(task, known)
         if forged:
-            rulings = [_refused(each.call, forged) for each in batch]
+            gate_decisions = [_refused(each.call, forged) for each in batch]
             batch = []
         # At once: a local activity has no time for the functions of a whole batch one after the other.
         judged = await asyncio.gather(*(self._answered(task, each, known) for each in batch))
@@ -103,14 +103,14 @@ class GateActivity:
             found = _quiet(judge_doubt(found, doubt), secrets)
             args = found.args(proposed)
             if task.doubt:
-                rulings.append(await self._doubt(task, call, proposed, found, freeze, asked))
+                gate_decisions.append(await self._doubt(task, call, proposed, found, freeze, asked))
                 continue
             found = await self._settled_before(task, call, args, found, freeze, asked, action)
-            ruling = await self._ruling(task, call, args, found, budget, asked)
-            rulings.append(ruling.model_copy(update={"action": action}))
+            gate_decision = await self._ruling(task, call, args, found, budget, asked)
+            gate_decisions.append(gate_decision.model_copy(update={"action": action}))
         # A local activity runs again when its workflow task is lost; entries with the same keys add nothing then.
-        await write(self._deps, _told(task, rulings, self._deps.clock()))
-        return GateReply(rulings=tuple(rulings), tally=tally)
+        await write(self._deps, _told(task, gate_decisions, self._deps.clock()))
+        return GateReply(rulings=tuple(gate_decisions), tally=tally)
 
     async def _known(self, task: GateTask, forged: str) -> GateFacts:
         """Collects the facts for the gates beside the calls; nobody's functions are asked about a requester that is
@@ -209,7 +209,7 @@ class GateActivity:
         digest = digest_of(task.ctx, call.call, tool, args)
         # What a person wrote into a call is never run by rule alone, nor corrected unseen where it is judged again.
         ask = found.kind == "ask" or task.edit is not None or task.changed_by != ""
-        ruling = found.model_copy(
+        gate_decision = found.model_copy(
             update={
                 "kind": "ask" if ask else "run",
                 "digest": digest,
@@ -219,21 +219,21 @@ class GateActivity:
             }
         ).to_send()
         if not ask:
-            return ruling
+            return gate_decision
         ran, other = await self._ran_before(task, call, digest)
         if ran is not None:
-            return ruling.model_copy(update={"kind": "settled", "outcome": ran})
+            return gate_decision.model_copy(update={"kind": "settled", "outcome": ran})
         if await self._is_over(task.ctx, asked):
             return _refused(call, "it is too long ago that anything was heard of this turn")
         under = (definition_hash(tool), verdict.policy_hash)
         unheard = (task.asked_since, task.spent)
         again = "" if task.edit is not None else repeat_note(asked, call.call, *under, *unheard)
         note = "; ".join(filter(None, (self._stands_in(call), again, found.note, other)))
-        about = Subject(call, args, tool, verdict, digest, note, ruling.override, found.at)
+        about = Subject(call, args, tool, verdict, digest, note, gate_decision.override, found.at)
         request = await self._asked(task, about)
         if isinstance(request, CallOutcome):
             return GateDecision(call=call.call, kind="settled", outcome=request)
-        return ruling.model_copy(update={"request": request, "question": reference_from_request(request, call)})
+        return gate_decision.model_copy(update={"request": request, "question": reference_from_request(request, call)})
 
     async def _is_over(self, ctx: CallContext, asked: Sequence[ApprovalRequest]) -> bool:
         """Returns whether a turn was asked for, and last heard of, so long ago that nobody is asked in its requester's
@@ -275,7 +275,7 @@ class GateActivity:
         freeze: Freeze | None,
         asked: Sequence[ApprovalRequest],
     ) -> GateDecision:
-        """Asks people what became of a call; returns the ruling: that it waits for them, or why nobody is asked.
+        """Asks people what became of a call; returns the decision: that it waits for them, or why nobody is asked.
 
         Asked whatever the policy says now: it is about the past. And only of what the store says was begun, ended
         without a word and was not told by people already.
@@ -373,15 +373,15 @@ class GateActivity:
         )
 
 
-def _told(task: GateTask, rulings: Sequence[GateDecision], at: datetime) -> list[AuditEntry]:
+def _told(task: GateTask, gate_decisions: Sequence[GateDecision], at: datetime) -> list[AuditEntry]:
     """Makes the record's entries of a batch: those of its settled calls.
 
     What is asked was written with its row; what runs tells it.
     """
     entries = []
-    for call, ruling in zip(task.calls, rulings, strict=True):
-        if ruling.outcome is not None:
-            entries.append(audit_events.settled_entry(task.ctx, call.tool, ruling, ruling.outcome, at))
+    for call, gate_decision in zip(task.calls, gate_decisions, strict=True):
+        if gate_decision.outcome is not None:
+            entries.append(audit_events.settled_entry(task.ctx, call.tool, gate_decision, gate_decision.outcome, at))
     return entries
 
 

@@ -47,7 +47,7 @@ GATES_SECONDS: Final = 30.0
 SPARE_SECONDS: Final = 20.0
 """With less of the attempt left than this and what the gates may take, they are not begun."""
 REPLY_BYTES: Final = MIB
-"""A reply that is larger with its rulings goes without them: the server takes 2 MiB."""
+"""A reply that is larger with the decisions on its calls goes without them: the server takes 2 MiB."""
 _NAME_CHARS = 200
 _CATALOG_CHARS = 16
 _log = logging.getLogger(__name__)
@@ -129,12 +129,12 @@ class ModelActivity:
         )
         try:
             async with asyncio.timeout(GATES_SECONDS):
-                gated: GateReply = await self._gates.gate(gates)
+                gate_reply: GateReply = await self._gates.gate(gates)
         except Exception as error:
             # The model's answer stands whatever becomes of this; what was asked already is the same question again.
             _log.warning("calls of completion %d are left to their turn: %s", task.completion, type(error).__name__)
             return reply
-        whole = reply.model_copy(update={"gates": gated})
+        whole = reply.model_copy(update={"gates": gate_reply})
         return whole if len(whole.on_wire()) <= REPLY_BYTES else reply
 
     async def _asked(self, task: ModelTask) -> tuple[ModelReply, Blob | None]:

@@ -70,21 +70,23 @@ def question_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
     )
 
 
-def settled_entry(ctx: CallContext, tool: str, ruling: GateDecision, outcome: CallOutcome, at: datetime) -> AuditEntry:
+def settled_entry(
+    ctx: CallContext, tool: str, gate_decision: GateDecision, outcome: CallOutcome, at: datetime
+) -> AuditEntry:
     """Records that the gates ended a call without asking anybody."""
     denied = outcome.denied
     return _of_turn(
         ctx,
         "verdict",
-        f"verdict/{outcome.call}/{outcome.code}/{ruling.digest[:_SHORT]}",
+        f"verdict/{outcome.call}/{outcome.code}/{gate_decision.digest[:_SHORT]}",
         at,
         call=outcome.call,
         tool=tool,
         code=outcome.code,
         gate=outcome.gate,
         source=denied.source if denied is not None else "",
-        rule=ruling.rule or outcome.rule,
-        grant=ruling.grant,
+        rule=gate_decision.rule or outcome.rule,
+        grant=gate_decision.grant,
     )
 
 

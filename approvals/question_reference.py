@@ -23,11 +23,11 @@ def reference_from_request(request: ApprovalRequest, call: CallPart) -> Question
 
 
 def request_from_reference(
-    reference: QuestionReference, ruling: GateDecision, call: CallPart, ctx: CallContext
+    reference: QuestionReference, gate_decision: GateDecision, call: CallPart, ctx: CallContext
 ) -> ApprovalRequest:
     """Returns the request as it begins to wait, of `call` in the turn of `ctx`, without what only the store has.
 
-    `ruling` is the gates' on that call.
+    `gate_decision` is the gates' on that call.
     """
     same = {name: getattr(reference, name) for name in QuestionReference.model_fields if name not in _MADE}
     turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
@@ -42,8 +42,8 @@ def request_from_reference(
         requester=ctx.user,
         channel=ctx.channel,
         tool=call.tool,
-        digest=ruling.digest,
-        rule=ruling.rule,
+        digest=gate_decision.digest,
+        rule=gate_decision.rule,
         definition=reference.definition,
         args=reference.args or call.args,
         card=Card(effect=reference.effect, rows=reference.rows, note=reference.note),

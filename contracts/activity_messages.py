@@ -44,7 +44,7 @@ class Tally(FrozenModel):
 
 
 class ModelTask(ActivityMessage):
-    """Input of `signoff.model`: asks for one completion and for the rulings on its calls."""
+    """Input of `signoff.model`: asks for one completion and for the gate decisions on its calls."""
 
     ctx: CallContext
     """The context that policies see."""
@@ -99,7 +99,7 @@ class ModelReply(ActivityMessage):
     kept_at: datetime | None = None
     """Since when a reply with calls lies in the store, by its clock (UTC)."""
     gates: "GateReply | None" = None
-    """The rulings on its calls; None where the turn has to ask for them."""
+    """The gate decisions on its calls; None where the turn has to ask for them."""
 
     @property
     def answer(self) -> Response | None:
@@ -122,7 +122,7 @@ class ModelReply(ActivityMessage):
 
 
 class GateTask(ActivityMessage):
-    """Input of `signoff.gate`: asks for the rulings on one batch of calls, or again on one call."""
+    """Input of `signoff.gate`: asks for the gate decisions on one batch of calls, or again on one call."""
 
     ctx: CallContext
     """The context that policies see."""
@@ -254,7 +254,7 @@ class GateDecision(FrozenModel):
 
 
 class GateReply(ActivityMessage):
-    """Result of `signoff.gate`: one ruling a call, in input order, and the tally after them."""
+    """Result of `signoff.gate`: one gate decision a call, in input order, and the tally after them."""
 
     rulings: tuple[GateDecision, ...]
     tally: Tally = Tally()

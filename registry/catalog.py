@@ -96,7 +96,9 @@ class Catalog:
     """How people are reached beside the inbox."""
     zone: ZoneInfo = field(default=ZoneInfo("UTC"), repr=False, compare=False)
     """By which clocks `ctx.now` is told."""
-    _rulings: dict[str, dict[str, RulesVerdict]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _rule_verdicts: dict[str, dict[str, RulesVerdict]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
     _views: dict[str, ToolView] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def actor(self, name: str) -> Actor:
@@ -191,9 +193,9 @@ class Catalog:
             # Rulings outlive this context only where it cannot have changed them. Out of bounds, every rule errs and so
             # applies: kept, that would hide or deny the actor's tools in later turns that are sound.
             lasting = actor is not None and not self.rules.read_context and not bounds_problem(cel)
-            rulings = self._rulings.setdefault(ctx.actor, {}) if lasting else {}
+            verdicts = self._rule_verdicts.setdefault(ctx.actor, {}) if lasting else {}
             # Without what is withheld: that changes from one completion to the next, and is taken out by the caller.
-            found = ToolView(self.registry, self.rules, actor, ctx.actor, cel, rulings, self._unlisted)
+            found = ToolView(self.registry, self.rules, actor, ctx.actor, cel, verdicts, self._unlisted)
             # No scopes, no position: an actor that this worker lacks sees nothing, rather than the whole registry.
             scopes = self.scopes.get(ctx.actor)
             if scopes is not None:

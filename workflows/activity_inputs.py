@@ -13,7 +13,7 @@ from signoff.contracts.message import CallPart
 def permit(
     ctx: CallContext,
     call: CallPart,
-    ruling: GateDecision,
+    gate_decision: GateDecision,
     request: ApprovalRequest | None,
     doubts: tuple[Decision, ...] = (),
 ) -> Permit:
@@ -25,11 +25,11 @@ def permit(
     by_rule = Permit(
         kind="auto",
         call=call.call,
-        digest=ruling.digest,
+        digest=gate_decision.digest,
         ctx=ctx,
         doubts=_unsigned(doubts),
-        grant=ruling.grant,
-        override=ruling.override,
+        grant=gate_decision.grant,
+        override=gate_decision.override,
     )
     if request is None:
         return by_rule

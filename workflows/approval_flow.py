@@ -41,24 +41,24 @@ class ApprovalFlow:
         self._examined: dict[str, list[Decision]] = {}
         self._examining = asyncio.Lock()
 
-    def open_request(self, call: CallPart, ruling: GateDecision) -> GateDecision:
-        """Opens the request of a call that must wait; returns the ruling without it, as the book keeps it from now."""
-        if ruling.question is None:
-            return ruling
-        if ruling.kind == "ask" and not self._state.stopped:
-            request = request_from_reference(ruling.question, ruling, call, self._state.ctx)
+    def open_request(self, call: CallPart, gate_decision: GateDecision) -> GateDecision:
+        """Opens the request of a call that must wait; returns the gate decision without it, as the book keeps it."""
+        if gate_decision.question is None:
+            return gate_decision
+        if gate_decision.kind == "ask" and not self._state.stopped:
+            request = request_from_reference(gate_decision.question, gate_decision, call, self._state.ctx)
             self._state.book.open(request, workflow.now())
-            self._state.actions[ruling.call] = ruling.action
-            self._state.show_state(ruling.call, "waiting", ruling.rule)
-        return ruling.model_copy(update={"question": None})
+            self._state.actions[gate_decision.call] = gate_decision.action
+            self._state.show_state(gate_decision.call, "waiting", gate_decision.rule)
+        return gate_decision.model_copy(update={"question": None})
 
-    async def wait_for_answer(self, ruling: GateDecision) -> ApprovalRequest:
-        """Returns the request of `ruling` once people, or time, have settled it."""
-        approval_id = self._state.approval_id(ruling.call)
+    async def wait_for_answer(self, gate_decision: GateDecision) -> ApprovalRequest:
+        """Returns the request of `gate_decision` once people, or time, have settled it."""
+        approval_id = self._state.approval_id(gate_decision.call)
         while True:
             request = self._state.book.get(approval_id)
             if request is None or request.expires_at is None:
-                raise RuntimeError(f"call {ruling.call} waits for a request that was never opened")
+                raise RuntimeError(f"call {gate_decision.call} waits for a request that was never opened")
             happening = deadlines.next_event(request)
             if happening is None:
                 break
@@ -82,13 +82,13 @@ class ApprovalFlow:
         self._show()
         return request
 
-    def apply_edit(self, call: CallPart, ruling: GateDecision) -> tuple[CallPart, GateDecision]:
-        """Returns the call and its ruling as people changed them, if they did since the call was last judged."""
+    def apply_edit(self, call: CallPart, gate_decision: GateDecision) -> tuple[CallPart, GateDecision]:
+        """Returns the call and its gate decision as people changed them, if they did since the call was last judged."""
         edit = self._edits.pop(call.call, None)
         if edit is None:
-            return call, ruling
+            return call, gate_decision
         # Its share of the batch's characters is what it was proposed with.
-        share = {"budget_chars": ruling.options.budget_chars}
+        share = {"budget_chars": gate_decision.options.budget_chars}
         return edit[0], edit[1].model_copy(update={"options": edit[1].options.model_copy(update=share)})
 
     def is_edited(self, call: str) -> bool:
@@ -110,13 +110,13 @@ class ApprovalFlow:
         return "" if proposed is None else edit_note(proposed, request.card.rows)
 
     async def ask_about_doubt(
-        self, call: CallPart, ruling: GateDecision, ticket: int
+        self, call: CallPart, gate_decision: GateDecision, ticket: int
     ) -> ApprovalRequest | CallOutcome | None:
         """Asks people whether `call` happened under `ticket`; returns the request once it is settled.
 
         None where nobody can be asked. An outcome where it is known by now: whoever ran it was only slow.
         """
-        doubt = {"doubt": ticket, "doubt_of": ruling.digest, "spent": self.revision(call.call)}
+        doubt = {"doubt": ticket, "doubt_of": gate_decision.digest, "spent": self.revision(call.call)}
         task = self._state.gate_task(call, **doubt)
         async with self.hold_lock():
             asked = self.open_request(call, (await judge_calls(task)).rulings[0])
@@ -222,19 +222,23 @@ class ApprovalFlow:
             return self._refused(
                 decision, authority, request, "unavailable", "the arguments cannot be checked right now; try again"
             )
-        ruling = reply.rulings[0]
-        if ruling.question is None:
-            code = "malformed" if ruling.outcome and ruling.outcome.code == "input_invalid" else "not_allowed"
-            return self._refused(decision, authority, request, code, _why(ruling.outcome))
-        asked = request_from_reference(ruling.question, ruling, call, self._state.ctx)
+        gate_decision = reply.rulings[0]
+        if gate_decision.question is None:
+            code = (
+                "malformed"
+                if gate_decision.outcome and gate_decision.outcome.code == "input_invalid"
+                else "not_allowed"
+            )
+            return self._refused(decision, authority, request, code, _why(gate_decision.outcome))
+        asked = request_from_reference(gate_decision.question, gate_decision, call, self._state.ctx)
         receipt = self._state.book.settle(decision, authority, workflow.now(), asked)
         if receipt.status != "refused" and receipt.code != "duplicate":
             # The first stays, over any number of edits: the model is told how the call differs from what it proposed.
             self._proposed.setdefault(call.call, request.card.rows)
             self._editors[call.call] = authority.subject
             changed = call.model_copy(update={"args": asked.args})
-            self._edits[call.call] = (changed, ruling.model_copy(update={"question": None}))
-            self._state.actions[call.call] = ruling.action
+            self._edits[call.call] = (changed, gate_decision.model_copy(update={"question": None}))
+            self._state.actions[call.call] = gate_decision.action
             self._show()
         return receipt
 

@@ -61,21 +61,22 @@ class CallLoop:
         says = words_of(reply.message)
         asked = {"tally": self._state.tally, "agent_says": says, "denied": self._state.session_denials()}
         try:
-            gated = reply.gates or await judge_calls(self._state.gate_task(*calls, **asked))
+            gate_reply = reply.gates or await judge_calls(self._state.gate_task(*calls, **asked))
         except asyncio.CancelledError:
             self._stop()
             # Each call still has its one result: a conversation with calls that have none cannot be shown to a model.
             return [outcomes.unwanted_outcome(call.call, call.tool) for call in calls]
-        self._state.tally = gated.tally
-        rulings = [
-            self._approvals.open_request(call, ruling) for call, ruling in zip(calls, gated.rulings, strict=True)
+        self._state.tally = gate_reply.tally
+        gate_decisions = [
+            self._approvals.open_request(call, gate_decision)
+            for call, gate_decision in zip(calls, gate_reply.rulings, strict=True)
         ]
         self._state.entered = self._state.completions
-        # Its rulings hold every question a second time, and the turn may wait for months.
-        del gated, reply
+        # Its gate decisions hold every question a second time, and the turn may wait for months.
+        del gate_reply, reply
         self._show()
-        pairs = zip(calls, rulings, strict=True)
-        running = [asyncio.create_task(self._conclude(call, ruling, says)) for call, ruling in pairs]
+        pairs = zip(calls, gate_decisions, strict=True)
+        running = [asyncio.create_task(self._conclude(call, gate_decision, says)) for call, gate_decision in pairs]
         try:
             # Not asyncio's own `wait`, which goes through a set: read anew, its order would be another one.
             await workflow.wait(running)
@@ -90,15 +91,15 @@ class CallLoop:
         self._tools.cancel()
         self._approvals.stop()
 
-    async def _conclude(self, call: CallPart, ruling: GateDecision, says: str) -> CallOutcome:
-        primary = outcome = await self._settle(call, ruling)
+    async def _conclude(self, call: CallPart, gate_decision: GateDecision, says: str) -> CallOutcome:
+        primary = outcome = await self._settle(call, gate_decision)
         # A tool that changed while people were asked may have run with other options than it was proposed with.
-        ran_with = self._ran_with.pop(call.call, ruling.options)
+        ran_with = self._ran_with.pop(call.call, gate_decision.options)
         if ran_with.fallbacks:
-            ran = ruling.model_copy(update={"options": ran_with})
+            ran = gate_decision.model_copy(update={"options": ran_with})
             outcome = outcomes.fallback_outcome(primary, await self._fallbacks(call, ran, primary, says))
         self._state.conclude(outcome)
-        if ruling.options.aborts and outcomes.stops_siblings(primary, outcome):
+        if gate_decision.options.aborts and outcomes.stops_siblings(primary, outcome):
             self._abort(self._state.siblings(call.call))
         return outcome
 
@@ -110,20 +111,20 @@ class CallLoop:
                 self._state.book.cancel(request.id, "", _SIBLING_FAILED, workflow.now())
 
     async def _fallbacks(
-        self, call: CallPart, ruling: GateDecision, primary: CallOutcome, says: str
+        self, call: CallPart, gate_decision: GateDecision, primary: CallOutcome, says: str
     ) -> list[CallOutcome]:
         """Tries the tools in place of one that failed, in order, until one does not fail; returns their outcomes."""
         tried: list[CallOutcome] = []
-        ended, ran_with = primary, ruling.options
+        ended, ran_with = primary, gate_decision.options
         # What a person wrote into a call is meant for the tool it was shown with.
-        names = () if self._approvals.is_edited(call.call) else ruling.options.fallbacks
+        names = () if self._approvals.is_edited(call.call) else gate_decision.options.fallbacks
         for number, name in enumerate(names, 1):
             if not outcomes.may_fall_back(ended, ran_with) or self._state.stopped or self._tools.is_aborted(call.call):
                 break
             # An id of its own, and so a digest and a ticket: nothing said of the first call lets this one run.
             second = CallPart(call=stand_in_id(call.call, number), tool=name, args=call.args)
             self._state.show_stand_in(second, call.call)
-            stands_in = await self._judge_fallback(second, ruling, says)
+            stands_in = await self._judge_fallback(second, gate_decision, says)
             ended = await self._settle(second, stands_in)
             ran_with = self._ran_with.pop(second.call, stands_in.options)
             self._state.conclude(ended)
@@ -133,73 +134,73 @@ class CallLoop:
         return tried
 
     async def _judge_fallback(self, call: CallPart, primary: GateDecision, says: str) -> GateDecision:
-        """Returns the ruling on a fallback: through every gate as any other call, and counted as one."""
+        """Returns the gate decision on a fallback: through every gate as any other call, and counted as one."""
         # The tally is read, and written when the gates have answered: two fallbacks at once would be counted as one.
         async with self._approvals.hold_lock():
             before = self._state.tally
             asked = {"tally": before, "agent_says": says, "denied": self._state.session_denials()}
-            gated = await judge_calls(self._state.gate_task(call, **asked))
+            gate_reply = await judge_calls(self._state.gate_task(call, **asked))
             # The model repeats itself even where fallbacks come between its equal calls.
-            self._state.tally = gated.tally.model_copy(update={"recent": before.recent})
+            self._state.tally = gate_reply.tally.model_copy(update={"recent": before.recent})
         # Its end may be the beginning of the next one: that must stand in the history where it happened.
-        ruling = self._approvals.open_request(call, _shared(gated.rulings[0], primary, local=False))
+        gate_decision = self._approvals.open_request(call, _shared(gate_reply.rulings[0], primary, local=False))
         self._show()
-        return ruling
+        return gate_decision
 
-    async def _settle(self, call: CallPart, ruling: GateDecision) -> CallOutcome:
+    async def _settle(self, call: CallPart, gate_decision: GateDecision) -> CallOutcome:
         """Brings one call to its one outcome: judged anew as often as its approval goes stale, within bounds."""
         tries, revision = _Tries(), 1
         request: ApprovalRequest | None = None
         while revision <= MAX_REVISIONS:
-            if ruling.kind == "settled" and ruling.outcome is not None:
-                return ruling.outcome
-            if ruling.kind == "ask":
+            if gate_decision.kind == "settled" and gate_decision.outcome is not None:
+                return gate_decision.outcome
+            if gate_decision.kind == "ask":
                 # One that was open when the turn was stopped is cancelled by then, and ends below as what it is.
                 if self._state.stopped and not self._approvals.revision(call.call):
                     return outcomes.unwanted_outcome(call.call, call.tool)
                 if self._tools.is_aborted(call.call):
                     # Asked only after its sibling had failed: withdrawn at once, so that nobody is left to answer it.
                     self._abort((call.call,))
-                request = await self._approvals.wait_for_answer(ruling)
+                request = await self._approvals.wait_for_answer(gate_decision)
                 if request.state == "cancelled" and self._tools.is_aborted(call.call):
                     return self._tools.unbegun_outcome(call)
                 if request.state != "approved":
                     return denied_outcome(request)
                 revision = request.revision
-                call, ruling = self._approvals.apply_edit(call, ruling)
+                call, gate_decision = self._approvals.apply_edit(call, gate_decision)
             if self._state.stopped:
                 return outcomes.unwanted_outcome(call.call, call.tool)
-            reply = await self._run_tool(call, ruling, request, tries)
+            reply = await self._run_tool(call, gate_decision, request, tries)
             revision += 1
             unknown = self._unknown(reply)
             if unknown is not None:
-                doubt = await self._approvals.ask_about_doubt(call, ruling, tries.ticket(ruling.digest))
+                doubt = await self._approvals.ask_about_doubt(call, gate_decision, tries.ticket(gate_decision.digest))
                 if isinstance(doubt, CallOutcome):
-                    return self._credited(_direct(doubt, ruling), ruling, request)
+                    return self._credited(_direct(doubt, gate_decision), gate_decision, request)
                 if doubt is not None and doubt.state == "happened":
-                    ended = await self._tell(call, ruling, request, tries, doubt)
-                    return self._credited(ended, ruling, request)
+                    ended = await self._tell(call, gate_decision, request, tries, doubt)
+                    return self._credited(ended, gate_decision, request)
                 if doubt is None or doubt.state != "approved":
-                    return self._credited(outcomes.given_up_outcome(unknown, doubt), ruling, request)
+                    return self._credited(outcomes.given_up_outcome(unknown, doubt), gate_decision, request)
                 # It did not happen: the same right to run it, under the next ticket.
-                ruling = ruling.model_copy(update={"kind": "run"})
+                gate_decision = gate_decision.model_copy(update={"kind": "run"})
                 # Its ticket was claimed and stays so: what comes of the next try needs one of its own.
-                tries.give_up(ruling.digest)
+                tries.give_up(gate_decision.digest)
                 tries.doubts += approving_decisions(doubt)
                 continue
             if reply.again == "undone":
-                ruling = ruling.model_copy(update={"kind": "run"})
-                tries.give_up(ruling.digest)
+                gate_decision = gate_decision.model_copy(update={"kind": "run"})
+                tries.give_up(gate_decision.digest)
                 continue
             if not reply.again and reply.outcome is not None:
-                return self._credited(_direct(reply.outcome, ruling), ruling, request)
+                return self._credited(_direct(reply.outcome, gate_decision), gate_decision, request)
             if reply.again == "lapsed":
                 # The ticket was voided, so that a worker that comes late cannot run it; another try needs the next one.
-                tries.give_up(ruling.digest)
+                tries.give_up(gate_decision.digest)
             if request is not None:
                 self._state.book.lapse(request.id, workflow.now())
             if not self._state.stopped:
-                request, ruling = None, await self._judge_again(call, ruling)
+                request, gate_decision = None, await self._judge_again(call, gate_decision)
             if self._state.stopped:
                 return outcomes.unwanted_outcome(call.call, call.tool)
         # The last round asked once more: nothing waits for that answer any longer.
@@ -214,28 +215,28 @@ class CallLoop:
                 "changed_by": self._approvals.editor(call.call),
                 "denied": self._state.session_denials(),
             }
-            gated = await judge_calls(self._state.gate_task(call, **again))
-        ruling = self._approvals.open_request(call, _shared(gated.rulings[0], before))
+            gate_reply = await judge_calls(self._state.gate_task(call, **again))
+        gate_decision = self._approvals.open_request(call, _shared(gate_reply.rulings[0], before))
         self._show()
-        return ruling
+        return gate_decision
 
     async def _run_tool(
-        self, call: CallPart, ruling: GateDecision, request: ApprovalRequest | None, tries: _Tries
+        self, call: CallPart, gate_decision: GateDecision, request: ApprovalRequest | None, tries: _Tries
     ) -> ToolReply:
-        self._ran_with[call.call] = ruling.options
-        permit = activity_inputs.permit(self._state.ctx, call, ruling, request, tries.doubts)
-        return await self._tools.run(call, ruling, permit, tries.ticket(ruling.digest))
+        self._ran_with[call.call] = gate_decision.options
+        permit = activity_inputs.permit(self._state.ctx, call, gate_decision, request, tries.doubts)
+        return await self._tools.run(call, gate_decision, permit, tries.ticket(gate_decision.digest))
 
     async def _tell(
         self,
         call: CallPart,
-        ruling: GateDecision,
+        gate_decision: GateDecision,
         request: ApprovalRequest | None,
         tries: _Tries,
         doubt: ApprovalRequest,
     ) -> CallOutcome:
-        permit = activity_inputs.permit(self._state.ctx, call, ruling, request, tries.doubts)
-        return await self._tools.keep(call, ruling, permit, tries.ticket(ruling.digest), doubt)
+        permit = activity_inputs.permit(self._state.ctx, call, gate_decision, request, tries.doubts)
+        return await self._tools.keep(call, gate_decision, permit, tries.ticket(gate_decision.digest), doubt)
 
     def _unknown(self, reply: ToolReply) -> CallOutcome | None:
         """Returns the outcome of a call that people are to be asked about; None where nobody is asked."""
@@ -243,8 +244,10 @@ class CallLoop:
         # Of a turn that was stopped nobody is asked anything more: its call stays in doubt, and says so.
         return reply.outcome if unknown and not self._state.stopped else None
 
-    def _credited(self, outcome: CallOutcome, ruling: GateDecision, request: ApprovalRequest | None) -> CallOutcome:
-        credit: dict[str, Any] = {"rule": ruling.rule}
+    def _credited(
+        self, outcome: CallOutcome, gate_decision: GateDecision, request: ApprovalRequest | None
+    ) -> CallOutcome:
+        credit: dict[str, Any] = {"rule": gate_decision.rule}
         if request is not None:
             note = " ".join(filter(None, (self._approvals.note(request), outcome.note)))
             decided_by = outcome.decided_by or request.decided_by
@@ -257,19 +260,19 @@ class CallLoop:
         return outcome.model_copy(update=credit)
 
 
-def _direct(outcome: CallOutcome, ruling: GateDecision) -> CallOutcome:
+def _direct(outcome: CallOutcome, gate_decision: GateDecision) -> CallOutcome:
     """Returns `outcome`, marked where it may be the turn's answer.
 
     That people say it happened is no value to answer with, nor is that the tool handed its work off.
     """
     answers = outcome.code == "ok" and not (outcome.decided_by or outcome.handed)
-    direct = ruling.options.return_direct and answers
+    direct = gate_decision.options.return_direct and answers
     return outcome.model_copy(update={"direct": True}) if direct else outcome
 
 
-def _shared(ruling: GateDecision, before: GateDecision, **options: Any) -> GateDecision:
-    """Returns `ruling` with no more characters of the batch's than the call had when it was proposed (N10), and
+def _shared(gate_decision: GateDecision, before: GateDecision, **options: Any) -> GateDecision:
+    """Returns `gate_decision` with no more characters of the batch's than the call had when it was proposed (N10), and
     `options`.
     """
-    options["budget_chars"] = min(ruling.options.budget_chars, before.options.budget_chars)
-    return ruling.model_copy(update={"options": ruling.options.model_copy(update=options)})
+    options["budget_chars"] = min(gate_decision.options.budget_chars, before.options.budget_chars)
+    return gate_decision.model_copy(update={"options": gate_decision.options.model_copy(update=options)})

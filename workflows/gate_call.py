@@ -10,7 +10,7 @@ from signoff.workflows import options, outcomes
 
 
 async def judge_calls(task: GateTask) -> GateReply:
-    """Returns the gates' rulings on the calls of `task`; asked until they answer."""
+    """Returns the gates' decisions on the calls of `task`; asked until they answer."""
     try:
         reply: GateReply = await workflow.execute_local_activity(
             names.GATE, task, result_type=GateReply, summary=f"Judge {len(task.calls)} call(s)", **options.GATE

@@ -25,7 +25,7 @@ MODEL: Final[dict[str, Any]] = {
         maximum_interval=timedelta(minutes=1), non_retryable_error_types=["ConfigError", "ModelRefused"]
     ),
 }
-# No end to the tries: without a ruling nothing may run, and a gate that cannot answer must not end the turn.
+# No end to the tries: without a gate decision nothing may run, and a gate that cannot answer must not end the turn.
 GATE: Final[dict[str, Any]] = {
     "start_to_close_timeout": timedelta(seconds=30),
     "retry_policy": RetryPolicy(maximum_interval=timedelta(seconds=20)),

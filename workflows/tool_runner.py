@@ -60,19 +60,19 @@ class ToolRunner:
         unwanted = self._state.stopped or not self.is_aborted(call.call)
         return (outcomes.unwanted_outcome if unwanted else outcomes.aborted_outcome)(call.call, call.tool)
 
-    async def run(self, call: CallPart, ruling: GateDecision, permit: Permit, ticket: int) -> ToolReply:
+    async def run(self, call: CallPart, gate_decision: GateDecision, permit: Permit, ticket: int) -> ToolReply:
         """Runs one call, in its turn. Never raises for what became of it."""
         ready = workflow.now()
-        async with self._slots.acquire(ruling.options, partial(self._wanted, call.call, permit)) as begins:
+        async with self._slots.acquire(gate_decision.options, partial(self._wanted, call.call, permit)) as begins:
             if not begins:
                 return ToolReply(outcome=self.unbegun_outcome(call))
-            left = _left(ruling.options, permit, ready)
+            left = _left(gate_decision.options, permit, ready)
             if left is None:
                 return ToolReply(again="policy", note=_LATE)
-            return await self._begun(call, ruling.model_copy(update={"options": left}), permit, ticket)
+            return await self._begun(call, gate_decision.model_copy(update={"options": left}), permit, ticket)
 
     async def keep(
-        self, call: CallPart, ruling: GateDecision, permit: Permit, ticket: int, request: ApprovalRequest
+        self, call: CallPart, gate_decision: GateDecision, permit: Permit, ticket: int, request: ApprovalRequest
     ) -> CallOutcome:
         """Records in its ticket that a call happened, as a person says in `request`, and returns its outcome.
 
@@ -80,7 +80,7 @@ class ToolRunner:
         """
         word = request.votes[-1].decision
         told = happened_outcome(call.call, call.tool, word)
-        task = self._question(call, ruling, permit, ticket).model_copy(update={"happened": word})
+        task = self._question(call, gate_decision, permit, ticket).model_copy(update={"happened": word})
         try:
             reply = await _became(task, f"Write down that {call.tool} happened")
         except ActivityError:
@@ -105,38 +105,42 @@ class ToolRunner:
     def _wanted(self, call: str, permit: Permit) -> bool:
         return not self._state.stopped and (permit.kind == "approved" or not self.is_aborted(call))
 
-    async def _begun(self, call: CallPart, ruling: GateDecision, permit: Permit, ticket: int) -> ToolReply:
-        self._state.show_state(call.call, "running", ruling.rule)
+    async def _begun(self, call: CallPart, gate_decision: GateDecision, permit: Permit, ticket: int) -> ToolReply:
+        self._state.show_state(call.call, "running", gate_decision.rule)
         task = ToolTask(
             permit=permit,
             tool=call.tool,
             args=call.args,
             ticket=ticket,
-            budget_chars=ruling.options.budget_chars,
+            budget_chars=gate_decision.options.budget_chars,
             audit=self._state.book.unwritten.take(),
         )
         try:
-            reply = await (_local(call, task, ruling) if ruling.options.local else self._scheduled(call, task, ruling))
+            reply = await (
+                _local(call, task, gate_decision)
+                if gate_decision.options.local
+                else self._scheduled(call, task, gate_decision)
+            )
         except outcomes.LOST as error:
             # It may not have begun at all.
             self._state.book.unwritten.give_back(task.audit)
-            return self._counted(await self._after_failure(error, call, ruling, permit, ticket))
+            return self._counted(await self._after_failure(error, call, gate_decision, permit, ticket))
         if reply.outcome is not None:
             self._state.count_work(reply.outcome)
         return reply
 
-    async def _scheduled(self, call: CallPart, task: ToolTask, ruling: GateDecision) -> ToolReply:
+    async def _scheduled(self, call: CallPart, task: ToolTask, gate_decision: GateDecision) -> ToolReply:
         handle: workflow.ActivityHandle[ToolReply] = workflow.start_activity(
-            ruling.options.activity or call.tool,
+            gate_decision.options.activity or call.tool,
             task,
             # The tool's activity compares it with its permit, so that no permit runs another call.
             activity_id=call.call,
             result_type=ToolReply,
-            **options.tool(ruling.options),
+            **options.tool(gate_decision.options),
         )
         # What a person let run is theirs to see through, and a remembered answer is spent with the call's ticket.
         by_rule = task.permit.kind == "auto" and not task.permit.grant
-        harmless = by_rule and ruling.options.read_only
+        harmless = by_rule and gate_decision.options.read_only
         self._runs[call.call] = _Run(handle, harmless)
         try:
             return await handle
@@ -153,11 +157,11 @@ class ToolRunner:
         return reply
 
     async def _after_failure(
-        self, error: FailureError, call: CallPart, ruling: GateDecision, permit: Permit, ticket: int
+        self, error: FailureError, call: CallPart, gate_decision: GateDecision, permit: Permit, ticket: int
     ) -> ToolReply:
         kind = outcomes.error_type(error)
         # It had no effect that could be in doubt.
-        if outcomes.was_cancelled(error) and ruling.options.read_only:
+        if outcomes.was_cancelled(error) and gate_decision.options.read_only:
             return ToolReply(outcome=self.unbegun_outcome(call))
         if kind == "InDoubt":
             return ToolReply(outcome=outcomes.in_doubt_outcome(call.call, call.tool))
@@ -166,21 +170,23 @@ class ToolRunner:
                 outcome=outcomes.failed_outcome(call.call, call.tool, "refused", outcomes.error_text(error))
             )
         # Local tools only read, and take no ticket: there is nothing to look up.
-        if ruling.options.local:
+        if gate_decision.options.local:
             return ToolReply(
                 outcome=outcomes.failed_outcome(call.call, call.tool, "execution_failed", outcomes.error_text(error))
             )
         # Whatever the server calls the failure, only the ticket knows whether the effect had begun.
-        return await _became(self._question(call, ruling, permit, ticket), f"Find out what became of {call.tool}")
+        return await _became(
+            self._question(call, gate_decision, permit, ticket), f"Find out what became of {call.tool}"
+        )
 
-    def _question(self, call: CallPart, ruling: GateDecision, permit: Permit, ticket: int) -> OutcomeTask:
+    def _question(self, call: CallPart, gate_decision: GateDecision, permit: Permit, ticket: int) -> OutcomeTask:
         return OutcomeTask(
             permit=permit,
             tool=call.tool,
             ticket=ticket,
-            idempotent=ruling.options.idempotent,
+            idempotent=gate_decision.options.idempotent,
             args=call.args,
-            budget_chars=ruling.options.budget_chars,
+            budget_chars=gate_decision.options.budget_chars,
             audit=self._state.book.unwritten.take(),
         )
 
@@ -200,12 +206,12 @@ async def _became(task: OutcomeTask, summary: str) -> ToolReply:
     return reply
 
 
-async def _local(call: CallPart, task: ToolTask, ruling: GateDecision) -> ToolReply:
+async def _local(call: CallPart, task: ToolTask, gate_decision: GateDecision) -> ToolReply:
     reply: ToolReply = await workflow.execute_local_activity(
-        ruling.options.activity or call.tool,
+        gate_decision.options.activity or call.tool,
         task,
         activity_id=call.call,
         result_type=ToolReply,
-        **options.local_tool(ruling.options),
+        **options.local_tool(gate_decision.options),
     )
     return reply

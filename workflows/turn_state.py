@@ -83,8 +83,8 @@ class TurnState:
         return ApprovalKey(self.key, call).id
 
     def may_be_asked(self, approval_id: str) -> bool:
-        """Returns whether the gates may have asked this already: of a completion whose rulings the turn has not heard
-        yet.
+        """Returns whether the gates may have asked this already: of a completion whose gate decisions have not reached
+        the turn yet.
         """
         coming = self.approval_id(f"c{self.completions}.")
         return self.entered < self.completions and self.result is None and approval_id.startswith(coming)

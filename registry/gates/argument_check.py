@@ -17,7 +17,7 @@ from signoff.registry.hooks import Correction
 from signoff.registry.tool import Tool
 
 PROBLEMS_TOLD: Final = 5
-# A batch has up to 50 calls, and the words of all its rulings are one activity result: each has to be short.
+# A batch has up to 50 calls, and the words of all its gate decisions are one activity result: each has to be short.
 _WHY_CHARS: Final = 500
 _TOLD_CHARS: Final = 1_500
 _PATH_CHARS: Final = 200

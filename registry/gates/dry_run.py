@@ -10,7 +10,7 @@ from signoff.registry.tool import Tool
 DRY_RUN_CHARS: Final = 500
 """Characters of one string argument that are repeated."""
 _ALL_CHARS: Final = 1_500
-"""Characters of all arguments that are repeated: a batch of such calls has to fit into one ruling."""
+"""Characters of all arguments that are repeated: a batch of such calls has to fit into one gate decision."""
 
 
 def dry_run_text(tool: Tool, args: Mapping[str, Any]) -> str:

@@ -358,7 +358,7 @@ def _not_there(proposal: _Proposal, gate: GateName) -> LocalGateDecision:
 
 
 def _tally_key(call: CallPart) -> str:
-    # The tally lies in every ruling's history: names that no tool could have, of any length, are counted as one.
+    # With every gate decision the tally lies in history: names that no tool could have, however long, count as one.
     return call.tool if is_tool_name(call.tool) else _UNNAMEABLE
 
 

@@ -24,7 +24,7 @@ class ToolView:
     """What one actor can see of a registry, under global rules and one pinned context.
 
     `actor` is None when this worker does not know the actor (any more): then nothing is visible.
-    `rulings` are those known already: shared by all turns of an actor where no rule reads the context.
+    `rule_verdicts` are those known already: shared by all turns of an actor where no rule reads the context.
     `unlisted` are the tools that an actor may see without listing them. `unavailable` are names, found out elsewhere.
     `position` is where the actor stands, None where that is not known, `moment` what is there then. `over` are the
     tools that one of the actor's own shadows and still obeys, by its activity. `filtered` is what the filters there
@@ -37,7 +37,7 @@ class ToolView:
     actor: Actor | None
     actor_name: str
     ctx: Mapping[str, Any]
-    rulings: dict[str, RulesVerdict] = field(default_factory=dict, repr=False, compare=False)
+    rule_verdicts: dict[str, RulesVerdict] = field(default_factory=dict, repr=False, compare=False)
     unlisted: tuple[Tool, ...] = field(default=(), repr=False, compare=False)
     unavailable: frozenset[str] = _NONE
     verdicts: dict[tuple[str, str, str], PolicyVerdict] = field(default_factory=dict, repr=False, compare=False)
@@ -76,8 +76,8 @@ class ToolView:
     def at(self, now: Mapping[str, Any] | None) -> "ToolView":
         """Returns the same view for a call that is judged at this instant, a `now_record`; None: nobody says when."""
         # What rules say of this instant is no other's: which tools there are is asked of no instant.
-        rulings: dict[str, RulesVerdict] = {} if self.rules.reads_now else self.rulings
-        return dataclasses.replace(self, now=now, rulings=rulings)
+        rule_verdicts: dict[str, RulesVerdict] = {} if self.rules.reads_now else self.rule_verdicts
+        return dataclasses.replace(self, now=now, rule_verdicts=rule_verdicts)
 
     @property
     def judged_ctx(self) -> dict[str, Any]:
@@ -100,10 +100,10 @@ class ToolView:
         return found
 
     def _ruling(self, tool: Tool) -> RulesVerdict:
-        found = self.rulings.get(tool.activity)
+        found = self.rule_verdicts.get(tool.activity)
         if found is None:
             found = self.rules.judge(actor=self.actor_facts, tool=tool.facts, ctx=self.judged_ctx)
-            self.rulings[tool.activity] = found
+            self.rule_verdicts[tool.activity] = found
         return found
 
     def verdict(self, policy: CompiledPolicy, args: Mapping[str, Any]) -> PolicyVerdict:
