@@ -72,6 +72,10 @@ AREAS = {
         ),
     ),
     "policy": Area(("policy/*.py",), ("policy",)),
+    "channels": Area(
+        tuple(f"channels/inbound/{each}.py" for each in ("target", "answer_parser", "answer_tokens")),
+        tuple(f"channels/test_{each}.py" for each in ("target", "answer_parser", "utterances", "answer_set")),
+    ),
 }
 _DIFFS = """
 import json, sys
