@@ -7,6 +7,7 @@ that runs into the time limit (an endless loop) counts as killed.
 
     python tests/mutants.py                  all areas, one after the other; exits 1 below 90 %
     python tests/mutants.py approvals gates  these areas only
+    python tests/mutants.py --again ...      what the last run did not kill and what changed since, by the present tests
     python tests/mutants.py --report ...     the numbers of the last run, without running anything
 """
 
@@ -28,6 +29,9 @@ KILLED_BY_TYPES = 37
 KILLED = {1, 3}
 TIMED_OUT = {36, -24, -9}
 SKIPPED = {34, None}
+# A store of each test's own is on no disk then.
+TEMPORARY = {"TMPDIR": "/dev/shm"} if Path("/dev/shm").is_dir() else {}
+UNWANTED = shutil.ignore_patterns("__pycache__", "*.egg-info")
 
 
 @dataclass(frozen=True)
@@ -128,9 +132,8 @@ def furnish(name: str) -> Path:
     area, place = AREAS[name], BUILD / name
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
-    unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for folder in ("src", "tests", "examples"):
-        shutil.copytree(ROOT / folder, place / folder, ignore=unwanted)
+        shutil.copytree(ROOT / folder, place / folder, ignore=UNWANTED)
     with (place / "tests" / "conftest.py").open("a") as conftest:
         conftest.write(_PROFILE)
     only = [f"src/signoff/{source}" for source in area.sources]
@@ -143,6 +146,27 @@ def furnish(name: str) -> Path:
     )
     (place / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text() + text)
     return place
+
+
+def refresh(name: str) -> Path:
+    """The copy of the last run with code and tests as they are now, in which what was killed is not tried again."""
+    place = BUILD / name
+    shutil.rmtree(place / "tests")
+    for folder in ("src", "tests"):
+        shutil.copytree(ROOT / folder, place / folder, ignore=UNWANTED, dirs_exist_ok=True)
+    with (place / "tests" / "conftest.py").open("a") as conftest:
+        conftest.write(_PROFILE)
+    for path in metas(place):
+        meta = json.loads(path.read_text())
+        tried = meta["exit_code_by_key"]
+        tried |= {mutant: None for mutant, code in tried.items() if _kind(code) == "survived"}
+        path.write_text(json.dumps(meta))
+    return place
+
+
+def metas(place: Path) -> list[Path]:
+    """What mutmut wrote down of each file."""
+    return sorted((place / "mutants" / "src").rglob("*.py.meta"))
 
 
 def types() -> int:
@@ -199,7 +223,7 @@ def count(place: Path) -> Tally:
     """Read what mutmut wrote down."""
     counts: Counter[str] = Counter()
     survivors: list[tuple[str, str]] = []
-    for meta in sorted((place / "mutants" / "src").rglob("*.py.meta")):
+    for meta in metas(place):
         for name, code in json.loads(meta.read_text())["exit_code_by_key"].items():
             kind = _kind(code)
             counts[kind] += 1
@@ -236,6 +260,7 @@ def main() -> int:
         return types()
     parser = argparse.ArgumentParser(description="mutation tests of the areas that decide")
     parser.add_argument("areas", nargs="*", help=f"any of {', '.join(AREAS)}; all by default")
+    parser.add_argument("--again", action="store_true", help="try what survived the last run against the present tests")
     parser.add_argument("--report", action="store_true", help="show the last run only")
     parser.add_argument("--children", default=str(os.cpu_count() or 1), help="mutants tried at a time")
     given = parser.parse_args()
@@ -244,9 +269,12 @@ def main() -> int:
         parser.error(f"there is no area {', '.join(unknown)}; there are {', '.join(AREAS)}")
     chosen = given.areas or list(AREAS)
     for name in chosen if not given.report else ():
-        place = furnish(name)
+        place = refresh(name) if given.again else furnish(name)
         subprocess.run(
-            [sys.executable, "-m", "mutmut", "run", "--max-children", given.children], cwd=place, check=False
+            [sys.executable, "-m", "mutmut", "run", "--max-children", given.children],
+            cwd=place,
+            env=os.environ | TEMPORARY,
+            check=False,
         )
     return report(chosen)
 

@@ -214,4 +214,5 @@ class ApprovalModel(RuleBasedStateMachine):
 
 
 TestApprovals = ApprovalModel.TestCase
-TestApprovals.settings = settings(max_examples=300, stateful_step_count=30, deadline=None)
+# Of the profile's, so that whoever runs the tests again for each of many changes has fewer.
+TestApprovals.settings = settings(max_examples=3 * settings().max_examples, stateful_step_count=30, deadline=None)
