@@ -267,6 +267,20 @@ async def test_what_has_the_code_is_meant_as_its_last_card_told_it(desk: Desk) -
     assert await desk.target(asked.code) == Target((AskedRevision(revised(asked), 2, "again"),), certain=True)
 
 
+async def test_a_card_counts_from_the_moment_in_which_it_was_sent(desk: Desk) -> None:
+    """On another channel as on this one; a moment before, nobody can have seen it."""
+    asked = revised(request())
+    desk.coded = [asked]
+    sent = []
+    for channel in ("other chat", "chat"):
+        row = await desk.deliveries.by_token(await desk.tell(asked, channel=channel))
+        assert row is not None
+        assert row.sent_at is not None
+        assert await desk.find(asked.code, at=row.sent_at) == ([(asked.id, 2)], True)
+        sent.append(row.sent_at)
+    assert await desk.find(asked.code, at=sent[0] - timedelta(milliseconds=1)) == ([(asked.id, 1)], True)
+
+
 async def test_of_a_later_revision_without_a_card_nothing_was_seen(desk: Desk) -> None:
     """Its hash is not known, so that nothing is decided by it."""
     desk.coded = [revised(request(), card=CUT)]
